@@ -329,7 +329,9 @@ def test_a_preview_goes_through_the_effects_backwards_and_names_what_undoes_them
     with ledger.view() as view:
         preview = preview_rollback(view, "op-claim")
         assert preview_rollback(view, "op-gone") is None
-    assert [(one.store, one.undone_by) for one in preview.effects] == [
+    assert [
+        (stated_effect.store, stated_effect.undone_by) for stated_effect in preview.effects
+    ] == [
         ("corpus_membership_records", "membership_revoke"),
         ("nodes", "node_retract"),
     ]
@@ -338,7 +340,7 @@ def test_a_preview_goes_through_the_effects_backwards_and_names_what_undoes_them
     assert preview.not_automatic == ()
     assert preview.effects[1].superseded_by == ("op-adapt", "op-note")
     assert preview.superseded
-    assert all(one.restores is None for one in preview.effects)
+    assert all(stated_effect.restores is None for stated_effect in preview.effects)
 
 
 @pytest.mark.spec("§3.7 Q5", "§4.5")

@@ -70,7 +70,7 @@ UNIQUE_SETS = [
     pytest.param(table, columns, id=f"{table.name}-{'-'.join(columns)}")
     for table, columns in unique_sets()
 ]
-UNIQUE_TOGETHER = [one for one in UNIQUE_SETS if len(one.values[1]) > 1]
+UNIQUE_TOGETHER = [unique_set for unique_set in UNIQUE_SETS if len(unique_set.values[1]) > 1]
 
 
 # Reading what was written
@@ -96,7 +96,9 @@ def test_a_row_reads_back_with_the_values_and_types_it_was_written_with(kept_sto
     with kept_store.view() as tables:
         key = [row[column.name] for column in table.primary_key.columns]
         assert tables.get(table, *key) == row
-        assert [one for one in tables.select(table) if one not in kept_rows] == [row]
+        assert [
+            stored_row for stored_row in tables.select(table) if stored_row not in kept_rows
+        ] == [row]
 
 
 def test_text_and_bytes_of_every_kind_read_back_as_they_were(store):

@@ -585,7 +585,9 @@ def test_costs_are_told_by_intent_actor_and_lease(world):
     }
     assert (other.estimated_cost, other.ec_capacity_lease_id) == (ESTIMATE, "")
     # The generation came into force under the one before, which attributed costs.
-    assert [one.semantic_intent for one in rest.entries] == ["policy_snapshot_advance"]
+    assert [audited_entry.semantic_intent for audited_entry in rest.entries] == [
+        "policy_snapshot_advance"
+    ]
     assert rest.next_after is None
 
 

@@ -32,7 +32,7 @@ def ledger():
     """A node with an edge that leaves it, one that leads to it, and a membership."""
     ledger = memory_ledger()
     made = [create("n", "Note"), create("m", "Note"), link("out", "n", "m"), link("in", "m", "n")]
-    assert {code_of(one) for one in submit(ledger, *made)} == {None}
+    assert {code_of(result) for result in submit(ledger, *made)} == {None}
     return ledger
 
 

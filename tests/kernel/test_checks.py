@@ -981,7 +981,9 @@ def test_a_verb_is_satisfied_by_its_kinds_or_by_their_canonical_kinds(ledger, ve
 
 
 @pytest.mark.spec("K28")
-@pytest.mark.parametrize("verb", [one for one in SEMANTIC_VERBS.values() if one.exact])
+@pytest.mark.parametrize(
+    "verb", [semantic_verb for semantic_verb in SEMANTIC_VERBS.values() if semantic_verb.exact]
+)
 def test_a_verb_of_a_kinds_own_name_is_not_spoken_by_its_canonical_kind(ledger, verb):
     canonical = EFFECT_KINDS[verb.name].canonical
     if canonical == verb.name:

@@ -134,7 +134,7 @@ def test_five_briefs_converge_on_one_motion_chain(world):
     [edge] = world.contradictions()
     assert (edge["source_node_id"], edge["target_node_id"]) == ("MC-3", "MC-1")
     queued = world.items()
-    assert [one.receipt["operation_id"] for one in queued] == [
+    assert [queued_item.receipt["operation_id"] for queued_item in queued] == [
         documents["MC-2"]["operation_id"],
         documents["MC-5"]["operation_id"],
     ]
@@ -150,7 +150,7 @@ def test_five_briefs_converge_on_one_motion_chain(world):
     )
     assert code_of(world.submit(extended)) is None
     assert world.node("MC-1")["payload"]["reply_id"] == "R-1"
-    assert [one.receipt["operation_id"] for one in world.items()] == [
+    assert [listed_item.receipt["operation_id"] for listed_item in world.items()] == [
         documents["MC-5"]["operation_id"]
     ]
     [settled] = world.items("resolved")
@@ -974,12 +974,12 @@ def test_the_order_of_fields_does_not_change_what_is_found(before, after, whole,
         random.shuffle(names)
         return {name: fields[name] for name in names}
 
-    found = differences(before, after, {}, whole=whole)
-    assert differences(shuffled(before), shuffled(after), {}, whole=whole) == found
+    differing = differences(before, after, {}, whole=whole)
+    assert differences(shuffled(before), shuffled(after), {}, whole=whole) == differing
     assert differences(before, before, {}, whole=whole) == ()
     turned = differences(after, before, {}, whole=whole)
     assert {(one.conflict_class, one.field) for one in turned} == {
-        (one.conflict_class, one.field) for one in found
+        (one.conflict_class, one.field) for one in differing
     }
 
 
@@ -1011,7 +1011,7 @@ def test_whatever_is_written_blindly_verifies_and_does_not_depend_on_field_order
             names = list(fields)
             if turn and reversed_fields:
                 random.shuffle(names)
-            stated = {one: fields[one] for one in names}
+            stated = {own_name: fields[own_name] for own_name in names}
             document = (
                 create(f"new-{number}", "Note", identity_key=name, **stated)
                 if creates

@@ -145,7 +145,7 @@ def shared():
     for document in documents:
         result = submit(ledger, stating(document, stated), submitter="orchestrator")
         assert code_of(result) is None
-    return ledger, host, [one["operation_id"] for one in documents], stated
+    return ledger, host, [stated_document["operation_id"] for stated_document in documents], stated
 
 
 def sweep(ledger, registry, now_us):

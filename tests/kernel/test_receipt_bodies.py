@@ -141,7 +141,11 @@ def stating(kind, **payload):
     speaks = [verb for verb, kinds in OWN_RECEIPT.items() if kind in kinds]
     if speaks:
         # The receipt comes first, so that what is said of it does not depend on a node.
-        written = [one for one in composed(speaks[0]) if one["effect_kind"] != "receipt_only"]
+        written = [
+            effect_kind
+            for effect_kind in composed(speaks[0])
+            if effect_kind["effect_kind"] != "receipt_only"
+        ]
         return envelope(speaks[0], [*effects, *written])
     return create("n", "Note", *effects)
 

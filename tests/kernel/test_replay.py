@@ -268,8 +268,8 @@ def test_an_ephemeral_receipt_of_a_replay_says_what_its_bytes_say(ledger, asked,
     with ledger.transaction() as transaction:
         transaction.tables.update(schema.ephemeral_receipts, key, {column: value})
     with ledger.view() as view:
-        found = verify(view).findings
-    assert [(claim.table, claim.key) for claim in found] == [("ephemeral_receipts", key[0])]
+        faults = verify(view).findings
+    assert [(claim.table, claim.key) for claim in faults] == [("ephemeral_receipts", key[0])]
 
 
 def test_reading_again_without_a_receipt_writes_nothing(ledger, asked):
@@ -363,7 +363,11 @@ def test_a_pre_image_that_was_changed_is_found_by_the_operation_that_needs_it(le
     with ledger.view() as view:
         assert reproduce(view, documents[2]["operation_id"]).difference is not None
         # A run computes the state itself, and needs no pre-image for what it has computed.
-        assert [one.difference for one in reproduce_range(view, 1, 3)] == [None, None, None]
+        assert [reproduction.difference for reproduction in reproduce_range(view, 1, 3)] == [
+            None,
+            None,
+            None,
+        ]
 
 
 def test_a_receipt_that_an_effect_emitted_is_compared_too(used):
@@ -423,7 +427,13 @@ def test_a_child_of_what_was_not_replayed_is_blocked_and_names_it(ledger):
     assert found["o-3"].output_reproduced
     with ledger.transaction() as transaction:
         recorded = replay_range(transaction, 1, 5, BLOCKING, BUMPED)
-    assert [one.output_reproduced for one in recorded] == [False, False, False, True, True]
+    assert [replayed_row.output_reproduced for replayed_row in recorded] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
     assert len(receipts_of_kind(ledger, "audit_replay")) == 5
     assert findings(ledger) == ()
 
@@ -444,8 +454,10 @@ def test_of_parents_that_an_earlier_log_lacks_or_has_later_only_a_later_one_bloc
         for name, parents in caused.items()
     ]
     assert migrated(ledger, *map(lite, documents)).superseded == 4
-    found = verdicts(ledger, 1, 4)
-    assert [(operation.operation_id, operation.blocked_by_operation_id) for operation in found] == [
+    verdict_list = verdicts(ledger, 1, 4)
+    assert [
+        (operation.operation_id, operation.blocked_by_operation_id) for operation in verdict_list
+    ] == [
         ("o-0", None),
         ("o-1", "o-2"),
         ("o-2", "o-1"),

@@ -81,7 +81,9 @@ def test_the_ledger_of_a_version_replays(kept):
 def test_the_ledger_of_a_version_is_built_again(kept):
     _, ledger = kept
     # History is held against the records of models' answers, so damage to them is damage to it.
-    damaged = [one for one in schema.STATE_TABLES if one is not schema.recorded_model_outputs]
+    damaged = [
+        table_ for table_ in schema.STATE_TABLES if table_ is not schema.recorded_model_outputs
+    ]
     with ledger.transaction() as transaction:
         for table in damaged:
             key = table.primary_key.columns[0].name

@@ -467,10 +467,10 @@ def test_each_kind_of_preview_shows_what_its_kind_is_about(ledger, kind):
     assert state.preview_kind == kind
     document = state.model_dump(mode="json", exclude_none=True)["preview_payload"]
     for name, expected in EXPECTED[kind].items():
-        found = document[name]
+        stated_document = document[name]
         if isinstance(expected, list) and expected and isinstance(expected[0], dict):
-            found = [{k: one[k] for k in expected[0]} for one in found]
-        assert found == expected, name
+            stated_document = [{k: one[k] for k in expected[0]} for one in stated_document]
+        assert stated_document == expected, name
 
 
 @pytest.mark.spec("V4-G-2")
@@ -516,8 +516,8 @@ def test_a_filing_that_is_not_matched_yet_is_an_edge_without_an_end(ledger):
         source_filing_unit_id="unit",
         unmatched_expires_at="2026-03-01T00:00:00Z",
     )
-    [found] = shown(simulate(ledger, unmatched)).preview_payload.edges
-    assert (found.source_ref, found.target_ref) == ("unit", None)
+    [stored_edge] = shown(simulate(ledger, unmatched)).preview_payload.edges
+    assert (stored_edge.source_ref, stored_edge.target_ref) == ("unit", None)
 
 
 # --- effects outside (INV-G-SIM-EXTERNAL-1) ---------------------------------------------------
@@ -845,7 +845,10 @@ def test_a_preview_is_kept_as_long_as_was_asked(retention):
     ledger = Ledger.create(MemoryStore(), fake.host)
     restricted(ledger, "s", "sealed")
     result = simulate(ledger, adapt("s", note="told"), retention=retention)
-    emitted = {one["receipt_kind"]: one["retention_class"] for one in _emitted(result)}
+    emitted = {
+        stored_receipt["receipt_kind"]: stored_receipt["retention_class"]
+        for stored_receipt in _emitted(result)
+    }
     assert [emitted[kind] for kind in KINDS] == [retention] * 2
     assert emitted["visibility_taint_warning_record"] == "durable"
     assert _told(ledger)

@@ -415,12 +415,12 @@ def named_in(value):
 
 def undeclared(effects, looked_up):
     """Fields of payloads that name something on the record, and are not in the registry."""
-    for one in effects:
-        declared = EFFECT_KINDS[one["effect_kind"]].references
-        for name, value in one["payload"].items():
+    for stated_effect in effects:
+        declared = EFFECT_KINDS[stated_effect["effect_kind"]].references
+        for name, value in stated_effect["payload"].items():
             suffix = name.endswith(("_ref", "_refs", "_node_id", "_node_ref"))
             if name not in declared and (suffix or looked_up & set(named_in(value))):
-                yield one["effect_kind"], name
+                yield stated_effect["effect_kind"], name
 
 
 FREE = frozenset({"entry", "edge_type", "node_kind"})
@@ -437,7 +437,7 @@ def test_every_field_that_names_something_says_in_the_registry_what_it_does(aske
         effects = document["primitive_effects"]
         found = [one for one in undeclared(effects, asked.refs) if one[1] not in FREE]
         assert found == []
-        spoken |= {one["effect_kind"] for one in effects}
+        spoken |= {stated_effect["effect_kind"] for stated_effect in effects}
     assert spoken == set(EFFECT_KINDS), "a new kind is spoken in tests/kernel/every.py"
 
 

@@ -64,7 +64,7 @@ def record(ledger, table, key):
 
 @pytest.mark.spec("K15")
 def test_every_kind_and_every_verb_has_a_valid_envelope():
-    named = {one["effect_kind"] for one in every_effect()}
+    named = {kind["effect_kind"] for kind in every_effect()}
     spoken = {document["semantic_intent"] for document in every_kind()}
     assert named == set(EFFECT_KINDS)
     assert spoken == SEMANTIC_VERBS.keys() - {
@@ -139,16 +139,16 @@ def test_every_envelope_without_its_target_or_its_payload_is_refused():
 
 @pytest.mark.spec("K19", "§4.3.9")
 def test_what_is_to_happen_outside_is_asked_for_and_not_done(used):
-    external = [one for one in every_effect() if "external_effect_descriptor" in one]
+    external = [kind for kind in every_effect() if "external_effect_descriptor" in kind]
     with used.view() as view:
         requests = view.open_requests(queue=EXTERNAL_QUEUE)
         for request in requests:
             row = view.log_row_of(request.item_key)
             assert row["ec_sequence_number"] == request.cause_sequence
-    assert [one.document["effect_kind"] for one in requests] == [
-        one["effect_kind"] for one in external
+    assert [open_request.document["effect_kind"] for open_request in requests] == [
+        external_effect["effect_kind"] for external_effect in external
     ]
-    assert {one.document["effect_kind"] for one in requests} == {
+    assert {open_request.document["effect_kind"] for open_request in requests} == {
         kind.name
         for kind in EFFECT_KINDS.values()
         if kind.reversibility == "irreversible_external_effect"

@@ -108,7 +108,7 @@ def test_refusals_leave_no_gap_in_the_sequence(ledger):
     ]
     results = submit(ledger, *documents)
     accepted = [result for result in results if isinstance(result, SubmissionResult)]
-    assert [one.ec_sequence_number for one in accepted] == [1, 2, 3]
+    assert [acceptance.ec_sequence_number for acceptance in accepted] == [1, 2, 3]
     with ledger.view() as view:
         assert [row["ec_sequence_number"] for row in view.log_rows()] == [1, 2, 3]
         assert view.head().ec_sequence_number == 3

@@ -454,14 +454,14 @@ def test_an_ephemeral_receipt_is_gone_after_its_time_and_not_before(waited_us):
 def rewrite_log_row(tampered, sequence, *, answer=False):
     """Change when an operation says it was recorded, everywhere but in the rows behind it."""
     row = next(
-        one
-        for one in tampered.rows(schema.kernel_event_log)
-        if one["ec_sequence_number"] == sequence
+        stored_row
+        for stored_row in tampered.rows(schema.kernel_event_log)
+        if stored_row["ec_sequence_number"] == sequence
     )
     blob = next(
-        one
-        for one in tampered.rows(schema.blobs)
-        if one["blob_ref"] == row["envelope_payload_blob_ref"]
+        stored_row
+        for stored_row in tampered.rows(schema.blobs)
+        if stored_row["blob_ref"] == row["envelope_payload_blob_ref"]
     )
     content = blob["content"].replace(b'"recorded_at":"2023', b'"recorded_at":"2022')
     assert content != blob["content"]
@@ -479,9 +479,9 @@ def rewrite_log_row(tampered, sequence, *, answer=False):
     )
     if answer:
         record = next(
-            one
-            for one in tampered.rows(schema.idempotency_records)
-            if one["ec_sequence_number"] == sequence
+            stored_row
+            for stored_row in tampered.rows(schema.idempotency_records)
+            if stored_row["ec_sequence_number"] == sequence
         )
         tampered.set(schema.idempotency_records, record, row_hash=bytes.fromhex(row_hash))
     return row["row_hash"], row_hash
@@ -558,8 +558,8 @@ def test_two_rows_behind_one_row_are_a_double_write(tampered):
     )
     twin["row_hash"] = sha256_hex(twin["row_bytes"])
     tampered.insert(schema.kernel_event_log, twin)
-    found = tampered.verify(limit_findings=200).findings
-    findings = [finding for finding in found if finding.rule != "schema_differs"]
+    faults = tampered.verify(limit_findings=200).findings
+    findings = [finding for finding in faults if finding.rule != "schema_differs"]
     assert all(
         finding.table in ("kernel_event_log", "idempotency_records") for finding in findings[:2]
     )
@@ -583,7 +583,10 @@ def test_a_chain_rewritten_to_its_end_is_found_by_the_answers(tampered):
 def test_a_record_rewritten_as_a_whole_is_sound_and_ends_with_another_hash(tampered, honest_file):
     """What no look at the record itself can find: compare the head with one kept elsewhere."""
     old, new = rewrite_log_row(tampered, 12, answer=True)
-    answers = {one["ec_sequence_number"]: one for one in tampered.rows(schema.idempotency_records)}
+    answers = {
+        stored_row["ec_sequence_number"]: stored_row
+        for stored_row in tampered.rows(schema.idempotency_records)
+    }
     for row in tampered.rows(schema.kernel_event_log)[12:]:
         row_bytes = row["row_bytes"].replace(old.encode(), new.encode())
         values = {"row_bytes": row_bytes, "prior_row_hash": new}
@@ -599,9 +602,9 @@ def test_a_record_rewritten_as_a_whole_is_sound_and_ends_with_another_hash(tampe
 
 def test_a_refusal_rewritten_with_its_own_hash_is_named(tampered):
     row = next(
-        one
-        for one in tampered.rows(schema.receipts)
-        if one["receipt_kind"] == "envelope_validation_failed"
+        stored_row
+        for stored_row in tampered.rows(schema.receipts)
+        if stored_row["receipt_kind"] == "envelope_validation_failed"
     )
     content = row["receipt_bytes"].replace(b'"message":"', b'"message":"not ')
     assert content != row["receipt_bytes"]
@@ -641,7 +644,7 @@ def test_an_effect_rewritten_with_its_row_is_found_by_the_fold(tampered):
     ]
     forged = effects[0] | {"post_image_hash": flipped(effects[0]["post_image_hash"], 20)}
     joined = [
-        sha256_hex(canonicalize([hashed_effect(one, last["committed_at"]) for one in each]))
+        sha256_hex(canonicalize([hashed_effect(part, last["committed_at"]) for part in each]))
         for each in (effects, [forged, *effects[1:]])
     ]
     row_bytes = last["row_bytes"].replace(joined[0].encode(), joined[1].encode())
@@ -737,9 +740,9 @@ def test_an_edited_record_is_named_with_the_sequence_of_its_last_effect(tampered
     record = row["record"].replace(b'"updated_at":"2', b'"updated_at":"3')
     tampered_brief.set(table, row, record=record)
     last = [
-        one["ec_sequence_number"]
-        for one in tampered_brief.rows(schema.applied_effects)
-        if (one["store"], one["record_key"]) == (table.name, key)
+        stored_row["ec_sequence_number"]
+        for stored_row in tampered_brief.rows(schema.applied_effects)
+        if (stored_row["store"], stored_row["record_key"]) == (table.name, key)
     ]
     first_finding = tampered_brief.first()
     assert (first_finding.table, first_finding.key, first_finding.rule) == (
@@ -755,7 +758,9 @@ def test_an_edited_record_is_named_with_the_sequence_of_its_last_effect(tampered
 
 
 def test_an_authority_that_its_inputs_do_not_give_is_named(tampered):
-    row = next(one for one in tampered.rows(schema.nodes) if one["node_id"] == "cu-a")
+    row = next(
+        stored_row for stored_row in tampered.rows(schema.nodes) if stored_row["node_id"] == "cu-a"
+    )
     start = row["record"].index(b'"cu_authority":0.') + len(b'"cu_authority":0.')
     tampered.set(schema.nodes, row, record=flipped(row["record"], start))
     verification = tampered.verify(fold=False)
@@ -766,7 +771,11 @@ def test_an_authority_that_its_inputs_do_not_give_is_named(tampered):
 
 def test_an_index_entry_that_differs_from_its_node_is_named(tampered):
     entry_id = "authority_index|cu-a"
-    row = next(one for one in tampered.rows(schema.derived_indexes) if one["entry_id"] == entry_id)
+    row = next(
+        stored_row
+        for stored_row in tampered.rows(schema.derived_indexes)
+        if stored_row["entry_id"] == entry_id
+    )
     start = row["record"].index(b'"cu_authority":0.') + len(b'"cu_authority":0.')
     tampered.set(schema.derived_indexes, row, record=flipped(row["record"], start))
     findings = tampered.verify(fold=False).findings
@@ -809,7 +818,7 @@ def test_a_whole_belief_session_removed_is_missed_by_its_anchor(tampered):
 
 
 def test_a_request_given_up_without_its_receipt_is_found(tampered):
-    row = next(one for one in tampered.rows(schema.outbox) if one["open"])
+    row = next(stored_row for stored_row in tampered.rows(schema.outbox) if stored_row["open"])
     tampered.set(schema.outbox, row, open=0)
     tampered.insert(
         schema.outbox_outcomes,
@@ -826,8 +835,12 @@ def test_a_request_given_up_without_its_receipt_is_found(tampered):
 
 
 def test_a_request_without_its_receipt_is_found(tampered):
-    row = next(one for one in tampered.rows(schema.outbox) if one["queue"] == BINDING_QUEUE)
-    last = max(one["request_sequence"] for one in tampered.rows(schema.outbox))
+    row = next(
+        stored_row
+        for stored_row in tampered.rows(schema.outbox)
+        if stored_row["queue"] == BINDING_QUEUE
+    )
+    last = max(stored_row["request_sequence"] for stored_row in tampered.rows(schema.outbox))
     forged = {**row, "request_id": "request:forged", "request_sequence": last + 1}
     tampered.insert(schema.outbox, {**forged, "open": 1})
     tampered.set(schema.chain_head, tampered.a_row(schema.chain_head), request_sequence=last + 1)
@@ -839,7 +852,11 @@ def test_a_request_without_its_receipt_is_found(tampered):
 @pytest.mark.parametrize("column", ["priority", "item_key", "queue", "request_bytes", "open"])
 def test_what_a_request_says_is_what_its_receipt_says(tampered, column):
     where = ("binding-evaluation", 1)
-    row = next(one for one in tampered.rows(schema.outbox) if (one["queue"], one["open"]) == where)
+    row = next(
+        stored_row
+        for stored_row in tampered.rows(schema.outbox)
+        if (stored_row["queue"], stored_row["open"]) == where
+    )
     changed = {"open": 0, "request_bytes": row["request_bytes"].replace(b"b-", b"c-")}
     tampered.set(schema.outbox, row, **{column: changed.get(column, "background_low_priority")})
     found = {(finding.table, finding.key) for finding in tampered.verify().findings}
@@ -849,9 +866,9 @@ def test_what_a_request_says_is_what_its_receipt_says(tampered, column):
 @pytest.mark.parametrize("column", ["outcome", "operation_id", "closed_sequence", "closed_at_us"])
 def test_an_outcome_is_the_one_that_its_receipt_says(tampered, column):
     row = next(
-        one
-        for one in tampered.rows(schema.outbox_outcomes)
-        if one["request_id"].startswith("request:binding-evaluation")
+        stored_row
+        for stored_row in tampered.rows(schema.outbox_outcomes)
+        if stored_row["request_id"].startswith("request:binding-evaluation")
     )
     changed = {"outcome": "cancelled", "operation_id": "somebody's"}
     tampered.set(schema.outbox_outcomes, row, **{column: changed.get(column, 7)})
@@ -948,7 +965,11 @@ def test_a_table_of_other_types_is_a_finding_and_never_an_exception(tampered_bri
 @pytest.mark.parametrize("table", [schema.receipts, schema.ephemeral_receipts])
 def test_a_receipt_id_of_the_wrong_type_is_named(tampered_brief, table, value):
     """It was emitted by an operation, so somebody asks it with what it begins."""
-    row = next(one for one in tampered_brief.rows(table) if one["operation_id"] is not None)
+    row = next(
+        stored_row
+        for stored_row in tampered_brief.rows(table)
+        if stored_row["operation_id"] is not None
+    )
     where = f"WHERE rowid = {row['place']}"
     tampered_brief.run("UPDATE", table.name, f"SET receipt_id = {value}", where)
     assert table.name in {finding.table for finding in tampered_brief.verify().findings}

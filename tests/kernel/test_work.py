@@ -156,13 +156,13 @@ def test_what_cannot_be_asked_for_is_refused_whole(ledger, asked, code, field):
 @pytest.mark.spec("§14.2")
 def test_a_binding_waits_at_the_priority_that_its_policy_has(ledger, capacity):
     ask(ledger, binding(capacity_priority=capacity))
-    assert [one.priority for one in everything_open(ledger)] == [capacity]
+    assert [request.priority for request in everything_open(ledger)] == [capacity]
 
 
 @pytest.mark.parametrize("priority", [None, *PRIORITIES_OF[EXTRACTION_QUEUE]])
 def test_a_step_waits_at_the_priority_that_its_producer_states(ledger, priority):
     ask(ledger, WorkRequest(EXTRACTION_QUEUE, "k", step("r", 1).content, priority))
-    assert [one.priority for one in everything_open(ledger)] == [priority or "normal"]
+    assert [request.priority for request in everything_open(ledger)] == [priority or "normal"]
 
 
 @pytest.mark.parametrize("kind", [receipts.REQUESTED, receipts.CAPACITY_REJECTED])

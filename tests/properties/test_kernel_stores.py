@@ -173,7 +173,7 @@ class Twins(RuleBasedStateMachine):
 
     def submit(self, ledger, batch):
         with ledger.transaction() as transaction:
-            return [self.kernel.submit(transaction, *one) for one in batch]
+            return [self.kernel.submit(transaction, *batch_unit) for batch_unit in batch]
 
     @rule(batch=st.lists(submissions(), min_size=1, max_size=4), repeat=st.booleans())
     def submit_a_group(self, batch, repeat):
@@ -202,8 +202,8 @@ class Twins(RuleBasedStateMachine):
         for ledger, _ in self.twins:
             before = everything(ledger)
             with abandoned(ledger.transaction()) as transaction:
-                for one in batch:
-                    self.kernel.submit(transaction, *one)
+                for batch_unit in batch:
+                    self.kernel.submit(transaction, *batch_unit)
             assert everything(ledger) == before
 
     @rule(start=st.sampled_from(range(len(STEPS))), steps=st.integers(1, 5))

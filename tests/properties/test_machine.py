@@ -73,7 +73,7 @@ WRITES = st.one_of(
     st.builds(lambda refs: {"cites_refs": refs}, REFS),
     st.builds(lambda refs: {"source_refs": refs}, REFS),
 )
-DAMAGED = st.sampled_from([str(one.name) for one in schema.STATE_TABLES if "record" in one.c])
+DAMAGED = st.sampled_from([str(table.name) for table in schema.STATE_TABLES if "record" in table.c])
 
 
 def edited(node_id, fields):
@@ -290,7 +290,7 @@ class Machine(RuleBasedStateMachine):
         return found
 
     def damage(self, transaction, store):
-        [table] = [one for one in schema.STATE_TABLES if one.name == store]
+        [table] = [table_ for table_ in schema.STATE_TABLES if table_.name == store]
         for row in transaction.tables.select(table)[:1]:
             transaction.tables.put(table, row | {"record": b"{}"})
 

@@ -253,7 +253,7 @@ GRAPHS = st.integers(1, 12).flatmap(
 def test_whatever_causes_what_parents_come_first(graph):
     ledger = memory_ledger()
     parents = {
-        f"o-{number}": [f"o-{one}" for one in names if one != number]
+        f"o-{number}": [f"o-{own_name}" for own_name in names if own_name != number]
         for number, names in enumerate(graph)
     }
     for name, causes in parents.items():

@@ -99,7 +99,10 @@ def test_an_effect_goes_back_the_way_that_its_reversibility_says(place, noise):
             for effect in reversed(document["primitive_effects"])
             if effect["reversibility"] == COMPENSATING
         ]
-        applied = [one["compensating_operation_kind"] for one in done.compensations_applied]
+        applied = [
+            compensation["compensating_operation_kind"]
+            for compensation in done.compensations_applied
+        ]
         assert applied == compensated
         persists = [
             effect["external_effect_descriptor"]
@@ -204,7 +207,10 @@ def test_a_rebuild_gives_the_state_that_the_log_gives_and_performs_nothing(
         assert plan.state_digest == digest
         assert state_of(transaction) == before
         assert transaction.open_requests() == requests
-        skipped = [one["external_effect_descriptor"] for one in done.plan.irreversible_skipped]
+        skipped = [
+            skipped_effect["external_effect_descriptor"]
+            for skipped_effect in done.plan.irreversible_skipped
+        ]
         assert skipped == [
             effect["external_effect_descriptor"]
             for document in COURSE[checkpoint:place]

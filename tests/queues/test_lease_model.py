@@ -175,7 +175,7 @@ class LeaseMachine(RuleBasedStateMachine):
         }
         state = self.do(self.leases.state("r", CAPACITY))
         for index, name in enumerate(CAPACITY_PRIORITIES):
-            held = [one for one in living.values() if one.priority == name]
+            held = [item for item in living.values() if item.priority == name]
             assert state.held[index] == Amount(
                 sum(one.slots for one in held), sum(one.cost for one in held) / 1e6
             )
@@ -183,7 +183,7 @@ class LeaseMachine(RuleBasedStateMachine):
                 one for one, until in self.model.waiting.values() if until > self.model.now_ms
             ]
             assert state.waiting[index] == asking.count(name)
-        ends = [one.until_ms - self.model.now_ms for one in living.values()]
+        ends = [item.until_ms - self.model.now_ms for item in living.values()]
         assert state.free_in_ms == min(ends, default=None)
 
     @invariant()

@@ -177,7 +177,7 @@ async def test_relays_of_several_gateways_make_one_item_of_a_request(world: Rela
     for relay in (world.relay, other):
         assert await relay.send_new() == 3
     assert sorted(await world.waiting()) == ["u0", "u1", "u2"]
-    assert [one.causes_count for one in await world.queue.claim(9, 60_000)] == [1, 1, 1]
+    assert [claim.causes_count for claim in await world.queue.claim(9, 60_000)] == [1, 1, 1]
     await world.redis.flushdb()
     assert await other.sweep() == 3
     world.pass_s(SWEEP_EVERY_S)

@@ -74,7 +74,7 @@ def test_a_more_urgent_priority_never_draws_as_a_lesser_one(queue: str) -> None:
     ],
 )
 def test_what_may_be_claimed_follows_from_the_capacity(queue: str, least: list[str | None]) -> None:
-    assert [least_of(QUEUES[queue], one) for one in CAPACITY_PRIORITIES] == least
+    assert [least_of(QUEUES[queue], priority) for priority in CAPACITY_PRIORITIES] == least
 
 
 @pytest.mark.spec("§14.2")

@@ -166,7 +166,7 @@ def check_retry(ledger: Ledger, sequences: dict[str, int]) -> None:
     with ledger.view() as view:
         logged = [row["operation_id"] for row in view.log_rows()]
         assert sorted(logged) == sorted(ACCEPTED)
-        assert all(view.node(one) is not None for one in ("n", "cu", "m"))
+        assert all(view.node(node_id) is not None for node_id in ("n", "cu", "m"))
         assert view.node("late") is None
         assert len(view.open_requests()) == 1
 

@@ -115,7 +115,7 @@ def test_the_largest_bodies_of_every_other_route_hold_no_loop(measured: Measured
         for number in range(256)
     ]
     results = measured.post(f"{under}/operations", {"intents": sources}).json()["results"]
-    assert {one["validation_result"] for one in results} == {"accepted"}
+    assert {outcome["validation_result"] for outcome in results} == {"accepted"}
     understanding = {
         "intent_kind": "synthesize_cu",
         "intent_key": "u",

@@ -118,7 +118,7 @@ class GatewayRestarter:
     def __init__(self, gateways, *running):
         self._gateways = gateways
         self.ends = 0
-        self.living = {one.name: one for one in running}
+        self.living = {process.name: process for process in running}
 
     async def run(self):
         while True:
@@ -136,7 +136,9 @@ async def test_what_ends_whoever_takes_it_is_set_aside_after_three_ends(gateways
     async with RetryingClient(a, b) as client:
         for session in sessions:
             await client.declare(session)
-    owned_by_b = next(one for one in sessions if owner_of(gateways.place, one) == "b")
+    owned_by_b = next(
+        open_session for open_session in sessions if owner_of(gateways.place, open_session) == "b"
+    )
     answers = []
 
     async def poison_it():

@@ -143,11 +143,14 @@ async def test_envelopes_are_read_before_the_transaction_begins(monkeypatch):
         for number in range(2)
     ]
     async with running_committer(ledger) as committer:
-        units = [EnvelopeUnit(one, "s-1") for one in (*envelopes, {"operation_id": "none"})]
+        units = [
+            EnvelopeUnit(stated_envelope, "s-1")
+            for stated_envelope in (*envelopes, {"operation_id": "none"})
+        ]
         *accepted, refused = await committer.commit(units)
 
     assert seen == [(op_id("op-0"), 0), (op_id("op-1"), 0), ("none", 0)]
-    assert [one.ec_sequence_number for one in accepted] == [1, 2]
+    assert [acceptance.ec_sequence_number for acceptance in accepted] == [1, 2]
     assert refused.rejection.check == "V1"
 
 
@@ -559,7 +562,7 @@ async def test_urgent_units_wait_for_the_batch_in_hand_and_for_no_other():
             await anyio.wait_all_tasks_blocked()
             gate.open()
     assert ended.index("urgent") <= ended.index(1)
-    assert [one for one in ended if isinstance(one, int)] == list(range(12))
+    assert [ended_row for ended_row in ended if isinstance(ended_row, int)] == list(range(12))
 
 
 async def test_too_much_that_is_urgent_is_refused_and_not_taken(monkeypatch):

@@ -154,7 +154,7 @@ def refusals(ledger):
             finding for finding in verify(view).findings if finding.table != "ephemeral_receipts"
         ]
         assert findings == []
-    return [orjson.loads(one["receipt_bytes"]) for one in rows]
+    return [orjson.loads(stored_row["receipt_bytes"]) for stored_row in rows]
 
 
 @pytest.mark.slow
@@ -170,16 +170,16 @@ async def test_a_unit_that_fails_a_batch_is_refused_and_its_neighbours_are_commi
 
         for result in (first, second, *last):
             assert isinstance(result, SubmissionResult)
-        found = refusals(ledger)
+        refused = refusals(ledger)
         if isinstance(of_poison, RequestUnprocessable):
             assert not of_poison.retryable
-            [receipt] = found
+            [receipt] = refused
             assert receipt["reason_code"] == "request_unprocessable"
             assert receipt["receipt_id"] == of_poison.details["receipt_id"]
             assert receipt["request_digest"] == of_poison.details["request_digest"]
         else:
             # A store that holds what others do not, or a verdict of the kernel's own.
-            assert found == []
+            assert refused == []
             assert isinstance(of_poison, RejectedResult | str)
 
         # Asked again it is the same, and leaves nothing more.
@@ -188,7 +188,7 @@ async def test_a_unit_that_fails_a_batch_is_refused_and_its_neighbours_are_commi
             assert type(again) is type(of_poison)
         [after] = await committer.commit([source_unit("after")])
     assert isinstance(after, SubmissionResult)
-    assert len(refusals(ledger)) <= max(1, len(found))
+    assert len(refusals(ledger)) <= max(1, len(refused))
 
 
 async def test_what_fails_in_the_reading_ahead_fails_nothing(made, monkeypatch):
@@ -298,7 +298,10 @@ async def test_a_message_that_fails_its_batch_takes_no_neighbour_along(made, poi
         for event in trail
         if "observation_id" in event["payload"]
     ]
-    assert [one for one in observed if one in ("o-1", "o-2")] == ["o-1", "o-2"]
+    assert [observation for observation in observed if observation in ("o-1", "o-2")] == [
+        "o-1",
+        "o-2",
+    ]
     refusals(ledger)
 
 

@@ -61,9 +61,9 @@ def snapshots(ledger):
 async def test_only_what_came_after_the_newest_snapshot_is_replayed(ledger, replayed):
     assert snapshots(ledger) == [EVERY, 2 * EVERY, 3 * EVERY]
     async with running_sessions(ledger) as sessions:
-        found = await sessions.ask("s", Query())
+        reply = await sessions.ask("s", Query())
         assert len(replayed) == EVENTS - 3 * EVERY
-        assert found["survivors"] == [NAMES[0]]
+        assert reply["survivors"] == [NAMES[0]]
         answer = await sessions.ask("s", strike("o-new", NAMES[0]))
         assert answer["applied_eliminated"] == [NAMES[0]]
         page = await sessions.ask("s", Audit())

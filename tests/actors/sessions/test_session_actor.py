@@ -174,7 +174,7 @@ async def test_a_refusal_is_not_told_before_what_it_rests_on_is_durable():
             gate.open()
 
     assert not told_early
-    assert [getattr(one, "code", None) for one in await told(first, conflicting)] == [
+    assert [getattr(line, "code", None) for line in await told(first, conflicting)] == [
         None,
         "CONFLICT",
     ]

@@ -198,7 +198,7 @@ def test_afterwards_every_authority_is_what_its_inputs_give_from_scratch(ledger)
             assert AFTER[name] < BEFORE[name]
             shown = authority_grounds(view, name).inputs
             assert sorted(one["parent_node_id"] for one in shown) == sorted(
-                one.parent_node_id for one in inputs.excerpt
+                excerpt_input.parent_node_id for excerpt_input in inputs.excerpt
             )
         assert verify(view).findings == ()
 

@@ -53,7 +53,7 @@ def refusal(status: int, code: str, headers: Any = None, **details: Any) -> http
 
 
 def taken(request: httpx.Request) -> httpx.Response:
-    keys = [one["request_key"] for one in json.loads(request.content)["requests"]]
+    keys = [open_request["request_key"] for open_request in json.loads(request.content)["requests"]]
     asked = [{"request_id": f"request:{key}", "duplicate": False} for key in keys]
     return httpx.Response(200, json={"requests": asked})
 

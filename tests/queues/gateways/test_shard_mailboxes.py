@@ -45,7 +45,7 @@ async def test_entries_are_read_in_order_and_by_place(mail_of):
     assert offsets == sorted(offsets)
     assert await bodies(mail, 7, offsets[0]) == [b"2", b"3"]
     assert await bodies(mail, 8) == []
-    assert [one.body for one in (await mail.read({7: ""}, 2))[7]] == [b"1", b"2"]
+    assert [mail_entry.body for mail_entry in (await mail.read({7: ""}, 2))[7]] == [b"1", b"2"]
 
 
 async def test_a_full_mailbox_takes_no_more_until_something_is_deleted(mail_of):
@@ -308,7 +308,7 @@ async def test_an_entry_is_counted_from_its_taking_until_it_is_deleted_or_given_
     mail = mail_of("a")
     for body in (b"1", b"2", b"3"):
         await mail.post(0, f"ask-{body}", body, "a")
-    first, second, _ = [one.offset for one in (await mail.read({0: ""}, 100))[0]]
+    first, second, _ = [mail_entry.offset for mail_entry in (await mail.read({0: ""}, 100))[0]]
     for _ in range(2):
         assert await mail.take({0: [first, second]})
     assert await ends(mail, 0) == [2, 2, 0]

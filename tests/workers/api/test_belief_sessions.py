@@ -53,7 +53,7 @@ async def test_a_session_goes_through_every_verb(door: Door):
     answered = [body, refused, held, left, accepted, ended]
     events = await audit(door)
     assert [event["event_id"] for event in events if event["verb"] not in _QUIET] == [
-        one["audit_event_id"] for one in answered
+        answer["audit_event_id"] for answer in answered
     ]
     assert events[5]["payload"]["context"] == {"by": "me"}
     assert ended["snapshot"] == (await door.http.get(PATH)).json()

@@ -366,9 +366,9 @@ async def test_beyond_a_rate_a_refusal_is_a_429_and_what_is_good_goes_through(
     recorder = RefusalRecorder(runs, bounded.services.write)
     await recorder.record()
     await recorder.record()
-    found = rows(bounded.ledger, schema.receipts)
-    assert len(found) == receipts + 1
-    counted = orjson.loads(found[-1]["receipt_bytes"])
+    stored_rows = rows(bounded.ledger, schema.receipts)
+    assert len(stored_rows) == receipts + 1
+    counted = orjson.loads(stored_rows[-1]["receipt_bytes"])
     assert (counted["refusals"], counted["session_id"]) == (5, SESSION)
     assert findings(bounded.ledger) == ()
 

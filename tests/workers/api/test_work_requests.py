@@ -27,11 +27,13 @@ async def outcomes_of(door: Door, path: str, ids: list[str], wait_s: float = 0) 
 
 @pytest.mark.spec("K19")
 async def test_what_is_answered_is_on_the_record(door: Door):
-    asked = await enqueued(door, BINDINGS, binding("a", note=[1]), binding("b"))
+    open_requests = await enqueued(door, BINDINGS, binding("a", note=[1]), binding("b"))
     stored = rows(door.ledger, schema.outbox)
-    assert {request["request_id"] for request in asked} == {row["request_id"] for row in stored}
-    assert [one["duplicate"] for one in asked] == [False, False]
-    document = (await door.http.get(f"{BINDINGS}/requests/{asked[0]['request_id']}")).json()
+    assert {request["request_id"] for request in open_requests} == {
+        row["request_id"] for row in stored
+    }
+    assert [request["duplicate"] for request in open_requests] == [False, False]
+    document = (await door.http.get(f"{BINDINGS}/requests/{open_requests[0]['request_id']}")).json()
     assert (document["state"], document["queue"], document["request_key"]) == (
         "open",
         BINDING_QUEUE,
@@ -158,8 +160,8 @@ async def test_an_outcome_that_another_process_records_is_found_as_well(door: Do
 
 
 async def test_waits_have_a_limit_and_end_with_the_process(door: Door, monkeypatch):
-    asked = await enqueued(door, EXTRACTIONS, step("r"), step("s"))
-    ids = [request["request_id"] for request in asked]
+    open_requests = await enqueued(door, EXTRACTIONS, step("r"), step("s"))
+    ids = [request["request_id"] for request in open_requests]
     monkeypatch.setattr(outcome_watch, "WAITED_FOR_MAX", 1)
     response = await door.send(f"{EXTRACTIONS}/outcomes", {"request_ids": ids, "wait_s": 30})
     error_of(response, 503, "waits_full")

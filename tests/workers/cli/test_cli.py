@@ -189,14 +189,14 @@ def test_the_docket_report_counts_the_sample():
 
 
 def test_verify_says_that_a_sound_record_verifies(folder: DataFolder):
-    found = printed("verify", "--json")
-    assert found["verifies"] is True
-    assert found["findings"] == []
-    assert (found["rows"], found["belief_sessions"], found["belief_events"]) == (4, 1, 2)
-    assert found["requests_open"] == 1
+    output = printed("verify", "--json")
+    assert output["verifies"] is True
+    assert output["findings"] == []
+    assert (output["rows"], output["belief_sessions"], output["belief_events"]) == (4, 1, 2)
+    assert output["requests_open"] == 1
     text = rotulus("verify").stdout
     assert "verifies: true" in text
-    assert f"head_hash: {found['head_hash']}" in text
+    assert f"head_hash: {output['head_hash']}" in text
 
 
 def test_verify_names_what_is_wrong_and_fails(folder: DataFolder):
@@ -297,9 +297,9 @@ def test_show_session_lists_sessions_or_tells_ones_trail(folder: DataFolder):
 
 def test_show_operation_and_node_print_json(folder: DataFolder):
     [newest, *_] = printed("show", "log", "--json")
-    found = printed("show", "operation", newest["operation_id"])
-    assert found["row"] == newest
-    assert found["envelope"]["operation_id"] == newest["operation_id"]
+    output = printed("show", "operation", newest["operation_id"])
+    assert output["row"] == newest
+    assert output["envelope"]["operation_id"] == newest["operation_id"]
     assert printed("show", "node", "u-1")["node_kind"] == "ConsolidatedUnderstanding"
     one_line_error(rotulus("show", "operation", "nothing"), "not_found")
     one_line_error(rotulus("show", "node", "nothing"), "not_found")
@@ -325,8 +325,8 @@ def test_audit_operations_filters_and_pages(folder: DataFolder):
     assert whole["next_after"] is None
     creates = printed("audit", "operations", "--intent", "create", "--actor", "user", "--json")
     assert {operation["semantic_intent"] for operation in creates["operations"]} == {"create"}
-    [one] = printed("audit", "operations", "--entity", "u-1", "--json")["operations"]
-    assert one["ec_sequence_number"] == "4"
+    [listed_operation] = printed("audit", "operations", "--entity", "u-1", "--json")["operations"]
+    assert listed_operation["ec_sequence_number"] == "4"
     text = rotulus("audit", "operations", "--limit", "2").stdout.splitlines()
     assert text[0].split() == ["sequence", "committed", "intent", "actor", "effects", "operation"]
     assert [line.split()[0] for line in text[1:3]] == ["1", "2"]
@@ -368,8 +368,8 @@ def test_audit_replay_reads_the_file_and_writes_nothing(folder: DataFolder):
     ],
 )
 def test_audit_operations_takes_each_condition(folder: DataFolder, option, value, count):
-    found = printed("audit", "operations", option, value, "--json")
-    assert len(found["operations"]) == count
+    output = printed("audit", "operations", option, value, "--json")
+    assert len(output["operations"]) == count
 
 
 def test_a_time_that_is_none_is_a_usage_error(folder: DataFolder):
@@ -381,9 +381,9 @@ def test_a_time_that_is_none_is_a_usage_error(folder: DataFolder):
 def test_audit_tells_causes_previews_and_grounds(folder: DataFolder):
     [*_, newest] = printed("audit", "operations", "--json")["operations"]
     name = newest["operation_id"]
-    found = printed("audit", "ancestors", name, "--json")
-    assert found["operations"][-1] == newest
-    assert found["complete"] is True
+    output = printed("audit", "ancestors", name, "--json")
+    assert output["operations"][-1] == newest
+    assert output["complete"] is True
     assert "roots: " in rotulus("audit", "ancestors", name).stdout
     preview = printed("audit", "preview", name, "--json")
     assert (preview["executable"], preview["lowest_tier"]) == (True, 1)
@@ -405,9 +405,9 @@ def test_an_export_is_a_file_that_verifies_without_the_ledger(folder: DataFolder
     assert rotulus("export").stdout_bytes == target.read_bytes()
     assert [path.name for path in tmp_path.glob("*.part")] == []
     folder.ledger_path.unlink()
-    found = printed("verify", "--export", str(target), "--json")
-    assert (found["verifies"], found["rows"], found["head_hash"]) == (True, 4, head)
-    assert found["findings"] == []
+    output = printed("verify", "--export", str(target), "--json")
+    assert (output["verifies"], output["rows"], output["head_hash"]) == (True, 4, head)
+    assert output["findings"] == []
 
 
 def test_audit_adjudications_tells_what_waits_and_who_settled_it(folder: DataFolder):

@@ -150,15 +150,15 @@ def test_what_the_record_refuses_is_named_by_its_place(record):
 
 def test_an_operator_sees_pauses_and_takes_back(record):
     asked = printed("enqueue", BINDING_QUEUE, "--json", stdin=lines(binding("a")))["asked"]
-    told = rotulus("queues").stdout
-    assert f"{BINDING_QUEUE}  open 1" in told
+    output = rotulus("queues").stdout
+    assert f"{BINDING_QUEUE}  open 1" in output
     for state in ("delayed", "in_flight", "dead", "ready", "suspended", "oldest"):
-        assert state in told
+        assert state in output
     why = ("--by", "ada", "--reason", "models are being exchanged")
     assert rotulus("queues", "pause", BINDING_QUEUE, *why).stdout == "changed: true\n"
-    told = rotulus("queues").stdout
-    assert f"{BINDING_QUEUE} paused at " in told
-    assert "by ada: models are being exchanged" in told
+    output = rotulus("queues").stdout
+    assert f"{BINDING_QUEUE} paused at " in output
+    assert "by ada: models are being exchanged" in output
     assert rotulus("queues", "resume", BINDING_QUEUE).stdout == "changed: true\n"
     assert "paused at" not in rotulus("queues").stdout
     [request_id] = [request["request_id"] for request in asked]
@@ -177,9 +177,9 @@ def test_an_operator_lists_dead_letters_and_requeues_them(record):
         return [request["request_id"] for request in requests]
 
     ids = in_door(record, bury)
-    told = rotulus("queues", "dead", BINDING_QUEUE).stdout
-    assert "4  broken" in told
-    assert all(request_id in told for request_id in ids)
+    output = rotulus("queues", "dead", BINDING_QUEUE).stdout
+    assert "4  broken" in output
+    assert all(request_id in output for request_id in ids)
     odd = printed("queues", "dead", BINDING_QUEUE, "--signature", "odd", "--json")
     assert [letter["request_id"] for letter in odd["dead_letters"]] == ids[:1]
     assert rotulus("queues", "requeue", BINDING_QUEUE, ids[1]).stdout == "requeued: 1\n"

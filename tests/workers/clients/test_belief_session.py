@@ -58,7 +58,8 @@ async def test_a_session_goes_through_every_verb(door):
     assert len(trail) == len(rows(door.ledger, schema.belief_events)) == 7
     assert watched == trail[3:]
     assert (
-        replay_audit([one.model_dump() for one in trail], snapshot.model_dump()).differences == ()
+        replay_audit([event.model_dump() for event in trail], snapshot.model_dump()).differences
+        == ()
     )
 
 

@@ -27,9 +27,9 @@ from workers.dockets.claims import (
 )
 def test_a_claim_is_the_first_sentence_word_for_word(claim, rest):
     description = f"  {claim}{rest}"
-    found = claim_of(description)
-    assert found.text == claim
-    assert found.span.of(description) == claim
+    claimed = claim_of(description)
+    assert claimed.text == claim
+    assert claimed.span.of(description) == claim
 
 
 def test_a_claim_without_an_end_is_cut_between_two_words():

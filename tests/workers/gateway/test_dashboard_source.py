@@ -88,13 +88,13 @@ def value_of(part: SnapshotPart[Any]) -> Any:
 
 async def test_the_queue_shows_each_priority_and_what_is_underway(filled: Door):
     queues = value_of((await LiveSource(filled.services, 4).read()).queues)
-    assert [one.name for one in queues] == [
+    assert [queue_view.name for queue_view in queues] == [
         "authority-recompute",
         "binding-evaluation",
         "extraction-transition",
     ]
-    for one in queues:
-        assert [row.name for row in one.priorities] == list(PRIORITIES_OF[one.name])
+    for queue_view in queues:
+        assert [row.name for row in queue_view.priorities] == list(PRIORITIES_OF[queue_view.name])
     queue = queues[0]
     assert (queue.delayed, queue.in_flight, queue.dead) == (0, 1, 0)
     ready = {priority.name: priority.ready for priority in queue.priorities}
@@ -116,7 +116,7 @@ async def test_leases_and_workers_are_those_that_live(filled: Door):
     assert all(0 < hold.expires_ms <= 10_000 for hold in lease.held)
     fleet = value_of(snapshot.workers)
     assert fleet.total == 2
-    assert [one.worker_id for one in fleet.workers] == ["w-1", "w-2"]
+    assert [worker_.worker_id for worker_ in fleet.workers] == ["w-1", "w-2"]
     [worker, _] = fleet.workers
     assert (worker.completed, worker.failed, worker.in_flight, worker.slots) == (10, 1, 3, 2)
     assert worker.state == "alive"
@@ -206,7 +206,11 @@ async def test_counters_rejections_and_requests_are_counted(filled: Door):
     assert value_of(snapshot.rejections) == (Count("envelope_schema_invalid", 2),)
     requests = value_of(snapshot.requests)
     assert (requests.open, requests.closed) == (2, 0)
-    assert {one.name for one in requests.by_outcome} == {"completed", "dead_letter", "cancelled"}
+    assert {outcome_row.name for outcome_row in requests.by_outcome} == {
+        "completed",
+        "dead_letter",
+        "cancelled",
+    }
 
 
 async def test_each_queue_shows_how_fast_its_own_requests_are_completed(filled: Door):
@@ -220,7 +224,9 @@ async def test_each_queue_shows_how_fast_its_own_requests_are_completed(filled: 
         await filled.services.write(_closed(request.request_id))
     await filled.services.write(RequestWorkUnit((requests[2],)))
     snapshot = await live.read()
-    rates = {one.name: one.completed_per_s for one in value_of(snapshot.queues)}
+    rates = {
+        queue_depth.name: queue_depth.completed_per_s for queue_depth in value_of(snapshot.queues)
+    }
     assert rates["binding-evaluation"] > 0
     assert (rates["authority-recompute"], rates["extraction-transition"]) == (0, 0)
     assert value_of(snapshot.requests).open == 3

@@ -72,7 +72,7 @@ async def test_what_was_committed_and_never_answered_is_the_same_request_when_se
                 while not asked:
                     await anyio.sleep(0.02)
     assert {request.request_id for request in asked} == committed
-    assert all(one.duplicate for one in asked)
+    assert all(request.duplicate for request in asked)
     found = await anyio.to_thread.run_sync(
         verify_file, data_dir / "ledger.db", lambda _done, _total: None
     )

@@ -53,8 +53,10 @@ def strike(tee, *node_ids, incident="inc", by=None):
 
 def strike_edges(tee, *edges, incident="inc"):
     entries = [
-        wire.EdgeTombstoneEntry(source=one.source, target=one.target, type=one.type)
-        for one in edges
+        wire.EdgeTombstoneEntry(
+            source=stored_edge.source, target=stored_edge.target, type=stored_edge.type
+        )
+        for stored_edge in edges
     ]
     return tee.MergeEdgeTombstones(
         wire.EdgeTombstoneRequest(incident_id=incident, entries=entries, provenance=why())
@@ -67,12 +69,14 @@ def open_incident(tee, incident="inc"):
 
 def live(tee, incident="inc"):
     graph = tee.GetLiveView(wire.LiveViewRequest(incident_id=incident))
-    return [one.id for one in graph.nodes], [(one.source, one.target) for one in graph.edges]
+    return [stored_node.id for stored_node in graph.nodes], [
+        (stored_edge.source, stored_edge.target) for stored_edge in graph.edges
+    ]
 
 
 def main_graph(tee):
     graph = tee.GetMainGraph(Empty())
-    return {one.id: one for one in graph.nodes}, list(graph.edges)
+    return {stored_node.id: stored_node for stored_node in graph.nodes}, list(graph.edges)
 
 
 def status_of(call):
@@ -116,7 +120,10 @@ def test_type_and_label_are_as_first_written_and_the_rest_of_the_delta_is_kept(t
     ]
     nodes, _ = main_graph(tee)
     assert (nodes["a"].type, nodes["a"].label) == (wire.NODE_TYPE_SERVICE, "first")
-    assert [one.source for one in nodes["a"].provenance] == ["adapter://test", "other"]
+    assert [provenance.source for provenance in nodes["a"].provenance] == [
+        "adapter://test",
+        "other",
+    ]
 
 
 def test_hypothetical_becomes_false_and_stays_false(tee):
@@ -166,7 +173,9 @@ def test_edges_of_ends_that_run_together_are_told_apart(tee):
     ends = [("a", "bc"), ("ab", "c"), ("1:a", "b"), ("a|b", "->c")]
     result = tee.MergeHypothesis(delta(*(edge(*both) for both in ends)))
     assert len(set(result.created_ids)) == len(ends)
-    assert {(one.source, one.target) for one in main_graph(tee)[1]} == set(ends)
+    assert {(stored_edge.source, stored_edge.target) for stored_edge in main_graph(tee)[1]} == set(
+        ends
+    )
 
 
 def test_a_large_delta_is_several_operations_and_one_transaction(tee, ledger):
@@ -181,7 +190,7 @@ def test_a_large_delta_is_several_operations_and_one_transaction(tee, ledger):
     nodes, edges = main_graph(tee)
     assert sorted(nodes) == names
     assert len(edges) == count - 1
-    assert {len(one.provenance) for one in [*nodes.values(), *edges]} == {2}
+    assert {len(stored_node.provenance) for stored_node in [*nodes.values(), *edges]} == {2}
     with ledger.view() as view:
         verbs = [row["semantic_intent"] for row in view.log_rows()]
     assert verbs == [
@@ -244,8 +253,8 @@ def test_what_is_learned_of_a_node_later_is_seen_in_the_incident(tee):
     tee.MergeHypothesis(delta(node("a")))
     open_incident(tee)
     tee.MergeHypothesis(delta(node("a", hypothetical=False)))
-    [found] = tee.GetLiveView(wire.LiveViewRequest(incident_id="inc")).nodes
-    assert found.hypothetical is False
+    [stored_node] = tee.GetLiveView(wire.LiveViewRequest(incident_id="inc")).nodes
+    assert stored_node.hypothetical is False
 
 
 def test_a_struck_node_takes_its_edges_out_of_the_live_view_and_a_struck_edge_no_node(tee):
@@ -388,7 +397,7 @@ def test_merges_at_once_are_all_in_the_graph(tee):
         thread.join()
     nodes, _ = main_graph(tee)
     assert len(nodes) == 21
-    assert {one.source for one in nodes["shared"].provenance} == set("abcd")
+    assert {provenance.source for provenance in nodes["shared"].provenance} == set("abcd")
 
 
 @pytest.mark.spec("L3")

@@ -184,9 +184,9 @@ async def test_while_there_is_no_capacity_nothing_of_the_background_is_claimed(w
     held = await world.take_all_capacity()
     await world.ask_for("background")
     await world.ask_for("critical", capacity_priority="critical")
-    assert [one.priority for one in await world.deliver_as_a_slot()] == ["critical"]
+    assert [claim.priority for claim in await world.deliver_as_a_slot()] == ["critical"]
     await world.leases.release(held[0])
-    assert [one.priority for one in await world.deliver_as_a_slot()] == ["background"]
+    assert [claim.priority for claim in await world.deliver_as_a_slot()] == ["background"]
 
 
 @pytest.mark.spec("§14.3")

@@ -155,4 +155,4 @@ async def test_a_mark_that_makes_no_sense_is_no_mark(world: CronWorld):
 
 def test_the_table_of_crons_has_a_period_for_each():
     assert CRONS.keys() == {"reap", "retention-sweep", "chain-audit", "decay-tick"}
-    assert all(one.every_s > 0 for one in CRONS.values())
+    assert all(cron_job.every_s > 0 for cron_job in CRONS.values())

@@ -82,7 +82,9 @@ async def test_an_item_that_ends_its_worker_is_set_aside_and_the_rest_of_its_bat
                     )
                     ids = [request.request_id for request in enqueued]
                     outcomes = await producer.wait_many(ids, WAIT_S)
-                    assert [one.state for one in outcomes] == ["completed"] * 19 + ["dead_letter"]
+                    assert [result.state for result in outcomes] == ["completed"] * 19 + [
+                        "dead_letter"
+                    ]
                     # Once in the batch, where it counted for nobody, and then alone.
                     assert began.read_text().split().count(MARKER) == worker.ends == 1 + ENDS_MAX
                     dead = (await client.get(f"/v1/queues/{BINDING_QUEUE}/dead-letters")).json()
