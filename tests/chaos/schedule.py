@@ -5,7 +5,7 @@ so that whatever goes wrong has one cause. What goes past a lease goes past that
 these runs). Every kind comes once before any comes twice, in an order that the seed decides.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
@@ -72,19 +72,21 @@ class Fault:
     """Added to each piece of data in each direction; only of delays."""
 
 
-def schedule(seed: int, seconds: float, slot_s: float = SLOT_S_MIN) -> list[Fault]:
+def schedule(
+    seed: int, seconds: float, slot_s: float = SLOT_S_MIN, kinds: Collection[str] = KINDS
+) -> list[Fault]:
     """Return the faults of a run, in order; the same for the same arguments.
 
     Raises:
         ValueError: when a slot is too short for what goes past a lease, or not every kind has one.
     """
     slots = int(seconds / slot_s)
-    if slot_s < SLOT_S_MIN or slots < len(KINDS):
-        raise ValueError(f"{len(KINDS)} faults need {len(KINDS) * SLOT_S_MIN:g} s")
+    if slot_s < SLOT_S_MIN or slots < len(kinds):
+        raise ValueError(f"{len(kinds)} faults need {len(kinds) * SLOT_S_MIN:g} s")
     random = Random(seed)
     names: list[str] = []
     while len(names) < slots:
-        names += random.sample(list(KINDS), len(KINDS))
+        names += random.sample(sorted(kinds), len(kinds))
     return [_fault(random, name, slot * slot_s, slot_s) for slot, name in enumerate(names[:slots])]
 
 
