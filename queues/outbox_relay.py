@@ -7,8 +7,10 @@ kept its mark and lost its last second. A request that has to wait for another i
 one is done: an understanding that is fed by one that waits (K12), a step of an extraction behind an
 earlier one of its run (§16.4). A request with a delay is not sent before its time, by the ledger's
 clock, because a flush would bring it back without its delay; the sweep of each second finds it.
-While Redis has no room beside what draining needs (`redis_memory.py`), nothing is sent; a later
-sweep finds what was left out.
+A pause that an operator decided holds in Redis too: each look compares what the ledger and Redis
+say, and puts Redis right before anything is sent, so a lost Redis forgets no pause
+(decision queues/0065). While Redis has no room beside what draining needs (`redis_memory.py`),
+nothing is sent; a later sweep finds what was left out.
 Where gateways share a ledger, the one that holds a `RelayLease` relays its queue. Its epoch is
 the mark of the queue. Whoever takes the lease over sweeps once and leaves its own mark, and
 from then on Redis refuses what the relay before it sends (decision queues/0068).
@@ -41,6 +43,7 @@ from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.ledger.shards import Fence, holds
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.order import due, first_of_each_run, next_of_runs
+from kernel.work.pauses import pauses_of
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX, NAME_BYTES_MAX, NewItem
 from queues.queue_view import ANY_RELAY
@@ -156,24 +159,48 @@ class OutboxRelay:
             self._wake = anyio.Event()
 
     async def look(self) -> int:
-        """Sweep when that is due or the queue has another mark, else send what is new."""
+        """Put pauses right; sweep when that is due or the queue has another mark, else send."""
         if not self._relays():
             return 0
+        await self.restore_pauses()
         since_s = self._clock_s() - self._swept_at_s
         rested = since_s >= max(SWEEP_EVERY_S, SWEEP_SHARE * self._sweep_took_s)
         if rested or await self._queue.current_mark() != self._mark:
             return await self.sweep()
         return await self.send_new()
 
+    async def restore_pauses(self) -> None:
+        """Let Redis hold the pauses that stand on the ledger, and no others.
+
+        Redis is asked first: whoever decides writes the ledger before Redis.
+        """
+        held = await self._queue.paused()
+        standing = await anyio.to_thread.run_sync(self._ledger.read, self._standing_pauses)
+        for priority in standing - held:
+            await self._queue.pause(priority)
+        for priority in held - standing:
+            await self._queue.resume(priority)
+        if held != standing:
+            paused, resumed = (
+                sorted(priority or "all" for priority in changed)
+                for changed in (standing - held, held - standing)
+            )
+            _log.info("pauses_restored", queue=self._queue.name, paused=paused, resumed=resumed)
+
+    def _standing_pauses(self, view: LedgerView) -> frozenset[str | None]:
+        return frozenset(
+            pause.priority for pause in pauses_of(view) if pause.queue == self._queue.name
+        )
+
     async def send_new(self) -> int:
         """Send what was recorded or set free since the last call; return how many that was.
 
-        A relay that has not swept yet, or not since it failed, sweeps.
+        A relay that has not swept yet, or not since it failed, puts pauses right and sweeps.
         """
         if not self._relays():
             return 0
         if self._swept_at_s == float("-inf"):
-            return await self.sweep()
+            return await self.look()
         ready = await anyio.to_thread.run_sync(self._read_new)
         return await (self.sweep() if ready is None else self._send(ready))
 

@@ -101,6 +101,15 @@ class QueueView:
         mark: bytes = await self._scripts.ask(reply, QUEUE)
         return mark.decode("latin-1")
 
+    async def paused(self) -> frozenset[str | None]:
+        """Return the priorities that Redis holds paused, with None where the whole queue is."""
+        fields = await self._scripts.ask(self._redis.hkeys(f"{self.prefix}paused"), QUEUE)
+        names: dict[bytes, str | None] = {
+            str(row.rank).encode(): row.name for row in self.priorities
+        }
+        names[b"all"] = None
+        return frozenset(names[field] for field in fields if field in names)
+
     async def memory(self) -> RedisMemory:
         """Return how full the server is that holds the queue."""
         return await redis_memory(self._redis)

@@ -230,8 +230,8 @@ class WorkQueue(QueueView):
     async def pause(self, priority: str | None = None) -> bool:
         """Let nothing more be claimed, or nothing of one priority; False if it was so already.
 
-        Enqueuing and what is in flight go on. The pause is an operator's hand on the valve and no
-        fact of the record: a lost Redis forgets it, and `depth` shows that.
+        Enqueuing and what is in flight go on. What is decided stands on the ledger: a lost Redis
+        forgets it, and the relay pauses again (decision queues/0065).
         """
         return await self._switch("pause", priority)
 

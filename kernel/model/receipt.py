@@ -74,6 +74,8 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "binding_fire_capacity_rejected": _durable(own.BindingFireCapacityRejected),
         "work_requested": _durable(own.WorkRequested),
         "work_request_closed": _durable(own.WorkRequestClosed),
+        "work_queue_paused": _durable(own.WorkQueueSwitched),
+        "work_queue_resumed": _durable(own.WorkQueueSwitched),
         "tier_1_rollback": _durable(stated.Tier1Rollback),
         "tier_2_rollback": _durable(stated.Tier2Rollback),
         "tier_3_rebuild": _durable(stated.Tier3Rebuild),

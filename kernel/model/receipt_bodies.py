@@ -288,6 +288,15 @@ class WorkRequestClosed(ReceiptBody):
     reason: str | None = None
 
 
+class WorkQueueSwitched(ReceiptBody):
+    """A queue, or one of its priorities, that an operator paused or resumed."""
+
+    queue: Ref
+    priority: Ref | None = None
+    decided_by: Annotated[str, StringConstraints(max_length=200)]
+    reason: Annotated[str, StringConstraints(max_length=200)]
+
+
 class CapacitySignal(ReceiptBody):
     """What was known of the capacity."""
 

@@ -1,8 +1,8 @@
-"""What is on record without an operation that caused it: requests asked for, closed, given up.
+"""What is on record without an operation that caused it: requests and pauses.
 
 Each has a durable receipt of its own, which lies in the chain between the two rows between which it
-happened. So the outbox and its outcomes are a fold as well, and a row of theirs that neither an
-operation nor one of these receipts gives is found by comparing.
+happened. So the outbox, its outcomes and the pauses are a fold as well, and a row of theirs that
+neither an operation nor one of these receipts gives is found by comparing.
 """
 
 import heapq
@@ -12,7 +12,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger, LedgerTransaction
 from kernel.rules import Rules, rules_of
 from kernel.verify.reading import Reader, load_object, shown, time_us
-from kernel.work.receipts import CLOSED, REQUESTED, WRITES
+from kernel.work.receipts import CLOSED, PAUSED, REQUESTED, RESUMED, WRITES, pause_key
 
 GIVEN_UP = "authority_recompute_dead_lettered"
 
@@ -64,6 +64,9 @@ class Causeless:
             if kind == REQUESTED:
                 self._ask(transaction, place, document, rules)
                 return
+            if kind in (PAUSED, RESUMED):
+                self._switch(transaction, place, document, rules)
+                return
             request = transaction.tables.get(schema.outbox, str(document.get("request_id")))
             if request is None or not request["open"]:
                 message = f"closes request {shown(document.get('request_id'))}, not open then"
@@ -85,6 +88,15 @@ class Causeless:
             self._differs(place, f"asks again for {shown(document['request_id'])}")
             return
         rules.receipt_writes[REQUESTED](transaction, document)
+
+    def _switch(
+        self, transaction: LedgerTransaction, place: int, document: Document, rules: Rules
+    ) -> None:
+        kind, key = document["receipt_kind"], pause_key(document)
+        stood = transaction.tables.get(schema.queue_pauses, key) is not None
+        if stood == (kind == PAUSED):
+            self._differs(place, f"{shown(key)} was {'' if stood else 'not '}paused then")
+        rules.receipt_writes[kind](transaction, document)
 
     def _give_up(self, transaction: LedgerTransaction, document: Document) -> None:
         request_id = document["request_id"]

@@ -41,6 +41,7 @@ _COMPARED = (
     *schema.FOLDED_TABLES,
     schema.outbox,
     schema.outbox_outcomes,
+    schema.queue_pauses,
     schema.pre_images,
 )
 _CHAIN_FIELDS = ("receipt_sequence", "prior_receipt_hash")

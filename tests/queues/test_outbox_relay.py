@@ -18,6 +18,7 @@ from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.ledger.shards import Fence, found_shards, shards_of, take_shards
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import close, reject_for_capacity
+from kernel.work.pauses import PauseDecision, pause, resume
 from kernel.work.reports import CapacityRejected
 from kernel.work.requests import WorkRequest, enqueue
 from queues import outbox_relay as relay_module
@@ -25,6 +26,7 @@ from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX
 from queues.outbox_relay import RESEND_AFTER_S, ROUTES, SWEEP_EVERY_S, OutboxRelay
 from queues.queue_view import ANY_RELAY
+from queues.work_queue import WorkQueue
 from tests.kernel.build import (
     adapt,
     create,
@@ -594,6 +596,52 @@ async def test_each_queue_is_sent_its_own_requests_alone():
     ids = world.ask_for(step("r", 1), binding(1), binding(2))
     assert await world.relay.sweep() == 2
     assert await world.claim() == ids[1:]
+
+
+def decide(world: RelayWorld, verb: Any, priority: str | None = None) -> None:
+    with world.ledger.transaction() as transaction:
+        assert verb(transaction, PauseDecision(world.queue.name, priority))
+
+
+async def test_a_pause_outlives_a_flush_and_critical_work_is_served_meanwhile(world: RelayWorld):
+    for priority in ("background_normal", "user_initiated_critical"):
+        world.ask(f"u-{priority}", recompute_priority=priority)
+    decide(world, pause, "background_normal")
+    await world.relay.look()
+    await world.redis.flushall()
+    world.pass_s(SWEEP_EVERY_S)
+    await world.relay.look()
+    assert await world.queue.paused() == {"background_normal"}
+    assert await world.claim() == ["u-user_initiated_critical"]
+    assert await world.waiting() == ["u-background_normal"]
+
+    decide(world, resume, "background_normal")
+    await world.redis.flushall()
+    world.pass_s(SWEEP_EVERY_S)
+    await world.relay.look()
+    assert await world.claim() == ["u-user_initiated_critical", "u-background_normal"]
+
+
+async def test_a_pause_that_nobody_decided_is_ended(world: RelayWorld):
+    decide(world, pause)
+    await world.queue.pause("background_normal")
+    await world.relay.look()
+    assert await world.queue.paused() == {None}
+
+
+async def test_nothing_is_sent_to_a_redis_that_lost_a_pause_before_it_is_paused(world: RelayWorld):
+    world.ask("u-1")
+    decide(world, pause)
+    seen: list[frozenset[str | None]] = []
+
+    class Watched(WorkQueue):
+        async def enqueue_many(self, items: Any, mark: str = "") -> Any:
+            seen.append(await self.paused())
+            return await super().enqueue_many(items, mark)
+
+    world.queue = Watched(world.redis, AUTHORITY_QUEUE, world.now_ms)
+    await world.new_relay().look()
+    assert seen == [frozenset({None})]
 
 
 # One relay in the fleet

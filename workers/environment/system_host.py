@@ -8,6 +8,7 @@ A forked child draws anew.
 import ctypes
 import gc
 import os
+import pwd
 import sys
 import threading
 import time
@@ -94,3 +95,12 @@ def share_interpreter() -> None:
     second at most, which costs it next to nothing.
     """
     sys.setswitchinterval(SWITCH_S)
+
+
+def account_name() -> str:
+    """Return the name of the account that runs this process, its number where it has no name."""
+    number = os.geteuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
