@@ -6,10 +6,11 @@ neither an operation nor one of these receipts gives is found by comparing.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 from kernel.ledger import schema
-from kernel.ledger.ledger import Document, Ledger, LedgerTransaction
+from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.rules import Rules, rules_of
 from kernel.verify.reading import Reader, load_object, shown, time_us
 from kernel.work.receipts import CLOSED, PAUSED, REQUESTED, RESUMED, WRITES, pause_key
@@ -20,13 +21,17 @@ ReceiptEntry = tuple[int, Document]
 """A receipt's place in the chain, and what it says."""
 
 
+Step = Callable[[], AbstractContextManager[LedgerTransaction]]
+"""Opens the next step of the fold."""
+
+
 class Causeless:
     """The receipts of no operation, in the order of their chain, written into a ledger."""
 
-    def __init__(self, reader: Reader, ledger: Ledger, *, after: int | None = None) -> None:
+    def __init__(self, reader: Reader, step: Step, *, after: int | None = None) -> None:
         self._reader = reader
         self._after = after
-        self._ledger = ledger
+        self._step = step
         self._entries = heapq.merge(
             *(self._receipts(kind) for kind in (GIVEN_UP, *WRITES)), key=lambda entry: entry[0]
         )
@@ -59,7 +64,9 @@ class Causeless:
         if rules is None:
             # The walk along the chain reports it.
             return
-        with self._ledger.transaction() as transaction:
+        with self._step() as transaction, transaction.savepoint():
+            # The ledger's head does not move here, and what was known of requests changes.
+            transaction.stand_at(transaction.head_now)
             transaction.head_now.committed_at_us = emitted_us
             if kind == REQUESTED:
                 self._ask(transaction, place, document, rules)

@@ -4,7 +4,8 @@ import itertools
 import os
 import re
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -19,6 +20,7 @@ from kernel.ledger import postgres, postgres_connection, schema  # noqa: E402 - 
 from kernel.ledger.ledger import Ledger, LedgerView  # noqa: E402 - likewise
 from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
 from kernel.ledger.postgres_connection import place_of  # noqa: E402 - likewise
+from tests.chaos.proxy import Proxies  # noqa: E402 - likewise
 from tests.connections import watch_postgres  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
 from tests.contract.test_ledger_store import MISSHAPEN, row_of  # noqa: E402 - likewise
@@ -454,6 +456,50 @@ def test_a_writer_that_stops_in_the_middle_does_not_hold_the_others_up_for_ever(
     assert names(other) == names(stopped) == ["b"]
     stopped.close()
     other.close()
+
+
+# A server that is not heard of any more
+
+
+@contextmanager
+def silent_way(url):
+    """A proxy in front of the database, and the URL that leads through it."""
+    parts = urlsplit(url)
+    folder = parse_qs(parts.query).get("host")
+    with Proxies() as proxies:
+        if folder:
+            proxy = proxies.to_socket(f"{folder[0]}/.s.PGSQL.{parts.port or 5432}")
+        else:
+            proxy = proxies.to_port(parts.port or 5432)
+        user = parts.netloc.rpartition("@")[0]
+        place = f"{user}@127.0.0.1:{proxy.port}{parts.path}"
+        yield proxy, f"postgresql://{place}?sslmode=disable&gssencmode=disable"
+
+
+@pytest.mark.spec("K25")
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [("BEGIN", None), ("INSERT", LedgerUnavailable), ("COMMIT", CommitOutcomeUnknown)],
+)
+def test_a_reply_that_does_not_come_ends_the_wait_and_the_next_transaction_works(
+    monkeypatch, connections, postgres_url, statement, error
+):
+    monkeypatch.setattr(postgres_connection, "REPLY_MAX_S", 0.5)
+    with silent_way(postgres_url) as (proxy, url):
+        store = PostgresStore(url)
+        add(store, "a")
+
+        def lose_it(sql):
+            if sql.startswith(statement):
+                connections.before = lambda _: None
+                proxy.lose()
+
+        connections.before = lose_it
+        with pytest.raises(error) if error else nullcontext():
+            add(store, "b")
+        add(store, "c")
+        assert names(store) == (["a", "c"] if error else ["a", "b", "c"])
+        store.close()
 
 
 # A COMMIT that fails

@@ -1,7 +1,8 @@
 """Where the record is kept, and how the command line reads it: without the right to write."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,13 @@ from kernel.ledger.sqlite_folding import fold
 from kernel.ledger.tables import Store
 from kernel.verify import Verification, unreadable, verify
 from kernel.verify.expected import ExpectedHead
+from kernel.verify.stretches import ROWS_MIN
 from kernel.verify.violation import record_violation
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_founding import found_file
 from workers.environment.settings import DATABASE_CONNECTIONS, Settings
 from workers.environment.system_host import system_host
+from workers.environment.verifying_processes import VerifyingProcesses
 
 if TYPE_CHECKING:
     from kernel.ledger.migrations import SchemaMigration
@@ -132,17 +135,30 @@ def verify_file(
     progress: Callable[[int, int], None],
     *,
     expect_head: ExpectedHead | None = None,
+    processes: int | None = None,
+    rows_min: int = ROWS_MIN,
 ) -> Verification:
     """Verify everything in a ledger, as of now; a file that cannot be read is a finding too.
 
+    A log of `rows_min` rows or more is walked by further processes while this one folds it: with
+    this one as many as `processes`, or as there are processors.
+
     Raises:
+        VerificationProcessDied: when one of them did.
         LedgerUnavailable: when there is no ledger there, or it cannot be reached.
         LedgerSchemaDiffers: when its tables are of another version.
     """
     damage = _damage(place)
     try:
-        with open_record(place) as view:
-            return verify(view, progress=progress, expect_head=expect_head, damage=damage)
+        with (
+            open_record(place) as view,
+            closing(
+                VerifyingProcesses(partial(open_record, place), processes, rows_min)
+            ) as helpers,
+        ):
+            return verify(
+                view, progress=progress, expect_head=expect_head, damage=damage, helpers=helpers
+            )
     except LedgerCorrupt as error:
         return unreadable(damage or [StorageFault("ledger", "file", "page_damaged", str(error))])
     except (LedgerUnavailable, LedgerSchemaDiffers) as error:
