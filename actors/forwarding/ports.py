@@ -53,6 +53,10 @@ class InboxBatchPort(Protocol):
     def leases_changed(self) -> bool:
         """Whether the lease table has changed."""
 
+    @property
+    def work_recorded(self) -> bool:
+        """Whether another gateway has recorded or closed requests for work."""
+
 
 class Inbound(Protocol):
     """The mailboxes of shards, read by their owner; None or False when they are unreachable."""

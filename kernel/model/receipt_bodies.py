@@ -401,6 +401,14 @@ class MembershipStateTransition(ReceiptBody):
     triggered_by: Ref
 
 
+class CriticalBindingApproved(ReceiptBody):
+    """Who let a generation of a binding run as critical, and why (§14.3)."""
+
+    approved_by: Ref
+    approver_role: Literal["user", "architect"]
+    reason: Ref
+
+
 class BindingGenerationSnapshotted(ReceiptBody):
     """A generation of a binding that became effective, or was reverted (§15.3)."""
 
@@ -408,6 +416,7 @@ class BindingGenerationSnapshotted(ReceiptBody):
     binding_generation_id: Ref
     effective_at: Ref
     state: Literal["effective", "reverted"]
+    critical_approval: CriticalBindingApproved | None = None
 
 
 class ExtractionAttempted(ReceiptBody):
