@@ -24,7 +24,7 @@ from kernel.audit.operations import sequences_that_wrote
 from kernel.authority.pages import is_page, operation_named, ordinals_of, recompute_alone
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_of
+from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import is_lite, position_of
 from kernel.ledger.tables import Row
