@@ -295,7 +295,7 @@ def _was_pending(view: LedgerView, queue: str, item_key: str, as_of_sequence: in
 
 
 def _newest_closed(view: LedgerView, queue: str, item_key: str, as_of_sequence: int) -> Row | None:
-    where = {"queue": queue, "item_key": item_key, "open": 0}
+    where = {"queue": queue, "open": 0, "item_key": item_key}
     after = None
     for _ in count():
         rows = view.tables.select(
