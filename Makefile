@@ -50,7 +50,7 @@ imports: $(STAMP)
 	@$(BIN)/lint-imports
 
 bench: $(STAMP) ## The benchmarks, each figure with its ratio to a peer of the same run
-	@for name in canonical belief kernel gateways bytes http authority cascade queues replay; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
+	@for name in canonical routing belief kernel gateways bytes http authority cascade queues replay; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
 
 chaos: $(STAMP) ## A fleet through a seeded schedule of faults: ARGS="--seed N --requests 100000 --minutes M"
 	@$(BIN)/python -m tests.chaos.run $(ARGS)

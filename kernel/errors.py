@@ -47,6 +47,12 @@ class RulesVersionUnknown(KernelError):
     code = "rules_version_unknown"
 
 
+class VerificationProcessDied(KernelError):
+    """A process that verified a part of the log ended without a word; nothing was changed."""
+
+    code = "verification_process_died"
+
+
 class CommitOutcomeUnknown(KernelError):
     """COMMIT failed: look the idempotency keys up before answering anybody (ruling K25)."""
 

@@ -50,8 +50,8 @@ from actors.commit.batch import (
 from actors.commit.belief_units import BeliefUnit
 from actors.commit.priority_lanes import PriorityLanes
 from actors.commit.unit_context import CommitContext
-from actors.commit.units import ConsumedUnit, EnvelopeUnit, Unit, records_read
-from actors.errors import ActorFailed, CommitFailed, MailboxFull, StaleEpoch
+from actors.commit.units import ConsumedUnit, EnvelopeUnit, Unit, records_read, stale
+from actors.errors import ActorFailed, CommitFailed, MailboxFull
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.read_ahead import RecordKey, read_ahead
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
@@ -205,7 +205,7 @@ class Committer:
             # What went wrong names the database, which is no caller's business.
             raise CommitFailed("the ledger cannot be read; ask again") from error
         if not is_held:
-            raise _stale(fence)
+            raise stale(fence)
 
     async def run(self) -> None:
         """Write batches until cancelled; a batch that is being written is finished first.
@@ -315,7 +315,7 @@ class Committer:
                 for part in parts:
                     fence = part.waiting.fence
                     is_held = fence is None or held[fence]
-                    outcomes.append(run_units(part, context) if is_held else _stale(fence))
+                    outcomes.append(run_units(part, context) if is_held else stale(fence))
                 anchor(outcomes, context)
                 head = transaction.head_now
             self._learn(sum(1 for _ in units_of(parts)), time.perf_counter() - began_s)
@@ -413,11 +413,6 @@ def _tell(listener: Callable[[Any], None], batch: object) -> None:
         listener(batch)
     except Exception:  # noqa: BLE001 - what is durable stays so
         _log.exception("told_in_vain")
-
-
-def _stale(fence: Fence | None) -> StaleEpoch:
-    shard = None if fence is None else fence.shard
-    return StaleEpoch("another gateway owns the shard", {"shard": shard})
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 from actors.commit.belief_units import BeliefUnit
 from actors.commit.prefetch import earlier_answer_to, records_named, records_of
 from actors.commit.unit_context import CommitContext
+from actors.errors import StaleEpoch
 from actors.messages import Simulate
 from actors.orchestrator.intents import (
     EnqueueRecompute,
@@ -42,7 +43,7 @@ from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.record_keys import belief_anchor_key, belief_session_key
-from kernel.ledger.shards import Position, record_consumed
+from kernel.ledger.shards import Fence, Position, holds, record_consumed
 from kernel.model.receipt import Receipt
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.model.result import RejectedResult, SubmissionResult
@@ -61,10 +62,28 @@ class Unit(Protocol):
         """Do the work and return the result that the caller gets once it is durable."""
 
 
-def commit_alone(unit: Unit, ledger: Ledger, kernel: Kernel, orchestrator: Orchestrator) -> Any:
-    """Run a unit in a transaction of its own, beside any committer; durable when this returns."""
+def commit_alone(
+    unit: Unit,
+    ledger: Ledger,
+    kernel: Kernel,
+    orchestrator: Orchestrator,
+    fence: Fence | None = None,
+) -> Any:
+    """Run a unit in a transaction of its own, beside any committer; durable when this returns.
+
+    Raises:
+        StaleEpoch: the fence is not held any more; nothing was written.
+    """
     with ledger.transaction() as transaction:
+        if fence is not None and not holds(transaction, fence):
+            raise stale(fence)
         return unit.run(CommitContext(transaction, kernel, orchestrator))
+
+
+def stale(fence: Fence | None) -> StaleEpoch:
+    """Return the error of whoever writes under a fence that another process has taken over."""
+    shard = None if fence is None else fence.shard
+    return StaleEpoch("another process owns the shard", {"shard": shard})
 
 
 def records_read(unit: Unit, policy_generation_id: str) -> list[RecordKey]:

@@ -111,6 +111,10 @@ class InboxBatchPort(Protocol):
     def leases_changed(self) -> bool:
         """Whether the lease table has changed."""
 
+    @property
+    def work_recorded(self) -> bool:
+        """Whether another gateway has recorded or closed requests for work."""
+
 
 class Inbound(Protocol):
     """The mailboxes of shards, read by their owner; None or False when they are unreachable."""
@@ -170,12 +174,14 @@ class MailboxConsumer:
         *,
         answered: Callable[[bytes], None],
         leases_changed: Callable[[], None],
+        work_recorded: Callable[[], None] = lambda: None,
     ) -> None:
         self._mail = mail
         self._held_shards = held_shards
         self._runtime = runtime
         self._answered = answered
         self._leases_changed = leases_changed
+        self._work_recorded = work_recorded
         self._readings: dict[Fence, _Reading] = {}
         self._woken: set[int] = set()
         self._wake = WakeSignal()
@@ -214,6 +220,8 @@ class MailboxConsumer:
                 self._look_at(heard.mail_for)
             if heard.leases_changed:
                 self._leases_changed()
+            if heard.work_recorded:
+                self._work_recorded()
 
     def _look_at(self, shards: Collection[int]) -> None:
         self._woken.update(shards)

@@ -23,6 +23,9 @@ SHARDS_MAX = 4096
 NO_SESSION = "system"
 """The session of work that belongs to none."""
 
+REQUESTS_OF = "requests:{}"
+"""The session whose owner relays the requests of a queue, or plans what they ask for."""
+
 
 class LeaseTablePort(Protocol):
     """The gateways that are alive and the owners of the shards, at one moment."""

@@ -17,6 +17,7 @@ from kernel.checks import (
     v01_model_outputs,
     v01_operation_id,
     v02_supersession,
+    v03_bindings,
     v03_cascade,
     v03_verb,
     v04_causality,
@@ -313,6 +314,10 @@ CANNOT_REFUSE: Mapping[Check, Callable[[Shape], bool]] = MappingProxyType(
         v01_model_outputs.check: lambda shape: not shape.has_outputs,
         v02_supersession.check: lambda shape: not shape.supersedes,
         v03_verb.check: _composes,
+        v03_bindings.check: lambda shape: (
+            shape.verb != v03_bindings.CREATE
+            and not any(effect.kind == v03_bindings.ADVANCE for effect in shape.effects)
+        ),
         v03_cascade.check: lambda shape: shape.verb not in v03_cascade.TAKING_VERBS,
         v04_epoch.check: lambda shape: (
             not shape.in_epoch and shape.verb not in (EPOCH_OPEN, EPOCH_CLOSE)

@@ -47,8 +47,9 @@ from kernel.ledger.sql_tables import SqlTables
 from kernel.ledger.tables import DuplicateKey, Row, Turn
 from kernel.ledger.version import check_version
 
-READERS_MAX = 40
-"""Snapshots open at once; with the writer, the most connections that a store has."""
+CONNECTIONS_DEFAULT = 8
+CONNECTIONS_LEAST = 2
+"""One that writes and one that reads."""
 READER_WAIT_S = 10.0
 IDLE_READERS_MAX = 8
 
@@ -222,8 +223,14 @@ class PostgresTables(SqlTables):
 class PostgresStore:
     """A ledger in a PostgreSQL database; `read_only` opens it without the right to write (K18)."""
 
-    def __init__(self, url: str, *, read_only: bool = False) -> None:
+    def __init__(
+        self, url: str, *, read_only: bool = False, connections: int = CONNECTIONS_DEFAULT
+    ) -> None:
         """Connect, and create the tables when this may write.
+
+        The store has so many `connections` at most, at least `CONNECTIONS_LEAST`; a store that may
+        write keeps one of them for that. Who asks for a snapshot while all are in use waits for
+        `READER_WAIT_S` at most.
 
         Raises:
             LedgerUnavailable: when the server cannot be reached, or the database cannot be used.
@@ -234,7 +241,8 @@ class PostgresStore:
         self._read_only = read_only
         self._texts: dict[Any, str] = {}
         self._readers: queue.LifoQueue[Connection] = queue.LifoQueue(IDLE_READERS_MAX)
-        self._reading = threading.BoundedSemaphore(READERS_MAX)
+        self._readers_max = max(CONNECTIONS_LEAST, connections) - (not read_only)
+        self._reading = threading.BoundedSemaphore(self._readers_max)
         self._lock = threading.Lock()
         self._writer: Connection | None = None
         self._unsettled = False
@@ -289,7 +297,7 @@ class PostgresStore:
     @contextmanager
     def _snapshot(self) -> Iterator[PostgresTables]:
         if not self._reading.acquire(timeout=READER_WAIT_S):
-            raise LedgerUnavailable(f"{self.place}: {READERS_MAX} snapshots are open")
+            raise LedgerUnavailable(f"{self.place}: {self._readers_max} snapshots are open")
         try:
             reader = self._begin_reading()
             try:

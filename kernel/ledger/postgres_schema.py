@@ -19,6 +19,7 @@ from kernel.ledger.postgres_connection import (
     connect,
     place_of,
     unavailable,
+    unbounded,
     wait_for_the_disk,
 )
 from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
@@ -109,8 +110,9 @@ def migrate(url: str, *, dry_run: bool = False) -> "SchemaMigration":
             # A writer that begins now waits, and then sees the new version.
             connection.execute("LOCK TABLE chain_head IN ACCESS EXCLUSIVE MODE")
             for revision in revisions:
-                for statement in revision.statements:
-                    connection.execute(statement)
+                with unbounded(connection):
+                    for statement in revision.statements:
+                        connection.execute(statement)
             _set_version(connection, revisions[-1].version)
     return SchemaMigration(version, revisions)
 

@@ -49,7 +49,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 19
+SCHEMA_VERSION = 20
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -602,6 +602,19 @@ outbox_outcomes = Table(
     Index("outbox_outcomes_by_outcome", "outcome"),
     Index("outbox_outcomes_by_sequence", "closed_sequence"),
     info={"append_only": True},
+)
+
+queue_pauses = Table(
+    "queue_pauses",
+    metadata,
+    # "queue|priority", without a priority for the whole queue: a row for each pause that stands.
+    Column("pause_key", String, primary_key=True),
+    Column("queue", String, nullable=False),
+    # Null for the whole queue.
+    Column("priority", String),
+    Column("paused_at_us", Integer, nullable=False),
+    Column("decided_by", String, nullable=False),
+    Column("reason", String, nullable=False),
 )
 
 belief_sessions = Table(

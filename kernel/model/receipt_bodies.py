@@ -288,6 +288,15 @@ class WorkRequestClosed(ReceiptBody):
     reason: str | None = None
 
 
+class WorkQueueSwitched(ReceiptBody):
+    """A queue, or one of its priorities, that an operator paused or resumed."""
+
+    queue: Ref
+    priority: Ref | None = None
+    decided_by: Annotated[str, StringConstraints(max_length=200)]
+    reason: Annotated[str, StringConstraints(max_length=200)]
+
+
 class CapacitySignal(ReceiptBody):
     """What was known of the capacity."""
 
@@ -392,6 +401,14 @@ class MembershipStateTransition(ReceiptBody):
     triggered_by: Ref
 
 
+class CriticalBindingApproved(ReceiptBody):
+    """Who let a generation of a binding run as critical, and why (§14.3)."""
+
+    approved_by: Ref
+    approver_role: Literal["user", "architect"]
+    reason: Ref
+
+
 class BindingGenerationSnapshotted(ReceiptBody):
     """A generation of a binding that became effective, or was reverted (§15.3)."""
 
@@ -399,6 +416,7 @@ class BindingGenerationSnapshotted(ReceiptBody):
     binding_generation_id: Ref
     effective_at: Ref
     state: Literal["effective", "reverted"]
+    critical_approval: CriticalBindingApproved | None = None
 
 
 class ExtractionAttempted(ReceiptBody):

@@ -42,6 +42,7 @@ class Heard:
     replies: list[bytes] = field(default_factory=list)
     mail_for: set[int] = field(default_factory=set)
     leases_changed: bool = False
+    work_recorded: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.replies or self.mail_for or self.leases_changed)

@@ -8,7 +8,8 @@ from actors.sharding.assignment import shard_of
 from tests.chaos import judge as j
 from tests.chaos.fleet import Process
 from tests.chaos.load import STATES, session_of
-from tests.chaos.run import ends
+from tests.chaos.run import ends, silences
+from tests.chaos.schedule import Fault
 from tests.system.tree_run import wait_for
 
 SESSION = session_of(0)
@@ -34,6 +35,7 @@ ANSWERS = [
         for number in range(1, len(STATES))
     ),
     {"kind": "requested", "request": "binding", "queue": "binding"},
+    {"kind": "refused", "node": "once", "code": "session_busy"},
 ]
 REQUESTS = [answer["request"] for answer in ANSWERS if answer["kind"] == "requested"]
 WHOLE = j.Record(
@@ -73,6 +75,7 @@ BROKEN = [
     (j.every_answer_on_record, {"requests": {}}),
     (j.every_answer_on_record, {"trails": {SESSION: ["o-0", "o-1"]}}),
     (j.every_answer_on_record, {"trails": {}}),
+    (j.nothing_of_what_was_refused, {"writes": [*WHOLE.writes, ("once", "op-4")]}),
     (j.no_effect_twice, {"log": [*LOG, replace(LOG[0], sequence=5)]}),
     (j.no_effect_twice, {"writes": WHOLE.writes[1:]}),
     (
@@ -143,3 +146,20 @@ def test_a_process_that_ends_by_itself_is_wrong_whatever_comes_of_the_record(tmp
     assert "70" in found
     assert "what it said last" in found
     assert ends([sound]) == {}
+
+
+def test_silence_is_the_longest_time_in_which_somebody_waits_and_nobody_is_answered():
+    faults = [Fault(10.0, "cut_redis", "", 1.0), Fault(20.0, "kill_gateway", "a", 1.0)]
+    waits_s = [
+        (100.0, 101.0),
+        (101.0, 109.5),  # somebody waits all the time, and another one is answered meanwhile
+        (104.0, 105.0),
+        (113.0, 116.0),  # nobody waits before 113
+        (121.0, 122.0),
+        (114.0, 128.0),
+    ]
+    assert silences(faults, 100.0, waits_s) == {
+        "kill_gateway": 6.0,
+        "before any": 4.5,
+        "cut_redis": 3.0,
+    }

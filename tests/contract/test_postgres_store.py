@@ -4,7 +4,8 @@ import itertools
 import os
 import re
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -19,6 +20,7 @@ from kernel.ledger import postgres, postgres_connection, schema  # noqa: E402 - 
 from kernel.ledger.ledger import Ledger, LedgerView  # noqa: E402 - likewise
 from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
 from kernel.ledger.postgres_connection import place_of  # noqa: E402 - likewise
+from tests.chaos.proxy import Proxies  # noqa: E402 - likewise
 from tests.connections import watch_postgres  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
 from tests.contract.test_ledger_store import MISSHAPEN, row_of  # noqa: E402 - likewise
@@ -254,7 +256,8 @@ def test_a_closed_store_opens_itself_again(store):
     assert names(store) == ["a", "b"]
 
 
-def test_more_readers_than_are_kept_idle_may_read_at_once(store, connections):
+def test_more_readers_than_are_kept_idle_may_read_at_once(postgres_url, connections):
+    store = PostgresStore(postgres_url, connections=postgres.IDLE_READERS_MAX + 3)
     add(store, "a")
     views = [store.view() for _ in range(postgres.IDLE_READERS_MAX + 2)]
     assert [view.__enter__().count(schema.nodes) for view in views] == [1] * len(views)
@@ -262,12 +265,12 @@ def test_more_readers_than_are_kept_idle_may_read_at_once(store, connections):
         view.__exit__(None, None, None)
     assert len(connections.open) == postgres.IDLE_READERS_MAX + 1, "and the writer's"
     assert names(store) == ["a"]
+    store.close()
 
 
 def test_a_store_has_so_many_connections_and_not_one_more(monkeypatch, postgres_url):
-    monkeypatch.setattr(postgres, "READERS_MAX", 3)
     monkeypatch.setattr(postgres, "READER_WAIT_S", 0.05)
-    store = PostgresStore(postgres_url)
+    store = PostgresStore(postgres_url, connections=4)
     add(store, "a")
     with ExitStack() as stack:
         for _ in range(3):
@@ -282,6 +285,21 @@ def test_a_store_has_so_many_connections_and_not_one_more(monkeypatch, postgres_
         )
         assert connections == 4
     assert names(store) == ["a", "b"]
+    store.close()
+
+
+@pytest.mark.parametrize(("read_only", "snapshots"), [(False, 7), (True, 8)])
+def test_a_store_has_eight_connections_unless_told_otherwise(
+    monkeypatch, postgres_url, read_only, snapshots
+):
+    monkeypatch.setattr(postgres, "READER_WAIT_S", 0.05)
+    PostgresStore(postgres_url).close()
+    store = PostgresStore(postgres_url, read_only=read_only)
+    with ExitStack() as stack:
+        for _ in range(snapshots):
+            stack.enter_context(store.view())
+        with pytest.raises(LedgerUnavailable, match=f"{snapshots} snapshots are open"):
+            names(store)
     store.close()
 
 
@@ -438,6 +456,50 @@ def test_a_writer_that_stops_in_the_middle_does_not_hold_the_others_up_for_ever(
     assert names(other) == names(stopped) == ["b"]
     stopped.close()
     other.close()
+
+
+# A server that is not heard of any more
+
+
+@contextmanager
+def silent_way(url):
+    """A proxy in front of the database, and the URL that leads through it."""
+    parts = urlsplit(url)
+    folder = parse_qs(parts.query).get("host")
+    with Proxies() as proxies:
+        if folder:
+            proxy = proxies.to_socket(f"{folder[0]}/.s.PGSQL.{parts.port or 5432}")
+        else:
+            proxy = proxies.to_port(parts.port or 5432)
+        user = parts.netloc.rpartition("@")[0]
+        place = f"{user}@127.0.0.1:{proxy.port}{parts.path}"
+        yield proxy, f"postgresql://{place}?sslmode=disable&gssencmode=disable"
+
+
+@pytest.mark.spec("K25")
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [("BEGIN", None), ("INSERT", LedgerUnavailable), ("COMMIT", CommitOutcomeUnknown)],
+)
+def test_a_reply_that_does_not_come_ends_the_wait_and_the_next_transaction_works(
+    monkeypatch, connections, postgres_url, statement, error
+):
+    monkeypatch.setattr(postgres_connection, "REPLY_MAX_S", 0.5)
+    with silent_way(postgres_url) as (proxy, url):
+        store = PostgresStore(url)
+        add(store, "a")
+
+        def lose_it(sql):
+            if sql.startswith(statement):
+                connections.before = lambda _: None
+                proxy.lose()
+
+        connections.before = lose_it
+        with pytest.raises(error) if error else nullcontext():
+            add(store, "b")
+        add(store, "c")
+        assert names(store) == (["a", "c"] if error else ["a", "b", "c"])
+        store.close()
 
 
 # A COMMIT that fails

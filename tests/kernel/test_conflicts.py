@@ -29,7 +29,7 @@ from tests.kernel.build import (
     op_id,
     taking,
 )
-from tests.kernel.every import HASH, attempt, dated, own
+from tests.kernel.every import HASH, attempt, dated, own, snapshot
 from tests.world import World
 
 FIRST_WRITER = "envelope_conflict_first_writer_wins"
@@ -649,9 +649,9 @@ def assigned(topic_id):
     return envelope("topic_assignment_write", [stated, index])
 
 
-def of_generation(selector):
+def of_generation(court_id):
     payload = {
-        "binding_snapshot": {"selectors": [selector]},
+        "binding_snapshot": snapshot(court_id),
         "effective_at": "2026-02-09T00:00:00Z",
     }
     return own("binding_generation_advance", "b", binding_generation_id="1", **payload)

@@ -165,6 +165,12 @@ STORES = [
         | {"primitive_effects": move_in("corpus:test")},
     ),
     ("node_not_found", TARGET, own("quarantine", "nobody", quarantine_reason="r")),
+    ("binding_verb_required", "semantic_intent", create("new", "SourceBinding")),
+    (
+        "binding_verb_required",
+        "semantic_intent",
+        envelope("source_binding_disable", [effect("node_write", "note", state="disabled")]),
+    ),
     ("node_access_unchanged", "payload.grantee", own("revoke_access", "note", grantee="g")),
     ("node_state_disallowed", TARGET, own("unquarantine", "note", quarantine_reason="r")),
     (

@@ -370,7 +370,11 @@ def of_every_preview_kind(ledger):
         ledger,
         envelope(
             "source_binding_create",
-            [effect("node_write", "b", node_kind="SourceBinding"), edge("edge_create", "eb")],
+            [
+                effect("node_write", "b", node_kind="SourceBinding"),
+                edge("edge_create", "eb"),
+                binding(1, "b"),
+            ],
         ),
     )
     ruling = own(

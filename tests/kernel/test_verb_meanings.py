@@ -18,7 +18,7 @@ from tests.kernel.build import (
     submit,
     taking,
 )
-from tests.kernel.every import own
+from tests.kernel.every import binding, own
 from tests.kernel.verb_meanings import (
     CARRIED,
     CONTRADICTING,
@@ -105,17 +105,6 @@ def test_a_binding_may_say_that_it_waits_for_its_intake(ledger):
     assert refusal(ledger, "source_binding_create", effects)[0] not in ("V1", "V3")
 
 
-@pytest.mark.spec("§15.3")
-@pytest.mark.parametrize("field", ["selectors", "target_kind"])
-def test_what_a_binding_means_changes_with_a_new_generation(ledger, field):
-    [written] = composed("source_binding_update")
-    written["payload"] = {field: "new", "node_kind": "SourceBinding"}
-    assert refusal(ledger, "source_binding_update", [written]) == ("V3", COMPOSITION)
-    advanced = effect("binding_generation_advance", "b", binding_generation_id="2")
-    for effects in ([written, advanced], [advanced, written]):
-        assert refusal(ledger, "source_binding_update", effects)[0] not in ("V1", "V3")
-
-
 @pytest.mark.spec("§3.6")
 @pytest.mark.parametrize(
     ("verb", "kind"),
@@ -171,8 +160,12 @@ def test_restore_does_not_restore_what_it_did_not_take(ledger):
     assert done(ledger, quarantine, move("restore", "active")) == "node_state_disallowed"
     assert done(ledger, RETRACT) == "node_state_disallowed"
     assert done(ledger, collapse("n")) == "node_state_disallowed"
-    disable = move("source_binding_disable", "disabled", "m")
-    assert done(ledger, disable, move("restore", "active", "m")) == "node_state_disallowed"
+    new = [effect("node_write", "b", node_kind="SourceBinding"), binding(1, "b")]
+    bound = effect("edge_create", "e", source_node_id="b", target_node_id="m", edge_type="binds")
+    create_it = envelope("source_binding_create", [*new, bound])
+    disable = move("source_binding_disable", "disabled", "b")
+    restore = move("restore", "active", "b")
+    assert done(ledger, create_it, disable, restore) == "node_state_disallowed"
 
 
 @pytest.mark.spec("§4.3.1")

@@ -28,6 +28,7 @@ from tests.kernel.build import (
     submit_answered,
     unlink,
 )
+from tests.kernel.every import snapshot
 from tests.kernel.lites import lite, take
 from tests.properties.family import BESIDE, FAMILY
 
@@ -53,7 +54,7 @@ def attempted(number, prior, current):
 
 def generation(number, *, back=False):
     kind = "binding_generation_revert" if back else "binding_generation_advance"
-    stated = {"binding_generation_id": str(number), "binding_snapshot": {}}
+    stated = {"binding_generation_id": str(number), "binding_snapshot": snapshot()}
     payload = stated | {"effective_at": "2026-02-09T00:00:00Z"}
     return envelope(kind, [effect(kind, "binding", **payload)])
 

@@ -66,7 +66,7 @@ async def expect_away(redis: Redis) -> None:
         lambda: queue.claim(1, 1000),
         lambda: queue.wait(0.1),
         queue.depth,
-        queue.marked,
+        queue.current_mark,
         lambda: leases.acquire("r", 1, "h", 1000),
         Heartbeats(redis).alive,
         lambda: Crons(redis).claim("c", 1, 1, "w"),

@@ -49,7 +49,8 @@ async def serve_gateway(
 async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -> None:
     place, host = ledger_place(settings), system_host()
     # A server may be away for a moment; an error of a file is there to stay.
-    ledger = await opened(partial(_open, place, host), 0 if isinstance(place, Path) else WAIT_S)
+    opening = partial(_open, place, host, settings.database_connections)
+    ledger = await opened(opening, 0 if isinstance(place, Path) else WAIT_S)
     name = gateway_name(settings, port_of(listening))
     gateway = build_gateway(settings, ledger, connect_redis(redis_url), name)
     server = GatewayServer(server_config(gateway.app), gateway.leave, *gateway.stops)
@@ -64,9 +65,9 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
             await gateway.aclose()
 
 
-def _open(place: LedgerPlace, host: Host) -> Ledger:
+def _open(place: LedgerPlace, host: Host, connections: int) -> Ledger:
     """Open a ledger, found it if it is new, and delete what has expired."""
-    ledger = founded_ledger(place, host)
+    ledger = founded_ledger(place, host, connections=connections)
     try:
         with ledger.transaction() as transaction:
             purge_expired(transaction)

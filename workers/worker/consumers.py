@@ -249,8 +249,8 @@ class ConsumerPool:
                 tasks.start_soon(self._renew, slot, processor, claims)
                 moved = await processor.drain(claims)
                 tasks.cancel_scope.cancel()
-        # Not where it was cut off: then the batch is still in hand, and is given back.
-        del self._in_hand[slot.holder.name]
+        # Not where it was cut off: then the batch is given back, or was so already.
+        self._in_hand.pop(slot.holder.name, None)
         self.metrics.drained(processor.queue.name, time.perf_counter() - began_s)
         return moved
 

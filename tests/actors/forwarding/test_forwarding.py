@@ -35,6 +35,7 @@ from actors.sharding.assignment import NO_SESSION, shard_of
 from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
 from kernel.fleet_protocol import PROTOCOL
+from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import NOBODY
 from kernel.model.result import SubmissionResult
 from tests.actors.commit.test_fencing import sessions_of
@@ -57,8 +58,8 @@ class World:
         self.hub = Hub(self.clock)
         self._stack = stack
 
-    async def gateway(self, name, **options):
-        made = SharedGateway(self.ledger, self.hub, name, **options)
+    async def gateway(self, name, ledger=None, **options):
+        made = SharedGateway(ledger or self.ledger, self.hub, name, **options)
         await self._stack.enter_async_context(made.running())
         return made
 
@@ -197,6 +198,43 @@ async def test_who_cannot_commit_leaves_its_shards_to_others_and_comes_back(worl
     await b.turn()
     await a.turn()
     assert (len(a.held), sorted(a.held + b.held)) == (SHARDS // 2, list(range(SHARDS)))
+    world.verify()
+
+
+class CutStore:
+    """A store that one gateway may be cut off from."""
+
+    def __init__(self, store):
+        self._store = store
+        self.is_cut = False
+
+    def __getattr__(self, name):
+        if self.is_cut:
+            raise LedgerUnavailable("cut off")
+        return getattr(self._store, name)
+
+
+async def test_who_is_cut_off_from_the_ledger_leaves_its_shards_although_nobody_asks_it(world):
+    """What it does for the fleet, such as relaying, stands still until somebody else has it."""
+    store = CutStore(world.store)
+    a = await world.gateway("a", Ledger(store, world.ledger.host))
+    b = await world.gateway("b")
+    async with anyio.create_task_group() as tasks:
+        for one in (a, b):
+            tasks.start_soon(one.keeper.run)
+        await settle(lambda: [len(one.held) for one in (a, b)] == [2, 2])
+        for _ in range(2):
+            world.clock.now_ms += TTL_MS // 2
+            await anyio.sleep(TTL_MS / 2000)
+        store.is_cut = True
+        began_s = anyio.current_time()
+        with anyio.fail_after(3 * TTL_MS / 1000):
+            while owners(world.ledger) != ["b"] * SHARDS:
+                await anyio.sleep(0.02)
+        assert anyio.current_time() - began_s > TTL_MS / 2000
+        store.is_cut = False
+        await settle(lambda: sorted(a.held + b.held) == [0, 1, 2, 3] and len(a.held) == 2)
+        tasks.cancel_scope.cancel()
     world.verify()
 
 

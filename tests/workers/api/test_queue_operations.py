@@ -1,11 +1,14 @@
 """Operators over HTTP: pauses, dead letters by why, requeuing."""
 
 import pytest
+from fakeredis import FakeAsyncRedis, FakeServer
 
 from kernel.work.contents import BINDING_QUEUE
 from queues.items import NewItem
+from queues.outbox_relay import OutboxRelay
+from tests.kernel.build import FakeHost
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
-from tests.workers.api.door import Door, error_of
+from tests.workers.api.door import Door, error_of, running_door
 
 pytestmark = pytest.mark.anyio
 
@@ -20,8 +23,28 @@ async def test_a_queue_or_a_priority_is_paused_and_resumed(door: Door):
     await door.send(f"{BINDINGS}/pause", {"priority": least})
     shown = (await door.http.get("/v1/queues")).json()["queues"][BINDING_QUEUE]
     assert (shown["paused"], shown["paused_priorities"]) == (False, [least])
+    await door.send(f"{BINDINGS}/pause", {"decided_by": "ada", "reason": "an exchange"})
+    [part, whole] = sorted(
+        (await door.http.get("/v1/queues")).json()["pauses"], key=lambda one: one["decided_by"]
+    )
+    assert (part["priority"], part["decided_by"], part["reason"]) == (least, "", "")
+    assert (whole["priority"], whole["decided_by"], whole["reason"]) == (None, "ada", "an exchange")
     wrong = await door.send(f"{BINDINGS}/pause", {"priority": "never"})
     error_of(wrong, 422, "queue_unknown_priority")
+
+
+async def test_a_pause_is_decided_while_redis_is_away_and_the_relay_carries_it_there():
+    server = FakeServer()
+    async with running_door(host=FakeHost().host, redis=FakeAsyncRedis(server=server)) as door:
+        queue = door.services.queues[BINDING_QUEUE]
+        relay = OutboxRelay(door.ledger, queue, lambda: 0.0)
+        server.connected = False
+        answer = await door.send(f"{BINDINGS}/pause", {})
+        assert (answer.status_code, answer.json()) == (200, {"changed": True})
+        server.connected = True
+        assert await queue.paused() == frozenset()
+        await relay.look()
+        assert await queue.paused() == {None}
 
 
 async def test_dead_letters_are_listed_by_signature_and_requeued(door: Door):

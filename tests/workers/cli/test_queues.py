@@ -154,8 +154,13 @@ def test_an_operator_sees_pauses_and_takes_back(record):
     assert f"{BINDING_QUEUE}  open 1" in told
     for state in ("delayed", "in_flight", "dead", "ready", "suspended", "oldest"):
         assert state in told
-    for verb in ("pause", "resume"):
-        assert rotulus("queues", verb, BINDING_QUEUE).stdout.startswith("changed: ")
+    why = ("--by", "ada", "--reason", "models are being exchanged")
+    assert rotulus("queues", "pause", BINDING_QUEUE, *why).stdout == "changed: true\n"
+    told = rotulus("queues").stdout
+    assert f"{BINDING_QUEUE} paused at " in told
+    assert "by ada: models are being exchanged" in told
+    assert rotulus("queues", "resume", BINDING_QUEUE).stdout == "changed: true\n"
+    assert "paused at" not in rotulus("queues").stdout
     [request_id] = [one["request_id"] for one in asked]
     arguments = ("queues", "cancel", BINDING_QUEUE, request_id, "--reason", "why")
     assert rotulus(*arguments).stdout == "cancelled: 1\n"

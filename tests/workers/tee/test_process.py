@@ -49,18 +49,39 @@ def check_record(folder):
         assert verify(view).findings == ()
 
 
+def health_of(target, service=""):
+    with grpc.insecure_channel(target, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        return health.Check(health_pb2.HealthCheckRequest(service=service)).status
+
+
 def test_it_is_healthy_until_it_is_told_to_stop_and_then_ends_in_order(tmp_path):
     with tee_process(tmp_path) as (process, target):
-        with grpc.insecure_channel(target, options=[("grpc.enable_http_proxy", 0)]) as channel:
-            health = health_pb2_grpc.HealthStub(channel)
-            for service in ("", "tee.Tee"):
-                answer = health.Check(health_pb2.HealthCheckRequest(service=service))
-                assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        for service in ("", "tee.Tee"):
+            assert health_of(target, service) == health_pb2.HealthCheckResponse.SERVING
         seed(target, frozenset({"a"}))
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 0
     # The write-ahead log was folded into the file.
     assert not (tmp_path / "ledger.db-wal").exists()
+    check_record(tmp_path)
+
+
+def test_of_two_the_one_that_was_started_first_is_refused_and_says_that_it_does_not_serve(tmp_path):
+    with (
+        tee_process(tmp_path) as (_, first),
+        calling(first) as older,
+    ):
+        older.MergeHypothesis(wire.HypothesisDelta(nodes=[node("n1")]))
+        with tee_process(tmp_path) as (_, second), calling(second) as newer:
+            with pytest.raises(grpc.RpcError) as refused:
+                older.MergeHypothesis(wire.HypothesisDelta(nodes=[node("n2")]))
+            assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert refused.value.details().startswith("stale_epoch: ")
+            assert health_of(first) == health_pb2.HealthCheckResponse.NOT_SERVING
+            newer.MergeHypothesis(wire.HypothesisDelta(nodes=[node("n3")]))
+            assert health_of(second) == health_pb2.HealthCheckResponse.SERVING
+            assert [one.id for one in older.GetMainGraph(Empty()).nodes] == ["n1", "n3"]
     check_record(tmp_path)
 
 

@@ -395,7 +395,7 @@ def test_merges_at_once_are_all_in_the_graph(tee):
 def test_a_record_that_does_not_verify_is_served_no_further():
     ledger = Ledger.create(MemoryStore(), system_host())
     told = []
-    service = TeeService(Incidents(ledger), corrupt=lambda: told.append("corrupt"))
+    service = TeeService(Incidents(ledger), unfit=lambda: told.append("corrupt"))
     with serving(service) as target, calling(target) as tee:
         tee.MergeHypothesis(delta(node("a")))
         with ledger.store.transaction() as tables:

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0019"
+revision = "0020"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -420,6 +420,16 @@ def upgrade() -> None:
         sa.Column("content_hash", TEXT, nullable=False),
         sa.Column("content", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("content_hash"),
+    )
+    op.create_table(
+        "queue_pauses",
+        sa.Column("pause_key", TEXT, nullable=False),
+        sa.Column("queue", TEXT, nullable=False),
+        sa.Column("priority", TEXT, nullable=True),
+        sa.Column("paused_at_us", INTEGER, nullable=False),
+        sa.Column("decided_by", TEXT, nullable=False),
+        sa.Column("reason", TEXT, nullable=False),
+        sa.PrimaryKeyConstraint("pause_key"),
     )
     op.create_table(
         "receipts",
