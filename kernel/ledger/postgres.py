@@ -258,12 +258,8 @@ class PostgresStore:
             raise LedgerUnavailable("this handle may only read", code="ledger_read_only")
         with self._lock:
             writer = self._begin_writing()
-            try:
+            with self._committed(writer):
                 yield PostgresTables(writer, self._texts)
-            except BaseException:
-                self._roll_back(writer)
-                raise
-            self._commit(writer)
 
     @contextmanager
     def turn(self) -> Iterator[Turn]:
@@ -277,35 +273,49 @@ class PostgresStore:
         with self._lock:
             if self._unsettled:
                 self._roll_back(self._begin_writing())
-            writer = self._begin_turn()
+            if not self._reading.acquire(blocking=False):
+                # Whoever reads holds up nobody who writes.
+                writer = self._begin_writing()
+                with self._committed(writer):
+                    tables = PostgresTables(writer, self._texts)
+                    yield Turn(tables, lambda: tables)
+                return
             try:
-                with self._snapshot() as snapshot:
+                writer = self._begin_turn()
+                with self._committed(writer), self._snapshot() as snapshot:
                     yield Turn(snapshot, lambda: self._hold(writer))
-                    self._commit(writer)
-            except BaseException:
-                self._roll_back(writer)
-                raise
+            finally:
+                self._reading.release()
+
+    @contextmanager
+    def _committed(self, writer: Connection) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._roll_back(writer)
+            raise
+        self._commit(writer)
 
     @contextmanager
     def view(self) -> Iterator[PostgresTables]:
         """Open a snapshot on a connection that only reads."""
-        if self._unsettled:
-            self._settle()
-        with self._snapshot() as tables:
-            yield tables
-
-    @contextmanager
-    def _snapshot(self) -> Iterator[PostgresTables]:
         if not self._reading.acquire(timeout=READER_WAIT_S):
             raise LedgerUnavailable(f"{self.place}: {self._readers_max} snapshots are open")
         try:
-            reader = self._begin_reading()
-            try:
-                yield PostgresTables(reader, self._texts)
-            finally:
-                self._end_reading(reader)
+            if self._unsettled:
+                self._settle()
+            with self._snapshot() as tables:
+                yield tables
         finally:
             self._reading.release()
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[PostgresTables]:
+        reader = self._begin_reading()
+        try:
+            yield PostgresTables(reader, self._texts)
+        finally:
+            self._end_reading(reader)
 
     def close(self) -> None:
         """Close every idle connection; the store opens new ones when it is used again."""

@@ -1,7 +1,7 @@
 """A transaction that is computed on a snapshot is written as if nobody else had been there."""
 
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -231,3 +231,12 @@ def test_a_connection_that_is_lost_while_computing_undoes_it(on_postgres, postgr
     with suppress(LedgerUnavailable):
         submit_computed(ledger, "b")
     assert submit_computed(ledger, "c").ec_sequence_number == len(operations(ledger))
+
+
+def test_readers_that_use_every_connection_hold_up_nobody_who_writes(on_postgres):
+    ledger, other, _ = on_postgres
+    with ExitStack() as opened:
+        for _ in range(7):
+            opened.enter_context(ledger.view())
+        assert submit_computed(ledger, "a").ec_sequence_number == 1
+    assert submit_computed(other, "b").ec_sequence_number == 2
