@@ -2,7 +2,7 @@
 
 Wherever an operation is named by its id, a recompute is named by the id of a request that it has
 answered. What is asked of it (what caused it, what undoing it takes, its replay) is answered from
-the envelope that it would have had alone.
+the envelope that it would have had alone (decision kernel/0251).
 """
 
 from collections.abc import Iterator

@@ -28,7 +28,7 @@ INPUT_EDGES_MAX = 16_384
 
 
 CLOSED_MAX = 1024
-"""Closed requests of inputs that one statement reads ahead; of more, none are kept."""
+"""Closed requests of inputs that are read ahead; of more, none are kept (decision kernel/0252)."""
 
 
 class Around(Enum):
