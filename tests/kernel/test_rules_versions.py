@@ -132,7 +132,12 @@ def second_version(monkeypatch):
     appliers = MappingProxyType({**first.effects.appliers, "node_write": stricter})
     second = replace(first, version=2, effects=replace_effects(first.effects, 2, appliers))
     monkeypatch.setattr(rules, "RULES", MappingProxyType({1: first, 2: second}))
-    return lambda: monkeypatch.setattr("kernel.kernel.CURRENT_RULES", second)
+
+    def put_in_force():
+        for module in ("kernel.kernel", "kernel.log_row_seal"):
+            monkeypatch.setattr(f"{module}.CURRENT_RULES", second)
+
+    return put_in_force
 
 
 def replace_effects(effects, version, appliers):
