@@ -190,6 +190,8 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
         held_shards=sharing.held_shards,
         mail=sharing.mail,
         stalled_s=lambda: committer.stalled_s,
+        owner_url=sharing.owner_url,
+        gateway_urls=lambda: sharing.addresses.urls,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
