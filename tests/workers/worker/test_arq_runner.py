@@ -73,7 +73,7 @@ class Drainer:
     async def ready(self) -> bool:
         return self.gateway_is_there
 
-    async def least(self) -> CapacityPriority:
+    async def least_capacity(self) -> CapacityPriority:
         return "background"
 
     async def renew(self, claims: Sequence[Claim], visibility_ms: int) -> None:
@@ -284,10 +284,10 @@ async def test_without_a_lease_a_user_is_throttled_and_the_background_waits(url:
 async def test_what_a_handler_would_suspend_is_not_claimed(url: str, monkeypatch):
     async with running(url, slots=1) as worker:
 
-        async def least() -> CapacityPriority:
+        async def least_capacity() -> CapacityPriority:
             return "user_initiated"
 
-        monkeypatch.setattr(worker.processor, "least", least)
+        monkeypatch.setattr(worker.processor, "least_capacity", least_capacity)
         await worker.enqueue("waits")
         await worker.enqueue("user", priority="user_active_session")
         await eventually(lambda: worker.processor.tally.completed == 1)

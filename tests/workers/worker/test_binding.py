@@ -85,8 +85,8 @@ class BindingWorld(DoorWorld):
         return request_ids
 
     async def deliver_as_a_slot(self, limit: int = 100) -> list[Claim]:
-        least = least_of(self.queue.priorities, await self.processor.least())
-        return await self.drain(await self.queue.claim(limit, 30_000, least))
+        least_urgent = least_of(self.queue.priorities, await self.processor.least_capacity())
+        return await self.drain(await self.queue.claim(limit, 30_000, least_urgent))
 
     async def take_all_capacity(self) -> list[Any]:
         return [
