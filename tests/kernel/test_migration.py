@@ -13,7 +13,6 @@ from kernel.audit.log import log_document
 from kernel.audit.operations import AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.canonical import canonicalize, sha256_hex
-from kernel.capacity import CapacityGrant
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
@@ -49,6 +48,7 @@ from tests.kernel.build import (
 )
 from tests.kernel.every import HASH, own
 from tests.kernel.lites import lite, log_of, migrated, take
+from tests.kernel.no_lease import NoLease
 
 NOTHING = ActiveModels({})
 
@@ -541,13 +541,6 @@ def test_the_job_goes_on_where_it_was_killed(ledger, monkeypatch, batches):
     assert len(held(ledger)) == 1
     with ledger.view() as view:
         assert view.head().ec_sequence_number == 1 + 6 + 5
-
-
-class NoLease:
-    def lease(self, operation_kind, priority):  # noqa: ARG002 - every port is asked so
-        return CapacityGrant(
-            granted=False, cost_remaining=0, ec_capacity_lease_id="l", retry_after_s=1
-        )
 
 
 @pytest.mark.spec("§2.8", "§18.2")
