@@ -176,7 +176,9 @@ async def test_what_is_critical_has_a_slot_of_its_own(world: BindingWorld):
 
     world.evaluator.during = look
     await world.deliver()
-    assert sorted(one.capacity_priority for one in held) == ["background"] * SLOTS + ["critical"]
+    assert sorted(lease.capacity_priority for lease in held) == ["background"] * SLOTS + [
+        "critical"
+    ]
 
 
 @pytest.mark.spec("§14.3")
@@ -374,7 +376,7 @@ async def test_an_item_that_ends_its_worker_is_set_aside_alone_and_its_neighbour
         except (BaseExceptionGroup, Ended):
             ends += 1
             await end_of_the_worker(world)
-    assert [world.status(one).state for one in sound] == ["completed"] * 4
+    assert [world.status(request_id).state for request_id in sound] == ["completed"] * 4
     # Once with the others, which counts for none of them, and three times alone.
     assert (ends, world.evaluator.asked.count("marker")) == (1 + ENDS_MAX, 1 + ENDS_MAX)
     assert world.evaluator.asked.count("a") == 1
