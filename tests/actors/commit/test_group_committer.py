@@ -29,8 +29,10 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.model.result import SubmissionResult
 from kernel.verify import verify
 from tests.actors.harness import (
+    STORES,
     Gate,
     dump,
+    kind_of_store,
     log_length,
     make_committer,
     running_committer,
@@ -42,6 +44,14 @@ from tests.kernel.build import FakeHost, op_id
 from tests.kernel.build import create as envelope
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True, params=STORES)
+def each_kind_of_store(request):
+    """Every test here holds whether the head is locked first or late."""
+    token = kind_of_store.set(request.param)
+    yield
+    kind_of_store.reset(token)
 
 
 def create(node_id, **changes):

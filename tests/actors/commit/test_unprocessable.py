@@ -18,8 +18,10 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.verify import verify
 from tests.actors.harness import (
+    STORES,
     ScriptedStore,
     declare,
+    kind_of_store,
     running_committer,
     running_sessions,
     strike,
@@ -28,6 +30,15 @@ from tests.actors.world import source
 from tests.kernel.build import FakeHost
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True, params=STORES)
+def each_kind_of_store(request):
+    """Every test here holds whether the head is locked first or late."""
+    token = kind_of_store.set(request.param)
+    yield
+    kind_of_store.reset(token)
+
 
 SURROGATE, NUL, ENORMOUS = "\ud800", "a\x00b", 2**70
 
