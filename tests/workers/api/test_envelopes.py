@@ -28,9 +28,13 @@ from tests.kernel.build import (
     belief_anchor,
     changed,
     create,
+    effect,
+    envelope,
     everything,
     findings,
+    link,
 )
+from tests.kernel.every import binding, snapshot
 from tests.workers.api.door import (
     ANY_JSON,
     SESSION,
@@ -398,3 +402,24 @@ async def test_counts_that_cannot_be_recorded_are_counted_on(runs: RefusalRuns):
     await RefusalRecorder(runs, fails).record()
     [run] = runs.take()
     assert run.count == 2
+
+
+def bound(kind: str) -> dict[str, Any]:
+    """A binding that selects by a kind; no node of the graph holds its selectors."""
+    [edge] = link("e", "b", "corpus")["primitive_effects"]
+    first = binding(1, "b")
+    selectors = {"include": [{"kind": kind, "value": "v"}]}
+    first["payload"]["binding_snapshot"] = snapshot(selector_list=selectors)
+    made = [effect("node_write", "b", node_kind="SourceBinding"), edge, first]
+    return envelope("source_binding_create", made)
+
+
+@pytest.mark.spec("INV-K-SELECTOR-1")
+async def test_a_binding_is_created_and_one_that_selects_by_a_predicate_is_refused(door: Door):
+    assert (await door.post("envelopes", create("corpus", "Corpus"))).status_code == 200
+    code = "binding_predicate_not_supported_v16"
+    place = "payload.binding_snapshot.selector_list.include.0.kind"
+    await refused(door, bound("page_count"), code, "V3", f"primitive_effects.2.{place}")
+    assert (await door.post("envelopes", bound("source_id"))).status_code == 200
+    [generation] = rows(door.ledger, schema.binding_generation_snapshots)
+    assert (generation["binding_id"], generation["generation"]) == ("b", 1)
