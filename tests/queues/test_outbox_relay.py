@@ -462,8 +462,8 @@ def _ledger_of(edges: list[tuple[int, int]]) -> Ledger:
     ledger = memory_ledger()
     for number in range(5):
         submit(ledger, create(f"u-{number}", "ConsolidatedUnderstanding"))
-    for one, other in edges:
-        submit(ledger, link(f"{one}->{other}", f"u-{one}", f"u-{other}"))
+    for parent, other in edges:
+        submit(ledger, link(f"{parent}->{other}", f"u-{parent}", f"u-{other}"))
     return ledger
 
 
