@@ -212,3 +212,14 @@ class HeldLate(Store, Protocol):
         Writers that come through here wait for each other a while, because what is computed beside
         another writer is computed in vain. Nothing rests on it.
         """
+
+
+@runtime_checkable
+class SharedStore(Store, Protocol):
+    """A store whose server can end a process that holds the head and is dead."""
+
+    def share(self, name: str, is_dead: Callable[[str], bool]) -> None:
+        """Write under a gateway's name from now on, and end holders of the head that are dead.
+
+        `is_dead` is asked on whatever thread waits, about names that others write under.
+        """
