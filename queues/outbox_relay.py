@@ -42,8 +42,8 @@ from kernel.fleet_protocol import stated
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.ledger.shards import Fence, holds
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
-from kernel.work.order import due, first_of_each_run, next_of_runs
 from kernel.work.pauses import pauses_of
+from kernel.work.ready_requests import due, first_of_each_run, next_of_runs
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX, NAME_BYTES_MAX, NewItem
 from queues.queue_view import ANY_RELAY

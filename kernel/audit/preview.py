@@ -21,7 +21,7 @@ from kernel.audit.operations import (
 )
 from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_of
+from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import is_lite
 

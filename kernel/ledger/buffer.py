@@ -459,8 +459,8 @@ class BufferedTables(SingleRows):
             return
         key = buffer.key(row)
         for columns in buffer.unique:
-            others = self.select(table, {name: row[name] for name in columns})
-            if any(buffer.key(other) != key for other in others):
+            rows = self.select(table, {name: row[name] for name in columns})
+            if any(buffer.key(other) != key for other in rows):
                 raise DuplicateKey(f"{table.name}: {', '.join(columns)}")
 
 

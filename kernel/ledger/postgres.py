@@ -44,9 +44,9 @@ from kernel.ledger.postgres_schema import (
     unique_columns,
     version_in,
 )
+from kernel.ledger.schema_version import check_version
 from kernel.ledger.sql_tables import SqlTables
 from kernel.ledger.tables import DuplicateKey, Row, Turn
-from kernel.ledger.version import check_version
 
 CONNECTIONS_DEFAULT = 8
 CONNECTIONS_LEAST = 2

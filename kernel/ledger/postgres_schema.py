@@ -23,7 +23,7 @@ from kernel.ledger.postgres_connection import (
     wait_for_the_disk,
 )
 from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
-from kernel.ledger.version import check_version
+from kernel.ledger.schema_version import check_version
 
 if TYPE_CHECKING:
     from kernel.ledger.migrations import SchemaMigration

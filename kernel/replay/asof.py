@@ -18,8 +18,8 @@ from sqlalchemy import Table
 
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger import schema
+from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.catalog import ContentReport, StorageFault
-from kernel.ledger.effects import effect_of
 from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.schema import store_of

@@ -23,7 +23,7 @@ from kernel.algebra.verbs import BELIEF_ANCHOR, BOUNDARIES, EPOCH_CLOSE, EPOCH_O
 from kernel.audit.operations import sequences_that_wrote
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_of
+from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import is_lite, position_of
 from kernel.ledger.tables import Row

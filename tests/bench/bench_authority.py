@@ -228,7 +228,7 @@ def measure_reading(count: int) -> None:
 # The cascade
 
 
-class Run:
+class CascadeRun:
     """One cascade on one ledger, and how long its parts took."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -325,7 +325,7 @@ def measure_cascade(shape: str, count: int) -> None:
     """Print how long a cascade takes, in all and in its parts, and the ratio to its peer."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.db"
-        run = Run(found(path, count, SHAPES[shape](count)))
+        run = CascadeRun(found(path, count, SHAPES[shape](count)))
         gc.collect()
         started_s, started_cpu_s = time.perf_counter(), time.process_time()
         done = run.cascade()
@@ -348,7 +348,7 @@ def measure_width(count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         claims = [f"claim-{number:07d}" for number in range(1, count)]
         pairs = ((name, name_of(0)) for name in ("claim", *claims))
-        run = Run(found(Path(folder) / "ledger.db", 1, pairs))
+        run = CascadeRun(found(Path(folder) / "ledger.db", 1, pairs))
         for batch in batched_rows(claims):
             with run.ledger.store.transaction() as tables:
                 rows = [node_row(name, _CLAIM, authority=0.5) for name in batch]

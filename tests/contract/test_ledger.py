@@ -218,7 +218,7 @@ def test_a_receipt_goes_where_its_retention_class_says(kept_ledger, kind):
     assert head_of(kept_ledger).receipt_sequence - sequence == durable
     with kept_ledger.view() as view:
         receipts = view.receipts_of(f"op:{kind}")
-        assert [one["receipt_kind"] for one in receipts] == [kind] * durable
+        assert [receipt["receipt_kind"] for receipt in receipts] == [kind] * durable
 
 
 def test_a_receipt_kind_nobody_registered_is_not_recorded(ledger):

@@ -90,8 +90,11 @@ def test_integers_have_64_bits_text_is_ordered_by_bytes_and_nothing_counts_by_it
 @pytest.mark.parametrize("change", ["UPDATE {} SET {} = {}", "DELETE FROM {}", "TRUNCATE {}"])
 def test_history_refuses_change_even_past_the_store(store, postgres_url, table, change):
     column = table.columns.keys()[0]
-    row = {one.name: 1 if str(one.type) == "INTEGER" else "completed" for one in table.columns}
-    row |= {one.name: b"1" for one in table.columns if str(one.type) == "BLOB"}
+    row = {
+        column_.name: 1 if str(column_.type) == "INTEGER" else "completed"
+        for column_ in table.columns
+    }
+    row |= {column_.name: b"1" for column_ in table.columns if str(column_.type) == "BLOB"}
     known = {"semantic_intent": "create", "store": "nodes"}
     row |= {name: value for name, value in known.items() if name in row}
     with store.transaction() as tables:

@@ -79,7 +79,7 @@ class RelayWorld(QueuedWorld):
 
     def ask_for(self, *requests: WorkRequest) -> list[str]:
         with self.ledger.transaction() as transaction:
-            return [one.request_id for one in enqueue(transaction, requests)]
+            return [request.request_id for request in enqueue(transaction, requests)]
 
     def end(self, request_id: str) -> None:
         with self.ledger.transaction() as transaction:
@@ -183,7 +183,7 @@ async def test_relays_of_several_gateways_make_one_item_of_a_request(world: Rela
     for relay in (world.relay, other):
         assert await relay.send_new() == 3
     assert sorted(await world.waiting()) == ["u0", "u1", "u2"]
-    assert [one.causes_count for one in await world.queue.claim(9, 60_000)] == [1, 1, 1]
+    assert [claim.causes_count for claim in await world.queue.claim(9, 60_000)] == [1, 1, 1]
     await world.redis.flushdb()
     assert await other.sweep() == 3
     world.pass_s(SWEEP_EVERY_S)
@@ -239,7 +239,7 @@ async def test_an_item_whose_urgency_rose_is_served_by_its_new_one(world: RelayW
     submit(world.ledger, adapt("u-child", envelope_changes=urgent, title="now"))
     relay = world.new_relay() if anew else world.relay
     await relay.sweep()
-    assert [(one.key, one.priority) for one in await world.queue.peek(1)] == [
+    assert [(claim.key, claim.priority) for claim in await world.queue.peek(1)] == [
         ("u-parent", "user_initiated_critical")
     ]
     assert await relay.sweep() == 0

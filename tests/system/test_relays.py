@@ -14,7 +14,7 @@ from kernel.ledger.shards import shards_of
 from kernel.work.contents import BINDING_QUEUE
 from queues.embedded.server import EmbeddedRedis, find_server
 from queues.work_queue import WorkQueue
-from tests.system.gateways import LEASE_S, Client, running_gateways
+from tests.system.gateways import LEASE_S, RetryingClient, running_gateways
 from workers.environment.ledger_access import open_store
 from workers.environment.system_host import system_host
 
@@ -88,14 +88,14 @@ async def ask(gateway, number=EACH):
         }
         for _ in range(number)
     ]
-    async with Client(gateway) as client:
+    async with RetryingClient(gateway) as client:
         path = f"/v1/queues/{BINDING_QUEUE}/requests"
         answer = await client.asked("POST", path, {"requests": requests})
     return {request["request_id"] for request in answer["requests"]}
 
 
 async def cancel(gateway, requests):
-    async with Client(gateway) as client:
+    async with RetryingClient(gateway) as client:
         for request_id in requests:
             path = f"/v1/queues/{BINDING_QUEUE}/requests/{request_id}/cancel"
             assert (await client.asked("POST", path, {"reason": "done"}))["cancelled"]

@@ -130,5 +130,5 @@ def test_a_worker_killed_with_all_three_queues_in_hand_leaves_one_outcome_for_ea
             assert [one["attempt_number"] for one in found] == list(range(1, len(STATES)))
             assert [one["current_state"] for one in found] == list(STATES[1:])
             parents = [one.get("parent_operation_id") for one in found]
-            assert parents == [None, *(one["operation_id"] for one in found[:-1])]
+            assert parents == [None, *(operation["operation_id"] for operation in found[:-1])]
         assert verify_file(run.ledger_path, lambda _done, _total: None).findings == ()

@@ -26,7 +26,7 @@ from kernel.fleet_protocol import is_spoken
 from kernel.priorities import CapacityPriority
 from queues.errors import GatewayError, QueueError
 from queues.items import Claim
-from queues.retry_delay import ENDS_MAX, MAX_ATTEMPTS, backoff_ms
+from queues.retries import ENDS_MAX, MAX_ATTEMPTS, backoff_ms
 from queues.work_queue import WorkQueue
 from workers.worker.gateway_reports import NO_ROOM, GatewayReporter, Outcome
 

@@ -60,7 +60,7 @@ def made():
 
 def take(ledger, owner, *shards):
     with ledger.transaction() as transaction:
-        rows = [one for one in shards_of(transaction) if one.shard in shards]
+        rows = [shard for shard in shards_of(transaction) if shard.shard in shards]
         return take_shards(transaction, owner, rows)
 
 

@@ -49,7 +49,7 @@ ASKS = count()
 pytestmark = pytest.mark.anyio
 
 
-class World:
+class SharedGateways:
     """A ledger, a hub, and the gateways on them."""
 
     def __init__(self, stack):
@@ -84,7 +84,7 @@ class World:
 @pytest.fixture
 async def world(anyio_backend):
     async with AsyncExitStack() as stack:
-        yield World(stack)
+        yield SharedGateways(stack)
 
 
 # --- who owns what --------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ async def test_requests_for_one_session_take_effect_in_the_order_of_their_mailbo
         for name in "abcdef":
             tasks.start_soon(a.sessions.ask, session_id, strike(name, name))
     trail = (await b.sessions.ask(session_id, Audit()))["events"]
-    assert [one["payload"]["observation_id"] for one in trail[1:]] == list("abcdef")
+    assert [event["payload"]["observation_id"] for event in trail[1:]] == list("abcdef")
 
 
 async def test_a_session_that_nobody_owns_is_not_available_right_now(world):
@@ -551,10 +551,10 @@ async def test_who_asks_by_a_clock_that_is_minutes_off_is_told_so_and_nothing_is
     read = b.mail.read
 
     async def read_by_another_clock(cursors, limit):
-        found = await read(cursors, limit)
+        by_shard = await read(cursors, limit)
         return {
             shard: [replace(entry, clocks_differ=True) for entry in entries]
-            for shard, entries in (found or {}).items()
+            for shard, entries in (by_shard or {}).items()
         }
 
     monkeypatch.setattr(b.mail, "read", read_by_another_clock)

@@ -212,9 +212,9 @@ def test_each_source_touched_is_one_entry_of_the_taint(ledger):
     ]
     with ledger.view() as view:
         receipts = [
-            one
-            for one in view.receipts_of(result.operation_id)
-            if one["receipt_kind"] == "taint_propagation"
+            receipt
+            for receipt in view.receipts_of(result.operation_id)
+            if receipt["receipt_kind"] == "taint_propagation"
         ]
     assert [receipt["source_node_count_per_class"] for receipt in receipts] == [
         {"public_open": 2, "sealed": 1}
@@ -255,7 +255,11 @@ def test_an_understanding_without_spans_says_why_and_of_what_it_was_made(ledger,
     assert envelope_of(ledger, result)["source_refs"] == ["src-1", "sealed"]
     with ledger.view() as view:
         receipts = view.receipts_of(result.operation_id)
-    [receipt] = [one for one in receipts if one["receipt_kind"] == "source_span_unavailable"]
+    [receipt] = [
+        stored_receipt
+        for stored_receipt in receipts
+        if stored_receipt["receipt_kind"] == "source_span_unavailable"
+    ]
     assert (receipt["cu_node_ref"], receipt["reason"]) == ("summary", reason)
     assert receipt["source_doc_refs"] == ["src-1", "sealed"]
 
@@ -320,7 +324,7 @@ def test_at_most_sixty_four_parents_are_named_and_they_are_the_newest():
     (result,) = put(ledger, understanding("cu-1", *reversed(names)))
 
     assert envelope_of(ledger, result)["causal_parent_operation_ids"] == [
-        one.operation_id for one in written[6:]
+        operation.operation_id for operation in written[6:]
     ]
 
 
@@ -609,7 +613,10 @@ def test_text_that_replaces_wrapped_text_is_wrapped(ledger):
 
 
 def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
-    public = {one.model_fields["intent_kind"].default for one in PublicIntent.__origin__.__args__}
+    public = {
+        intent_class.model_fields["intent_kind"].default
+        for intent_class in PublicIntent.__origin__.__args__
+    }
 
     assert set(EVERY_KIND) - public == {
         "recalculate_authority",
@@ -726,7 +733,9 @@ def test_r5_what_is_read_and_written_is_stated(ledger):
 @pytest.mark.spec("§20.4 R6", "§2.7", "K11")
 def test_r6_the_cause_is_the_version_that_was_read_and_not_what_was_written_since(ledger):
     intent = synthesized(ledger, "cu-2", "src-1", "src-2")
-    seen = [node_of(ledger, one)["updated_by_operation_id"] for one in ("src-1", "src-2")]
+    seen = [
+        node_of(ledger, source_id)["updated_by_operation_id"] for source_id in ("src-1", "src-2")
+    ]
     (since,) = put(ledger, adapt("src-1", "note", note="read by nobody"))
     (result,) = put(ledger, intent)
 

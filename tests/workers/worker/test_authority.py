@@ -19,7 +19,7 @@ from kernel.verify import verify
 from queues.errors import GatewayError
 from queues.items import NewItem
 from queues.outbox_relay import OutboxRelay
-from queues.retry_delay import BASE_MS, MAX_ATTEMPTS
+from queues.retries import BASE_MS, MAX_ATTEMPTS
 from queues.work_queue import WorkQueue
 from tests.kernel.build import (
     FakeHost,
@@ -45,7 +45,7 @@ AWAY = GatewayError("gateway_unreachable", "the gateway cannot be reached")
 NO_CODE = {"outcome": "rejected"}
 
 
-class Gateway:
+class AnsweringGateway:
     """A gateway that answers as a test says, and what it was asked."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class DrainedWorld(QueuedWorld):
 
     def __init__(self) -> None:
         super().__init__(AUTHORITY_QUEUE)
-        self.gateway = Gateway()
+        self.gateway = AnsweringGateway()
         self.drain_by(self.gateway, partial(handler_of, self.ledger))
 
     async def ask(self, *names: str) -> None:
@@ -464,15 +464,15 @@ async def test_after_an_ingest_every_request_has_one_outcome_and_every_authority
         assert not summary.refused
         relay.notify()
         await serve_all(door.ledger, queue, processors)
-        found = outcomes_of(door.ledger)
-        assert found
-        assert set(map(tuple, found.values())) == {("completed",)}
+        outcomes = outcomes_of(door.ledger)
+        assert outcomes
+        assert set(map(tuple, outcomes.values())) == {("completed",)}
         assert_computed(door.ledger)
         with door.ledger.view() as view:
             verification = verify(view)
         assert verification.ok, verification.findings
         assert verification.authorities_pending == 0
-        assert verification.requests_closed == len(found)
+        assert verification.requests_closed == len(outcomes)
         reader.close()
         tasks.cancel_scope.cancel()
     store.close()

@@ -23,7 +23,7 @@ import structlog
 from kernel.ledger.ledger import Ledger, Request
 from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
-from kernel.work.order import FanOut, fan_out_of
+from kernel.work.ready_requests import FanOut, fan_out_of
 from kernel.work.reports import (
     BindingEvaluated,
     BindingOutcomeRecord,
