@@ -183,8 +183,9 @@ class LedgerView:
     def has_overlays(self) -> bool:
         """Tell whether any overlay is in force."""
         # In the order of the index: by their ids, a planner may look for the first among all nodes.
+        # The index has the nodes that have a target, as every overlay in force does.
         where, order_by = {"overlay_in_force": 1}, "overlay_target"
-        return bool(self.tables.select(schema.nodes, where, order_by=order_by, limit=1))
+        return bool(self.tables.select(schema.nodes, where, order_by=order_by, after="", limit=1))
 
     def memberships_of(self, node_id: str) -> list[Document]:
         """Return a node's memberships of corpora, in whatever state they are."""
@@ -725,7 +726,6 @@ def _write_genesis(tables: Tables) -> None:
             "policy_generation_id": GENESIS_POLICY,
             "generation": 1,
             "in_force": 1,
-            "updated_by_operation_id": "",
             "record": canonicalize(_GENESIS_RECORD),
         },
     )

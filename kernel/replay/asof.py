@@ -209,7 +209,8 @@ class StateAsOf:
         return self._own.get((name, key))
 
     def _was_written(self, row: Row) -> bool:
-        writer = LedgerView(self._tables).log_row_of(row["updated_by_operation_id"])
+        writer_id = orjson.loads(row["record"])["updated_by_operation_id"]
+        writer = LedgerView(self._tables).log_row_of(writer_id)
         return writer is not None and writer["ec_sequence_number"] < self._sequence
 
     def _next_effect(self, name: str, key: str) -> Document | None:

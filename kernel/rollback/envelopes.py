@@ -137,7 +137,7 @@ def _writers(transaction: LedgerTransaction, step: RollbackStep) -> list[str]:
     writers = []
     for effect in step.effects:
         table = schema.STORES.get(effect.place[0])
-        row = None if table is None else transaction.tables.get(table, effect.place[1])
-        if row is not None and row["updated_by_operation_id"]:
-            writers.append(row["updated_by_operation_id"])
+        record = None if table is None else transaction.record(table, effect.place[1])
+        if record is not None and record.get("updated_by_operation_id"):
+            writers.append(record["updated_by_operation_id"])
     return writers

@@ -46,7 +46,6 @@ def _write(operation: Operation, mark: Document) -> None:
         schema.operation_rollbacks,
         {
             "operation_id": mark["operation_id"],
-            "updated_by_operation_id": operation_id,
             "record": canonicalize(mark | {"updated_by_operation_id": operation_id}),
         },
     )

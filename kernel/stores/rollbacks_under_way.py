@@ -44,7 +44,6 @@ def _record(operation: Operation, page: Document) -> None:
     record = {name: page[name] for name in (*names, "user_confirmation_token")}
     row = {
         "epoch_id": page["epoch_id"],
-        "updated_by_operation_id": operation.operation_id,
         "record": canonicalize(record),
     }
     transaction.tables.put(schema.rollbacks_under_way, row)

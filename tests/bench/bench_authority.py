@@ -88,7 +88,6 @@ def node_row(node_id: str, kind: str, **payload: object) -> dict:
         "overlay_target": None,
         "identity_key": None,
         "updated_at": _AT,
-        "updated_by_operation_id": "before",
         "record": canonicalize(record),
     }
 
@@ -113,7 +112,6 @@ def edge_row(source: str, target: str) -> dict:
         "target_node_id": target,
         "input_from": _CLAIM if source.startswith("claim") else _UNDERSTANDING,
         "active": 1,
-        "updated_by_operation_id": "before",
         "record": canonicalize(record),
     }
 

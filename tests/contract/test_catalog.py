@@ -123,7 +123,6 @@ REPLACED = {
         "ALTER TABLE share_links RENAME TO hidden",
         (
             "CREATE TABLE share_links (share_link_id VARCHAR NOT NULL, token_sha256 VARCHAR,"
-            " updated_by_operation_id VARCHAR NOT NULL,"
             " record BLOB NOT NULL AS (CAST(share_link_id AS BLOB)), PRIMARY KEY (share_link_id))"
         ),
     ),
@@ -195,7 +194,7 @@ def test_what_stands_in_place_of_a_table_is_not_read(altered):
     endless = (
         "CREATE VIEW share_links AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
         " SELECT CAST(x AS TEXT) AS share_link_id, NULL AS token_sha256,"
-        " 'x' AS updated_by_operation_id, x'00' AS record FROM n"
+        " x'00' AS record FROM n"
     )
     findings = findings_of(altered("DROP TABLE share_links", endless))
     assert {finding.table for finding in findings} == {"share_links"}
@@ -237,7 +236,7 @@ def without_a_row(index, column, value):
     )
     return (
         f"DROP INDEX {index}",
-        f"{text} WHERE {column} <> '{value}'",
+        f"{text} {'AND' if ' WHERE ' in text else 'WHERE'} {column} <> '{value}'",
         "PRAGMA writable_schema = ON",
         ("UPDATE sqlite_master SET sql = ? WHERE name = ?", (text, index)),
     )
@@ -365,10 +364,10 @@ OF_POSTGRES = {
         "CREATE VIEW share_links AS SELECT * FROM hidden",
     ),
     "a generated column": (
-        "ALTER TABLE share_links DROP COLUMN updated_by_operation_id",
+        "ALTER TABLE share_links DROP COLUMN token_sha256",
         (
-            "ALTER TABLE share_links ADD COLUMN updated_by_operation_id varchar"
-            ' COLLATE "C" NOT NULL GENERATED ALWAYS AS (share_link_id) STORED'
+            "ALTER TABLE share_links ADD COLUMN token_sha256 varchar"
+            ' COLLATE "C" GENERATED ALWAYS AS (share_link_id) STORED'
         ),
     ),
     "a table less": ("DROP TABLE share_links",),

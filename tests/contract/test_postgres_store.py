@@ -545,8 +545,8 @@ def test_after_a_failed_commit_nothing_is_read_while_the_server_may_still_be_com
         with pytest.raises(LedgerUnavailable):
             names(store)
         late.execute(
-            "INSERT INTO nodes (node_id, node_kind, overlay_in_force, updated_at,"
-            " updated_by_operation_id, record) VALUES ('a', 'Note', 0, '2', 'op', '')"
+            "INSERT INTO nodes (node_id, node_kind, overlay_in_force, updated_at, record)"
+            " VALUES ('a', 'Note', 0, '2', '')"
         )
         late.commit()
     assert names(store) == ["a", "before"]
@@ -591,8 +591,8 @@ def test_whether_there_are_overlays_is_asked_of_an_index_however_few_there_are(
     *_, plan = raw(
         postgres_url,
         "SET plan_cache_mode = force_generic_plan",
-        f"PREPARE asked (int, int) AS {text}",
-        "EXPLAIN EXECUTE asked (1, 1)",
+        f"PREPARE asked (int, text, int) AS {text}",
+        "EXPLAIN EXECUTE asked (1, '', 1)",
     )
     assert any("nodes_by_overlay" in line for (line,) in plan), plan
 

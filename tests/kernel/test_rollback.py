@@ -1101,7 +1101,7 @@ def test_what_was_read_of_a_damaged_state_is_forgotten_when_it_is_built_again(le
     accept(ledger, create("n", "Note"))
     with ledger.view() as view:
         honest = view.policy_row()
-    forged = {"epoch_id": "e", "updated_by_operation_id": "o", "record": b'{"epoch_id":"e"}'}
+    forged = {"epoch_id": "e", "record": b'{"epoch_id":"e"}'}
     with ledger.transaction() as transaction:
         changed_row = honest | {"record": honest["record"].replace(b"{", b'{"a":1,', 1)}
         transaction.tables.put(schema.policy_snapshots, changed_row)

@@ -95,7 +95,7 @@ def test_a_record_that_differs_is_found_in_a_file_too(watched):
     submit(ledger, *(create(f"n-{number}", "Note") for number in range(ROWS_MAX)))
     with ledger.transaction() as transaction:
         row = transaction.tables.get(schema.nodes, "n-3")
-        transaction.tables.put(schema.nodes, row | {"updated_by_operation_id": "nobody"})
+        transaction.tables.put(schema.nodes, row | {"updated_at": "never"})
         transaction.tables.delete(schema.nodes, "n-4")
     with ledger.view() as view:
         found = {(finding.table, finding.key, finding.rule) for finding in verify(view).findings}

@@ -81,7 +81,8 @@ def attempts_by_run(ledger_path: Path) -> dict[str, list[dict[str, object]]]:
     """The steps of each run in the order of the log."""
     query = """
         SELECT record FROM extraction_attempts
-        JOIN kernel_event_log ON operation_id = extraction_attempts.updated_by_operation_id
+        JOIN kernel_event_log
+          ON operation_id = json_extract(CAST(record AS TEXT), '$.updated_by_operation_id')
         ORDER BY ec_sequence_number
     """
     found: dict[str, list[dict[str, object]]] = defaultdict(list)

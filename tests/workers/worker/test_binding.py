@@ -42,6 +42,7 @@ class Evaluator:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.raises: dict[str, Exception] = {}
+        self.targets: dict[str, Any] = {}
         self.during: Callable[[], Any] | None = None
 
     async def evaluate(self, _: str, evaluation: BindingEvaluation) -> Evaluated:
@@ -50,7 +51,10 @@ class Evaluator:
             await self.during()
         if evaluation.binding_id in self.raises:
             raise self.raises[evaluation.binding_id]
-        return Evaluated("succeeded", "binding_fired", f"membership-of-{evaluation.binding_id}")
+        name = evaluation.binding_id
+        return Evaluated(
+            "succeeded", "binding_fired", self.targets.get(name, f"membership-of-{name}")
+        )
 
 
 class BindingWorld(DoorWorld):
@@ -295,6 +299,15 @@ async def test_one_that_fails_fails_alone_and_is_given_up_after_its_attempts(wor
     status = world.status(broken)
     assert (status.state, status.reason) == ("dead_letter", "binding_evaluation_failed")
     assert world.evaluator.asked.count("broken") == MAX_ATTEMPTS
+    assert world.processor.tally.last_error == "binding_evaluation_failed"
+
+
+@pytest.mark.spec("INV-K-BATCH-PARTIAL-1")
+async def test_an_outcome_that_is_none_fails_alone(world: BindingWorld):
+    [strange, fine] = await world.ask_for("strange", "fine")
+    world.evaluator.targets["strange"] = "t" * 1000
+    await world.deliver()
+    assert (world.status(strange).state, world.status(fine).state) == ("open", "completed")
     assert world.processor.tally.last_error == "binding_evaluation_failed"
 
 
