@@ -36,7 +36,7 @@ from kernel.ledger.postgres_connection import (
     unavailable,
     wait_for_the_disk,
 )
-from kernel.ledger.postgres_holders import Gateway, bear_name, look_at_holders
+from kernel.ledger.postgres_holders import NamedGateway, bear_name, look_at_holders
 from kernel.ledger.postgres_schema import (
     check_schema,
     column_types,
@@ -46,7 +46,7 @@ from kernel.ledger.postgres_schema import (
 )
 from kernel.ledger.schema_version import check_version
 from kernel.ledger.sql_tables import SqlTables
-from kernel.ledger.tables import DuplicateKey, Row, Turn
+from kernel.ledger.tables import DuplicateKey, Row, WriterTurn
 
 CONNECTIONS_DEFAULT = 8
 CONNECTIONS_LEAST = 2
@@ -251,7 +251,7 @@ class PostgresStore:
         self._lock = threading.Lock()
         self._writer: Connection | None = None
         self._unsettled = False
-        self._gateway: Gateway | None = None
+        self._gateway: NamedGateway | None = None
         if read_only:
             self._readers.put_nowait(self._connect_first_reader())
         else:
@@ -260,7 +260,7 @@ class PostgresStore:
     def share(self, name: str, is_dead: Callable[[str], bool]) -> None:
         """Write under a gateway's name from now on, and end holders of the head that are dead."""
         with self._lock:
-            self._gateway = Gateway(name, is_dead)
+            self._gateway = NamedGateway(name, is_dead)
             if self._writer is not None:
                 # The next one bears the name.
                 self._writer.close()
@@ -277,7 +277,7 @@ class PostgresStore:
                 yield PostgresTables(writer, self._texts)
 
     @contextmanager
-    def turn(self) -> Iterator[Turn]:
+    def turn(self) -> Iterator[WriterTurn]:
         """Open a writing transaction that holds the head only while it is written.
 
         The turn is an advisory lock, and a courtesy: who does not get it in time computes all the
@@ -293,12 +293,12 @@ class PostgresStore:
                 writer = self._begin_writing()
                 with self._committed():
                     tables = PostgresTables(writer, self._texts)
-                    yield Turn(tables, lambda: tables)
+                    yield WriterTurn(tables, lambda: tables)
                 return
             try:
                 self._begin_turn()
                 with self._committed(), self._snapshot() as snapshot:
-                    yield Turn(snapshot, self._hold)
+                    yield WriterTurn(snapshot, self._hold)
             finally:
                 self._reading.release()
 

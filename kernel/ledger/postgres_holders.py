@@ -37,7 +37,7 @@ _BOUND = (
 
 
 @dataclass(frozen=True, slots=True)
-class Gateway:
+class NamedGateway:
     """This process among those of its ledger."""
 
     name: str
@@ -45,13 +45,13 @@ class Gateway:
     """Tells of a gateway's name whether the lease table is known, and has not got it."""
 
 
-def bear_name(writer: Connection, gateway: Gateway) -> None:
+def bear_name(writer: Connection, gateway: NamedGateway) -> None:
     """Name a gateway's writing connection, and bound its transactions."""
     writer.execute(_NAME, (NAME_PREFIX + gateway.name,))
     writer.execute(_BOUND, (str(TRANSACTION_MAX_MS),))
 
 
-def look_at_holders(reader: Connection, gateway: Gateway | None) -> str:
+def look_at_holders(reader: Connection, gateway: NamedGateway | None) -> str:
     """End the holders that are dead, and return what there is to say of all of them."""
     described = []
     for pid, application_name, state, waits_for_replica, seconds in reader.execute(_HOLDERS):
@@ -64,7 +64,7 @@ def look_at_holders(reader: Connection, gateway: Gateway | None) -> str:
     return "; ".join(described) or "nobody any more"
 
 
-def _is_dead(reader: Connection, gateway: Gateway, application_name: str) -> bool:
+def _is_dead(reader: Connection, gateway: NamedGateway, application_name: str) -> bool:
     """Tell whether a session is another gateway's that owns a shard on the record and is dead."""
     name = application_name.removeprefix(NAME_PREFIX)
     if name in (application_name, gateway.name):

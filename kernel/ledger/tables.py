@@ -189,7 +189,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class WriterTurn:
     """One writer's turn: what its transaction is computed on, and then written to."""
 
     snapshot: Tables
@@ -206,8 +206,8 @@ class Turn:
 class HeldLate(Store, Protocol):
     """A store that can lock its head later than it takes the snapshot of a transaction."""
 
-    def turn(self) -> AbstractContextManager[Turn]:
-        """Open a writing transaction whose head is locked by `Turn.hold`; else like `transaction`.
+    def turn(self) -> AbstractContextManager[WriterTurn]:
+        """Open a writing transaction whose head is locked by `WriterTurn.hold`; else like `transaction`.
 
         Writers that come through here wait for each other a while, because what is computed beside
         another writer is computed in vain. Nothing rests on it.

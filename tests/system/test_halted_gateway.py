@@ -10,7 +10,7 @@ import pytest
 
 from queues.embedded.server import EmbeddedRedis, find_server
 from tests import loopback
-from tests.system.gateways import LEASE_S, Client, elimination, running_gateways, session_id
+from tests.system.gateways import LEASE_S, RetryingClient, elimination, running_gateways, session_id
 from tests.system.halting_gateway import request_of
 
 pytestmark = [pytest.mark.timeout(150), pytest.mark.anyio]
@@ -41,7 +41,7 @@ def gateways(request, tmp_path):
         server.stop()
 
 
-class Load:
+class SteadyLoad:
     """Askers that never wait for each other, one for each session, at one gateway."""
 
     def __init__(self, gateway):
@@ -89,8 +89,8 @@ async def until(condition, seconds=30):
 async def test_who_stops_with_the_head_in_its_hands_stops_nobody_else_for_long(gateways, tmp_path):
     halting, other = gateways.pair()
     sessions = [session_id(number) for number in range(SESSIONS)]
-    at_halting, at_other = Load(halting), Load(other)
-    async with Client(halting, other) as client, at_halting.http, at_other.http:
+    at_halting, at_other = SteadyLoad(halting), SteadyLoad(other)
+    async with RetryingClient(halting, other) as client, at_halting.http, at_other.http:
         for session in sessions:
             await client.declare(session)
         async with anyio.create_task_group() as tasks:
