@@ -207,7 +207,7 @@ class HeldLate(Store, Protocol):
     """A store that can lock its head later than it takes the snapshot of a transaction."""
 
     def turn(self) -> AbstractContextManager[WriterTurn]:
-        """Open a writing transaction whose head is locked by `WriterTurn.hold`; else like `transaction`.
+        """Open a writing transaction whose head its `hold` locks; else like `transaction`.
 
         Writers that come through here wait for each other a while, because what is computed beside
         another writer is computed in vain. Nothing rests on it.
