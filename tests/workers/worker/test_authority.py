@@ -17,7 +17,7 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify
 from queues.errors import GatewayError
-from queues.items import NewItem
+from queues.items import Claim, NewItem
 from queues.outbox_relay import OutboxRelay
 from queues.retries import BASE_MS, MAX_ATTEMPTS
 from queues.work_queue import WorkQueue
@@ -35,7 +35,12 @@ from tests.workers.api.door import client_of, eventually, rows, running_door
 from tests.world import QueuedWorld
 from workers.demo.ingest import Ingest
 from workers.dockets.sample import sample_path
-from workers.worker.batches import INPUT_PENDING_DELAY_MS, BatchProcessor, settlement_of
+from workers.worker.batches import (
+    INPUT_PENDING_DELAY_MS,
+    BatchProcessor,
+    ClaimResult,
+    settlement_of,
+)
 from workers.worker.gateway_reports import NO_ROOM, GatewayReporter
 from workers.worker.handlers.authority import AuthorityHandler
 
@@ -369,6 +374,23 @@ async def test_one_that_cannot_be_computed_fails_alone(world: DrainedWorld, monk
     assert await world.depth() == (0, 1, 0, 0)
 
 
+async def test_what_a_handler_raises_for_one_item_of_a_batch_fails_that_item_alone(
+    world: DrainedWorld, monkeypatch
+):
+    await world.ask("u-1", "u-2", "u-3")
+    handle = AuthorityHandler.handle
+
+    async def refusing(handler: AuthorityHandler, claims: Sequence[Claim]) -> list[ClaimResult]:
+        if any(claim.key == "u-2" for claim in claims):
+            raise ValueError("cannot be")
+        return await handle(handler, claims)
+
+    monkeypatch.setattr(AuthorityHandler, "handle", refusing)
+    await world.deliver()
+    assert (world.processor.tally.completed, world.processor.tally.failed) == (2, 1)
+    assert await world.depth() == (0, 1, 0, 0)
+
+
 async def test_a_drain_that_is_cut_off_is_not_counted_as_in_flight(
     world: DrainedWorld, monkeypatch
 ):
@@ -402,10 +424,10 @@ async def test_a_worker_can_read_the_ledger_and_not_write_it(tmp_path):
 
 def outcomes_of(ledger: Ledger) -> dict[str, list[str]]:
     """The outcomes of every request that was ever recorded."""
-    found: dict[str, list[str]] = {row["request_id"]: [] for row in rows(ledger, schema.outbox)}
+    outcomes: dict[str, list[str]] = {row["request_id"]: [] for row in rows(ledger, schema.outbox)}
     for row in rows(ledger, schema.outbox_outcomes):
-        found[row["request_id"]].append(row["outcome"])
-    return found
+        outcomes[row["request_id"]].append(row["outcome"])
+    return outcomes
 
 
 def assert_computed(ledger: Ledger) -> None:
