@@ -35,7 +35,6 @@ import anyio.to_thread
 import structlog
 
 from actors.commit.batch import (
-    OF_THE_LEDGER,
     BatchPart,
     Outcomes,
     Waiting,
@@ -54,7 +53,7 @@ from actors.commit.units import ConsumedUnit, EnvelopeUnit, Unit, records_read, 
 from actors.errors import ActorFailed, CommitFailed, MailboxFull
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.read_ahead import RecordKey, read_ahead
-from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
+from kernel.errors import OF_THE_LEDGER, CommitOutcomeUnknown, LedgerUnavailable
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Head, HeadMoved, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt

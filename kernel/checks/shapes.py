@@ -34,7 +34,7 @@ from kernel.checks import (
 from kernel.checks.check import Check, Submission, Submitter
 from kernel.checks.order import CHECKS
 from kernel.checks.v01_schema import check_actor
-from kernel.model.envelope import KernelEffect, Reversibility
+from kernel.model.envelope import MAX_EFFECTS, KernelEffect, Reversibility
 from kernel.model.receipt import RECEIPT_KINDS
 from kernel.model.simulation import SIMULATE
 from kernel.outbound import goes_outside
@@ -50,7 +50,7 @@ SHAPES_MAX = 1024
 """Shapes that are kept; where there are more, the table begins anew."""
 
 EFFECTS_MAX = 16
-"""Effects of a shape that is kept."""
+"""Shapes of effects in a shape that is kept."""
 
 _VALUE_CHARS_MAX = 64
 
@@ -121,6 +121,11 @@ class Shape(NamedTuple):
     operation_kind: str
     verb: str
     effects: tuple[EffectShape, ...]
+    """Each shape once."""
+
+    has_too_many: bool
+    """Whether there are more effects than an operation may have."""
+
     repeats_id: bool
     """Whether two effects have one id."""
 
@@ -142,8 +147,8 @@ class Shape(NamedTuple):
 
 def checks_left(submission: Submission) -> Checks:
     """Return the checks that may refuse an envelope, or record something with it, in order."""
-    key = _key_of(submission)
     try:
+        key = _key_of(submission)
         left = KEPT.get(key)
     except TypeError:  # a payload's value that cannot be a key
         return CHECKS
@@ -185,7 +190,9 @@ def _key_of(submission: Submission) -> tuple[Any, ...]:
         envelope.actor,
         envelope.operation_kind,
         envelope.semantic_intent,
-        tuple(shapes),
+        # No predicate counts effects: those of one shape are judged once, whatever their number.
+        tuple(dict.fromkeys(shapes)),
+        len(effects) > MAX_EFFECTS,
         len({effect.effect_id for effect in effects}) < len(effects),
         envelope.supersedes is not None,
         envelope.epoch_id is not None,
@@ -245,6 +252,8 @@ def _is_known(effect: EffectShape) -> bool:
 
 def _composes(shape: Shape) -> bool:
     """V3: the effects compose the verb, and their arguments are decided by what is known."""
+    if shape.has_too_many:
+        return False
     names = tuple((effect.kind, effect.undoes, effect.receipt) for effect in shape.effects)
     if v03_verb.judge(shape.verb, shape.operation_kind, names) is not None:
         return False

@@ -8,8 +8,9 @@ of restricted material says so (INV-G-SIM-VIS-1, §11.6).
 from kernel.algebra.effects import canonical_kind
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.model.envelope import KernelEffect
+from kernel.model.recomputes import RECALCULATE, is_page, recomputes_of
 from kernel.model.simulation import PREVIEW_EFFECT, SIMULATE, WARNED_CLASSES
-from kernel.sources import classes_of
+from kernel.sources import class_of_nodes, classes_of
 from kernel.visibility import (
     LEAST_RESTRICTIVE,
     VISIBILITY_CLASSES,
@@ -26,6 +27,7 @@ def check(submission: Submission) -> Verdict:
         _check_resolution(submission)
         or _check_sources(submission)
         or _check_outputs(submission)
+        or _check_page(submission)
         or _check_warning(submission)
         or _check_model_outputs(submission)
     )
@@ -63,7 +65,7 @@ def _check_resolution(submission: Submission) -> Refusal | None:
 def _check_sources(submission: Submission) -> Refusal | None:
     envelope = submission.envelope
     # A recompute reads numbers and writes nothing else of its inputs.
-    recomputes = envelope.semantic_intent == "recalculate_authority"
+    recomputes = envelope.semantic_intent == RECALCULATE
     deep = not (recomputes and submission.submitter == "orchestrator")
     for source, visibility in classes_of(submission.transaction, envelope, deep=deep):
         if visibility == LEAST_RESTRICTIVE:
@@ -97,6 +99,26 @@ def _check_outputs(submission: Submission) -> Refusal | None:
                 "envelope_taint_output_node_mismatch",
                 field,
                 f"the output node is {stated}, resolved is {resolved}",
+            )
+    return None
+
+
+def _check_page(submission: Submission) -> Refusal | None:
+    """Refuse a page of recomputes of several classes: the most restrictive would raise the others.
+
+    Where the page is public, so is everything that its recomputes were made of.
+    """
+    envelope = submission.envelope
+    resolved = envelope.resolved_output_visibility_class
+    if resolved in (None, LEAST_RESTRICTIVE) or not is_page(envelope):
+        return None
+    for recompute in recomputes_of(envelope):
+        own = class_of_nodes(submission.transaction, recompute.read_refs)
+        if own != resolved:
+            return Refusal(
+                "envelope_taint_output_node_mismatch",
+                f"primitive_effects.{recompute.first}.payload.visibility_class",
+                f"{recompute.node_id} alone is {own}, the page is {resolved}",
             )
     return None
 

@@ -211,6 +211,9 @@ class ReplayAnswer(ReceiptBody):
     """The result of replaying an operation (§6.6)."""
 
     original_operation_id: str
+    request_id: str | None = None
+    """The request whose recompute alone was replayed."""
+
     replay_strategy: Literal["record_only", "blocked_on_fingerprint_mismatch"]
     fingerprint_match: bool
     output_reproduced: bool

@@ -2,7 +2,8 @@
 
 import pytest
 
-from actors.commit.units import IntentUnit, RecomputeUnit, RequestRecomputeUnit
+from actors.commit.recompute_units import RecomputeUnit
+from actors.commit.units import IntentUnit, RequestRecomputeUnit
 from actors.orchestrator.intents import EnqueueRecompute, InputsStated, RecalculateAuthority
 from kernel.authority import enqueue, recording
 from kernel.authority.enqueue import plan_deferred

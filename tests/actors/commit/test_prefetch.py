@@ -5,7 +5,8 @@ from contextlib import contextmanager
 import pytest
 
 from actors.commit.prefetch import records_named
-from actors.commit.units import EnvelopeUnit, IntentUnit, RecomputeUnit
+from actors.commit.recompute_units import RecomputeUnit
+from actors.commit.units import EnvelopeUnit, IntentUnit
 from kernel.authority.graph import authority_of
 from kernel.authority.read_ahead import Around, read_ahead
 from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE

@@ -14,6 +14,7 @@ from actors.orchestrator.intents import (
     CreateClaim,
     EnqueueRecompute,
     PublicIntent,
+    RecalculatePage,
     RecordExtractionTransition,
     ReportExternalEffect,
 )
@@ -92,6 +93,9 @@ EVERY_KIND = {
     "link_input": lambda _: link("cl-2", "cu-1"),
     "field_adapt": lambda _: adapt("cl-1", authority=0.5),
     "recalculate_authority": lambda ledger: recalculation(ledger, "cu-1"),
+    "recalculate_page": lambda ledger: RecalculatePage(
+        intent_key="k", recomputes=(recalculation(ledger, "cu-1"),)
+    ),
     "anchor_belief": lambda _: anchored("s-9", 1, "a" * 64, "b" * 64),
     "report_external_effect": report_of,
     "record_extraction_transition": lambda _: RecordExtractionTransition(
@@ -620,6 +624,7 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
 
     assert set(EVERY_KIND) - public == {
         "recalculate_authority",
+        "recalculate_page",
         "anchor_belief",
         "synthesized_cu",
         "report_external_effect",
