@@ -153,6 +153,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "replay_differs": ErrorCode(500, "service"),
         "replay_range_invalid": ErrorCode(None, "request"),
         "rules_version_unknown": ErrorCode(None, "service"),
+        "verification_process_died": ErrorCode(None, "service", is_retryable=True),
         "lite_envelope_invalid": ErrorCode(None, "request"),
         # The ledger.
         "ledger_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),

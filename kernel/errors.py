@@ -47,6 +47,12 @@ class RulesVersionUnknown(KernelError):
     code = "rules_version_unknown"
 
 
+class VerificationProcessDied(KernelError):
+    """A process that verified a part of the log ended without a word; nothing was changed."""
+
+    code = "verification_process_died"
+
+
 class CommitOutcomeUnknown(KernelError):
     """COMMIT failed: look the idempotency keys up before answering anybody (ruling K25)."""
 
@@ -84,3 +90,7 @@ class TextNotStorable(KernelError):
     """
 
     code = "text_not_storable"
+
+
+OF_THE_LEDGER = (LedgerUnavailable, CommitOutcomeUnknown, LedgerCorrupt, LedgerFailed, OSError)
+"""Errors of a ledger that cannot be reached or trusted; no operation is to blame for them."""

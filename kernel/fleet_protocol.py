@@ -13,7 +13,6 @@ PROTOCOL: Final = 1
 HEADER: Final = "Rotulus-Protocol"
 
 _FIELD: Final = b'{"protocol":'
-_OWN: Final = b"%s%d," % (_FIELD, PROTOCOL)
 
 
 def stated(fields: dict[str, str]) -> bytes:
@@ -23,4 +22,4 @@ def stated(fields: dict[str, str]) -> bytes:
 
 def is_spoken(payload: bytes) -> bool:
     """Tell whether a payload is of this version, or states none."""
-    return payload.startswith(_OWN) or not payload.startswith(_FIELD)
+    return payload.startswith(b"%s%d," % (_FIELD, PROTOCOL)) or not payload.startswith(_FIELD)

@@ -1,7 +1,7 @@
 """Looking at a queue: what it holds, in which state, how old, and what is paused."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from redis.asyncio import Redis
 
@@ -16,10 +16,15 @@ from queues.items import (
     check_name,
     check_range,
 )
+from queues.keys import QUEUE
 from queues.priorities import QUEUES, Priority
 from queues.redis_memory import RedisMemory, redis_memory
 from queues.redis_scripts import Clock, Scripts
 from queues.script_replies import live_of
+
+MARK_BYTES_MAX: Final = 32
+ANY_RELAY: Final = "0"
+"""The mark of a relay that has its ledger to itself."""
 
 T = TypeVar("T")
 
@@ -90,9 +95,20 @@ class QueueView:
             paused_priorities=frozenset(name for name, rank in ranks.items() if rank[3] == 1),
         )
 
-    async def marked(self) -> bool:
-        """Tell whether the mark is still there; if not, open work has to be sent again."""
-        return bool(await self._scripts.ask(self._redis.exists(f"{self.prefix}mark")))
+    async def current_mark(self) -> str:
+        """Return the mark of the relay that serves the queue, "" where Redis has lost it."""
+        reply: Any = self._redis.getrange(f"{self.prefix}mark", 0, MARK_BYTES_MAX - 1)
+        mark: bytes = await self._scripts.ask(reply, QUEUE)
+        return mark.decode("latin-1")
+
+    async def paused(self) -> frozenset[str | None]:
+        """Return the priorities that Redis holds paused, with None where the whole queue is."""
+        fields = await self._scripts.ask(self._redis.hkeys(f"{self.prefix}paused"), QUEUE)
+        names: dict[bytes, str | None] = {
+            str(row.rank).encode(): row.name for row in self.priorities
+        }
+        names[b"all"] = None
+        return frozenset(names[field] for field in fields if field in names)
 
     async def memory(self) -> RedisMemory:
         """Return how full the server is that holds the queue."""
@@ -112,8 +128,10 @@ class QueueView:
             raise QueueError("queue_unknown_priority", f"{self.name} has no priority {name!r}")
         return priority
 
-    def _least_rank(self, least: str | None) -> int:
-        return self.priorities[-1].rank if least is None else self._priority(least).rank
+    def _least_rank(self, least_urgent: str | None) -> int:
+        return (
+            self.priorities[-1].rank if least_urgent is None else self._priority(least_urgent).rank
+        )
 
 
 def _page(limit: int, offset: int) -> tuple[int, int]:

@@ -36,7 +36,7 @@ from queues.items import (
 )
 from queues.keys import QUEUE
 from queues.priorities import Priority
-from queues.queue_view import QueueView
+from queues.queue_view import ANY_RELAY, QueueView
 from queues.redis_scripts import Clock
 from queues.script_replies import claims_of
 
@@ -66,12 +66,15 @@ class WorkQueue(QueueView):
         super().__init__(redis, name, clock, priorities)
         self._new_token = new_token
 
-    async def enqueue_many(self, items: Sequence[NewItem]) -> list[Enqueued]:
+    async def enqueue_many(self, items: Sequence[NewItem], mark: str = "") -> list[Enqueued]:
         """Add up to 1000 requests, coalescing those whose key is known.
+
+        With the mark of a relay, they are added only while the queue has that mark.
 
         Raises:
             QueueError: `queue_unknown_priority`, `queue_item_too_large`,
-                `queue_batch_too_large`, `queue_argument_invalid`; then nothing was added.
+                `queue_batch_too_large`, `queue_argument_invalid`, `queue_mark_differs`; then
+                nothing was added.
         """
         check_batch(items)
         if not items:
@@ -80,7 +83,9 @@ class WorkQueue(QueueView):
             enqueue_args(item, self._priority(item.priority)) for item in items
         )
         last_rank = self.priorities[-1].rank
-        states = await self._scripts.run("enqueue", self._scripts.now(), last_rank, *args)
+        states = await self._scripts.run("enqueue", self._scripts.now(), last_rank, mark, *args)
+        if len(states) != len(items):
+            raise QueueError("queue_mark_differs", f"{self.name} has another mark than {mark!r}")
         return [
             Enqueued(item.key, state.decode()) for item, state in zip(items, states, strict=True)
         ]
@@ -90,12 +95,14 @@ class WorkQueue(QueueView):
         (enqueued,) = await self.enqueue_many([item])
         return enqueued
 
-    async def claim(self, limit: int, visibility_ms: int, least: str | None = None) -> list[Claim]:
+    async def claim(
+        self, limit: int, visibility_ms: int, least_urgent: str | None = None
+    ) -> list[Claim]:
         """Take up to `limit` (1..256) items: the top priority, then the earliest deadline.
 
         They are hidden from others for `visibility_ms`, then they return when `reap` runs. With
-        `least`, only that priority and more urgent ones are taken. Whoever claims a priority has
-        capacity for it: suspended items come first, in the order of their suspension. An item
+        `least_urgent`, only that priority and more urgent ones are taken. Whoever claims a priority
+        has capacity for it: suspended items come first, in the order of their suspension. An item
         of which a claim has expired (`Claim.ends`) comes alone; its worker calls `begin`.
 
         Raises:
@@ -103,7 +110,7 @@ class WorkQueue(QueueView):
         """
         check_range("limit", limit, 1, CLAIM_ITEMS_MAX)
         check_range("visibility_ms", visibility_ms, 1, DURATION_MS_MAX)
-        token, rank = self._new_token(), self._least_rank(least)
+        token, rank = self._new_token(), self._least_rank(least_urgent)
         now = self._scripts.now()
         rows = await self._scripts.run("claim", now, limit, visibility_ms, token, rank)
         foreign: list[Any] = []
@@ -225,8 +232,8 @@ class WorkQueue(QueueView):
     async def pause(self, priority: str | None = None) -> bool:
         """Let nothing more be claimed, or nothing of one priority; False if it was so already.
 
-        Enqueuing and what is in flight go on. The pause is an operator's hand on the valve and no
-        fact of the record: a lost Redis forgets it, and `depth` shows that.
+        Enqueuing and what is in flight go on. What is decided stands on the ledger: a lost Redis
+        forgets it, and the relay pauses again (decision queues/0065).
         """
         return await self._switch("pause", priority)
 
@@ -238,8 +245,8 @@ class WorkQueue(QueueView):
         rank = "all" if priority is None else self._priority(priority).rank
         return bool(await self._scripts.run(script, rank) == 1)
 
-    async def wait(self, timeout_s: float, least: str | None = None) -> bool:
-        """Block until `claim` with this `least` may find something; False after `timeout_s`.
+    async def wait(self, timeout_s: float, least_urgent: str | None = None) -> bool:
+        """Block until `claim` with this `least_urgent` may find something; False after `timeout_s`.
 
         `timeout_s` is 60 at most. True is a hint: somebody else may be faster. After False, waiting
         again is enough, for it looks before it blocks: an idle consumer sends two commands for
@@ -248,7 +255,7 @@ class WorkQueue(QueueView):
         """
         timeout_ms = int(min(timeout_s, WAIT_S_MAX) * 1000)
         check_range("timeout in ms", timeout_ms, 1, int(WAIT_S_MAX * 1000))
-        rank = self._least_rank(least)
+        rank = self._least_rank(least_urgent)
         pause_ms = int(await self._scripts.run("sleep", self._scripts.now(), timeout_ms, rank))
         if pause_ms == 0:
             return True
@@ -259,6 +266,6 @@ class WorkQueue(QueueView):
         )
         return woken is not None or pause_ms < timeout_ms
 
-    async def mark(self) -> None:
-        """Leave a mark that only a lost Redis removes."""
-        await self._scripts.ask(self._redis.set(f"{self.prefix}mark", b"1"))
+    async def mark(self, mark: str = ANY_RELAY, instead_of: str = "") -> bool:
+        """Leave the mark of a relay instead of another; False where it was yet another one."""
+        return bool(await self._scripts.run("mark", mark, instead_of) == 1)

@@ -1,7 +1,7 @@
 """The connections that a ledger's stores open: what runs on them, how many there are, what fails.
 
-`watch_sqlite` and `watch_postgres` stand in for the driver's own `connect`, so the stores are those
-of the product, and so are the connections.
+`watch_sqlite` and `watch_postgres` put a watched class of connections in the place of the product's
+own, so the stores are those of the product, and so is all that the connections do.
 """
 
 import sqlite3
@@ -28,7 +28,7 @@ class Connections:
         """Return a driver's class of connections that writes down here what happens to each."""
         connections = self
 
-        class Watched(kind):
+        class WatchedConnection(kind):
             failing = ("", None, False)
 
             def __init__(self, *arguments, **options):
@@ -55,7 +55,7 @@ class Connections:
                     connections.open.remove(self)
                 super().close()
 
-        return Watched
+        return WatchedConnection
 
 
 def watch_sqlite(patch):
@@ -68,8 +68,9 @@ def watch_sqlite(patch):
 
 def watch_postgres(patch):
     """Watch the connections to servers that are opened until the patch is undone."""
-    import psycopg  # noqa: PLC0415 - where there is a server there is the driver
+    from kernel.ledger import postgres_connection  # noqa: PLC0415 - the driver may not be there
 
     connections = Connections()
-    patch.setattr(psycopg, "connect", connections.watched(psycopg.Connection).connect)
+    kind = connections.watched(postgres_connection.Connection)
+    patch.setattr(postgres_connection, "Connection", kind)
     return connections

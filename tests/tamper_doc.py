@@ -32,6 +32,8 @@ This folder computes the record again from its stored bytes and trusts none of t
 
 It imports what the kernel may import below `verify`.
 
+The levels and their order stand at the head of `__init__.py`. Rows are read with their surroundings, 64 at once, and many are folded in one transaction. `rotulus verify` lets further processes walk a long log while it folds it itself; what is found, and its order, does not depend on how many they are (decision kernel/0260).
+
 ## What is found
 
 Each cell stands for one change to an honest ledger in a SQLite file, made past the program while the schema stays as it is. The cell says what the first finding of a verification names: **row**, the changed row; a **table**, where another row misses or contradicts the changed one; **no**, nothing, for the reason below the table. A dash stands for a change that cannot be made (a key that every row shares, a single row). `make tamper` makes every change and writes this file; a test compares.

@@ -14,13 +14,14 @@ from typing import Any, Literal, Protocol
 
 from actors.commit.belief_units import BeliefUnit
 from actors.commit.prefetch import earlier_answer_to, records_named, records_of
+from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.unit_context import CommitContext
+from actors.errors import StaleEpoch
 from actors.messages import Simulate
 from actors.orchestrator.intents import (
     EnqueueRecompute,
     Intent,
     Priority,
-    RecalculateAuthority,
     ReportExternalEffect,
 )
 from actors.orchestrator.model_outputs import outputs_of
@@ -29,11 +30,9 @@ from kernel.authority.enqueue import request_of
 from kernel.authority.read_ahead import RecordKey
 from kernel.authority.requests import (
     AUTHORITY_QUEUE,
-    RecomputeReadiness,
     close_requests,
-    due,
 )
-from kernel.authority.triggers import MIGRATION, USER_REQUEST
+from kernel.authority.triggers import USER_REQUEST
 from kernel.canonical import digest
 from kernel.checks.check import Submitter
 from kernel.checks.v01_schema import Parsed, parse
@@ -42,7 +41,7 @@ from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.record_keys import belief_anchor_key, belief_session_key
-from kernel.ledger.shards import Position, record_consumed
+from kernel.ledger.shards import Fence, Position, holds, record_consumed
 from kernel.model.receipt import Receipt
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.model.result import RejectedResult, SubmissionResult
@@ -61,10 +60,28 @@ class Unit(Protocol):
         """Do the work and return the result that the caller gets once it is durable."""
 
 
-def commit_alone(unit: Unit, ledger: Ledger, kernel: Kernel, orchestrator: Orchestrator) -> Any:
-    """Run a unit in a transaction of its own, beside any committer; durable when this returns."""
+def commit_alone(
+    unit: Unit,
+    ledger: Ledger,
+    kernel: Kernel,
+    orchestrator: Orchestrator,
+    fence: Fence | None = None,
+) -> Any:
+    """Run a unit in a transaction of its own, beside any committer; durable when this returns.
+
+    Raises:
+        StaleEpoch: the fence is not held any more; nothing was written.
+    """
     with ledger.transaction() as transaction:
+        if fence is not None and not holds(transaction, fence):
+            raise stale(fence)
         return unit.run(CommitContext(transaction, kernel, orchestrator))
+
+
+def stale(fence: Fence | None) -> StaleEpoch:
+    """Return the error of whoever writes under a fence that another process has taken over."""
+    shard = None if fence is None else fence.shard
+    return StaleEpoch("another process owns the shard", {"shard": shard})
 
 
 def records_read(unit: Unit, policy_generation_id: str) -> list[RecordKey]:
@@ -143,13 +160,13 @@ class EnvelopeUnit:
 class SimulationUnit:
     """Simulate an operation, and record that somebody asked."""
 
-    asked: Simulate
+    message: Simulate
     session_id: str
     session_profile_hash: str
 
     def run(self, context: CommitContext) -> SimulationResult:
         """Simulate an envelope as its author's, an intent as the orchestrator would submit it."""
-        operation = self.asked.operation
+        operation = self.message.operation
         submitter: Submitter = "caller"
         if isinstance(operation, Intent):
             submitter = "orchestrator"
@@ -162,13 +179,13 @@ class SimulationUnit:
             context.kernel,
             context.transaction,
             document,
-            self.asked.policy,
+            self.message.policy,
             self.session_profile_hash,
             simulation=Simulation(
                 submitter,
-                self.asked.retention,
+                self.message.retention,
                 self.session_id,
-                self.asked.simulation_key,
+                self.message.simulation_key,
             ),
         )
 
@@ -189,29 +206,6 @@ class ConsumedUnit:
     def run(self, context: CommitContext) -> None:
         """Record the place, so that the same entries are recognised when they come again."""
         record_consumed(context.transaction, self.session_id, self.to)
-
-
-RecomputeOutcome = Literal["completed", "closed", "input_pending", "rejected"]
-
-
-@dataclass(frozen=True, slots=True)
-class RecomputeUnit:
-    """Record an authority that a worker computed, if it is still asked for."""
-
-    intent: RecalculateAuthority
-    session_id: str | None
-
-    def run(self, context: CommitContext) -> tuple[RecomputeOutcome, Submitted | None]:
-        """Submit it when it is due; a late or early one leaves no trace."""
-        state = due(context.transaction, self.intent.target_cu_id, self.intent.as_of_sequence)
-        if state.readiness is RecomputeReadiness.CLOSED:
-            return "closed", None
-        if state.readiness is RecomputeReadiness.INPUT_PENDING:
-            return "input_pending", None
-        migrates = all(request.document["trigger_kind"] == MIGRATION for request in state.served)
-        actor: Literal["system", "migration"] = "migration" if migrates else "system"
-        result = IntentUnit(self.intent, self.session_id, actor).run(context)
-        return ("rejected" if isinstance(result, RejectedResult) else "completed"), result
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, ExtractionTran
 from kernel.work.dead_letters import requeue
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close, open_request, reject_for_capacity
+from kernel.work.pauses import PauseDecision, pause, resume
 from kernel.work.reports import (
     BindingEvaluated,
     CapacityRejected,
@@ -81,6 +82,18 @@ class RequeueUnit:
     def run(self, context: CommitContext) -> list[WorkReceipt]:
         """Record them; raises `WorkRefused`."""
         return requeue(context.transaction, self.queue, self.request_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class PauseUnit:
+    """Pause a queue or one of its priorities, or resume it."""
+
+    decision: PauseDecision
+    paused: bool
+
+    def run(self, context: CommitContext) -> bool:
+        """Record the decision; False where it was so already; raises `WorkRefused`."""
+        return (pause if self.paused else resume)(context.transaction, self.decision)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +207,8 @@ class RetentionSweepUnit:
 class AuditUnit:
     """Leave a receipt of what an audit of the chains found, once for the same findings (§17.5)."""
 
-    found: Verification
+    verification: Verification
 
     def run(self, context: CommitContext) -> str | None:
         """Return the receipt's id, None where it is there already."""
-        return record_violation(context.transaction, self.found, once=True)
+        return record_violation(context.transaction, self.verification, once=True)

@@ -4,9 +4,11 @@ A creation is a declaration, an elimination is an event of the session's chain; 
 in the log and verified with it. So what a store answers about a session and what the session's
 audit says are one thing.
 
-Each call is a transaction of its own, beside the committer's, so threads and processes that share a
-ledger take turns. A session should belong to this store or to a gateway: when both write to it, a
-batch of the gateway fails each time and reads the session again.
+Each call is a transaction of its own, beside the committer's, so threads take turns. One store of a
+ledger writes: it takes the shard of incidents with its first write, or when it is told to, and each
+write compares its epoch inside the transaction (decision actors/0085). A store whose shard another
+one has taken writes nothing any more; what it reads is on the record all the same. Sessions of
+gateways are called by UUIDs, those of this store by other names.
 """
 
 import threading
@@ -31,6 +33,7 @@ from kernel.belief.limits import MAX_CLAIMED_IDS, MAX_HYPOTHESES, check_ids
 from kernel.belief.terms import OntologyBundle
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import Fence, take_incidents
 
 NO_ONTOLOGY = OntologyBundle("", "", "", "")
 
@@ -38,16 +41,28 @@ Found = TypeVar("Found")
 
 
 class LedgerEliminationStore:
-    """The five methods over a ledger."""
+    """The five methods over a ledger; writing raises `StaleEpoch` once another store writes."""
 
     def __init__(
-        self, ledger: Ledger, kernel: Kernel | None = None, orchestrator: Orchestrator | None = None
+        self,
+        ledger: Ledger,
+        kernel: Kernel | None = None,
+        orchestrator: Orchestrator | None = None,
+        owner: str = "elimination-store",
     ) -> None:
+        """Nothing is taken yet; `owner` is the name under which the shard is held."""
         self._ledger = ledger
         self._kernel = kernel or Kernel()
         self._orchestrator = orchestrator or Orchestrator(ledger.host)
+        self._owner = owner
+        self._fence: Fence | None = None
         self._lock = threading.Lock()
         self.sessions = ReplayedSessions()
+
+    def take(self) -> None:
+        """Take the shard of incidents from whoever has it, unless this store did so before."""
+        with self._lock:
+            self._take()
 
     def create_session(self, session_id: str, hypothesis_ids: Iterable[str]) -> None:
         """Declare a session over the hypotheses; durable when this returns."""
@@ -87,10 +102,15 @@ class LedgerEliminationStore:
         return self.read(session_id, state)
 
     def write(self, session_id: str, unit: Unit) -> Any:
-        """Run a unit about a session in a transaction of its own; durable when this returns."""
+        """Run a unit about a session in a transaction of its own; durable when this returns.
+
+        Raises:
+            StaleEpoch: another store has taken the shard; nothing was written.
+        """
         with self._lock:
+            fence = self._take()
             try:
-                return commit_alone(unit, self._ledger, self._kernel, self._orchestrator)
+                return commit_alone(unit, self._ledger, self._kernel, self._orchestrator, fence)
             except BaseException:
                 # What is kept may be ahead of the record now.
                 self.sessions.forget(session_id)
@@ -100,3 +120,10 @@ class LedgerEliminationStore:
         """Return something about a session as of now; it must not be read afterwards."""
         with self._lock, self._ledger.view() as view:
             return work(self.sessions.session(view, session_id))
+
+    def _take(self) -> Fence:
+        if self._fence is None:
+            with self._ledger.transaction() as transaction:
+                fence = take_incidents(transaction, self._owner)
+            self._fence = fence
+        return self._fence

@@ -2,7 +2,8 @@
 
 - The row of the chain head is locked before anything else (while there is none yet, an advisory
   lock). Behind it writers take turns, so READ COMMITTED is enough: a statement sees what was
-  committed before the lock was granted (decision kernel/0054).
+  committed before the lock was granted (decision kernel/0054). A transaction that is computed on a
+  snapshot locks it when everything is ready to be written (decision kernel/0255).
 - An error inside a transaction makes PostgreSQL refuse the rest of it, so duplicates must not be
   errors: an insert asks for nothing to be done on a conflict and counts, and what may take the
   unique value of another row runs under a savepoint of its own.
@@ -16,7 +17,7 @@
 
 import queue
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -24,36 +25,58 @@ import psycopg
 from sqlalchemy import Table
 
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable, TextNotStorable
-from kernel.ledger import postgres_catalog, statements
+from kernel.ledger import postgres_catalog, postgres_connection, statements
 from kernel.ledger.catalog import ContentReport, StorageFault, refuse_differences
+from kernel.ledger.keys import column_names, values_getter
 from kernel.ledger.postgres_connection import (
     Connection,
     closed_on_failure,
     connect,
     place_of,
+    unavailable,
     wait_for_the_disk,
 )
+from kernel.ledger.postgres_holders import NamedGateway, bear_name, look_at_holders
 from kernel.ledger.postgres_schema import (
     check_schema,
+    column_types,
     create_schema,
     unique_columns,
     version_in,
 )
+from kernel.ledger.schema_version import check_version
 from kernel.ledger.sql_tables import SqlTables
-from kernel.ledger.tables import DuplicateKey, Row
-from kernel.ledger.version import check_version
+from kernel.ledger.tables import DuplicateKey, Row, WriterTurn
 
-READERS_MAX = 40
-"""Snapshots open at once; with the writer, the most connections that a store has."""
+CONNECTIONS_DEFAULT = 8
+CONNECTIONS_LEAST = 2
+"""One that writes and one that reads."""
 READER_WAIT_S = 10.0
 IDLE_READERS_MAX = 8
 
-_BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = {ms}"
+"""In one message, which costs one round trip, as does the other."""
+
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LOCK_HEAD = "SELECT obj_description('chain_head'::regclass, 'pg_class') FROM chain_head FOR UPDATE"
 """Also returns the version of the tables, which may have been migrated meanwhile."""
 
 _LOCK_UNFOUNDED = "SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::bigint)"
+
+COPY_ROWS = 16
+"""From how many rows on COPY costs less than statements that add eight at a time."""
+
+TURN_WAIT_MS = 1000
+"""How long a writer waits for its turn, longer than a batch should take, before it goes without."""
+
+_TAKE_TURN = (
+    "SET LOCAL lock_timeout = {wait_ms};"
+    " SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::int, 1);"
+    " SET LOCAL lock_timeout = {look_ms}"
+)
+
+LOOK_EACH_MS = 250
+"""After how long a writer that waits for the head looks who holds it."""
 
 _OF_VALUES = frozenset({"22", "54"})
 """Classes of errors that values make: data, and more of it than a row, an index or a statement can
@@ -85,7 +108,10 @@ class PostgresTables(SqlTables):
         self.insert(table, row)
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add rows, several with one statement."""
+        """Add rows, several with one statement, many with COPY."""
+        if len(rows) >= COPY_ROWS:
+            self._copy(table, rows)
+            return
         groups, singles = statements.in_groups(table, rows)
         added = 0
         for values, rows_each in ((groups, statements.GROUP_ROWS), (singles, 1)):
@@ -94,6 +120,17 @@ class PostgresTables(SqlTables):
                 added += self._execute_many(self._marked(sql), values)
         if added != len(rows):
             raise DuplicateKey(table.name)
+
+    def _copy(self, table: Table, rows: Sequence[Row]) -> None:
+        names = column_names(table)
+        sql = f"COPY {table.name} ({', '.join(names)}) FROM STDIN (FORMAT BINARY)"
+        try:
+            with self._translated(), self._connection.cursor() as cursor, cursor.copy(sql) as copy:
+                copy.set_types(column_types(table))
+                for values in map(values_getter(names), rows):
+                    copy.write_row(values)
+        except psycopg.errors.UniqueViolation as error:
+            raise DuplicateKey(error.diag.constraint_name or "") from None
 
     def put_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add or replace rows in one go of the driver."""
@@ -191,8 +228,14 @@ class PostgresTables(SqlTables):
 class PostgresStore:
     """A ledger in a PostgreSQL database; `read_only` opens it without the right to write (K18)."""
 
-    def __init__(self, url: str, *, read_only: bool = False) -> None:
+    def __init__(
+        self, url: str, *, read_only: bool = False, connections: int = CONNECTIONS_DEFAULT
+    ) -> None:
         """Connect, and create the tables when this may write.
+
+        The store has so many `connections` at most, at least `CONNECTIONS_LEAST`; a store that may
+        write keeps one of them for that. Who asks for a snapshot while all are in use waits for
+        `READER_WAIT_S` at most.
 
         Raises:
             LedgerUnavailable: when the server cannot be reached, or the database cannot be used.
@@ -203,14 +246,25 @@ class PostgresStore:
         self._read_only = read_only
         self._texts: dict[Any, str] = {}
         self._readers: queue.LifoQueue[Connection] = queue.LifoQueue(IDLE_READERS_MAX)
-        self._reading = threading.BoundedSemaphore(READERS_MAX)
+        self._readers_max = max(CONNECTIONS_LEAST, connections) - (not read_only)
+        self._reading = threading.BoundedSemaphore(self._readers_max)
         self._lock = threading.Lock()
         self._writer: Connection | None = None
         self._unsettled = False
+        self._gateway: NamedGateway | None = None
         if read_only:
             self._readers.put_nowait(self._connect_first_reader())
         else:
             self._writer = self._connect_writer(creating=True)
+
+    def share(self, name: str, is_dead: Callable[[str], bool]) -> None:
+        """Write under a gateway's name from now on, and end holders of the head that are dead."""
+        with self._lock:
+            self._gateway = NamedGateway(name, is_dead)
+            if self._writer is not None:
+                # The next one bears the name.
+                self._writer.close()
+                self._writer = None
 
     @contextmanager
     def transaction(self) -> Iterator[PostgresTables]:
@@ -219,28 +273,72 @@ class PostgresStore:
             raise LedgerUnavailable("this handle may only read", code="ledger_read_only")
         with self._lock:
             writer = self._begin_writing()
-            try:
+            with self._committed():
                 yield PostgresTables(writer, self._texts)
-            except BaseException:
-                self._roll_back(writer)
-                raise
-            self._commit(writer)
+
+    @contextmanager
+    def turn(self) -> Iterator[WriterTurn]:
+        """Open a writing transaction that holds the head only while it is written.
+
+        The turn is an advisory lock, and a courtesy: who does not get it in time computes all the
+        same, and the head decides whose transaction counts (decision kernel/0255).
+        """
+        if self._read_only:
+            raise LedgerUnavailable("this handle may only read", code="ledger_read_only")
+        with self._lock:
+            if self._unsettled:
+                self._roll_back(self._begin_writing())
+            if not self._reading.acquire(blocking=False):
+                # Whoever reads holds up nobody who writes.
+                writer = self._begin_writing()
+                with self._committed():
+                    tables = PostgresTables(writer, self._texts)
+                    yield WriterTurn(tables, lambda: tables)
+                return
+            try:
+                self._begin_turn()
+                with self._committed(), self._snapshot() as snapshot:
+                    yield WriterTurn(snapshot, self._hold)
+            finally:
+                self._reading.release()
+
+    @contextmanager
+    def _committed(self) -> Iterator[None]:
+        """Commit what the writer has begun, on whatever connection it is at the end."""
+        try:
+            yield
+        except BaseException:
+            if self._writer is not None:
+                self._roll_back(self._writer)
+            raise
+        if self._writer is None:
+            raise LedgerUnavailable(f"{self.place}: the connection was lost")
+        self._commit(self._writer)
+
+    def _hold(self) -> PostgresTables:
+        # While it waits it may have to begin again, on another connection.
+        return PostgresTables(self._hold_head(self._writer or self._begin()), self._texts)
 
     @contextmanager
     def view(self) -> Iterator[PostgresTables]:
         """Open a snapshot on a connection that only reads."""
         if not self._reading.acquire(timeout=READER_WAIT_S):
-            raise LedgerUnavailable(f"{self.place}: {READERS_MAX} snapshots are open")
+            raise LedgerUnavailable(f"{self.place}: {self._readers_max} snapshots are open")
         try:
             if self._unsettled:
                 self._settle()
-            reader = self._begin_reading()
-            try:
-                yield PostgresTables(reader, self._texts)
-            finally:
-                self._end_reading(reader)
+            with self._snapshot() as tables:
+                yield tables
         finally:
             self._reading.release()
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[PostgresTables]:
+        reader = self._begin_reading()
+        try:
+            yield PostgresTables(reader, self._texts)
+        finally:
+            self._end_reading(reader)
 
     def close(self) -> None:
         """Close every idle connection; the store opens new ones when it is used again."""
@@ -252,27 +350,76 @@ class PostgresStore:
                 self._writer = None
 
     def _begin_writing(self) -> Connection:
-        writer = self._begun(self._writer, _BEGIN_WRITING) or self._connect_writer()
+        writer = self._hold_head(self._begin())
+        self._unsettled = False
+        return writer
+
+    def _begin(self) -> Connection:
+        begin = _BEGIN_WRITING.format(ms=_look_each_ms())
+        writer = self._begun(self._writer, begin) or self._connect_writer()
         self._writer = writer
-        try:
+        with unavailable(self.place):
             if writer.info.transaction_status is psycopg.pq.TransactionStatus.IDLE:
-                writer.execute(_BEGIN_WRITING)
-            row = writer.execute(_LOCK_HEAD).fetchone()
-            if row is None:
-                writer.execute(_LOCK_UNFOUNDED)
-                # The process that held the lock before may have founded the ledger.
-                writer.execute(_LOCK_HEAD)
-                check_schema(writer, self.place)
-            else:
-                check_version(version_in(row[0]), self.place)
+                writer.execute(begin)
+        return writer
+
+    def _begin_turn(self) -> Connection:
+        writer = self._begin()
+        try:
+            writer.execute(_TAKE_TURN.format(wait_ms=TURN_WAIT_MS, look_ms=_look_each_ms()))
+        except psycopg.errors.LockNotAvailable:
+            self._roll_back(writer)
+            self._look_at_holders()
+            return self._begin()
         except psycopg.Error as error:
             self._roll_back(writer)
             raise LedgerUnavailable(f"{self.place}: {error}") from error
-        except BaseException:
-            self._roll_back(writer)
-            raise
-        self._unsettled = False
         return writer
+
+    def _hold_head(self, writer: Connection) -> Connection:
+        """Lock the head in a transaction that is begun, or in a new one; return its connection."""
+        holders = ""
+        for _ in range(max(1, postgres_connection.LOCK_TIMEOUT_MS // _look_each_ms())):
+            try:
+                self._lock_head(writer)
+            except psycopg.errors.LockNotAvailable:
+                self._roll_back(writer)
+                holders = self._look_at_holders()
+                writer = self._begin()
+            except psycopg.Error as error:
+                self._roll_back(writer)
+                raise LedgerUnavailable(f"{self.place}: {error}") from error
+            except BaseException:
+                self._roll_back(writer)
+                raise
+            else:
+                return writer
+        self._roll_back(writer)
+        raise LedgerUnavailable(f"{self.place}: the head is held by {holders}")
+
+    def _lock_head(self, writer: Connection) -> None:
+        row = writer.execute(_LOCK_HEAD).fetchone()
+        if row is None:
+            writer.execute(_LOCK_UNFOUNDED)
+            # The process that held the lock before may have founded the ledger.
+            writer.execute(_LOCK_HEAD)
+            check_schema(writer, self.place)
+        else:
+            check_version(version_in(row[0]), self.place)
+
+    def _look_at_holders(self) -> str:
+        if not self._reading.acquire(blocking=False):
+            return "whom there was no connection to ask for"
+        try:
+            reader = self._begin_reading()
+            try:
+                return look_at_holders(reader, self._gateway)
+            finally:
+                self._end_reading(reader)
+        except (psycopg.Error, LedgerUnavailable) as error:
+            return f"whom the server does not name: {error}"
+        finally:
+            self._reading.release()
 
     def _begin_reading(self) -> Connection:
         with suppress(queue.Empty):
@@ -341,6 +488,8 @@ class PostgresStore:
             else:
                 check_schema(writer, self.place)
             refuse_differences(postgres_catalog.schema_faults(writer), self.place)
+            if self._gateway is not None:
+                bear_name(writer, self._gateway)
         return writer
 
     def _connect_first_reader(self) -> Connection:
@@ -348,3 +497,7 @@ class PostgresStore:
         with closed_on_failure(reader, self.place):
             check_schema(reader, self.place)
         return reader
+
+
+def _look_each_ms() -> int:
+    return min(LOOK_EACH_MS, postgres_connection.LOCK_TIMEOUT_MS)

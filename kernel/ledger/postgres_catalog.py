@@ -19,7 +19,7 @@ from sqlalchemy.engine import make_url
 from kernel.ledger import keys
 from kernel.ledger.catalog import ContentReport, Fact, StorageFault, differences, table_fact
 from kernel.ledger.keys import column_names
-from kernel.ledger.postgres_connection import Connection
+from kernel.ledger.postgres_connection import Connection, unbounded
 from kernel.ledger.postgres_schema import REFUSAL_BODY, tables
 from kernel.ledger.schema import APPEND_ONLY_TABLES
 
@@ -118,7 +118,8 @@ def content_faults(connection: Connection) -> ContentReport:
     for table, index, oid in connection.execute(_BTREES, (_names(),)).fetchall():
         connection.execute("SAVEPOINT rotulus_index")
         try:
-            connection.execute(check, (oid,))
+            with unbounded(connection):
+                connection.execute(check, (oid,))
         except psycopg.Error as error:
             connection.execute("ROLLBACK TO rotulus_index")
             _note(report, table, index, error)

@@ -6,24 +6,30 @@ The driver is psycopg 3 (decision kernel/0053). What bounds each wait:
 - for a lock: `LOCK_TIMEOUT_MS`, and then the ledger is unavailable, which may be tried again;
 - for a process that stopped while it held the head's lock: `IDLE_WRITER_MAX_MS`, after which the
   server ends its transaction and everybody else goes on;
-- for a machine that went away: `SILENCE_MAX_MS`, on both sides.
+- for a machine that went away: `SILENCE_MAX_MS`, on both sides;
+- for each reply: `REPLY_MAX_S`, after which the connection is given up. What lies between may keep
+  a connection open whose other end is gone, so that nothing but a clock of our own sees it.
 
 There is no `statement_timeout`: it would cut short a COMMIT that waits for a synchronous replica,
-and the server then says that it committed. No bound covers a process that stops while the server
-sends it more than the socket holds; an operator has to end it.
+and the server then says that it committed; given up here, its outcome is unknown. No bound covers a
+process that stops while the server sends it more than the socket holds; an operator has to end it.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
 from kernel.errors import LedgerUnavailable
 
-LOCK_TIMEOUT_MS = 10_000
-CONNECT_TIMEOUT_S = 10
+RV = TypeVar("RV")
+
+WAIT_EACH_S = 0.1
+LOCK_TIMEOUT_MS = 3_000
+CONNECT_TIMEOUT_S = 5
 SILENCE_MAX_MS = 30_000
 """How long the other side may leave sent data, or a probe, unacknowledged."""
 PROBE_AFTER_S = 10
@@ -31,7 +37,27 @@ PROBE_EACH_S = 5
 IDLE_WRITER_MAX_MS = 60_000
 """A writer that stops in the middle holds everybody up; the server ends it after this."""
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+REPLY_MAX_S = LOCK_TIMEOUT_MS / 1000 + 2
+"""Longer than a lock is waited for."""
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is given up when a reply takes longer than `reply_max_s`."""
+
+    reply_max_s: float | None = None
+
+    def wait(
+        self, gen: PQGen[RV], interval: float = WAIT_EACH_S, timeout: float | None = None
+    ) -> RV:
+        """Wait for a reply; raises `psycopg.OperationalError` when there is none in time."""
+        try:
+            return super().wait(gen, interval, timeout or self.reply_max_s)
+        except psycopg.OperationalError as error:
+            if self.pgconn.transaction_status != psycopg.pq.TransactionStatus.ACTIVE:
+                raise
+            # A reply that came later would be taken for that of another statement.
+            self.pgconn.finish()
+            raise psycopg.OperationalError("the server has not replied in time") from error
 
 
 def connect(url: str, place: str, *, read_only: bool) -> Connection:
@@ -54,7 +80,7 @@ def connect(url: str, place: str, *, read_only: bool) -> Connection:
     with unavailable(place):
         own_options = str(conninfo_to_dict(url).get("options", ""))
         ours = " ".join(f"-c {name}={value}" for name, value in options.items())
-        return psycopg.connect(
+        connection = Connection.connect(
             url,
             autocommit=True,
             connect_timeout=CONNECT_TIMEOUT_S,
@@ -65,6 +91,18 @@ def connect(url: str, place: str, *, read_only: bool) -> Connection:
             application_name="rotulus",
             options=f"{own_options} {ours}".strip(),
         )
+    connection.reply_max_s = REPLY_MAX_S
+    return connection
+
+
+@contextmanager
+def unbounded(connection: Connection) -> Iterator[None]:
+    """Let replies take their time, where a statement goes over whole tables."""
+    connection.reply_max_s = None
+    try:
+        yield
+    finally:
+        connection.reply_max_s = REPLY_MAX_S
 
 
 def wait_for_the_disk(writer: Connection) -> None:

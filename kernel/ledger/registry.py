@@ -46,6 +46,7 @@ _ENTRIES = (
         "idempotency_records",
         "outbox",
         "outbox_outcomes",
+        "queue_pauses",
         "operation_rollbacks",
         "rollbacks_under_way",
         "daily_operation_counts",

@@ -6,11 +6,15 @@ whoever still holds an older epoch learns of it inside its own next transaction,
 that counts. Nothing here knows a lease: who should try to take a shard is decided elsewhere, and a
 wrong guess costs time only.
 
+Incidents, the causal graph and the sessions of the ledger's elimination store are a shard of their
+own, behind those of the sessions that gateways share out (decision actors/0085). Whoever writes for
+it takes it at its start, and nobody leases it.
+
 Shards and places in mailboxes are beside the log, like the head: they say who may write and not
 what was decided. Verification does not look at them, and a rebuild does not fold them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kernel.errors import LedgerUnavailable
@@ -18,6 +22,8 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 
 NOBODY = ""
+INCIDENTS_SHARD = -1
+"""The shard of what a Tee or an elimination store writes; no gateway has a share in it."""
 
 _MAIL = "mail"
 _KEY_BYTES = 32
@@ -79,8 +85,8 @@ def found_mail_key(transaction: LedgerTransaction) -> bytes:
 
 
 def shards_of(view: LedgerView) -> list[Shard]:
-    """Return every shard in order, none before they were founded."""
-    return [Shard(**row) for row in view.tables.select(schema.shard_epochs)]
+    """Return every shard of gateways in order, none before they were founded."""
+    return [Shard(**row) for row in view.tables.select(schema.shard_epochs, after=INCIDENTS_SHARD)]
 
 
 def take_shards(
@@ -96,6 +102,16 @@ def take_shards(
     return frozenset(taken)
 
 
+def take_incidents(transaction: LedgerTransaction, owner: str) -> Fence:
+    """Take the shard of incidents from whoever has it; their next write is refused."""
+    row = transaction.tables.get(schema.shard_epochs, INCIDENTS_SHARD)
+    if row is None:
+        row = {"shard": INCIDENTS_SHARD, "epoch": 0, "owner": NOBODY, "acquired_at_us": 0}
+        transaction.tables.insert(schema.shard_epochs, row)
+    _change_hands(transaction, Shard(**row), owner)
+    return Fence(INCIDENTS_SHARD, row["epoch"] + 1)
+
+
 def release_shards(transaction: LedgerTransaction, fences: Iterable[Fence]) -> None:
     """Release the shards that are still held, so that they can be taken at once."""
     for fence in fences:
@@ -105,14 +121,21 @@ def release_shards(transaction: LedgerTransaction, fences: Iterable[Fence]) -> N
 
 def take_away_all(transaction: LedgerTransaction) -> None:
     """Release every shard, so that no owner goes on from what it read of the record before."""
-    for shard in shards_of(transaction):
-        _change_hands(transaction, shard, NOBODY)
+    for row in transaction.tables.select(schema.shard_epochs):
+        _change_hands(transaction, Shard(**row), NOBODY)
 
 
 def holds(view: LedgerView, fence: Fence) -> bool:
     """Tell whether a shard is still held under an epoch."""
     row = view.tables.get(schema.shard_epochs, fence.shard)
     return row is not None and bool(row["epoch"] == fence.epoch)
+
+
+def hold_all(view: LedgerView, fences: Collection[Fence]) -> bool:
+    """Tell, by one look, whether every one of these shards is still held under its epoch."""
+    numbers = [fence.shard for fence in fences]
+    rows = view.tables.select_any(schema.shard_epochs, "shard", numbers, {})
+    return {Fence(row["shard"], row["epoch"]) for row in rows} == set(fences)
 
 
 def consumed_to(view: LedgerView, session_id: str) -> Position | None:

@@ -59,6 +59,11 @@ class SpillingStore(MemoryStore):
         """How many rows are held outside of the file."""
         return sum(len(table.rows) for table in self._tables.values())
 
+    @property
+    def is_in_file(self) -> bool:
+        """Whether the rows have moved into the file."""
+        return self._file is not None
+
     @contextmanager
     def transaction(self) -> Iterator[Any]:
         """Write; what is in memory moves into the file when it has become too large for it."""

@@ -69,11 +69,14 @@ def _ephemeral(body: type[ReceiptBody]) -> ReceiptKind:
 RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
     {
         "envelope_validation_failed": _durable(own.EnvelopeRefused),
+        "binding_predicate_not_supported_v16": _durable(own.EnvelopeRefused),
         "audit_replay": _ephemeral(own.AuditReplay),
         "replay_blocked_fingerprint_mismatch": _durable(own.ReplayBlocked),
         "binding_fire_capacity_rejected": _durable(own.BindingFireCapacityRejected),
         "work_requested": _durable(own.WorkRequested),
         "work_request_closed": _durable(own.WorkRequestClosed),
+        "work_queue_paused": _durable(own.WorkQueueSwitched),
+        "work_queue_resumed": _durable(own.WorkQueueSwitched),
         "tier_1_rollback": _durable(stated.Tier1Rollback),
         "tier_2_rollback": _durable(stated.Tier2Rollback),
         "tier_3_rebuild": _durable(stated.Tier3Rebuild),

@@ -45,6 +45,7 @@ from kernel.verify.records import (
     check_requests,
 )
 from kernel.verify.storage import add_faults
+from kernel.verify.stretches import Helpers, Walked, joined_state, stretches_of
 
 LIMIT_FINDINGS = 20
 
@@ -93,6 +94,7 @@ def verify(
     strategy: AuthorityStrategy | None = None,
     expect_head: ExpectedHead | None = None,
     damage: Iterable[StorageFault] = (),
+    helpers: Helpers | None = None,
 ) -> Verification:
     """Compute a snapshot's record again and name the rows that differ, the first one first.
 
@@ -101,11 +103,14 @@ def verify(
     a page of rows and by what the fold holds outside of its file, but for one belief session at a
     time and the commitments of what models answered.
     Without `fold`, level B is left out. `strategy` is the one under which the ledger was written.
+    `helpers` walk the log while it is folded here; the findings are the same ones.
 
     Raises:
         LedgerUnavailable: when the store went away meanwhile.
+        VerificationProcessDied: when a helper did.
     """
-    run = _Run(view, Findings(max(1, limit_findings)), strategy or BetaPosteriorMean(), progress)
+    limit = max(1, limit_findings)
+    run = _Run(view, Findings(limit), strategy or BetaPosteriorMean(), progress, helpers, limit)
     with suppress(EnoughFindings):
         run.check(damage, expect_head, fold=fold)
     return run.result()
@@ -128,8 +133,13 @@ class _Run:
         findings: Findings,
         strategy: AuthorityStrategy,
         progress: Progress | None,
+        helpers: Helpers | None,
+        limit: int,
     ) -> None:
         self._findings = findings
+        self._helpers = helpers
+        self._limit = limit
+        self._answered: int | None = None
         self._strategy = strategy
         self._progress = progress
         self._reader = Reader(view.tables, findings)
@@ -152,16 +162,17 @@ class _Run:
             return
         with findings.guard(schema.kernel_event_log, "count"):
             self._total = self._reader.count(schema.kernel_event_log) * (2 if fold else 1)
+        helpers = self._begin_helpers() if fold else None
+        # With helpers this process folds meanwhile; its findings stand behind those of the chains.
+        of_the_fold = self._fold() if helpers is not None else []
+        if helpers is not None:
+            self._take_over(helpers.finish())
         self._check_chains()
         self._check_links()
         if expect_head is not None:
             check_expected(self._reader, expect_head)
-        if fold:
-            with (
-                findings.guard(schema.kernel_event_log, "fold"),
-                closing(Fold(self._reader, self._strategy)) as folded,
-            ):
-                folded.run(self._step)
+        for finding in of_the_fold if helpers is not None else self._fold() if fold else []:
+            findings.note(finding)
         with findings.guard(schema.belief_sessions, "sessions"):
             check_belief(self._reader, self._belief)
         with findings.guard(schema.nodes, "authorities"):
@@ -173,6 +184,47 @@ class _Run:
             add_faults(findings, content.faults)
         if self._progress is not None:
             self._progress(self._total, self._total)
+
+    def _begin_helpers(self) -> Helpers | None:
+        """Have the log walked elsewhere, where it is long enough for that."""
+        helpers, stretches = self._helpers, []
+        # A head that cannot be read, or names no number, is found where the head is checked.
+        with suppress(Exception):
+            head = self._reader.tables.get(schema.chain_head, "main")
+            if helpers is not None and head is not None:
+                rows, clock_us = head["ec_sequence_number"], head["committed_at_us"]
+                stretches = stretches_of(rows, clock_us, helpers.count, helpers.rows_min)
+        if helpers is None or not stretches:
+            return None
+        helpers.begin(stretches)
+        return helpers
+
+    def _take_over(self, walked: list[Walked | None]) -> None:
+        """Rely on what helpers walked, if that is one walk without a finding."""
+        whole = joined_state(walked)
+        if whole is not None and not self._is_log_longer(whole.ends.sequence):
+            self._log.take_over(whole.ends)
+            self._answered = whole.answers
+            self._done += whole.ends.rows
+
+    def _is_log_longer(self, sequence: int) -> bool:
+        """Tell whether rows stand behind the one that the head names, or cannot be looked for."""
+        with suppress(Exception):
+            table = schema.kernel_event_log
+            return bool(self._reader.tables.select(table, after=sequence, limit=1))
+        return True
+
+    def _fold(self) -> list[Finding]:
+        """Fold the log and return what is found."""
+        findings = Findings(self._limit)
+        reader = Reader(self._reader.tables, findings)
+        with (
+            suppress(EnoughFindings),
+            findings.guard(schema.kernel_event_log, "fold"),
+            closing(Fold(reader, self._strategy)) as folded,
+        ):
+            folded.run(self._step)
+        return findings.entries
 
     def _check_schema(self) -> bool:
         """Check what holds the rows; tell whether they can be read as rows."""
@@ -189,7 +241,8 @@ class _Run:
         with findings.guard(schema.receipts, "chain"):
             self._emitted, self._emitted_us = check_receipts(reader, self._receipts)
         with findings.guard(schema.kernel_event_log, "chain"):
-            log.run(self._step)
+            if self._answered is None:
+                log.run(self._step)
         head = reader.get(schema.chain_head, "main")
         if head is None:
             findings.add(schema.chain_head, "main", "missing", "the ledger has no head")
@@ -210,7 +263,7 @@ class _Run:
         with findings.guard(schema.blobs, "count"):
             check_extra_blobs(reader, log.blobs, self._answers)
         with findings.guard(schema.idempotency_records, "answers"):
-            check_answers(reader, head)
+            check_answers(reader, head, self._answered)
         with findings.guard(schema.outbox, "requests"):
             self._requests = check_requests(reader, head)
         with findings.guard(schema.pre_images, "contents"):

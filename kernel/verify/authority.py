@@ -7,9 +7,11 @@ own (§8.4).
 """
 
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kernel.authority.graph import is_nightly
+from kernel.authority.read_ahead import Around, read_ahead
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import AuthorityStrategy
 from kernel.ledger import schema
@@ -17,7 +19,7 @@ from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.rules import RULES
-from kernel.verify.reading import Document, Reader, load_object, shown
+from kernel.verify.reading import Document, Reader, load_object, parts, shown
 
 INDEX_NAME = "authority_index"
 _LEFT_OUT_KINDS = ("cu_authority_cycle_detected", "cascade_depth_exceeded")
@@ -37,16 +39,21 @@ class AuthorityCheck:
     def __init__(self, reader: Reader, view: LedgerView, strategy: AuthorityStrategy) -> None:
         self.counts = AuthorityCounts()
         self._reader = reader
-        self._view = view
+        self._snapshot = self._view = view
         self._strategy = strategy
         self._left_out: set[str] | None = None
 
     def run(self) -> None:
         """Compare every stored authority with its inputs, bit for bit."""
         where = {"node_kind": UNDERSTANDING}
-        for row in self._reader.pages(schema.nodes, where):
-            with self._reader.findings.guard(schema.nodes, row["node_id"]):
-                self._check(row)
+        for part in parts(self._reader.pages(schema.nodes, where)):
+            self._view = self._snapshot.batch()
+            # What cannot be read so is read when it is asked for.
+            with suppress(Exception):
+                read_ahead(self._view, ((Around.INPUTS, row["node_id"]) for row in part))
+            for row in part:
+                with self._reader.findings.guard(schema.nodes, row["node_id"]):
+                    self._check(row)
 
     def _check(self, row: Row) -> None:
         node_id, node = row["node_id"], load_object(row["record"])

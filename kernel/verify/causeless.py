@@ -1,18 +1,19 @@
-"""What is on record without an operation that caused it: requests asked for, closed, given up.
+"""What is on record without an operation that caused it: requests and pauses.
 
 Each has a durable receipt of its own, which lies in the chain between the two rows between which it
-happened. So the outbox and its outcomes are a fold as well, and a row of theirs that neither an
-operation nor one of these receipts gives is found by comparing.
+happened. So the outbox, its outcomes and the pauses are a fold as well, and a row of theirs that
+neither an operation nor one of these receipts gives is found by comparing.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 from kernel.ledger import schema
-from kernel.ledger.ledger import Document, Ledger, LedgerTransaction
+from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.rules import Rules, rules_of
 from kernel.verify.reading import Reader, load_object, shown, time_us
-from kernel.work.receipts import CLOSED, REQUESTED, WRITES
+from kernel.work.receipts import CLOSED, PAUSED, REQUESTED, RESUMED, WRITES, pause_key
 
 GIVEN_UP = "authority_recompute_dead_lettered"
 
@@ -20,13 +21,17 @@ ReceiptEntry = tuple[int, Document]
 """A receipt's place in the chain, and what it says."""
 
 
+Step = Callable[[], AbstractContextManager[LedgerTransaction]]
+"""Opens the next step of the fold."""
+
+
 class Causeless:
     """The receipts of no operation, in the order of their chain, written into a ledger."""
 
-    def __init__(self, reader: Reader, ledger: Ledger, *, after: int | None = None) -> None:
+    def __init__(self, reader: Reader, step: Step, *, after: int | None = None) -> None:
         self._reader = reader
         self._after = after
-        self._ledger = ledger
+        self._step = step
         self._entries = heapq.merge(
             *(self._receipts(kind) for kind in (GIVEN_UP, *WRITES)), key=lambda entry: entry[0]
         )
@@ -59,10 +64,15 @@ class Causeless:
         if rules is None:
             # The walk along the chain reports it.
             return
-        with self._ledger.transaction() as transaction:
+        with self._step() as transaction, transaction.savepoint():
+            # The ledger's head does not move here, and what was known of requests changes.
+            transaction.stand_at(transaction.head_now)
             transaction.head_now.committed_at_us = emitted_us
             if kind == REQUESTED:
                 self._ask(transaction, place, document, rules)
+                return
+            if kind in (PAUSED, RESUMED):
+                self._switch(transaction, place, document, rules)
                 return
             request = transaction.tables.get(schema.outbox, str(document.get("request_id")))
             if request is None or not request["open"]:
@@ -85,6 +95,15 @@ class Causeless:
             self._differs(place, f"asks again for {shown(document['request_id'])}")
             return
         rules.receipt_writes[REQUESTED](transaction, document)
+
+    def _switch(
+        self, transaction: LedgerTransaction, place: int, document: Document, rules: Rules
+    ) -> None:
+        kind, key = document["receipt_kind"], pause_key(document)
+        stood = transaction.tables.get(schema.queue_pauses, key) is not None
+        if stood == (kind == PAUSED):
+            self._differs(place, f"{shown(key)} was {'' if stood else 'not '}paused then")
+        rules.receipt_writes[kind](transaction, document)
 
     def _give_up(self, transaction: LedgerTransaction, document: Document) -> None:
         request_id = document["request_id"]

@@ -7,6 +7,7 @@ successor names is the row that was there, so the one in front of it is not.
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlalchemy import Table
@@ -15,7 +16,15 @@ from kernel.canonical import CanonicalizationError, canonicalize
 from kernel.ledger import schema
 from kernel.ledger.tables import Row
 from kernel.verify.names import check_receipt
-from kernel.verify.reading import Document, Findings, Reader, load_object, shown, time_us
+from kernel.verify.reading import (
+    Document,
+    Findings,
+    Reader,
+    load_object,
+    parts,
+    shown,
+    time_us,
+)
 
 GENESIS = "0" * 64
 
@@ -23,7 +32,7 @@ _EPHEMERAL_US = 24 * 3600 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ChainShape:
     """The names that a chain has in its table."""
 
     table: Table
@@ -42,7 +51,7 @@ class Shape:
     """Columns that repeat a number of the bytes."""
 
 
-LOG = Shape(
+LOG = ChainShape(
     schema.kernel_event_log,
     "ec_sequence_number",
     "prior_row_hash",
@@ -62,7 +71,7 @@ LOG = Shape(
     ("rules_version",),
 )
 
-RECEIPTS = Shape(
+RECEIPTS = ChainShape(
     schema.receipts,
     "receipt_sequence",
     "prior_receipt_hash",
@@ -77,7 +86,7 @@ RECEIPTS = Shape(
 class Chain:
     """One walk along a chain, row by row and to its head."""
 
-    def __init__(self, shape: Shape, findings: Findings) -> None:
+    def __init__(self, shape: ChainShape, findings: Findings) -> None:
         self.rows = 0
         self.last = 0
         """Number of the newest row."""
@@ -89,6 +98,11 @@ class Chain:
         """What the next row names as its prior; None behind a row that is not sound."""
         self._prior_of_last: object = None
         self._misfit: int | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no row waits for the next one to say whether it is a stranger."""
+        return self._misfit is None
 
     def go_on_after(self, sequence: int, row_hash: str) -> None:
         """Begin after a row that was checked before, and not at the first."""
@@ -205,14 +219,14 @@ def _text(value: object) -> str | None:
 def check_receipts(reader: Reader, chain: Chain) -> tuple[int, int]:
     """Walk the chain of receipts; return how many operations emitted, and the newest time."""
     emitted, before_us = 0, 0
-    for row in reader.pages(schema.receipts):
+    for row, around in _with_twins(reader):
         with reader.findings.guard(schema.receipts, row["receipt_sequence"]):
             emitted += is_emitted(row)
             document = chain.step(row)
             if document is None:
                 continue
             check_receipt(reader, schema.receipts, row["receipt_sequence"], document)
-            twins = reader.select(schema.receipts, {"receipt_id": row["receipt_id"]}, limit=2)
+            twins = around.select(schema.receipts, {"receipt_id": row["receipt_id"]}, limit=2)
             if len(twins) > 1:
                 message = f"{row['receipt_id']} is there twice"
                 reader.findings.add(
@@ -226,6 +240,15 @@ def check_receipts(reader: Reader, chain: Chain) -> tuple[int, int]:
                 )
             before_us = emitted_us or before_us
     return emitted, before_us
+
+
+def _with_twins(reader: Reader) -> Iterator[tuple[Row, Reader]]:
+    """Yield every receipt, and a reader that has looked for others with its id."""
+    for part in parts(reader.pages(schema.receipts)):
+        names = [row["receipt_id"] for row in part]
+        around = reader.ahead((schema.receipts, "receipt_id", names))
+        for row in part:
+            yield row, around
 
 
 def is_emitted(row: Row) -> bool:

@@ -5,8 +5,9 @@ hash of their bytes) and to the receipts before it (by their chain's head). What
 taken from the envelope and the effects, so nothing in it has to be believed.
 """
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
@@ -16,13 +17,15 @@ from kernel.rules import Rules
 from kernel.verify.causality import Causality
 from kernel.verify.hash_chains import GENESIS, LOG, Chain, is_emitted, sha256_hex
 from kernel.verify.names import row_rules, unknown_effect_name
-from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
+from kernel.verify.reading import Document, Reader, joined, load_object, parts, shown, time_us
 from kernel.verify.supersession import check_supersession
 
 EFFECT_NAMES = ("effect_id", "effect_kind", "canonical_kind", "store", "record_key")
 EFFECT_HASHES = ("pre_image_hash", "post_image_hash")
 
 _COMMITMENT_DOMAIN = b"rotulus/payload/v1\x00"
+
+_SEALED = re.compile(rb'"receipt_chain_head":"([0-9a-f]{64})"').search
 
 _JUDGED_ELSEWHERE = (
     "prior_row_hash",
@@ -46,6 +49,38 @@ class Effects:
     sound: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """Where a walk along the log stands, and what it counted."""
+
+    sequence: int
+    row_hash: str
+    committed_at_us: int
+    receipt_hash: object
+    """Hash of the receipt that the newest row seals."""
+    receipt_position: int
+    rows: int
+    blobs: int
+    effects: int
+    emitted: int
+    """How many durable receipts the operations of the log emitted."""
+    causes: int
+    """How many causes the rows of the log name."""
+
+    def goes_on(self, before: "LogState") -> bool:
+        """Tell whether a walk that begins here goes on where another one ended."""
+        return all(getattr(self, name) == getattr(before, name) for name in _PLACE)
+
+    def counted_with(self, before: "LogState") -> "LogState":
+        """Return this place, with what was counted on the way to the one before as well."""
+        counts = {name: getattr(self, name) + getattr(before, name) for name in _COUNTS}
+        return replace(self, **counts)
+
+
+_PLACE = ("sequence", "row_hash", "committed_at_us", "receipt_hash", "receipt_position")
+_COUNTS = ("rows", "blobs", "effects", "emitted", "causes")
+
+
 class LogCheck:
     """One walk along the log and everything that its rows commit to."""
 
@@ -64,6 +99,31 @@ class LogCheck:
         self._reader = reader
         self._causality = Causality(reader)
 
+    @property
+    def state(self) -> LogState:
+        """Where this walk stands."""
+        return LogState(
+            self.chain.last,
+            self.chain.tail_hash,
+            self.committed_at_us,
+            self.receipt_hash,
+            self._receipt_position,
+            self.chain.rows,
+            self.blobs,
+            self.effects,
+            self.emitted,
+            self.causes,
+        )
+
+    def take_over(self, state: LogState) -> None:
+        """Stand where others have walked to who found nothing."""
+        self.chain.go_on_after(state.sequence, state.row_hash)
+        self.chain.rows = state.rows
+        self.committed_at_us = state.committed_at_us
+        self.receipt_hash, self._receipt_position = state.receipt_hash, state.receipt_position
+        self.blobs, self.effects = state.blobs, state.effects
+        self.emitted, self.causes = state.emitted, state.causes
+
     def go_on_after(self, row: Row) -> None:
         """Begin behind a row that was checked before, instead of at the first."""
         self.chain.go_on_after(row["ec_sequence_number"], row["row_hash"])
@@ -76,14 +136,18 @@ class LogCheck:
 
     def run(self, progress: Callable[[], None]) -> None:
         """Check every row in sequence; `progress` is told of each."""
-        for row in self._reader.pages(schema.kernel_event_log):
-            self.check(row)
-            progress()
+        for part in parts(self._reader.pages(schema.kernel_event_log)):
+            self.check(part, progress)
 
-    def check(self, row: Row) -> None:
-        """Check the next row of the sequence."""
-        with self._reader.findings.guard(schema.kernel_event_log, row["ec_sequence_number"]):
-            self._row(row)
+    def check(self, rows: list[Row], progress: Callable[[], None]) -> None:
+        """Check the next rows of the sequence; `progress` is told of each."""
+        snapshot = self._reader
+        self._reader = _around(snapshot, rows)
+        for row in rows:
+            with snapshot.findings.guard(schema.kernel_event_log, row["ec_sequence_number"]):
+                self._row(row)
+            progress()
+        self._reader = snapshot
 
     def _row(self, row: Row) -> None:
         sequence = row["ec_sequence_number"]
@@ -194,6 +258,27 @@ class LogCheck:
                     schema.kernel_event_log, sequence, "field_differs", message
                 )
                 return
+
+
+def _around(reader: Reader, rows: list[Row]) -> Reader:
+    """Read what belongs to some rows of the log, in one go."""
+    operations = [row["operation_id"] for row in rows]
+    return reader.ahead(
+        (schema.applied_effects, "ec_sequence_number", [row["ec_sequence_number"] for row in rows]),
+        (schema.blobs, "blob_ref", [row["envelope_payload_blob_ref"] for row in rows]),
+        (schema.kernel_event_log, "operation_id", operations),
+        (schema.receipts, "operation_id", operations),
+        (schema.receipts, "receipt_hash", _sealed_in(rows)),
+    )
+
+
+def _sealed_in(rows: list[Row]) -> set[str]:
+    """Return the hashes of receipts that rows seal, as far as one finds them in the bytes."""
+    return {
+        match[1].decode()
+        for row in rows
+        if isinstance(row["row_bytes"], bytes) and (match := _SEALED(row["row_bytes"]))
+    }
 
 
 def read_effects(reader: Reader, sequence: int, applied_at: object) -> Effects:

@@ -6,21 +6,31 @@ what is wrong with which row; why it is so, nobody can tell from the bytes.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from itertools import islice
+from types import TracebackType
+from typing import Any, Literal, cast
 
+import orjson
 from sqlalchemy import Table
 
+from kernel.canonical import canonicalize_plain
 from kernel.errors import LedgerUnavailable
+from kernel.ledger.buffer import BufferedTables
 from kernel.ledger.catalog import StorageRule
-from kernel.ledger.tables import Row, TablesView
+from kernel.ledger.tables import Row, Tables, TablesView
 
 PAGE_ROWS = 1000
 MESSAGE_CHARS_MAX = 500
 KEY_CHARS_MAX = 1200
+
+ROWS_AT_ONCE = 64
+"""Rows whose surroundings are read together: a payload has up to a mebibyte."""
+
+AHEAD_ROWS_MAX = 4096
+"""Rows that one statement reads ahead; where there are more, they are read when needed."""
 
 Document = dict[str, Any]
 
@@ -62,7 +72,11 @@ class Finding:
     message: str
 
 
-class EnoughFindings(Exception):
+class EndsReading(Exception):
+    """Says nothing of the row that is being read, so no guard makes a finding of it."""
+
+
+class EnoughFindings(EndsReading):
     """The limit of findings is reached."""
 
 
@@ -79,7 +93,7 @@ class Findings:
         Raises:
             EnoughFindings: when the limit is reached.
         """
-        self.entries.append(
+        self.note(
             Finding(
                 table if isinstance(table, str) else str(table.name),
                 _printable(str(key))[:KEY_CHARS_MAX],
@@ -87,22 +101,50 @@ class Findings:
                 _printable(message)[:MESSAGE_CHARS_MAX],
             )
         )
+
+    def note(self, finding: Finding) -> None:
+        """Note what was found elsewhere.
+
+        Raises:
+            EnoughFindings: when the limit is reached.
+        """
+        self.entries.append(finding)
         if len(self.entries) >= self._limit:
             raise EnoughFindings
 
-    @contextmanager
-    def guard(self, table: Table | str, key: object) -> Iterator[None]:
-        """Turn an exception of the block into a finding about this row.
+    def guard(self, table: Table | str, *key: object) -> "_Guard":
+        """Turn an exception of the block into a finding about the row of this key.
 
         Raises:
             LedgerUnavailable: when the store went away, which says nothing about the row.
         """
-        try:
-            yield
-        except (EnoughFindings, LedgerUnavailable):
-            raise
-        except Exception as error:  # noqa: BLE001 - what a bad row makes a reader raise has no end
-            self.add(table, key, "unreadable", f"{type(error).__name__}: {error}")
+        return _Guard(self, table, key)
+
+
+class _Guard:
+    """See `Findings.guard`; a class, because a generator costs more."""
+
+    __slots__ = ("_findings", "_key", "_table")
+
+    def __init__(self, findings: Findings, table: Table | str, key: tuple[object, ...]) -> None:
+        self._findings = findings
+        self._table = table
+        self._key = key
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, EndsReading | LedgerUnavailable):
+            return False
+        message = f"{type(error).__name__}: {error}"
+        self._findings.add(self._table, joined(*self._key), "unreadable", message)
+        return True
 
 
 class Reader:
@@ -111,18 +153,40 @@ class Reader:
     def __init__(self, tables: TablesView, findings: Findings) -> None:
         self.tables = tables
         self.findings = findings
+        self._read_ahead: dict[Table, list[Row]] = {}
 
     def get(self, table: Table, *key: Any) -> Row | None:
         """Return a row by its primary key; one that cannot be read is a finding and None."""
-        with self.findings.guard(table, joined(*key)):
+        with self.findings.guard(table, *key):
             return self.tables.get(table, *key)
         return None
 
     def select(self, table: Table, where: Mapping[str, Any], **options: Any) -> list[Row]:
         """Return rows by equality; what cannot be read is a finding."""
-        with self.findings.guard(table, joined(*where.values())):
+        with self.findings.guard(table, *where.values()):
             return self.tables.select(table, where, **options)
         return []
+
+    def ahead(self, *wanted: tuple[Table, str, Iterable[str | int]]) -> "Reader":
+        """Return a reader that has read the rows with these values in a column, for a few rows.
+
+        A hint that changes no answer: what cannot be read so is read when it is asked for.
+        """
+        tables = BufferedTables(cast("Tables", self.tables))
+        reader = Reader(tables, self.findings)
+        try:
+            for table, column, values in wanted:
+                rows = tables.read_ahead(table, column, values, most=AHEAD_ROWS_MAX)
+                reader._read_ahead[table] = rows
+        except LedgerUnavailable:
+            raise
+        except Exception:  # noqa: BLE001 - the row that is to blame is found when it is read alone
+            return self
+        return reader
+
+    def read_ahead(self, table: Table) -> list[Row]:
+        """Return the rows of a table that were read ahead."""
+        return self._read_ahead.get(table, [])
 
     def pages(
         self,
@@ -138,6 +202,9 @@ class Reader:
         A row that cannot be read is a finding, and what is after it is not seen. So is an order
         in which a page does not end behind the one before: a damaged tree can lead in a circle.
         """
+        if self._read_ahead.get(table):
+            yield from self.tables.select(table, where, order_by=order_by, after=after)
+            return
         column = order_by or list(table.primary_key.columns)[-1].name
         limit = page_rows
         while True:
@@ -173,6 +240,13 @@ class Reader:
         return self.tables.count(table)
 
 
+def parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield rows in lists of `ROWS_AT_ONCE`."""
+    iterator = iter(rows)
+    while part := list(islice(iterator, ROWS_AT_ONCE)):
+        yield part
+
+
 def _is_behind(value: object, before: object) -> bool:
     """Tell whether a value stands behind another in the order of the databases."""
     ranks = [_rank(value), _rank(before)]
@@ -199,6 +273,14 @@ def load_object(content: object) -> Document | None:
     """Read a JSON object from stored bytes; None where they hold anything else."""
     if not isinstance(content, bytes):
         return None
+    try:
+        # What orjson writes again as it stands says the same to every reader, for a third of the
+        # time: no name twice, no number that it rounds. All else is for the strict decoder.
+        value = orjson.loads(content)
+        if type(value) is dict and canonicalize_plain(value) == content:
+            return value
+    except ValueError:
+        pass
     try:
         value = _DECODER.decode(content.decode("utf-8"))
     except (ValueError, RecursionError):

@@ -13,7 +13,7 @@ from kernel.ledger.tables import Row
 from kernel.model.lite import LITE_INTENT
 from kernel.verify.hash_chains import is_emitted, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment
-from kernel.verify.reading import Document, Reader, joined, load_object, shown, time_us
+from kernel.verify.reading import Document, Reader, joined, load_object, parts, shown, time_us
 
 _US_PER_HOUR = 3_600_000_000
 _VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
@@ -33,26 +33,53 @@ def check_head(reader: Reader, newest_us: int) -> None:
                 reader.findings.add(schema.chain_head, "main", "column_differs", message)
 
 
-def check_answers(reader: Reader, head: Row | None) -> None:
-    """Check that every operation has the answer that it was given, and that no other exists."""
-    results = 0
-    clock_us = 0 if head is None else head["committed_at_us"]
-    for row in reader.pages(schema.kernel_event_log):
-        document = load_object(row["row_bytes"])
-        if document is None or document.get("semantic_intent") == LITE_INTENT:
-            # Nobody was answered: a lite envelope was taken, not submitted.
-            continue
-        sequence = row["ec_sequence_number"]
-        record = reader.get(schema.idempotency_records, sequence)
-        if record is None:
-            message = f"operation {shown(row['operation_id'])} has no answer on record"
-            reader.findings.add(schema.idempotency_records, sequence, "missing", message)
-            continue
-        results += 1
-        with reader.findings.guard(schema.idempotency_records, sequence):
-            _check_answer(reader, row, document, record, clock_us)
+def check_answers(reader: Reader, head: Row | None, checked: int | None) -> None:
+    """Check that every operation has the answer that it was given, and that no other exists.
+
+    `checked` is how many there are where somebody has compared them already.
+    """
+    results = checked or 0
+    if checked is None:
+        clock_us = 0 if head is None else head["committed_at_us"]
+        for part in parts(reader.pages(schema.kernel_event_log)):
+            results += check_row_answers(reader, part, clock_us)
     if reader.count(schema.idempotency_records) != results:
         _name_extra_answers(reader)
+
+
+def _around(reader: Reader, rows: list[Row]) -> Reader:
+    """Read the answers to some rows of the log, and what they are compared with, in one go."""
+    table, sequences = schema.idempotency_records, [row["ec_sequence_number"] for row in rows]
+    answers = reader.ahead((table, "ec_sequence_number", sequences)).read_ahead(table)
+    return reader.ahead(
+        (table, "ec_sequence_number", sequences),
+        (table, "idempotency_key", [row["idempotency_key"] for row in answers]),
+        (schema.blobs, "blob_ref", [row["envelope_payload_blob_ref"] for row in rows]),
+        (schema.receipts, "operation_id", [row["operation_id"] for row in rows]),
+    )
+
+
+def check_row_answers(reader: Reader, rows: list[Row], clock_us: int) -> int:
+    """Check the answers to some rows of the log and return how many there are."""
+    around = _around(reader, rows)
+    return sum(_check_row_answer(around, row, clock_us) for row in rows)
+
+
+def _check_row_answer(reader: Reader, row: Row, clock_us: int) -> bool:
+    """Check the answer to a row of the log; tell whether there is one."""
+    document = load_object(row["row_bytes"])
+    if document is None or document.get("semantic_intent") == LITE_INTENT:
+        # Nobody was answered: a lite envelope was taken, not submitted.
+        return False
+    sequence = row["ec_sequence_number"]
+    record = reader.get(schema.idempotency_records, sequence)
+    if record is None:
+        message = f"operation {shown(row['operation_id'])} has no answer on record"
+        reader.findings.add(schema.idempotency_records, sequence, "missing", message)
+        return False
+    with reader.findings.guard(schema.idempotency_records, sequence):
+        _check_answer(reader, row, document, record, clock_us)
+    return True
 
 
 def answered_hash(reader: Reader, sequence: int) -> str | None:
@@ -67,7 +94,7 @@ def _check_answer(reader: Reader, row: Row, document: Document, record: Row, clo
         _differs(reader, table, key, "idempotency_key", record, document.get("idempotency_key"))
     if _hex_of(record["row_hash"]) != row["row_hash"]:
         _differs(reader, table, key, "row_hash", record, row["row_hash"])
-    if record["content_digest"] not in _content_digests(reader, document):
+    if not _is_digest_of(record["content_digest"], reader, document):
         message = "content_digest is not that of the envelope"
         reader.findings.add(table, key, "column_differs", message)
     _check_life(reader, record, time_us(document.get("committed_at")) or 0, clock_us)
@@ -103,14 +130,16 @@ def _check_life(reader: Reader, record: Row, submitted_at_us: int, clock_us: int
             reader.findings.add(table, key, "double_write", message)
 
 
-def _content_digests(reader: Reader, document: Document) -> set[str]:
-    """The digests that an envelope can have: of its content, or of the intent that it states."""
+def _is_digest_of(content_digest: str, reader: Reader, document: Document) -> bool:
+    """Tell whether a digest is that of a row's envelope, or of the intent that it states."""
     blob = reader.get(schema.blobs, document.get("envelope_payload_blob_ref"))
     envelope = None if blob is None else load_object(blob["content"])
     if envelope is None:
-        return set()
+        return False
+    if content_digest == str(envelope.get("intent_digest")):
+        return True
     content = {name: value for name, value in envelope.items() if name not in _VOLATILE}
-    return {sha256_hex(canonicalize(content)), str(envelope.get("intent_digest"))}
+    return content_digest == sha256_hex(canonicalize(content))
 
 
 def _name_extra_answers(reader: Reader) -> None:
@@ -130,16 +159,19 @@ def check_requests(reader: Reader, head: Row | None) -> tuple[int, int]:
     """
     counts = [0, 0]
     last = outcomes = 0
-    for row in reader.pages(schema.outbox, order_by="request_sequence"):
-        with reader.findings.guard(schema.outbox, row["request_id"]):
-            if row["request_sequence"] != last + 1:
-                message = f"request_sequence is {row['request_sequence']} after {last}"
-                reader.findings.add(schema.outbox, row["request_id"], "gap", message)
-            last = row["request_sequence"]
-            outcome = reader.get(schema.outbox_outcomes, row["request_id"])
-            outcomes += outcome is not None
-            _check_request(reader, row, outcome)
-            counts[1 if outcome is not None else 0] += 1
+    for part in parts(reader.pages(schema.outbox, order_by="request_sequence")):
+        names = [row["request_id"] for row in part]
+        closings = reader.ahead((schema.outbox_outcomes, "request_id", names))
+        for row in part:
+            with reader.findings.guard(schema.outbox, row["request_id"]):
+                if row["request_sequence"] != last + 1:
+                    message = f"request_sequence is {row['request_sequence']} after {last}"
+                    reader.findings.add(schema.outbox, row["request_id"], "gap", message)
+                last = row["request_sequence"]
+                outcome = closings.get(schema.outbox_outcomes, row["request_id"])
+                outcomes += outcome is not None
+                _check_request(reader, row, outcome)
+                counts[1 if outcome is not None else 0] += 1
     if head is not None and head["request_sequence"] != last:
         _differs(reader, schema.chain_head, "main", "request_sequence", head, last)
     if reader.count(schema.outbox_outcomes) != outcomes:

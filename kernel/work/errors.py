@@ -7,6 +7,7 @@ from kernel.errors import KernelError
 
 Code = Literal[
     "work_queue_unknown",
+    "queue_unknown_priority",
     "work_request_invalid",
     "work_request_conflict",
     "work_request_unknown",

@@ -48,7 +48,7 @@ def close(
         return False
     body: Document = {"request_id": request_id, "queue": request.queue, "outcome": outcome}
     fields = {"closed_by_operation_id": operation_id, "result": result}
-    fields["reason"] = None if reason is None else _storable(reason)
+    fields["reason"] = None if reason is None else storable(reason)
     body |= {name: value for name, value in fields.items() if value is not None}
     transaction.next_commit_time_us()
     receipts.record(transaction, receipts.CLOSED, f"receipt:{request_id}:closed", body)
@@ -89,7 +89,8 @@ def reject_for_capacity(transaction: LedgerTransaction, report: CapacityRejected
     return True
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
+    """Return a text as every store can hold it, cut at `REASON_CHARS_MAX` characters."""
     return text[:REASON_CHARS_MAX].encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
 
 

@@ -1,8 +1,8 @@
-"""The three receipts of asked-for work, and what each writes: the outbox is a fold of them.
+"""The receipts that cause what no operation causes, and what each writes.
 
-No operation causes such a request, so a durable receipt does (decision kernel/0125): it holds all
-that the request's row says, lies in the chain between two operations, and verification makes the
-same rows of it again.
+A producer's request and its outcome are rows of the outbox (decision kernel/0125), an operator's
+pause is a row of the pauses (decision kernel/0265). A receipt holds all that its row says and lies
+in the chain between two operations, and verification makes the same rows of it again.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,6 +20,8 @@ from kernel.work.contents import BINDING_QUEUE
 REQUESTED = "work_requested"
 CLOSED = "work_request_closed"
 CAPACITY_REJECTED = "binding_fire_capacity_rejected"
+PAUSED = "work_queue_paused"
+RESUMED = "work_queue_resumed"
 
 
 def record(transaction: LedgerTransaction, kind: str, receipt_id: str, body: Document) -> None:
@@ -70,6 +72,29 @@ def _retry_as(transaction: LedgerTransaction, body: Document) -> None:
     transaction.tables.update(schema.outbox, (body["request_id"],), changes)
 
 
+def _pause(transaction: LedgerTransaction, body: Document) -> None:
+    transaction.tables.put(
+        schema.queue_pauses,
+        {
+            "pause_key": pause_key(body),
+            "queue": body["queue"],
+            "priority": body.get("priority"),
+            "paused_at_us": transaction.head_now.committed_at_us,
+            "decided_by": body["decided_by"],
+            "reason": body["reason"],
+        },
+    )
+
+
+def _resume(transaction: LedgerTransaction, body: Document) -> None:
+    transaction.tables.delete(schema.queue_pauses, pause_key(body))
+
+
+def pause_key(body: Document) -> str:
+    """Return the key of the pause of which a receipt tells."""
+    return f"{body['queue']}|{body.get('priority') or ''}"
+
+
 def _priority(queue: str, name: str) -> str:
     """Return the priority, which must be one of the queue's."""
     if name not in PRIORITIES_OF[queue]:
@@ -78,6 +103,12 @@ def _priority(queue: str, name: str) -> str:
 
 
 WRITES: Mapping[str, Callable[[LedgerTransaction, Document], None]] = MappingProxyType(
-    {REQUESTED: _open, CLOSED: _close, CAPACITY_REJECTED: _retry_as}
+    {
+        REQUESTED: _open,
+        CLOSED: _close,
+        CAPACITY_REJECTED: _retry_as,
+        PAUSED: _pause,
+        RESUMED: _resume,
+    }
 )
 """By the kind of receipt; verification reads the same table."""

@@ -1,6 +1,7 @@
 """Two gateways and three workers on a PostgreSQL and a Redis, each a process that may be killed."""
 
 import os
+import shlex
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,7 +14,7 @@ from pydantic import SecretStr
 from redis import Redis
 
 from kernel.ledger.ledger import Ledger
-from queues.embedded.server import EmbeddedRedis, find_server
+from queues.embedded.server import EmbeddedRedis, ServerBinary, find_server
 from tests import loopback
 from tests.chaos import witness
 from tests.chaos.proxy import Proxies, Proxy
@@ -28,10 +29,12 @@ from workers.environment.system_host import system_host
 LEASE_S = 2.0
 READY_S = 60.0
 TOKEN = "chaos-" + "0" * 16
+ADMINISTRATOR = "chaos"
+PRODUCERS = "producers"
 TAIL = 4000
 
 
-class Process:
+class FleetProcess:
     """A process that is started again as it was."""
 
     def __init__(
@@ -58,9 +61,9 @@ class Process:
         assert self._process is not None
         return self._process.pid
 
-    def start(self) -> None:
-        """Start it; the log goes on."""
-        self._process = ForkedProgram(self._module, self._arguments, self._env, self.log)
+    def start(self, **env: str) -> None:
+        """Start it, with more in its environment if need be; the log goes on."""
+        self._process = ForkedProgram(self._module, self._arguments, self._env | env, self.log)
 
     def keep_up(self) -> None:
         """Start it again if it ended by itself, as whoever supervises it would."""
@@ -103,7 +106,7 @@ class Process:
         return self.log.read_text(errors="replace")[-TAIL:] if self.log.exists() else ""
 
 
-class Fleet:
+class ChaosFleet:
     """The processes of one run and the servers that they use."""
 
     def __init__(
@@ -121,34 +124,36 @@ class Fleet:
         self._settings = settings
         self.postgres = postgres
         self.proxies = proxies
-        self.redis = EmbeddedRedis(folder, find_server())
+        self.redis = EmbeddedRedis(folder, _with_administrator(folder))
         self.redis.start()
         self.database_url = postgres.new_database()
         Ledger.create(open_store(self.place), system_host()).close()
         witness.install(self.database_url, GATEWAYS)
-        redis = urlsplit(self.redis.url)
-        assert redis.port is not None
-        self.redis_proxy = proxies.to_port(redis.port)
         server_folder = parse_qs(urlsplit(self.database_url).query)["host"][0]
-        self.postgres_proxy = proxies.to_socket(f"{server_folder}/.s.PGSQL.5432")
-        port = self.redis_proxy.port if proxied else redis.port
-        self._redis_url = self.redis.url.replace(f":{redis.port}/", f":{port}/")
+        self._ways = {
+            (server, name): way
+            for name in (*GATEWAYS, *WORKERS, PRODUCERS)
+            for server, way in (
+                ("redis", proxies.to_port(_port_of(self.redis.url))),
+                ("postgres", proxies.to_socket(f"{server_folder}/.s.PGSQL.5432")),
+            )
+        }
         ports = dict(zip(GATEWAYS, free_ports(len(GATEWAYS)), strict=True))
         self.urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         self.processes = {
-            name: Process(
+            name: FleetProcess(
                 name,
                 "tests.chaos.gateway_process",
-                self._environment(witness.role_of(name))
+                self._environment(name, witness.role_of(name))
                 | {"ROTULUS_PORT": str(port), "ROTULUS_GATEWAY_ID": name},
                 folder,
             )
             for name, port in ports.items()
         } | {
-            name: Process(
+            name: FleetProcess(
                 name,
                 "tests.chaos.worker_process",
-                self._environment("rotulus")
+                self._environment(name, "rotulus")
                 | {"ROTULUS_GATEWAY_URL": list(self.urls.values())[number % len(GATEWAYS)]},
                 folder,
             )
@@ -160,15 +165,20 @@ class Fleet:
         """The ledger, past the proxy."""
         return SecretStr(self.database_url)
 
-    def place_of(self, role: str = "rotulus") -> SecretStr:
-        """The ledger as the fleet reaches it."""
+    def place_of(self, name: str = PRODUCERS, role: str = "rotulus") -> SecretStr:
+        """The ledger as a process of the fleet reaches it."""
         if not self._proxied:
             return SecretStr(self.database_url.replace("//rotulus@", f"//{role}@"))
-        name = urlsplit(self.database_url).path
-        port = self.postgres_proxy.port
+        database = urlsplit(self.database_url).path
+        port = self._ways["postgres", name].port
         return SecretStr(
-            f"postgresql://{role}@127.0.0.1:{port}{name}?sslmode=disable&gssencmode=disable"
+            f"postgresql://{role}@127.0.0.1:{port}{database}?sslmode=disable&gssencmode=disable"
         )
+
+    @property
+    def redis_administrator_url(self) -> str:
+        """Redis, past the proxies, for whoever may configure it."""
+        return f"redis://{ADMINISTRATOR}:{TOKEN}@127.0.0.1:{_port_of(self.redis.url)}/0"
 
     def start(self) -> None:
         """Start every process and wait until the gateways share the shards."""
@@ -215,15 +225,21 @@ class Fleet:
         for process in self.processes.values():
             process.kill()
 
-    def proxy(self, name: str) -> Proxy:
-        """Return the proxy in front of `redis` or `postgres`."""
-        return {"redis": self.redis_proxy, "postgres": self.postgres_proxy}[name]
+    def proxies_to(self, server: str, name: str = "") -> list[Proxy]:
+        """Return the proxies in front of `redis` or `postgres`: of one process, or of all."""
+        return [
+            proxy
+            for (far, near), proxy in self._ways.items()
+            if far == server and name in ("", near)
+        ]
 
-    def _environment(self, role: str) -> dict[str, str]:
+    def _environment(self, name: str, role: str) -> dict[str, str]:
+        port = _port_of(self.redis.url)
+        way = self._ways["redis", name].port if self._proxied else port
         return {
             "ROTULUS_DATA_DIR": str(self.folder / "data"),
-            "ROTULUS_REDIS_URL": self._redis_url,
-            "ROTULUS_DATABASE_URL": self.place_of(role).get_secret_value(),
+            "ROTULUS_REDIS_URL": self.redis.url.replace(f":{port}/", f":{way}/"),
+            "ROTULUS_DATABASE_URL": self.place_of(name, role).get_secret_value(),
             "ROTULUS_SHARD_LEASE_S": str(LEASE_S),
             "ROTULUS_WORKER_TOKEN": TOKEN,
             "ROTULUS_LOG_LEVEL": "info",
@@ -231,13 +247,28 @@ class Fleet:
         }
 
 
+def _port_of(url: str) -> int:
+    port = urlsplit(url).port
+    assert port is not None
+    return port
+
+
+def _with_administrator(folder: Path) -> ServerBinary:
+    """Return a server that somebody beside the fleet may configure."""
+    user = shlex.join(["--user", ADMINISTRATOR, "on", f">{TOKEN}", "~*", "&*", "+@all"])
+    program = folder / "redis-with-administrator"
+    program.write_text(f'#!/bin/sh\nexec {find_server().path} "$@" {user}\n')
+    program.chmod(0o700)
+    return ServerBinary(program, "path")
+
+
 @contextmanager
-def running_fleet(folder: Path, *, proxied: bool = True, **settings: str) -> Iterator[Fleet]:
+def running_fleet(folder: Path, *, proxied: bool = True, **settings: str) -> Iterator[ChaosFleet]:
     """Start a fleet for the time of a block and leave nothing of it behind."""
     with ExitStack() as stack:
         postgres = stack.enter_context(own_postgres())
         proxies = stack.enter_context(Proxies())
-        fleet = Fleet(folder, postgres, proxies, settings, proxied=proxied)
+        fleet = ChaosFleet(folder, postgres, proxies, settings, proxied=proxied)
         stack.callback(fleet.redis.stop)
         stack.callback(fleet.stop)
         fleet.start()

@@ -88,7 +88,8 @@ def read_record(url: str) -> Record:
         attempts: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for run, number, record in rows(
             "SELECT extraction_run_id, attempt_number, record FROM extraction_attempts"
-            " JOIN kernel_event_log ON operation_id = updated_by_operation_id"
+            " JOIN kernel_event_log ON operation_id ="
+            " convert_from(record, 'UTF8')::json ->> 'updated_by_operation_id'"
             " ORDER BY ec_sequence_number"
         ):
             attempts[run].append((number, json.loads(record)["current_state"]))
@@ -143,10 +144,20 @@ def every_answer_on_record(record: Record, answers: Sequence[Answer]) -> Iterato
             kept = answer["request"] in record.requests
         elif kind == "eliminated":
             kept = answer["observation"] in record.trails.get(answer["session"], ())
+        elif kind == "declared":
+            kept = answer["session"] in record.trails
         else:
-            kept = kind == "declared" and answer["session"] in record.trails
+            kept = kind == "refused"
         if not kept:
             yield f"answered and not on the record: {dict(answer)}"
+
+
+def nothing_of_what_was_refused(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
+    """Where an answer says that nothing was taken, and nobody asked again, there is nothing."""
+    written = {node for node, _operation in record.writes}
+    for answer in answers:
+        if answer["kind"] == "refused" and answer["node"] in written:
+            yield f"refused with {answer['code']}, and on the record: {answer['node']}"
 
 
 def no_effect_twice(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
@@ -242,6 +253,7 @@ CHECKS: tuple[Check, ...] = (
     one_outcome_for_each_request,
     nothing_given_up,
     every_answer_on_record,
+    nothing_of_what_was_refused,
     no_effect_twice,
     sessions_in_order,
     no_stale_write,

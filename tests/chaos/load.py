@@ -2,7 +2,10 @@
 
 Each producer has a belief session and goes through rounds: ten intents, three eliminations, two
 bindings and an extraction of six steps, each under a key of its own. What was not answered is asked
-again under the same key, of the other gateway. An answer counts once it is on disk.
+again under the same key, of the other gateway. Work is asked for over HTTP and, every other round,
+on the ledger as a process beside the gateways does it. One intent a round is asked for once alone:
+where the answer says that nothing was taken, it must not be on the record. An answer counts once it
+is on disk.
 """
 
 import json
@@ -20,6 +23,8 @@ import anyio
 import anyio.to_thread
 import httpx
 
+from actors.error_codes import ERRORS
+from actors.orchestrator.intents import CreateSource, Intent
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
@@ -33,14 +38,15 @@ from workers.environment.system_host import system_host
 
 ELIMINATIONS = 3
 BINDINGS = ("background", "critical")
-PER_ROUND = ROUND + ELIMINATIONS + len(BINDINGS) + len(STATES) - 1
+QUEUE_KINDS = {BINDING_QUEUE: "binding", EXTRACTION_QUEUE: "extraction"}
+PER_ROUND = ROUND + 1 + ELIMINATIONS + len(BINDINGS) + len(STATES) - 1
 ANSWER_S = 15.0
 AGAIN_S = 0.1
 TRANSIENT = frozenset({429, 503})
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LoadPlan:
     """How much is asked, by how many, over what time."""
 
     producers: int
@@ -48,7 +54,7 @@ class Plan:
     seconds: float
 
     @classmethod
-    def of(cls, requests: int, seconds: float, producers: int) -> "Plan":
+    def of(cls, requests: int, seconds: float, producers: int) -> "LoadPlan":
         """Return the plan that asks for at least so much."""
         return cls(producers, -(-requests // (producers * PER_ROUND)), seconds)
 
@@ -64,6 +70,9 @@ class Answers:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.count = 0
+        self.waits_s: list[tuple[float, float]] = []
+        """When something was asked for first, and when it was answered: by the monotonic clock."""
+
         self.again: Counter[str] = Counter()
         """Why something had to be asked again, how often."""
 
@@ -109,11 +118,11 @@ def work_of(producer: int, turn: int) -> list[WorkRequest]:
     return [*bindings, *steps(f"run-{own}")]
 
 
-class Producer:
+class LoadProducer:
     """One producer; it asks for one thing after the other."""
 
     def __init__(
-        self, number: int, plan: Plan, urls: Sequence[str], place: LedgerPlace, answers: Answers
+        self, number: int, plan: LoadPlan, urls: Sequence[str], place: LedgerPlace, answers: Answers
     ) -> None:
         self._number = number
         self._plan = plan
@@ -149,7 +158,9 @@ class Producer:
                 await http.aclose()
 
     async def _round(self, turn: int) -> None:
-        await self._ask_for_work(work_of(self._number, turn))
+        over_http = turn % 2 == 0
+        await (self._ask_for_work if over_http else self._record_work)(work_of(self._number, turn))
+        await self._operate_once(f"once-{self._number}-{turn}")
         half = ROUND // 2
         for first in (turn * ROUND, turn * ROUND + half):
             await self._operate(range(first, first + half))
@@ -171,14 +182,7 @@ class Producer:
             results = answer["results"]
             self._record(
                 [
-                    {
-                        "kind": "operated",
-                        "intent_key": intent.intent_key,
-                        "node": intent.node_id,  # type: ignore[attr-defined] - all of the mix
-                        "intent": intent.intent_kind,  # type: ignore[attr-defined]
-                        "operation": result["operation_id"],
-                        "row_hash": result["row_hash"],
-                    }
+                    _operated(intent, result)
                     for intent, result in zip(intents, results, strict=True)
                     if result["validation_result"] == "accepted"
                 ]
@@ -189,7 +193,41 @@ class Producer:
             self._answers.again[f"result {left[0]['reason_code']}"] += 1
             await anyio.sleep(AGAIN_S)
 
+    async def _operate_once(self, key: str) -> None:
+        """Ask for something once alone, and keep a refusal by which nothing was taken."""
+        intent = CreateSource(
+            intent_key=key, node_id=key, corpus_id="c", content_kind="motion", text="Once."
+        )
+        body = {"intents": [intent.model_dump(mode="json", exclude_none=True)]}
+        path = f"/v1/sessions/{self._session}/operations"
+        try:
+            response = await self._https[next(self._turn) % len(self._https)].post(path, json=body)
+        except httpx.TransportError:
+            return
+        answer = response.json()
+        if response.is_success:
+            [result] = answer["results"]
+            if result["validation_result"] == "accepted":
+                self._record([_operated(intent, result)])
+            else:
+                self._record([{"kind": "refused", "node": key, "code": result["reason_code"]}])
+        elif not ERRORS[code := answer["error"]["code"]].may_be_taken:
+            self._record([{"kind": "refused", "node": key, "code": code}])
+
     async def _ask_for_work(self, requests: Sequence[WorkRequest]) -> None:
+        """Ask a gateway for work, a queue after the other."""
+        for queue in QUEUE_KINDS:
+            bodies = [
+                {"request_key": request.request_key, "content": request.content}
+                for request in requests
+                if request.queue == queue
+            ]
+            answer = await self._asked(f"/v1/queues/{queue}/requests", {"requests": bodies})
+            self._record([_requested(queue, taken["request_id"]) for taken in answer["requests"]])
+
+    async def _record_work(self, requests: Sequence[WorkRequest]) -> None:
+        """Record requests for work, as a process beside the gateways does."""
+        asked_s = time.monotonic()
         while True:
             try:
                 request_ids = await anyio.to_thread.run_sync(self._enqueue, requests)
@@ -197,10 +235,10 @@ class Producer:
                 self._answers.again[f"enqueue {error.code}"] += 1
                 await anyio.sleep(AGAIN_S)
                 continue
-            kinds = {BINDING_QUEUE: "binding", EXTRACTION_QUEUE: "extraction"}
+            self._answers.waits_s.append((asked_s, time.monotonic()))
             self._record(
                 [
-                    {"kind": "requested", "request": request_id, "queue": kinds[request.queue]}
+                    _requested(request.queue, request_id)
                     for request, request_id in zip(requests, request_ids, strict=True)
                 ]
             )
@@ -220,6 +258,7 @@ class Producer:
             raise
 
     async def _asked(self, path: str, body: Any) -> dict[str, Any]:
+        asked_s = time.monotonic()
         while True:
             http = self._https[next(self._turn) % len(self._https)]
             try:
@@ -230,6 +269,7 @@ class Producer:
                 continue
             if response.status_code not in TRANSIENT:
                 assert response.is_success, f"{path}: {response.status_code}: {response.text}"
+                self._answers.waits_s.append((asked_s, time.monotonic()))
                 answer: dict[str, Any] = response.json()
                 return answer
             assert "Retry-After" in response.headers
@@ -240,8 +280,25 @@ class Producer:
         self._answers.add(answers)
 
 
-async def produce(plan: Plan, urls: Sequence[str], place: LedgerPlace, answers: Answers) -> None:
+def _operated(intent: Intent, result: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "kind": "operated",
+        "intent_key": intent.intent_key,
+        "node": intent.node_id,  # type: ignore[attr-defined] - all that is asked for has one
+        "intent": intent.intent_kind,  # type: ignore[attr-defined]
+        "operation": result["operation_id"],
+        "row_hash": result["row_hash"],
+    }
+
+
+def _requested(queue: str, request_id: str) -> dict[str, Any]:
+    return {"kind": "requested", "request": request_id, "queue": QUEUE_KINDS[queue]}
+
+
+async def produce(
+    plan: LoadPlan, urls: Sequence[str], place: LedgerPlace, answers: Answers
+) -> None:
     """Run every producer to its end."""
     async with anyio.create_task_group() as tasks:
         for number in range(plan.producers):
-            tasks.start_soon(Producer(number, plan, urls, place, answers).run)
+            tasks.start_soon(LoadProducer(number, plan, urls, place, answers).run)

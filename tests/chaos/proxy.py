@@ -1,4 +1,4 @@
-"""TCP proxies on loopback that delay, hold back and cut what goes through them.
+"""TCP proxies on loopback that delay, lose and cut what goes through them.
 
 All of them share one event loop in a thread of their own, so that whoever starts faults may block.
 """
@@ -9,10 +9,16 @@ import struct
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 CHUNK = 64 * 1024
 STOP_S = 5.0
+COMMIT = b"COMMIT\x00"
+"""The end of the message that asks PostgreSQL to commit."""
+
+COMMITTED_S = 0.05
+"""After which a server has carried out a COMMIT."""
 
 Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -25,10 +31,16 @@ class Proxy:
         self.delay_s = 0.0
         """Before each piece of data is passed on, in each direction."""
 
+        self.is_silent = False
+        """What connects meanwhile is heard of never."""
+
+        self.cuts_commit: Literal["", "before", "after"] = ""
+        """The next COMMIT ends its connection, before or after it is passed on; then none does."""
+
         self._connect = connect
         self._open = asyncio.Event()
         self._open.set()
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._connections: set[_Connection] = set()
 
     async def listen(self) -> asyncio.Server:
         """Listen on a free port of loopback."""
@@ -39,12 +51,17 @@ class Proxy:
     async def cut(self) -> None:
         """End every connection in the middle of what it was saying, and take no new one."""
         self._open.clear()
-        for writer in list(self._writers):
-            _reset(writer)
+        for connection in list(self._connections):
+            connection.reset()
 
     async def mend(self) -> None:
         """Take connections again."""
         self._open.set()
+
+    def lose(self) -> None:
+        """Pass nothing on any more of the connections that are open, and end none of them."""
+        for connection in list(self._connections):
+            connection.is_lost = True
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._open.is_set():
@@ -55,10 +72,10 @@ class Proxy:
         except OSError:
             _reset(writer)
             return
-        ends = {writer, to}
-        self._writers |= ends
+        connection = _Connection(writer, to, is_lost=self.is_silent)
+        self._connections.add(connection)
         passing = [
-            asyncio.create_task(self._pass_on(source, sink))
+            asyncio.create_task(self._pass_on(connection, source, sink))
             for source, sink in ((reader, to), (beyond, writer))
         ]
         try:
@@ -68,17 +85,46 @@ class Proxy:
         finally:
             for task in passing:
                 task.cancel()
-            self._writers -= ends
-            for end in ends:
-                end.close()
+            self._connections.remove(connection)
+            writer.close()
+            to.close()
 
-    async def _pass_on(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pass_on(
+        self,
+        connection: "_Connection",
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+    ) -> None:
         with suppress(OSError):
             while data := await source.read(CHUNK):
                 if self.delay_s:
                     await asyncio.sleep(self.delay_s)
-                sink.write(data)
-                await sink.drain()
+                if connection.is_lost:
+                    continue
+                cuts, self.cuts_commit = (
+                    (self.cuts_commit, "") if COMMIT in data else ("", self.cuts_commit)
+                )
+                if cuts != "before":
+                    sink.write(data)
+                    await sink.drain()
+                if cuts:
+                    # What was passed on is carried out, and its answer is lost.
+                    connection.is_lost = True
+                    await asyncio.sleep(COMMITTED_S)
+                    connection.reset()
+
+
+@dataclass(slots=True, eq=False)
+class _Connection:
+    """Both ends of what goes through a proxy."""
+
+    near: asyncio.StreamWriter
+    far: asyncio.StreamWriter
+    is_lost: bool
+
+    def reset(self) -> None:
+        _reset(self.near)
+        _reset(self.far)
 
 
 class Proxies:
@@ -119,10 +165,10 @@ class Proxies:
         for server in self._servers:
             server.close()
         mine = asyncio.current_task()
-        others = [task for task in asyncio.all_tasks() if task is not mine]
-        for task in others:
+        other_tasks = [task for task in asyncio.all_tasks() if task is not mine]
+        for task in other_tasks:
             task.cancel()
-        await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), STOP_S)
+        await asyncio.wait_for(asyncio.gather(*other_tasks, return_exceptions=True), STOP_S)
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -11,30 +11,29 @@ import argparse
 import json
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import anyio
 import psycopg
 
-from tests.chaos.fleet import Fleet, Process, running_fleet
+from tests.chaos.faults import INFLICT
+from tests.chaos.fleet import ChaosFleet, FleetProcess, running_fleet
 from tests.chaos.judge import judge, read_record
-from tests.chaos.load import Answers, Plan, produce, read_answers
+from tests.chaos.load import Answers, LoadPlan, produce, read_answers
 from tests.chaos.schedule import KINDS, SLOT_S_MIN, Fault, schedule
 
-LOAD_S = 180.0
-"""After the last fault, until everything was answered."""
-
-DRAIN_S = 120.0
-"""After the last answer, until every request has its outcome."""
+PATIENCE_S = 180.0
+"""After the last fault, until everything was answered; and then, until every request is closed."""
 
 POLL_S = 0.2
 
@@ -42,7 +41,7 @@ PRODUCERS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ChaosReport:
     """What a run came to."""
 
     seed: int
@@ -54,85 +53,34 @@ class Report:
     log_rows: int
     outcomes: dict[str, int]
     seconds: dict[str, float]
+    silence_s: dict[str, float]
+    """By kind of fault: the longest time in which somebody waited and nobody was answered."""
+
     wrong: dict[str, list[str]]
-
-
-def _kill(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
-    fleet.processes[fault.target].kill()
-    wait(fault.lasts_s)
-    fleet.processes[fault.target].start()
-
-
-def _pause(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
-    fleet.processes[fault.target].send(signal.SIGSTOP)
-    try:
-        wait(fault.lasts_s)
-    finally:
-        fleet.processes[fault.target].send(signal.SIGCONT)
-
-
-def _flush(fleet: Fleet, _fault: Fault, _wait: Callable[[float], None]) -> None:
-    fleet.flush_redis()
-
-
-def _restart_redis(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
-    fleet.kill_redis()
-    wait(fault.lasts_s)
-    fleet.redis.start()
-
-
-def _restart_postgres(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
-    fleet.postgres.stop(signal.SIGQUIT)
-    wait(fault.lasts_s)
-    fleet.postgres.start()
-
-
-def _delay(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
-    proxy = fleet.proxy(fault.kind.partition("_")[2])
-    proxy.delay_s = fault.delay_ms / 1000
-    try:
-        wait(fault.lasts_s)
-    finally:
-        proxy.delay_s = 0.0
-
-
-def _cut(fleet: Fleet, fault: Fault, wait: Callable[[float], None]) -> None:
-    proxy = fleet.proxy(fault.kind.partition("_")[2])
-    fleet.proxies.run(proxy.cut())
-    try:
-        wait(fault.lasts_s)
-    finally:
-        fleet.proxies.run(proxy.mend())
-
-
-INFLICT: Mapping[str, Callable[[Fleet, Fault, Callable[[float], None]], None]] = {
-    "kill_gateway": _kill,
-    "kill_worker": _kill,
-    "pause_gateway": _pause,
-    "pause_worker": _pause,
-    "flush_redis": _flush,
-    "restart_redis": _restart_redis,
-    "restart_postgres": _restart_postgres,
-    "delay_redis": _delay,
-    "delay_postgres": _delay,
-    "cut_redis": _cut,
-    "cut_postgres": _cut,
-}
 
 
 class _Load(threading.Thread):
     """The producers, beside the faults."""
 
-    def __init__(self, plan: Plan, fleet: Fleet, answers: Answers) -> None:
+    def __init__(
+        self, plan: LoadPlan, fleet: ChaosFleet, answers: Answers, patience_s: float
+    ) -> None:
         super().__init__(name="load", daemon=True)
         self._work = (plan, list(fleet.urls.values()), fleet.place_of(), answers)
+        self._seconds = plan.seconds + patience_s
+        self.is_given_up = False
         self.error: BaseException | None = None
 
     def run(self) -> None:
         try:
-            anyio.run(produce, *self._work)
+            anyio.run(self._produce)
         except BaseException as error:  # noqa: BLE001 - told to whoever waits for it
             self.error = error
+
+    async def _produce(self) -> None:
+        with anyio.move_on_after(self._seconds) as scope:
+            await produce(*self._work)
+        self.is_given_up = scope.cancelled_caught
 
 
 def run(
@@ -142,17 +90,21 @@ def run(
     seconds: float,
     say: Callable[[str], None],
     producers: int = PRODUCERS,
-) -> Report:
+    kinds: Collection[str] = KINDS,
+    patience_s: float = PATIENCE_S,
+    **settings: str,
+) -> ChaosReport:
     """Run everything and return what it came to; the folder keeps what was said and answered.
 
-    Raises:
-        AssertionError: when the load does not end, or the requests are not all closed, in time.
+    The processes of the fleet have the settings in their environments.
     """
     started_s = time.monotonic()
-    with running_fleet(folder) as fleet:
+    with running_fleet(folder, **settings) as fleet:
         say(f"started in {time.monotonic() - started_s:.1f} s")
         try:
-            report = _run(fleet, seed, Plan.of(requests, seconds, producers), say)
+            faults = schedule(seed, seconds, kinds=kinds)
+            plan = LoadPlan.of(requests, seconds, producers)
+            report = _run(fleet, seed, plan, faults, patience_s, say)
         except BaseException:
             with suppress(psycopg.OperationalError):
                 _dump(fleet, folder)
@@ -162,34 +114,37 @@ def run(
         return report
 
 
-def _run(fleet: Fleet, seed: int, plan: Plan, say: Callable[[str], None]) -> Report:
+def _run(
+    fleet: ChaosFleet,
+    seed: int,
+    plan: LoadPlan,
+    faults: Sequence[Fault],
+    patience_s: float,
+    say: Callable[[str], None],
+) -> ChaosReport:
     folder = fleet.folder
-    faults = schedule(seed, plan.seconds)
     (folder / "schedule.json").write_text(json.dumps([asdict(fault) for fault in faults], indent=1))
     answers = Answers(folder / "answers.jsonl")
     say(f"seed {seed}: {plan.requests} requests, {len(faults)} faults in {plan.seconds:g} s")
     began_s = time.monotonic()
-    load = _Load(plan, fleet, answers)
+    load = _Load(plan, fleet, answers, patience_s)
     load.start()
     _inflict(fleet, faults, began_s, say)
     faults_s = time.monotonic()
-    _wait(fleet, LOAD_S, lambda: not load.is_alive(), lambda: f"the load: {answers.again}")
+    _wait(fleet, lambda: not load.is_alive())
     answers.close()
-    if load.error is not None:
-        raise load.error
     load_s = time.monotonic()
     say(f"{answers.count} answers; asked again: {dict(answers.again)}")
-    _wait(
-        fleet,
-        DRAIN_S,
-        lambda: not fleet.open_requests(),
-        lambda: f"open: {fleet.open_requests()}",
-    )
+    _wait(fleet, lambda: not fleet.open_requests(), patience_s)
     drained_s = time.monotonic()
     fleet.stop()
     record, answered = read_record(fleet.database_url), read_answers(answers.path)
     wrong = ends(fleet.processes.values()) | judge(record, answered)
-    return Report(
+    if load.error is not None:
+        wrong["the load failed"] = traceback.format_exception(load.error)
+    if load.is_given_up:
+        wrong["the load did not end"] = [f"within {patience_s:g} s: {dict(answers.again)}"]
+    return ChaosReport(
         seed=seed,
         requests=plan.requests,
         answers=len(answered),
@@ -206,11 +161,36 @@ def _run(fleet: Fleet, seed: int, plan: Plan, say: Callable[[str], None]) -> Rep
             "drained": round(drained_s - began_s, 1),
             "judged": round(time.monotonic() - began_s, 1),
         },
+        silence_s=silences(faults, began_s, answers.waits_s),
         wrong=wrong,
     )
 
 
-def ends(processes: Iterable[Process]) -> dict[str, list[str]]:
+def silences(
+    faults: Sequence[Fault], began_s: float, waits_s: Sequence[tuple[float, float]]
+) -> dict[str, float]:
+    """Return the longest time in which somebody waited and nobody was answered, by kind of fault.
+
+    Args:
+        faults: in order, each with its beginning in seconds of the run.
+        began_s: when the run began.
+        waits_s: when something was asked for, and when it was answered.
+    """
+    waits = sorted(waits_s, key=lambda wait: wait[1])
+    # Of what is answered from some answer on: when the first of it was asked for.
+    asked_first = list(accumulate((asked_s for asked_s, _ in reversed(waits)), min))[::-1]
+    longest: dict[str, float] = {}
+    before_s = began_s
+    for (_, answered_s), asked_s in zip(waits, asked_first, strict=True):
+        silence_s = answered_s - max(before_s, asked_s)
+        last = [fault.kind for fault in faults if began_s + fault.at_s <= answered_s]
+        kind = last[-1] if last else "before any"
+        longest[kind] = max(longest.get(kind, 0.0), round(silence_s, 2))
+        before_s = answered_s
+    return dict(sorted(longest.items(), key=lambda item: -item[1]))
+
+
+def ends(processes: Iterable[FleetProcess]) -> dict[str, list[str]]:
     """Return what is wrong of each process that ended without having been killed, and its log."""
     endings = [
         f"{process.name} ended by itself, with {process.ended}:\n{process.tail()}"
@@ -221,7 +201,7 @@ def ends(processes: Iterable[Process]) -> dict[str, list[str]]:
 
 
 def _inflict(
-    fleet: Fleet, faults: Sequence[Fault], began_s: float, say: Callable[[str], None]
+    fleet: ChaosFleet, faults: Sequence[Fault], began_s: float, say: Callable[[str], None]
 ) -> None:
     for fault in faults:
         _sleep(fleet, began_s + fault.at_s - time.monotonic(), "")
@@ -233,23 +213,20 @@ def _inflict(
         INFLICT[fault.kind](fleet, fault, wait)
 
 
-def _sleep(fleet: Fleet, seconds: float, target: str) -> None:
+def _sleep(fleet: ChaosFleet, seconds: float, target: str) -> None:
     until_s = time.monotonic() + seconds
     while (left_s := until_s - time.monotonic()) > 0:
         time.sleep(min(POLL_S, left_s))
         fleet.keep_up(except_for=target)
 
 
-def _wait(
-    fleet: Fleet, seconds: float, done: Callable[[], bool], describe: Callable[[], str]
-) -> None:
+def _wait(fleet: ChaosFleet, done: Callable[[], bool], seconds: float = float("inf")) -> None:
     until_s = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < until_s, f"not within {seconds:g} s: {describe()}"
+    while not done() and time.monotonic() < until_s:
         _sleep(fleet, POLL_S, "")
 
 
-def _dump(fleet: Fleet, folder: Path) -> None:
+def _dump(fleet: ChaosFleet, folder: Path) -> None:
     """Keep the ledger's rows, by table, as text."""
     with psycopg.connect(fleet.database_url) as connection:
         names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")

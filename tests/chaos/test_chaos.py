@@ -36,3 +36,21 @@ def test_a_fleet_keeps_every_promise_whatever_happens_to_it():
     assert set(report.faults) == set(KINDS)
     assert report.requests >= REQUESTS
     shutil.rmtree(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="servers are ended with their parent by Linux")
+@pytest.mark.spec("K25")
+@pytest.mark.timeout(300)
+def test_a_fleet_that_takes_unknown_commits_for_success_is_caught(tmp_path):
+    report = run(
+        tmp_path,
+        SEED,
+        REQUESTS,
+        2 * SLOT_S_MIN,
+        print,
+        kinds=["lose_commit"],
+        patience_s=5.0,
+        ROTULUS_CHAOS_TRUSTING="1",
+    )
+    assert "every_answer_on_record" in report.wrong

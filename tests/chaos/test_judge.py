@@ -6,9 +6,10 @@ import pytest
 
 from actors.sharding.assignment import shard_of
 from tests.chaos import judge as j
-from tests.chaos.fleet import Process
+from tests.chaos.fleet import FleetProcess
 from tests.chaos.load import STATES, session_of
-from tests.chaos.run import ends
+from tests.chaos.run import ends, silences
+from tests.chaos.schedule import Fault
 from tests.system.tree_run import wait_for
 
 SESSION = session_of(0)
@@ -34,6 +35,7 @@ ANSWERS = [
         for number in range(1, len(STATES))
     ),
     {"kind": "requested", "request": "binding", "queue": "binding"},
+    {"kind": "refused", "node": "once", "code": "session_busy"},
 ]
 REQUESTS = [answer["request"] for answer in ANSWERS if answer["kind"] == "requested"]
 WHOLE = j.Record(
@@ -73,6 +75,7 @@ BROKEN = [
     (j.every_answer_on_record, {"requests": {}}),
     (j.every_answer_on_record, {"trails": {SESSION: ["o-0", "o-1"]}}),
     (j.every_answer_on_record, {"trails": {}}),
+    (j.nothing_of_what_was_refused, {"writes": [*WHOLE.writes, ("once", "op-4")]}),
     (j.no_effect_twice, {"log": [*LOG, replace(LOG[0], sequence=5)]}),
     (j.no_effect_twice, {"writes": WHOLE.writes[1:]}),
     (
@@ -109,14 +112,14 @@ def test_a_whole_record_is_found_whole():
     ("check", "changes"), BROKEN, ids=[f"{check.__name__}-{list(c)}" for check, c in BROKEN]
 )
 def test_a_check_finds_what_is_broken(check, changes):
-    found = j.judge(replace(WHOLE, **changes), ANSWERS)
-    assert found.get(check.__name__)
+    verdict = j.judge(replace(WHOLE, **changes), ANSWERS)
+    assert verdict.get(check.__name__)
 
 
 def test_an_intent_that_was_answered_with_two_operations_is_found():
     other = {**ANSWERS[1], "operation": "op-2", "row_hash": "hash-2"}
-    found = j.judge(WHOLE, [*ANSWERS, other])
-    assert set(found) == {"no_effect_twice"}
+    verdict = j.judge(WHOLE, [*ANSWERS, other])
+    assert set(verdict) == {"no_effect_twice"}
 
 
 def test_every_check_has_a_record_that_it_finds_broken():
@@ -125,7 +128,7 @@ def test_every_check_has_a_record_that_it_finds_broken():
 
 def test_a_process_that_ends_by_itself_is_wrong_whatever_comes_of_the_record(tmp_path):
     sound, broken = (
-        Process(name, "timeit", {}, tmp_path, ["-n1", "-r1", code])
+        FleetProcess(name, "timeit", {}, tmp_path, ["-n1", "-r1", code])
         for name, code in (
             ("sound", "import time; time.sleep(60)"),
             ("broken", "import os; print('what it said last', flush=True); os._exit(70)"),
@@ -135,11 +138,28 @@ def test_a_process_that_ends_by_itself_is_wrong_whatever_comes_of_the_record(tmp
         process.start()
     try:
         wait_for("its end", broken.note_end, 20.0)
-        [(rule, [found])] = ends([sound, broken]).items()
+        [(rule, [ending])] = ends([sound, broken]).items()
     finally:
         sound.kill()
     assert "ended by itself" in rule
-    assert "broken" in found
-    assert "70" in found
-    assert "what it said last" in found
+    assert "broken" in ending
+    assert "70" in ending
+    assert "what it said last" in ending
     assert ends([sound]) == {}
+
+
+def test_silence_is_the_longest_time_in_which_somebody_waits_and_nobody_is_answered():
+    faults = [Fault(10.0, "cut_redis", "", 1.0), Fault(20.0, "kill_gateway", "a", 1.0)]
+    waits_s = [
+        (100.0, 101.0),
+        (101.0, 109.5),  # somebody waits all the time, and another one is answered meanwhile
+        (104.0, 105.0),
+        (113.0, 116.0),  # nobody waits before 113
+        (121.0, 122.0),
+        (114.0, 128.0),
+    ]
+    assert silences(faults, 100.0, waits_s) == {
+        "kill_gateway": 6.0,
+        "before any": 4.5,
+        "cut_redis": 3.0,
+    }

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.chaos.schedule import GATEWAYS, KINDS, PAUSE_S_MIN, SLOT_S_MIN, WORKERS, schedule
+from tests.chaos.faults import INFLICT
+from tests.chaos.schedule import KINDS, PAST_LEASE_S_MIN, SLOT_S_MIN, schedule
 
 SECONDS = len(KINDS) * SLOT_S_MIN
 seeds = st.integers(min_value=0, max_value=2**64)
@@ -31,23 +32,22 @@ def test_every_kind_comes_before_any_comes_twice(seed, seconds):
 @given(seeds)
 def test_a_fault_ends_before_the_next_begins_and_all_end_within_the_time(seed):
     faults = schedule(seed, SECONDS)
-    for one, following in pairwise(faults):
-        assert one.at_s + one.lasts_s <= following.at_s + 0.002
+    for fault, following in pairwise(faults):
+        assert fault.at_s + fault.lasts_s <= following.at_s + 0.002
     assert faults[-1].at_s + faults[-1].lasts_s <= SECONDS + 0.002
 
 
 @given(seeds)
-def test_a_fault_names_whom_it_meets_and_a_pause_goes_past_the_lease(seed):
+def test_a_fault_names_whom_it_meets_and_goes_past_the_lease_where_its_kind_does(seed):
     for fault in schedule(seed, SECONDS):
-        if fault.kind.endswith("gateway"):
-            assert fault.target in GATEWAYS
-        elif fault.kind.endswith("worker"):
-            assert fault.target in WORKERS
-        else:
-            assert fault.target == ""
-        if fault.kind.startswith("pause"):
-            assert fault.lasts_s >= PAUSE_S_MIN
-        assert (fault.delay_ms > 0) == fault.kind.startswith("delay")
+        kind = KINDS[fault.kind]
+        assert fault.target in kind.targets
+        assert fault.lasts_s >= PAST_LEASE_S_MIN or not kind.past_lease
+        assert (fault.delay_ms > 0) == kind.is_delay
+
+
+def test_every_kind_can_be_inflicted():
+    assert INFLICT.keys() == KINDS.keys()
 
 
 @pytest.mark.parametrize(("seconds", "slot_s"), [(SECONDS - 1, SLOT_S_MIN), (SECONDS, 1.0)])

@@ -73,7 +73,10 @@ def read(tables, table, row):
     where = {column: row[column]}
     # Rows that are equal in the order may come in any, so only their place in it is compared.
     pages = [
-        [one[order] for one in tables.select(table, wanted, order_by=order, **options)]
+        [
+            stored_row[order]
+            for stored_row in tables.select(table, wanted, order_by=order, **options)
+        ]
         for wanted in ({}, where)
         for options in (
             {"limit": 1},
@@ -95,7 +98,7 @@ def write(tables, name, table, row):
         getattr(tables, name)(table, row)
     elif tables.get(table, *key) is not None:
         fixed = {column.name for column in table.primary_key.columns}
-        tables.update(table, key, {one: row[one] for one in row if one not in fixed})
+        tables.update(table, key, {column: row[column] for column in row if column not in fixed})
 
 
 def read_ahead(tables, numbers):

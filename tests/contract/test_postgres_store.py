@@ -4,7 +4,8 @@ import itertools
 import os
 import re
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -19,6 +20,7 @@ from kernel.ledger import postgres, postgres_connection, schema  # noqa: E402 - 
 from kernel.ledger.ledger import Ledger, LedgerView  # noqa: E402 - likewise
 from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
 from kernel.ledger.postgres_connection import place_of  # noqa: E402 - likewise
+from tests.chaos.proxy import Proxies  # noqa: E402 - likewise
 from tests.connections import watch_postgres  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
 from tests.contract.test_ledger_store import MISSHAPEN, row_of  # noqa: E402 - likewise
@@ -88,8 +90,11 @@ def test_integers_have_64_bits_text_is_ordered_by_bytes_and_nothing_counts_by_it
 @pytest.mark.parametrize("change", ["UPDATE {} SET {} = {}", "DELETE FROM {}", "TRUNCATE {}"])
 def test_history_refuses_change_even_past_the_store(store, postgres_url, table, change):
     column = table.columns.keys()[0]
-    row = {one.name: 1 if str(one.type) == "INTEGER" else "completed" for one in table.columns}
-    row |= {one.name: b"1" for one in table.columns if str(one.type) == "BLOB"}
+    row = {
+        column_.name: 1 if str(column_.type) == "INTEGER" else "completed"
+        for column_ in table.columns
+    }
+    row |= {column_.name: b"1" for column_ in table.columns if str(column_.type) == "BLOB"}
     known = {"semantic_intent": "create", "store": "nodes"}
     row |= {name: value for name, value in known.items() if name in row}
     with store.transaction() as tables:
@@ -254,7 +259,8 @@ def test_a_closed_store_opens_itself_again(store):
     assert names(store) == ["a", "b"]
 
 
-def test_more_readers_than_are_kept_idle_may_read_at_once(store, connections):
+def test_more_readers_than_are_kept_idle_may_read_at_once(postgres_url, connections):
+    store = PostgresStore(postgres_url, connections=postgres.IDLE_READERS_MAX + 3)
     add(store, "a")
     views = [store.view() for _ in range(postgres.IDLE_READERS_MAX + 2)]
     assert [view.__enter__().count(schema.nodes) for view in views] == [1] * len(views)
@@ -262,12 +268,12 @@ def test_more_readers_than_are_kept_idle_may_read_at_once(store, connections):
         view.__exit__(None, None, None)
     assert len(connections.open) == postgres.IDLE_READERS_MAX + 1, "and the writer's"
     assert names(store) == ["a"]
+    store.close()
 
 
 def test_a_store_has_so_many_connections_and_not_one_more(monkeypatch, postgres_url):
-    monkeypatch.setattr(postgres, "READERS_MAX", 3)
     monkeypatch.setattr(postgres, "READER_WAIT_S", 0.05)
-    store = PostgresStore(postgres_url)
+    store = PostgresStore(postgres_url, connections=4)
     add(store, "a")
     with ExitStack() as stack:
         for _ in range(3):
@@ -285,18 +291,34 @@ def test_a_store_has_so_many_connections_and_not_one_more(monkeypatch, postgres_
     store.close()
 
 
+@pytest.mark.parametrize(("read_only", "snapshots"), [(False, 7), (True, 8)])
+def test_a_store_has_eight_connections_unless_told_otherwise(
+    monkeypatch, postgres_url, read_only, snapshots
+):
+    monkeypatch.setattr(postgres, "READER_WAIT_S", 0.05)
+    PostgresStore(postgres_url).close()
+    store = PostgresStore(postgres_url, read_only=read_only)
+    with ExitStack() as stack:
+        for _ in range(snapshots):
+            stack.enter_context(store.view())
+        with pytest.raises(LedgerUnavailable, match=f"{snapshots} snapshots are open"):
+            names(store)
+    store.close()
+
+
 def test_what_bounds_a_wait_is_what_the_server_was_told(store, connections):
-    asked = (
+    query = (
         "SELECT name, setting FROM pg_settings WHERE name = ANY(ARRAY['lock_timeout',"
         " 'idle_in_transaction_session_timeout', 'statement_timeout'])"
     )
     with store.transaction():
-        writer = dict(connections.last.execute(asked).fetchall())
+        writer = dict(connections.last.execute(query).fetchall())
     with store.view():
-        reader = dict(connections.last.execute(asked).fetchall())
+        reader = dict(connections.last.execute(query).fetchall())
     lock_ms = str(postgres_connection.LOCK_TIMEOUT_MS)
+    look_ms = str(postgres.LOOK_EACH_MS)
     idle_ms = str(postgres_connection.IDLE_WRITER_MAX_MS)
-    assert (writer["lock_timeout"], reader["lock_timeout"]) == (lock_ms, lock_ms)
+    assert (writer["lock_timeout"], reader["lock_timeout"]) == (look_ms, lock_ms)
     assert writer["idle_in_transaction_session_timeout"] == idle_ms
     assert reader["idle_in_transaction_session_timeout"] == "0", "an export may take its time"
     assert (writer["statement_timeout"], reader["statement_timeout"]) == ("0", "0")
@@ -331,7 +353,7 @@ def test_who_waits_for_the_head_while_the_tables_go_forward_is_refused(postgres_
             assert writer.is_alive()
         connection.commit()
         writer.join()
-    assert [getattr(one, "code", one) for one in refused] == ["ledger_schema_newer"]
+    assert [getattr(refusal, "code", refusal) for refusal in refused] == ["ledger_schema_newer"]
     waiting.close()
 
 
@@ -440,6 +462,50 @@ def test_a_writer_that_stops_in_the_middle_does_not_hold_the_others_up_for_ever(
     other.close()
 
 
+# A server that is not heard of any more
+
+
+@contextmanager
+def silent_way(url):
+    """A proxy in front of the database, and the URL that leads through it."""
+    parts = urlsplit(url)
+    folder = parse_qs(parts.query).get("host")
+    with Proxies() as proxies:
+        if folder:
+            proxy = proxies.to_socket(f"{folder[0]}/.s.PGSQL.{parts.port or 5432}")
+        else:
+            proxy = proxies.to_port(parts.port or 5432)
+        user = parts.netloc.rpartition("@")[0]
+        place = f"{user}@127.0.0.1:{proxy.port}{parts.path}"
+        yield proxy, f"postgresql://{place}?sslmode=disable&gssencmode=disable"
+
+
+@pytest.mark.spec("K25")
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [("BEGIN", None), ("INSERT", LedgerUnavailable), ("COMMIT", CommitOutcomeUnknown)],
+)
+def test_a_reply_that_does_not_come_ends_the_wait_and_the_next_transaction_works(
+    monkeypatch, connections, postgres_url, statement, error
+):
+    monkeypatch.setattr(postgres_connection, "REPLY_MAX_S", 0.5)
+    with silent_way(postgres_url) as (proxy, url):
+        store = PostgresStore(url)
+        add(store, "a")
+
+        def lose_it(sql):
+            if sql.startswith(statement):
+                connections.before = lambda _: None
+                proxy.lose()
+
+        connections.before = lose_it
+        with pytest.raises(error) if error else nullcontext():
+            add(store, "b")
+        add(store, "c")
+        assert names(store) == (["a", "c"] if error else ["a", "b", "c"])
+        store.close()
+
+
 # A COMMIT that fails
 
 
@@ -479,8 +545,8 @@ def test_after_a_failed_commit_nothing_is_read_while_the_server_may_still_be_com
         with pytest.raises(LedgerUnavailable):
             names(store)
         late.execute(
-            "INSERT INTO nodes (node_id, node_kind, overlay_in_force, updated_at,"
-            " updated_by_operation_id, record) VALUES ('a', 'Note', 0, '2', 'op', '')"
+            "INSERT INTO nodes (node_id, node_kind, overlay_in_force, updated_at, record)"
+            " VALUES ('a', 'Note', 0, '2', '')"
         )
         late.commit()
     assert names(store) == ["a", "before"]
@@ -525,8 +591,8 @@ def test_whether_there_are_overlays_is_asked_of_an_index_however_few_there_are(
     *_, plan = raw(
         postgres_url,
         "SET plan_cache_mode = force_generic_plan",
-        f"PREPARE asked (int, int) AS {text}",
-        "EXPLAIN EXECUTE asked (1, 1)",
+        f"PREPARE asked (int, text, int) AS {text}",
+        "EXPLAIN EXECUTE asked (1, '', 1)",
     )
     assert any("nodes_by_overlay" in line for (line,) in plan), plan
 

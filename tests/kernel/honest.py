@@ -20,6 +20,7 @@ from kernel.rollback.confirmation import Confirmations
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import close, reject_for_capacity
+from kernel.work.pauses import PauseDecision, pause, resume
 from kernel.work.reports import CapacityRejected
 from kernel.work.requests import WorkRequest, enqueue
 from tests.kernel.build import (
@@ -109,7 +110,7 @@ ASKED_OPEN = 2
 
 
 def ask_for_work(ledger):
-    """Requests of both queues: closed in every way, put back for capacity, and left open."""
+    """Requests of both queues: closed in every way, put back for capacity, left open; pauses."""
     step = {"prior_state": "pending", "current_state": "running", "state_change_reason": "r"}
     requests = [
         WorkRequest(BINDING_QUEUE, f"b-{n}", {"binding_id": f"b-{n}", "source_event_id": "e"})
@@ -126,6 +127,10 @@ def ask_for_work(ledger):
         assert reject_for_capacity(transaction, rejected)
         close(transaction, ids[2], "dead_letter", reason="binding_evaluator_missing")
         close(transaction, ids[4], "cancelled", reason="no longer wanted")
+        for queue, priority in ((BINDING_QUEUE, "background"), (EXTRACTION_QUEUE, None)):
+            assert pause(transaction, PauseDecision(queue, priority, "ada", "an exchange"))
+        assert pause(transaction, PauseDecision(BINDING_QUEUE))
+        assert resume(transaction, PauseDecision(BINDING_QUEUE))
 
 
 EXTERNAL = sum(

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.system.gateways import HYPOTHESES, ONTOLOGY, Gateway, session_id
+from tests.system.gateways import HYPOTHESES, ONTOLOGY, GatewayProcess, session_id
 from tests.system.tree_run import wait_for
 
 pytestmark = pytest.mark.timeout(120)
@@ -22,13 +22,13 @@ BINDINGS = "/v1/queues/binding-evaluation"
 
 
 @contextmanager
-def running(folder: Path, redis_url: str) -> Iterator[tuple[Gateway, httpx.Client]]:
+def running(folder: Path, redis_url: str) -> Iterator[tuple[GatewayProcess, httpx.Client]]:
     environment = {
         "ROTULUS_REDIS_URL": redis_url,
         "ROTULUS_REQUESTS_MAX": str(PLACES),
         "ROTULUS_WORKER_TOKEN": TOKEN,
     }
-    gateway = Gateway("full", folder, environment)
+    gateway = GatewayProcess("full", folder, environment)
     try:
         gateway.wait_until_ready()
         with httpx.Client(base_url=gateway.url, timeout=20, trust_env=False) as http:
@@ -41,10 +41,10 @@ def declaration(number: int) -> dict[str, Any]:
     return {"session_id": session_id(number), "ontology": ONTOLOGY, "hypotheses": HYPOTHESES}
 
 
-class Slow:
+class SlowProducer:
     """A producer whose body comes in two halves."""
 
-    def __init__(self, gateway: Gateway, number: int) -> None:
+    def __init__(self, gateway: GatewayProcess, number: int) -> None:
         body = json.dumps(declaration(number)).encode()
         head = (
             f"POST /v1/sessions HTTP/1.1\r\nHost: 127.0.0.1:{gateway.port}\r\n"
@@ -71,9 +71,9 @@ def in_flight(http: httpx.Client) -> float:
 
 def test_slow_requests_fill_their_places_and_nothing_else(tmp_path: Path, valkey_url: str):
     with running(tmp_path, valkey_url) as (gateway, http), ExitStack() as stack:
-        slow = [Slow(gateway, number) for number in range(3 * PLACES)]
-        for one in slow:
-            stack.callback(one.close)
+        slow = [SlowProducer(gateway, number) for number in range(3 * PLACES)]
+        for producer in slow:
+            stack.callback(producer.close)
         wait_for("the places to be taken", lambda: in_flight(http) == PLACES, 20)
 
         refused = http.post("/v1/sessions", json=declaration(99))
@@ -89,29 +89,31 @@ def test_slow_requests_fill_their_places_and_nothing_else(tmp_path: Path, valkey
         assert handed_in.status_code == 200
 
         # Those that came first are served; the others were refused while they still sent.
-        assert {one.finish() for one in slow[:PLACES]} == {b"HTTP/1.1 201 Created"}
-        assert {one.finish() for one in slow[PLACES:]} == {b"HTTP/1.1 503 Service Unavailable"}
+        assert {producer.finish() for producer in slow[:PLACES]} == {b"HTTP/1.1 201 Created"}
+        assert {producer.finish() for producer in slow[PLACES:]} == {
+            b"HTTP/1.1 503 Service Unavailable"
+        }
         wait_for("the places to be free", lambda: in_flight(http) == 0, 20)
         assert http.post("/v1/sessions", json=declaration(99)).status_code == 201
         for number in range(3 * PLACES):
-            found = http.get(f"/v1/sessions/{session_id(number)}")
-            assert found.status_code == (200 if number < PLACES else 404)
+            response = http.get(f"/v1/sessions/{session_id(number)}")
+            assert response.status_code == (200 if number < PLACES else 404)
 
 
 def test_slow_requests_that_go_away_leave_their_places(tmp_path: Path, valkey_url: str):
     with running(tmp_path, valkey_url) as (gateway, http):
-        slow = [Slow(gateway, number) for number in range(PLACES)]
+        slow = [SlowProducer(gateway, number) for number in range(PLACES)]
         wait_for("the places to be taken", lambda: in_flight(http) == PLACES, 20)
-        for one in slow:
-            one.close()
+        for producer in slow:
+            producer.close()
         wait_for("the places to be free", lambda: in_flight(http) == 0, 20)
         assert http.post("/v1/sessions", json=declaration(0)).status_code == 201
 
 
 def test_who_waits_for_an_outcome_takes_no_place(tmp_path: Path, valkey_url: str):
     with running(tmp_path, valkey_url) as (gateway, http), ExitStack() as stack:
-        asked = {"request_key": "k", "content": {"binding_id": "b", "source_event_id": "e"}}
-        answer = http.post(f"{BINDINGS}/requests", json={"requests": [asked]})
+        open_request = {"request_key": "k", "content": {"binding_id": "b", "source_event_id": "e"}}
+        answer = http.post(f"{BINDINGS}/requests", json={"requests": [open_request]})
         [request] = answer.json()["requests"]
         question = (
             f"GET {BINDINGS}/requests/{request['request_id']}/outcome?wait_s=20 HTTP/1.1\r\n"

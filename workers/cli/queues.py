@@ -17,11 +17,16 @@ from workers.cli.common import (
 )
 from workers.environment.data_folder import DataFolder
 from workers.environment.settings import Settings
+from workers.environment.system_host import account_name
 
 PAGE_MAX = 500
 REQUEUED_AT_ONCE = 256
 
 priority = click.option("--priority", help="One priority of the queue; without it all of them.")
+decided_by = click.option(
+    "--by", "decided_by", default="", help="Who decides; without it the account's name."
+)
+reason = click.option("--reason", default="", help="Why; it is put on the record.")
 signature = click.option("--signature", help="Only what was given up for this reason.")
 
 
@@ -38,6 +43,11 @@ def queues(context: click.Context, data_dir: Path | None, *, as_json: bool) -> N
     if as_json:
         print_document(state, as_json=True)
         return
+    for pause in state["pauses"]:
+        place = " ".join(filter(None, (pause["queue"], pause["priority"])))
+        by = f" by {pause['decided_by']}" if pause["decided_by"] else ""
+        why = f": {pause['reason']}" if pause["reason"] else ""
+        click.echo(f"{place} paused at {pause['paused_at']}{by}{why}")
     for name, queue in state["queues"].items():
         open_requests = state["requests"]["open_by_queue"].get(name, 0)
         click.echo(f"{name}  open {open_requests}{_pause_of(queue)}")
@@ -54,19 +64,27 @@ def queues(context: click.Context, data_dir: Path | None, *, as_json: bool) -> N
 @queues.command()
 @click.argument("queue")
 @priority
+@decided_by
+@reason
 @click.pass_obj
-def pause(settings: Settings, queue: str, priority: str | None) -> None:
+def pause(
+    settings: Settings, queue: str, priority: str | None, decided_by: str, reason: str
+) -> None:
     """Let workers begin with nothing more of QUEUE; asking for work goes on."""
-    _switch(settings, queue, "pause", priority)
+    _switch(settings, queue, "pause", priority, decided_by, reason)
 
 
 @queues.command()
 @click.argument("queue")
 @priority
+@decided_by
+@reason
 @click.pass_obj
-def resume(settings: Settings, queue: str, priority: str | None) -> None:
+def resume(
+    settings: Settings, queue: str, priority: str | None, decided_by: str, reason: str
+) -> None:
     """End a pause of QUEUE."""
-    _switch(settings, queue, "resume", priority)
+    _switch(settings, queue, "resume", priority, decided_by, reason)
 
 
 @queues.command()
@@ -185,8 +203,11 @@ def request(settings: Settings, queue: str, request_id: str) -> None:
     print_document(_get(settings, path), as_json=True)
 
 
-def _switch(settings: Settings, queue: str, verb: str, priority: str | None) -> None:
-    answer = _post(settings, f"{_path(queue)}/{verb}", {"priority": priority})
+def _switch(
+    settings: Settings, queue: str, verb: str, priority: str | None, decided_by: str, reason: str
+) -> None:
+    body = {"priority": priority, "decided_by": decided_by or account_name(), "reason": reason}
+    answer = _post(settings, f"{_path(queue)}/{verb}", body)
     print_document(answer, as_json=False)
 
 

@@ -24,8 +24,8 @@ Kind = Literal["gateway", "worker"]
 _PARENT_PID = "ROTULUS_PARENT_PID"
 
 _EVERY: Final = (
-    "data_dir redis_url database_url allow_remote allowed_hosts host binding_slots lease_slots"
-    " log_level log_format traces_url traces_sample worker_token"
+    "data_dir redis_url database_url database_connections allow_remote allowed_hosts host"
+    " binding_slots lease_slots log_level log_format traces_url traces_sample worker_token"
 )
 _GATEWAY: Final = (
     "port tee_target user_confirmation_key architect_confirmation_key batch_max mailbox_max"

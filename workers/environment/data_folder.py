@@ -8,8 +8,10 @@ nothing. The pid inside it is a courtesy to the reader, not the lock.
 The folder and what is in it are for the user who runs the processes, see `private_files.py`.
 """
 
+import errno
 import fcntl
 import os
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -31,6 +33,11 @@ _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 # A reader that asks whether the folder is in use holds the lock for a moment (see `in_use`).
 _LOCK_TRIES = 5
 _LOCK_RETRY_S = 0.02
+
+ROOM_BYTES = 4 << 20
+"""What a tree that starts is sure to write: a new ledger and Redis take a quarter of it."""
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 _held_fds: set[int] = set()
 
@@ -97,6 +104,22 @@ class DataFolder:
             check_folder(self.path)
             for path in (self.lock_path, self.runtime_path, *_files_of(self.ledger_path)):
                 check_file(path)
+
+    def has_room(self) -> bool:
+        """Creates the folder when missing, and tells whether `ROOM_BYTES` can be written in it.
+
+        Raises:
+            DataFolderUnsafeError, DataFolderUnusableError: see `make`.
+        """
+        try:
+            with _errors_named(self.path):
+                self.make()
+                with tempfile.TemporaryFile(dir=self.path, buffering=0) as file:
+                    return file.write(bytes(ROOM_BYTES)) == ROOM_BYTES
+        except DataFolderUnusableError as error:
+            if getattr(error.__cause__, "errno", None) not in _NO_ROOM:
+                raise
+            return False
 
     @contextmanager
     def locked(self) -> Iterator["DataFolder"]:

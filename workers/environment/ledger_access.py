@@ -1,7 +1,8 @@
 """Where the record is kept, and how the command line reads it: without the right to write."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,16 +14,18 @@ from kernel.ledger import sqlite_catalog, sqlite_schema
 from kernel.ledger.catalog import StorageFault
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.sqlite_file import file_faults
-from kernel.ledger.sqlite_folding import fold
+from kernel.ledger.sqlite_checkpoint import fold
+from kernel.ledger.sqlite_damage import file_faults
 from kernel.ledger.tables import Store
 from kernel.verify import Verification, unreadable, verify
 from kernel.verify.expected import ExpectedHead
+from kernel.verify.stretches import ROWS_MIN
 from kernel.verify.violation import record_violation
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_founding import found_file
-from workers.environment.settings import Settings
+from workers.environment.settings import DATABASE_CONNECTIONS, Settings
 from workers.environment.system_host import system_host
+from workers.environment.verifying_processes import VerifyingProcesses
 
 if TYPE_CHECKING:
     from kernel.ledger.migrations import SchemaMigration
@@ -45,8 +48,10 @@ def shown_place(place: LedgerPlace) -> str:
     return place_of(place.get_secret_value())
 
 
-def open_store(place: LedgerPlace, *, read_only: bool = False) -> Store:
-    """Open the store at a place.
+def open_store(
+    place: LedgerPlace, *, read_only: bool = False, connections: int = DATABASE_CONNECTIONS
+) -> Store:
+    """Open the store at a place, a database with so many connections at most.
 
     Raises:
         LedgerUnavailable: when it cannot be opened.
@@ -57,10 +62,13 @@ def open_store(place: LedgerPlace, *, read_only: bool = False) -> Store:
     # The driver takes a while to load, and who keeps a file does without it.
     from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - the reason above
 
-    return PostgresStore(place.get_secret_value(), read_only=read_only)
+    url = place.get_secret_value()
+    return PostgresStore(url, read_only=read_only, connections=connections)
 
 
-def founded_ledger(place: LedgerPlace, host: Host) -> Ledger:
+def founded_ledger(
+    place: LedgerPlace, host: Host, *, connections: int = DATABASE_CONNECTIONS
+) -> Ledger:
     """Open the ledger at a place to write, founded where there is none, all of it or nothing.
 
     Raises:
@@ -69,7 +77,7 @@ def founded_ledger(place: LedgerPlace, host: Host) -> Ledger:
     """
     if isinstance(place, Path):
         found_file(place, host)
-    store = open_store(place)
+    store = open_store(place, connections=connections)
     try:
         return Ledger.create(store, host)
     except BaseException:
@@ -127,17 +135,30 @@ def verify_file(
     progress: Callable[[int, int], None],
     *,
     expect_head: ExpectedHead | None = None,
+    processes: int | None = None,
+    rows_min: int = ROWS_MIN,
 ) -> Verification:
     """Verify everything in a ledger, as of now; a file that cannot be read is a finding too.
 
+    A log of `rows_min` rows or more is walked by further processes while this one folds it: with
+    this one as many as `processes`, or as there are processors.
+
     Raises:
+        VerificationProcessDied: when one of them did.
         LedgerUnavailable: when there is no ledger there, or it cannot be reached.
         LedgerSchemaDiffers: when its tables are of another version.
     """
     damage = _damage(place)
     try:
-        with open_record(place) as view:
-            return verify(view, progress=progress, expect_head=expect_head, damage=damage)
+        with (
+            open_record(place) as view,
+            closing(
+                VerifyingProcesses(partial(open_record, place), processes, rows_min)
+            ) as helpers,
+        ):
+            return verify(
+                view, progress=progress, expect_head=expect_head, damage=damage, helpers=helpers
+            )
     except LedgerCorrupt as error:
         return unreadable(damage or [StorageFault("ledger", "file", "page_damaged", str(error))])
     except (LedgerUnavailable, LedgerSchemaDiffers) as error:

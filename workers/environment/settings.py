@@ -33,6 +33,7 @@ from workers.environment.host_names import listed_names
 
 ENV_PREFIX = "ROTULUS_"
 GATEWAY_PORT = 8440
+DATABASE_CONNECTIONS = 8
 WORKER_TOKEN_CHARS_MIN = 16
 
 
@@ -171,6 +172,13 @@ class Settings(BaseSettings):
         default=None,
         description="PostgreSQL database of the ledger (postgresql://user:password@host/name); "
         "unset: an SQLite file in the data folder.",
+    )
+    database_connections: int = Field(
+        default=DATABASE_CONNECTIONS,
+        ge=2,
+        le=1000,
+        description="Connections that a gateway or a worker has to that database at most; who "
+        "reads while all are in use waits.",
     )
     # Declared before host, whose check reads it.
     allow_remote: bool = Field(
@@ -448,8 +456,8 @@ class Settings(BaseSettings):
     @property
     def gateway_urls(self) -> tuple[str, ...]:
         """The gateways that a worker knows, the first to ask first."""
-        others = self.other_gateway_urls.split(",") if self.other_gateway_urls else ()
-        return (str(self.gateway_url), *others)
+        other_urls = self.other_gateway_urls.split(",") if self.other_gateway_urls else ()
+        return (str(self.gateway_url), *other_urls)
 
     def replaced(self, **changes: Any) -> Self:
         """Returns checked settings in which the given fields are changed.

@@ -21,8 +21,9 @@ from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import LedgerPlace, founded_ledger, ledger_place
 from workers.environment.ledger_wait import WAIT_S, opened
 from workers.environment.listening import listen, port_of
+from workers.environment.memory import keep_trimming, settle_memory
 from workers.environment.settings import Settings
-from workers.environment.system_host import settle_memory, system_host
+from workers.environment.system_host import system_host
 from workers.gateway.cluster import gateway_name
 from workers.gateway.server import GatewayServer, server_config
 from workers.gateway.wiring import build_gateway
@@ -49,7 +50,8 @@ async def serve_gateway(
 async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -> None:
     place, host = ledger_place(settings), system_host()
     # A server may be away for a moment; an error of a file is there to stay.
-    ledger = await opened(partial(_open, place, host), 0 if isinstance(place, Path) else WAIT_S)
+    opening = partial(_open, place, host, settings.database_connections)
+    ledger = await opened(opening, 0 if isinstance(place, Path) else WAIT_S)
     name = gateway_name(settings, port_of(listening))
     gateway = build_gateway(settings, ledger, connect_redis(redis_url), name)
     server = GatewayServer(server_config(gateway.app), gateway.leave, *gateway.stops)
@@ -58,15 +60,15 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         await work_out_routes(gateway.app)
         await gateway.sharing.begin()
         _log.info("gateway_listens", port=port_of(listening), gateway=name)
-        await gateway.run(server.serve([listening]), server.slow.run)
+        await gateway.run(server.serve([listening]), server.slow.run, keep_trimming)
     finally:
         with anyio.CancelScope(shield=True):
             await gateway.aclose()
 
 
-def _open(place: LedgerPlace, host: Host) -> Ledger:
+def _open(place: LedgerPlace, host: Host, connections: int) -> Ledger:
     """Open a ledger, found it if it is new, and delete what has expired."""
-    ledger = founded_ledger(place, host)
+    ledger = founded_ledger(place, host, connections=connections)
     try:
         with ledger.transaction() as transaction:
             purge_expired(transaction)

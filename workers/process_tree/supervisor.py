@@ -10,7 +10,8 @@ Theory of operation:
 - Children start in order, each after the one before is ready, and stop in reverse order.
 - A child that fails before the tree stands fails the tree at once: that is a mistake in its
   set-up, which a restart would hide. Later deaths are answered with a restart, after a pause that
-  doubles, until the deaths within a window are too many.
+  doubles, until the deaths within a window are too many. While something outside of the tree is in
+  the way of any restart, such as a full disk, a child that died waits and no death is counted.
 - Two task groups, one in the other. The inner one holds the watchers and the body; whatever ends
   it (end of the body, cancellation, a signal, a failure) ends every watcher *before* the first
   child is stopped, so nothing is restarted during the stop. The outer one holds the signal
@@ -44,6 +45,9 @@ READY_TIMEOUT_S = 20.0
 
 ALIKE_SAID = 3
 """Deaths of a child in the same way, one after the other, after which the log says so."""
+
+HINDERED_POLL_S = 1.0
+"""Pause between looks whether what hinders a restart is gone."""
 
 _READY_POLL_S = 0.05
 _READY_PROBE_S = 1.0
@@ -81,6 +85,10 @@ class ChildDiedTooOftenError(SupervisorError):
     """Says that restarting a child does not help."""
 
     code = "child_died_too_often"
+
+
+async def _nothing() -> str:
+    return ""
 
 
 @dataclass(frozen=True)
@@ -143,10 +151,12 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
         handle_signals: bool = True,
         sink: Callable[[bytes], None] = forward_to_stderr,
         died_alike: Callable[[AlikeDeaths], None] = lambda _: None,
+        hindrance: Callable[[], Awaitable[str]] = _nothing,
     ) -> None:
         """Takes the children in the order of their start; signals need the main thread.
 
         `died_alike` is told at the third death of a child in the same way, and at each after it.
+        `hindrance` says what keeps any child from starting now, "" where nothing does.
         """
         names = [spec.name for spec in specs]
         if len(set(names)) != len(names):
@@ -156,6 +166,7 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
         self._ready_timeout_s = ready_timeout_s
         self._handle_signals = handle_signals
         self._died_alike = died_alike
+        self._hindrance = hindrance
         self._failure: SupervisorError | None = None
         self._scope: anyio.CancelScope | None = None
         self._run = self._running()
@@ -258,6 +269,10 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
         before, alike, began_s = "", 0, anyio.current_time()
         reason = await member.runner.wait_dead()
         while True:
+            if not await until_unhindered(self._hindrance, member.name):
+                reason = await self._restart(member)
+                began_s = anyio.current_time()
+                continue
             now_s = anyio.current_time()
             # What lived for long was helped by its restart, whatever ended it then.
             is_alike = reason == before and now_s - began_s <= self._policy.window_s
@@ -277,14 +292,17 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
                 return
             await anyio.sleep(pause_s)
             began_s = anyio.current_time()
-            try:
-                await self._start(member)
-            except ChildNotReadyError as error:
-                reason = error.reason
-                await member.runner.stop(member.grace_s)
-                continue
-            log.warning("child_restarted", name=member.name, pid=member.runner.pid)
-            reason = await member.runner.wait_dead()
+            reason = await self._restart(member)
+
+    async def _restart(self, member: _Member) -> str:
+        """Start a child again, and return why it is dead when it is."""
+        try:
+            await self._start(member)
+        except ChildNotReadyError as error:
+            await member.runner.stop(member.grace_s)
+            return error.reason
+        log.warning("child_restarted", name=member.name, pid=member.runner.pid)
+        return await member.runner.wait_dead()
 
     def _tell(self, deaths: AlikeDeaths) -> None:
         try:
@@ -310,6 +328,19 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
             except Exception:  # one child's failure must not spare the others
                 log.exception("child_stop_failed", name=member.name)
             member.runner.close()
+
+
+async def until_unhindered(hindrance: Callable[[], Awaitable[str]], name: str) -> bool:
+    """Wait until nothing keeps a process from starting, and say so; False where something did."""
+    said = ""
+    while reason := await hindrance():
+        if reason != said:
+            log.error("start_waits", name=name, reason=reason)
+        said = reason
+        await anyio.sleep(HINDERED_POLL_S)
+    if said:
+        log.warning("start_goes_on", name=name)
+    return not said
 
 
 async def _is_ready(ready: Callable[[], Awaitable[bool]]) -> bool:

@@ -10,6 +10,9 @@ gateway` holds no lock, so both refuse instead (`ledger_schema_older`) and name 
 The parent also compares the schema of its file, so that an altered one is a refusal and not a
 gateway that is started again and again.
 
+On a full disk the tree waits, at its start and with whatever ends meanwhile, says so, and goes on
+by itself when there is room (decision workers/0106). Processes that run need no restart for that.
+
 After a clean end the ledger is one file: writers fold the write-ahead log when they close, and the
 tree once more when its last process is gone, also one that was killed. Readers leave no file behind
 where there was one. A log that a killed writer left stays as evidence until somebody writes.
@@ -19,7 +22,7 @@ import secrets
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -35,7 +38,7 @@ from kernel.ledger.catalog import refuse_differences
 from queues.embedded.server import EmbeddedRedis, find_server
 from workers.clients.gateway import GatewayClient
 from workers.environment.child_environment import Kind, child_environment
-from workers.environment.data_folder import DataFolder
+from workers.environment.data_folder import ROOM_BYTES, DataFolder, DataFolderError
 from workers.environment.ledger_access import (
     LedgerPlace,
     fold_ledger,
@@ -46,7 +49,7 @@ from workers.environment.ledger_access import (
 from workers.environment.listening import listen, port_of
 from workers.environment.settings import Settings, variable_of
 from workers.process_tree.child_process import ChildSpec, ServiceSpec
-from workers.process_tree.supervisor import AlikeDeaths, Supervisor
+from workers.process_tree.supervisor import AlikeDeaths, Supervisor, until_unhindered
 
 TOKEN_BYTES = 32
 
@@ -83,6 +86,14 @@ async def running_tree(
         SupervisorError: a process could not be started, or dies again and again.
     """
     folder, place = DataFolder(settings.data_dir), ledger_place(settings)
+
+    async def full_disk() -> str:
+        with suppress(DataFolderError):  # whoever uses the folder next says what is wrong with it
+            if not await anyio.to_thread.run_sync(folder.has_room):
+                return f"no room for {ROOM_BYTES >> 20} MiB on the disk of {folder.path}"
+        return ""
+
+    await until_unhindered(full_disk, "tree")
     with folder.locked(), ExitStack() as sockets:
         listening = sockets.enter_context(listen(settings.host, settings.port))
         measured = metrics_sockets(settings, workers, sockets)
@@ -135,7 +146,7 @@ async def running_tree(
                     facts = {"gateway_url": gateway_url, "pids": supervisor.pids()}
                     folder.write_runtime(facts | {"died_alike": list(alike.values())})
 
-                supervisor = Supervisor(specs, died_alike=note_deaths)
+                supervisor = Supervisor(specs, died_alike=note_deaths, hindrance=full_disk)
                 async with supervisor:
                     write_facts()
                     try:

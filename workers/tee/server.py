@@ -82,7 +82,7 @@ class TeeServer:
             interceptors=[ReadableRequests()],
             maximum_concurrent_rpcs=CALLS_MAX,
         )
-        service = TeeService(Incidents(ledger, store), corrupt=lambda: self._say(healthy=False))
+        service = TeeService(Incidents(ledger, store), unfit=lambda: self._say(healthy=False))
         serve_methods(service, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         try:
@@ -124,9 +124,10 @@ def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> 
     try:
         kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
         orchestrator = Orchestrator(host, settings.kernel_causal_window_minutes)
-        store = LedgerEliminationStore(ledger, kernel, orchestrator)
+        store = LedgerEliminationStore(ledger, kernel, orchestrator, "tee")
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
         server = TeeServer(ledger, store, f"{shown}:{port}")
+        store.take()
         server.start()
         _log.info("tee_listens", port=server.port)
         listens(f"{shown}:{server.port}")

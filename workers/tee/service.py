@@ -1,8 +1,10 @@
 """The Tee contract answered from the record: messages in, messages out, no rules of its own.
 
 What is not valid is INVALID_ARGUMENT and an unknown incident NOT_FOUND, before anything was
-written; a ledger that did not answer is UNAVAILABLE, and asking again is safe. A record that does
-not verify is served no further: every call is INTERNAL, and health says so.
+written; a ledger that did not answer is UNAVAILABLE, and asking again is safe. A write after
+another Tee has taken the ledger's incidents is UNAVAILABLE (`stale_epoch`), nothing of it was
+written, and health says so. A record that does not verify is served no further: every call is
+INTERNAL, and health says so.
 """
 
 import threading
@@ -14,6 +16,7 @@ import grpc
 import structlog
 
 from actors.commit.graph_units import GraphRefused
+from actors.errors import StaleEpoch
 from actors.incidents.incidents import Incidents
 from kernel.belief.elimination_store import EliminationProvenance
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
@@ -46,6 +49,7 @@ _STATUS: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
         GraphRefused: grpc.StatusCode.FAILED_PRECONDITION,
         LedgerUnavailable: grpc.StatusCode.UNAVAILABLE,
         CommitOutcomeUnknown: grpc.StatusCode.UNAVAILABLE,
+        StaleEpoch: grpc.StatusCode.UNAVAILABLE,
     }
 )
 
@@ -62,10 +66,13 @@ _log = structlog.get_logger(__name__)
 class TeeService:
     """The gRPC service, with one method for each of the contract."""
 
-    def __init__(self, incidents: Incidents, corrupt: Callable[[], None] = lambda: None) -> None:
-        """Answer from the record; `corrupt` is called when it is found not to verify."""
+    def __init__(self, incidents: Incidents, unfit: Callable[[], None] = lambda: None) -> None:
+        """Answer from the record.
+
+        `unfit` is called when the record is found not to verify, and when another Tee writes it.
+        """
         self._incidents = incidents
-        self._corrupt = corrupt
+        self._unfit = unfit
         self._refusal: str | None = None
         self._answering = threading.BoundedSemaphore(ANSWERED_AT_ONCE)
 
@@ -169,6 +176,9 @@ class TeeService:
         except tuple(_STATUS) as error:
             if isinstance(error, CommitOutcomeUnknown):
                 _log.error("commit_outcome_unknown", error=str(error))
+            if isinstance(error, StaleEpoch):
+                _log.error("tee_displaced", error=str(error))
+                self._unfit()
             context.abort(_STATUS[type(error)], f"{error.code}: {error}")  # type: ignore[attr-defined]
         except (LedgerCorrupt, CorruptBeliefEvent) as error:
             self._stop_serving(error, context)
@@ -180,6 +190,6 @@ class TeeService:
         """Stop serving: a record that does not verify is neither retried nor skipped (L3)."""
         _log.critical("tee_record_corrupt", error=str(error))
         self._refusal = "ledger_corrupt: the record does not verify"
-        self._corrupt()
+        self._unfit()
         context.abort(grpc.StatusCode.INTERNAL, self._refusal)
         raise AssertionError("abort raises")

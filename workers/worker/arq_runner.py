@@ -6,7 +6,8 @@ and holds slots alone; it may be lost with the rest of Redis, and missing slots 
 within a second. It is looked at only while a slot is missing.
 
 A stop lets every slot finish the batch that it holds. A batch that is not finished within 0.6 s is
-given back, untried and due at once, so that others serve it before its visibility ends.
+given back, untried and due at once, so that others serve it before its visibility ends; only then
+are the jobs that hold it ended, which may not listen.
 """
 
 import asyncio
@@ -136,8 +137,8 @@ class WorkerProcess:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._beat)
                 tasks.start_soon(self._keep_slots, worker)
-                for bell, queue, least in self._slots.listeners():
-                    tasks.start_soon(bell.listen, queue, least)
+                for bell, queue, least_urgent in self._slots.listeners():
+                    tasks.start_soon(bell.listen, queue, least_urgent)
                 tasks.start_soon(worker.async_run)
                 tasks.start_soon(self._tick)
                 await self._stopping.wait()
@@ -147,10 +148,11 @@ class WorkerProcess:
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
-                await _end(worker.tasks.values())
                 with anyio.move_on_after(GIVE_BACK_S), contextlib.suppress(QueueError, RedisError):
                     await self._slots.give_back()
                     await self.heartbeats.leave(self.worker_id)
+                await _end(worker.tasks.values())
+                with anyio.move_on_after(GIVE_BACK_S), contextlib.suppress(QueueError, RedisError):
                     await self.redis.delete(queue_name)
 
     async def _keep_slots(self, worker: Worker) -> None:

@@ -4,6 +4,8 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import NoReturn
 
 import anyio
 import anyio.to_thread
@@ -18,7 +20,7 @@ from workers.environment.ledger_access import ledger_place, open_store
 from workers.environment.ledger_wait import opened
 from workers.environment.listening import listen
 from workers.environment.settings import Settings
-from workers.environment.system_host import system_host
+from workers.environment.system_host import end_process, system_host
 from workers.telemetry.metrics_endpoint import open_door
 from workers.worker.arq_runner import WorkerProcess
 from workers.worker.handlers.binding_evaluator import BindingEvaluator
@@ -37,14 +39,17 @@ async def serve_worker(
     evaluator: BindingEvaluator | None = None,
     *,
     measured: socket.socket | None = None,
-) -> None:
-    """Work until SIGTERM or SIGINT, then finish the batches in hand and return.
+) -> NoReturn:
+    """Work until SIGTERM or SIGINT, then finish or give back what is in hand and end the process.
 
-    `measured` is where the worker's parent lets it be measured.
+    An evaluation that goes on, on a thread or because it does not end when it is cancelled, ends
+    with the process (decision workers/0105). `measured` is where the worker's parent lets it be
+    measured.
     """
     place, host = ledger_place(settings), system_host()
     # The gateway that founds it may still be starting.
-    ledger = await opened(lambda: Ledger(open_store(place, read_only=True), host))
+    store = partial(open_store, place, read_only=True, connections=settings.database_connections)
+    ledger = await opened(lambda: Ledger(store(), host))
     redis = connect_redis(redis_url)
     token, urls = settings.worker_token, settings.gateway_urls
     gateway = GatewayClient(
@@ -71,6 +76,7 @@ async def serve_worker(
     await anyio.to_thread.run_sync(ledger.close)
     if traces is not None:
         await anyio.to_thread.run_sync(traces.spans.close)
+    end_process()
 
 
 @contextmanager

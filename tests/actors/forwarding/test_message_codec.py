@@ -110,9 +110,9 @@ def answered(value):
 
 
 def refused(error):
-    ask_id, answer, found = decode_reply(encode_reply("7", None, error))
+    ask_id, answer, failure = decode_reply(encode_reply("7", None, error))
     assert (ask_id, answer) == ("7", None)
-    return found
+    return failure
 
 
 RECOMPUTED = RecalculateAuthority(
@@ -166,8 +166,8 @@ def test_the_spans_that_a_report_belongs_to_go_along():
 @given(ANY_JSON)
 def test_whatever_a_caller_has_sent_arrives(value):
     message = SubmitEnvelope(value)
-    found = decode_asking(encode_asking(ForwardedMessage("1", "a", "s", message))).message
-    assert repr(found.document) == repr(value)
+    decoded = decode_asking(encode_asking(ForwardedMessage("1", "a", "s", message))).message
+    assert repr(decoded.document) == repr(value)
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=5), ANY_JSON, min_size=1, max_size=3))
@@ -179,18 +179,18 @@ def test_fields_of_an_intent_arrive(fields):
         AdaptFields.model_validate(intent.model_dump())
     except ValueError:
         return  # it could not have been asked for
-    found = decode_asking(
+    decoded = decode_asking(
         encode_asking(ForwardedMessage("1", "a", "s", Operate((intent,))))
     ).message
-    assert repr(found.intents[0].fields) == repr(fields)
+    assert repr(decoded.intents[0].fields) == repr(fields)
 
 
 @given(st.floats(0, 1))
 def test_an_authority_arrives_to_the_bit(value):
     intent = RECOMPUTED.model_copy(update={"cu_authority": value})
-    [found] = sent(Recomputed((intent,))).intents
-    assert math.copysign(1, found.cu_authority) == math.copysign(1, value)
-    assert found.cu_authority == value
+    [decoded_intent] = sent(Recomputed((intent,))).intents
+    assert math.copysign(1, decoded_intent.cu_authority) == math.copysign(1, value)
+    assert decoded_intent.cu_authority == value
 
 
 REPORTS = (
@@ -231,8 +231,8 @@ def test_what_a_model_answered_arrives_with_its_bytes():
     put(ledger, source("s"))
     answer = '{"said":"Ä \\u0000"}'.encode()
     intent = synthesized(ledger, "u", "s", outputs=(captured("s", answer=answer),))
-    [found] = sent(Operate((intent,))).intents
-    assert found.outputs[0].answer == answer
+    [decoded_intent] = sent(Operate((intent,))).intents
+    assert decoded_intent.outputs[0].answer == answer
 
 
 SUBMITTED = SubmissionResult("op", 2**60, "now", ({"a": "b"},), (), "hash", duplicate=True)
@@ -251,9 +251,9 @@ REJECTED = RejectedResult("op", Rejection("V11", "code", "field", "text", 7), "r
     ],
 )
 def test_an_answer_arrives_as_it_was_given(answer):
-    found = answered(answer)
-    assert found == answer
-    assert repr(found) == repr(answer)
+    decoded = answered(answer)
+    assert decoded == answer
+    assert repr(decoded) == repr(answer)
 
 
 @given(ANY_JSON)
@@ -308,9 +308,9 @@ def test_a_simulation_arrives_with_its_preview(outcome):
         result = simulate_operation(
             Kernel(), context.transaction, document, ALL_FORBIDDEN, "profile"
         )
-    found = answered(result)
-    assert found == result
-    assert found.document() == result.document()
+    decoded = answered(result)
+    assert decoded == result
+    assert decoded.document() == result.document()
 
 
 @pytest.mark.parametrize(

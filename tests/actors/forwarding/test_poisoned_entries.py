@@ -7,12 +7,12 @@ import pytest
 
 from actors.commit.units import EnvelopeUnit
 from actors.errors import RequestSetAside
-from actors.forwarding import mailbox_consumer
-from actors.forwarding.mailbox_consumer import ENDS_MAX
+from actors.forwarding import poisoned_entries
 from actors.forwarding.message_codec import ForwardedMessage, encode_asking
+from actors.forwarding.poisoned_entries import ENDS_MAX
 from actors.messages import Audit, SubmitEnvelope
 from kernel.errors import LedgerUnavailable
-from tests.actors.forwarding.test_forwarding import World
+from tests.actors.forwarding.test_forwarding import SharedGateways
 from tests.actors.harness import declare, strike
 from tests.kernel.build import findings, receipts_of_kind
 
@@ -25,7 +25,7 @@ FAIL_S = 20
 @pytest.fixture
 async def world():
     async with AsyncExitStack() as stack:
-        yield World(stack)
+        yield SharedGateways(stack)
 
 
 @pytest.fixture
@@ -88,13 +88,13 @@ async def test_an_entry_that_ends_its_takers_is_set_aside_and_its_neighbours_are
 ):
     gateway = await started(world, dying)
     await gateway.turn()
-    poisoned, *others = [sid for _, sid in zip(range(4), world.sessions(gateway), strict=False)]
-    for session in (poisoned, *others):
+    poisoned, *sound = [sid for _, sid in zip(range(4), world.sessions(gateway), strict=False)]
+    for session in (poisoned, *sound):
         await gateway.sessions.ask(session, declare("h1", "h2", "h3"))
 
     async def send(gateway):
         # All in one mailbox's order, and in hand together when the first gateway dies.
-        for number, session in enumerate(others):
+        for number, session in enumerate(sound):
             await post(world, gateway, session, strike("o-1", "h2"), f"before-{number}")
         await post(world, gateway, poisoned, SubmitEnvelope(POISON), "poison")
         await post(world, gateway, poisoned, strike("o-2", "h3"), "behind")
@@ -107,9 +107,9 @@ async def test_an_entry_that_ends_its_takers_is_set_aside_and_its_neighbours_are
     assert finding["process_ends"] == str(ENDS_MAX)
     assert finding["session_id"] == poisoned
     assert list(world.hub.aside) == [(int(finding["shard"]), finding["offset"])]
-    for session in others:
+    for session in sound:
         trail = (await alive.sessions.ask(session, Audit()))["events"]
-        assert [one["payload"].get("observation_id") for one in trail[1:]] == ["o-1"]
+        assert [event["payload"].get("observation_id") for event in trail[1:]] == ["o-1"]
     trail = (await alive.sessions.ask(poisoned, Audit()))["events"]
     assert trail[-1]["payload"]["observation_id"] == "o-2"
     assert not alive.is_dead
@@ -118,7 +118,7 @@ async def test_an_entry_that_ends_its_takers_is_set_aside_and_its_neighbours_are
 async def test_a_graceful_stop_is_no_end(world):
     for _ in range(2 * ENDS_MAX):
         async with AsyncExitStack() as stack:
-            passing = World(stack)
+            passing = SharedGateways(stack)
             passing.ledger, passing.hub = world.ledger, world.hub
             gateway = await passing.gateway("b")
             await gateway.turn()
@@ -131,19 +131,19 @@ async def test_a_graceful_stop_is_no_end(world):
 
 
 async def test_the_asker_is_told_that_its_request_was_set_aside(world, dying, monkeypatch):
-    monkeypatch.setattr(mailbox_consumer, "ENDS_MAX", 0)
+    monkeypatch.setattr(poisoned_entries, "ENDS_MAX", 0)
     a, b = await world.pair()
     session = next(world.sessions(b))
     shard = b.held_shards.fence_for(session).shard
     take, counted = b.mail.read, []
 
     async def read(cursors, limit):
-        found = await take(cursors, limit)
-        for entries in (found or {}).values():
+        taken = await take(cursors, limit)
+        for entries in (taken or {}).values():
             for entry in entries:
                 counted.append(entry)
                 object.__setattr__(entry, "ends", 1)
-        return found
+        return taken
 
     monkeypatch.setattr(b.mail, "read", read)
     with pytest.raises(RequestSetAside) as refused:

@@ -166,3 +166,38 @@ async def test_a_redis_that_does_not_answer_is_no_table_and_no_lease():
     assert set(await leases.claim([0])) == set()
     await leases.release([0])
     await leases.leave()
+
+
+BACK_MS = 90_000
+
+
+async def test_a_clock_that_steps_back_stretches_no_takeover(redis, clock):
+    """The dead are dead a lease after their last beat, and a beat's time at most."""
+    place = OnRedis(redis, clock)
+    a, b = place.leases("a"), place.leases("b")
+    await a.beat(())
+    assert set(await a.claim([0])) == {0}
+    clock.advance(2 * TTL_MS)
+    await a.beat(())
+    table = await b.beat(())
+    clock.advance(-BACK_MS)
+    silent_ms = 0
+    while "a" in table.gateways:
+        clock.advance(TTL_MS // 4)
+        silent_ms += TTL_MS // 4
+        last, table = table, await b.beat(())
+        assert table.table_id == last.table_id, "nothing was lost"
+        assert "b" in table.gateways
+    assert silent_ms <= TTL_MS + TTL_MS // 4
+    assert table.settled
+    assert set(await b.claim([0])) == {0}
+
+
+async def test_the_living_stay_in_the_table_when_the_clock_steps_back(redis, clock):
+    place = OnRedis(redis, clock)
+    a, b = place.leases("a"), place.leases("b")
+    for step_ms in (100, -BACK_MS, 100, -500, BACK_MS // 2, -BACK_MS):
+        clock.advance(step_ms if step_ms < TTL_MS else 0)
+        for leases in (a, b):
+            await leases.beat(())
+        assert (await a.beat(())).gateways == {"a", "b"}

@@ -1,40 +1,63 @@
 """Operators over HTTP: pauses, dead letters by why, requeuing."""
 
 import pytest
+from fakeredis import FakeAsyncRedis, FakeServer
 
 from kernel.work.contents import BINDING_QUEUE
 from queues.items import NewItem
+from queues.outbox_relay import OutboxRelay
+from tests.kernel.build import FakeHost
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
-from tests.workers.api.door import Door, error_of
+from tests.workers.api.door import Door, error_of, running_door
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_queue_or_a_priority_is_paused_and_resumed(door: Door):
     queue = door.services.queues[BINDING_QUEUE]
-    least = queue.priorities[-1].name
-    for body in ({}, {"priority": least}):
+    least_urgent = queue.priorities[-1].name
+    for body in ({}, {"priority": least_urgent}):
         for verb, changed in (("pause", True), ("pause", False), ("resume", True)):
             answer = await door.send(f"{BINDINGS}/{verb}", body)
             assert answer.json() == {"changed": changed}, verb
-    await door.send(f"{BINDINGS}/pause", {"priority": least})
+    await door.send(f"{BINDINGS}/pause", {"priority": least_urgent})
     shown = (await door.http.get("/v1/queues")).json()["queues"][BINDING_QUEUE]
-    assert (shown["paused"], shown["paused_priorities"]) == (False, [least])
+    assert (shown["paused"], shown["paused_priorities"]) == (False, [least_urgent])
+    await door.send(f"{BINDINGS}/pause", {"decided_by": "ada", "reason": "an exchange"})
+    [part, whole] = sorted(
+        (await door.http.get("/v1/queues")).json()["pauses"], key=lambda pause: pause["decided_by"]
+    )
+    assert (part["priority"], part["decided_by"], part["reason"]) == (least_urgent, "", "")
+    assert (whole["priority"], whole["decided_by"], whole["reason"]) == (None, "ada", "an exchange")
     wrong = await door.send(f"{BINDINGS}/pause", {"priority": "never"})
     error_of(wrong, 422, "queue_unknown_priority")
 
 
+async def test_a_pause_is_decided_while_redis_is_away_and_the_relay_carries_it_there():
+    server = FakeServer()
+    async with running_door(host=FakeHost().host, redis=FakeAsyncRedis(server=server)) as door:
+        queue = door.services.queues[BINDING_QUEUE]
+        relay = OutboxRelay(door.ledger, queue, lambda: 0.0)
+        server.connected = False
+        answer = await door.send(f"{BINDINGS}/pause", {})
+        assert (answer.status_code, answer.json()) == (200, {"changed": True})
+        server.connected = True
+        assert await queue.paused() == frozenset()
+        await relay.look()
+        assert await queue.paused() == {None}
+
+
 async def test_dead_letters_are_listed_by_signature_and_requeued(door: Door):
-    asked = await enqueued(door, BINDINGS, *(binding(name) for name in "abc"))
-    ids = [one["request_id"] for one in asked]
+    requests = await enqueued(door, BINDINGS, *(binding(name) for name in "abc"))
+    ids = [request["request_id"] for request in requests]
     queue = door.services.queues[BINDING_QUEUE]
     for request_id, signature in zip(ids, ("odd", "broken", "broken"), strict=True):
         await given_up(door, BINDING_QUEUE, request_id, signature)
     await queue.enqueue(NewItem(ids[0], queue.priorities[-1].name, "cause", b"{}"))
     await queue.bury(await queue.claim(1, 1000))
-    found = (await door.http.get(f"{BINDINGS}/dead-letters")).json()
-    assert found["by_signature"] == {"broken": 2, "odd": 1}
-    assert {letter["request_id"] for letter in found["dead_letters"]} == set(ids)
+    document = (await door.http.get(f"{BINDINGS}/dead-letters")).json()
+    assert document["by_signature"] == {"broken": 2, "odd": 1}
+    assert {letter["request_id"] for letter in document["dead_letters"]} == set(ids)
     page = {"error_signature": "broken", "limit": 1}
     first = (await door.http.get(f"{BINDINGS}/dead-letters", params=page)).json()
     page["after"] = first["next_after"]

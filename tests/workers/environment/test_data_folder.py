@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from workers.environment.data_folder import (
+    ROOM_BYTES,
     DataFolder,
     DataFolderBusyError,
     DataFolderNotLockedError,
@@ -302,3 +303,29 @@ def test_facts_that_cannot_be_read_are_a_clear_error(tmp_path):
         folder.runtime_path.write_text("{")
         with pytest.raises(DataFolderUnusableError):
             folder.read_runtime()
+
+
+ROOMY = """
+import resource, sys
+from workers.environment.data_folder import DataFolder
+if len(sys.argv) > 2:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
+print(DataFolder(sys.argv[1]).has_room())
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "has_room"),
+    [([], "True"), ([str(ROOM_BYTES)], "True"), ([str(ROOM_BYTES - 1)], "False"), (["0"], "False")],
+)
+def test_room_is_what_can_be_written_and_nothing_of_it_stays(tmp_path, limit, has_room):
+    command = [sys.executable, "-c", ROOMY, str(tmp_path / "data"), *limit]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == has_room
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_a_place_that_cannot_be_a_folder_is_no_want_of_room(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DataFolderUnusableError):
+        DataFolder(tmp_path / "file").has_room()

@@ -4,16 +4,12 @@ import io
 
 import pytest
 
+from tests.workers.environment.terminal import Terminal
 from workers.environment import terminal_progress as module
 from workers.environment.terminal_progress import LINE_EVERY_S, REPAINT_EVERY_S, Progress
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-class Clock:
+class ProgressClock:
     def __init__(self) -> None:
         self.now_s = 100.0
 
@@ -22,8 +18,8 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch) -> ProgressClock:
+    clock = ProgressClock()
     monkeypatch.setattr(module, "time", clock)
     return clock
 

@@ -71,7 +71,7 @@ async def test_a_materialization_is_a_file_and_an_event(world: EffectsWorld):
     [event] = world.events()
     assert (event["path"], event["content_hash"]) == ("materialized/case/order.txt", TEXT_HASH)
     [receipt] = world.receipts()
-    assert [one["path"] for one in receipt["written"]] == [
+    assert [written["path"] for written in receipt["written"]] == [
         "materialized/case/order.txt",
         EVENT_FILE,
     ]
@@ -406,10 +406,10 @@ async def test_verifying_performs_nothing(world: EffectsWorld):
         path.unlink()
     with world.ledger.view() as view:
         before = view.tables.count(schema.outbox), view.tables.count(schema.outbox_outcomes)
-        found = verify(view)
+        verification = verify(view)
         after = view.tables.count(schema.outbox), view.tables.count(schema.outbox_outcomes)
-    assert found.findings == ()
-    assert (found.requests_open, found.requests_closed) == (1, 3)
+    assert verification.findings == ()
+    assert (verification.requests_open, verification.requests_closed) == (1, 3)
     assert before == after
     assert world.files() == []
 

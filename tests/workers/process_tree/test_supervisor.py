@@ -13,6 +13,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workers.process_tree import supervisor as supervisor_module
 from workers.process_tree.child_process import ChildSpec, ServiceSpec
 from workers.process_tree.supervisor import (
     STOP_TOTAL_S,
@@ -438,18 +439,22 @@ class StuckService(FakeService):
 
 
 async def test_who_asked_is_told_of_deaths_alike_and_cannot_end_the_tree():
-    told = []
+    deaths_told = []
 
     def tell(deaths):
-        told.append(deaths)
+        deaths_told.append(deaths)
         raise OSError("no terminal")
 
     last = child("a", "import sys; sys.exit('no memory')")
     tree = Supervisor([last], policy=QUICK, died_alike=tell)
     with pytest.raises(ChildDiedTooOftenError):
         await until_failed(tree, lambda: None)
-    assert [one.times for one in told] == [3, 4]
-    assert (told[0].name, told[0].reason, told[0].last_line) == ("a", "exit code 1", "no memory")
+    assert [death.times for death in deaths_told] == [3, 4]
+    assert (deaths_told[0].name, deaths_told[0].reason, deaths_told[0].last_line) == (
+        "a",
+        "exit code 1",
+        "no memory",
+    )
 
 
 async def test_deaths_after_a_long_life_are_not_alike():
@@ -587,3 +592,40 @@ async def test_without_the_kernels_help_the_child_finds_out_by_itself():
     pid, last = done.stdout.split()
     assert last == b"finished"
     await until(lambda: not runs(int(pid)))
+
+
+async def test_a_child_that_dies_while_starts_are_hindered_waits_and_is_not_counted(monkeypatch):
+    monkeypatch.setattr(supervisor_module, "HINDERED_POLL_S", 0.01)
+    hindered, looks = True, 0
+
+    async def hindrance() -> str:
+        nonlocal looks
+        looks += 1
+        return "a full disk" if hindered else ""
+
+    none = RestartPolicy(first_s=0.01, deaths_max=0)
+    with structlog.testing.capture_logs() as logs:
+        async with Supervisor([child("a")], policy=none, hindrance=hindrance) as tree:
+            first = tree.pids()["a"]
+            os.kill(first, signal.SIGKILL)
+            await until(lambda: looks > 5)
+            assert tree.pids() == {}
+            hindered = False
+            await until(lambda: tree.pids().get("a", first) != first)
+    said = [(entry["event"], entry.get("reason")) for entry in logs]
+    assert said.count(("start_waits", "a full disk")) == 1
+    assert [event for event, _ in said if event == "child_died"] == []
+
+
+async def test_a_child_that_dies_again_after_the_wait_is_counted_as_before(monkeypatch):
+    monkeypatch.setattr(supervisor_module, "HINDERED_POLL_S", 0.01)
+    answers = iter(["a full disk", "a full disk"])
+
+    async def hindrance() -> str:
+        return next(answers, "")
+
+    with pytest.raises(ChildDiedTooOftenError):
+        async with Supervisor(
+            [child("a", "import time; time.sleep(0.2)")], policy=QUICK, hindrance=hindrance
+        ):
+            await anyio.sleep(60)

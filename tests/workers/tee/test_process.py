@@ -49,13 +49,16 @@ def check_record(folder):
         assert verify(view).findings == ()
 
 
+def health_of(target, service=""):
+    with grpc.insecure_channel(target, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        return health.Check(health_pb2.HealthCheckRequest(service=service)).status
+
+
 def test_it_is_healthy_until_it_is_told_to_stop_and_then_ends_in_order(tmp_path):
     with tee_process(tmp_path) as (process, target):
-        with grpc.insecure_channel(target, options=[("grpc.enable_http_proxy", 0)]) as channel:
-            health = health_pb2_grpc.HealthStub(channel)
-            for service in ("", "tee.Tee"):
-                answer = health.Check(health_pb2.HealthCheckRequest(service=service))
-                assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        for service in ("", "tee.Tee"):
+            assert health_of(target, service) == health_pb2.HealthCheckResponse.SERVING
         seed(target, frozenset({"a"}))
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=20) == 0
@@ -64,9 +67,30 @@ def test_it_is_healthy_until_it_is_told_to_stop_and_then_ends_in_order(tmp_path)
     check_record(tmp_path)
 
 
+def test_of_two_the_one_that_was_started_first_is_refused_and_says_that_it_does_not_serve(tmp_path):
+    with (
+        tee_process(tmp_path) as (_, first),
+        calling(first) as older,
+    ):
+        older.MergeHypothesis(wire.HypothesisDelta(nodes=[node("n1")]))
+        with tee_process(tmp_path) as (_, second), calling(second) as newer:
+            with pytest.raises(grpc.RpcError) as refused:
+                older.MergeHypothesis(wire.HypothesisDelta(nodes=[node("n2")]))
+            assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert refused.value.details().startswith("stale_epoch: ")
+            assert health_of(first) == health_pb2.HealthCheckResponse.NOT_SERVING
+            newer.MergeHypothesis(wire.HypothesisDelta(nodes=[node("n3")]))
+            assert health_of(second) == health_pb2.HealthCheckResponse.SERVING
+            assert [stored_node.id for stored_node in older.GetMainGraph(Empty()).nodes] == [
+                "n1",
+                "n3",
+            ]
+    check_record(tmp_path)
+
+
 def test_what_was_answered_survives_a_kill(tmp_path):
     names = [f"n{number:03}" for number in range(200)]
-    told = []
+    answers = []
     with tee_process(tmp_path) as (process, target), calling(target) as stub:
         stub.MergeHypothesis(wire.HypothesisDelta(nodes=map(node, names)))
         stub.CreateIncident(wire.CreateIncidentRequest(incident_id="inc"))
@@ -74,21 +98,24 @@ def test_what_was_answered_survives_a_kill(tmp_path):
         for name in names:
             request = {"incident_id": "inc", "node_ids": [name], "provenance": why()}
             call = stub.MergeNodeTombstones.future(wire.NodeTombstoneRequest(**request))
-            if len(told) < STRUCK_BEFORE_KILL:
-                told += call.result().applied_ids
+            if len(answers) < STRUCK_BEFORE_KILL:
+                answers += call.result().applied_ids
             else:
                 pending.append(call)
         process.kill()
         for call in pending:
             if call.exception() is None:
-                told += call.result().applied_ids
-    assert len(told) >= STRUCK_BEFORE_KILL
+                answers += call.result().applied_ids
+    assert len(answers) >= STRUCK_BEFORE_KILL
     check_record(tmp_path)
     with tee_process(tmp_path) as (_, target), calling(target) as stub:
-        assert [one.id for one in stub.GetMainGraph(Empty()).nodes] == names
+        assert [stored_node.id for stored_node in stub.GetMainGraph(Empty()).nodes] == names
         struck = set(stub.GetTombstones(wire.TombstoneRequest(incident_id="inc")).node_ids)
-        live = {one.id for one in stub.GetLiveView(wire.LiveViewRequest(incident_id="inc")).nodes}
-        assert set(told) <= struck
+        live = {
+            stored_node.id
+            for stored_node in stub.GetLiveView(wire.LiveViewRequest(incident_id="inc")).nodes
+        }
+        assert set(answers) <= struck
         assert live == set(names) - struck
         request = {"incident_id": "inc", "node_ids": names, "provenance": why()}
         rest = stub.MergeNodeTombstones(wire.NodeTombstoneRequest(**request))

@@ -28,7 +28,7 @@ from workers.tee import tee_pb2 as wire
 from workers.tee.service import ANSWERED_AT_ONCE
 
 SERVICE = wire.DESCRIPTOR.services_by_name["Tee"]
-METHODS = [f"/tee.Tee/{one.name}" for one in SERVICE.methods]
+METHODS = [f"/tee.Tee/{method.name}" for method in SERVICE.methods]
 EVERY_METHOD = [*METHODS, "/grpc.health.v1.Health/Check"]
 MERGE = "/tee.Tee/MergeHypothesis"
 ANSWERED = {
@@ -176,7 +176,7 @@ REQUESTS = {
     "GetTombstones": st.builds(wire.TombstoneRequest, incident_id=incidents),
 }
 calls = st.one_of(
-    st.tuples(st.just(f"/tee.Tee/{name}"), request.map(lambda one: one.SerializeToString()))
+    st.tuples(st.just(f"/tee.Tee/{name}"), request.map(lambda message: message.SerializeToString()))
     for name, request in REQUESTS.items()
 )
 junk = st.tuples(st.sampled_from(EVERY_METHOD), st.binary(max_size=200))

@@ -3,12 +3,16 @@
 from dataclasses import asdict
 from typing import Annotated, Any
 
+import structlog
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.commit.work_units import RequeueUnit
+from actors.commit.work_units import PauseUnit, RequeueUnit
 from kernel.work.dead_letters import dead_letters
+from kernel.work.outcomes import REASON_CHARS_MAX
+from kernel.work.pauses import PauseDecision
 from kernel.work.requests import REQUESTS_MAX
+from queues.errors import QueueError
 from queues.work_queue import WorkQueue
 from workers.api.errors import ApiError
 from workers.api.json_bodies import json_router
@@ -18,14 +22,17 @@ from workers.api.services import Given, Services
 PAGE_MAX = 500
 
 router = json_router(prefix="/v1/queues/{queue}", tags=["operators"])
+_log = structlog.get_logger(__name__)
 
 
 class PauseBody(BaseModel):
-    """What of a queue is meant: one priority, or all of it."""
+    """What of a queue is meant, one priority or all of it; who decides, and why."""
 
     model_config = ConfigDict(extra="forbid")
 
     priority: Annotated[str, Field(max_length=64)] | None = None
+    decided_by: Annotated[str, Field(max_length=REASON_CHARS_MAX)] = ""
+    reason: Annotated[str, Field(max_length=REASON_CHARS_MAX)] = ""
 
 
 class RequeueBody(BaseModel):
@@ -38,14 +45,17 @@ class RequeueBody(BaseModel):
 
 @router.post("/pause")
 async def pause(queue: QueueName, body: PauseBody, services: Given) -> dict[str, bool]:
-    """Let workers begin with nothing more, or nothing of a priority; asking for work goes on."""
-    return {"changed": await _queue(services, queue).pause(body.priority)}
+    """Let workers begin with nothing more, or nothing of a priority; asking for work goes on.
+
+    The pause is on the record and holds until it is resumed, whatever Redis loses.
+    """
+    return await _switch(services, queue, body, paused=True)
 
 
 @router.post("/resume")
 async def resume(queue: QueueName, body: PauseBody, services: Given) -> dict[str, bool]:
     """End the pause of the queue, or that of a priority."""
-    return {"changed": await _queue(services, queue).resume(body.priority)}
+    return await _switch(services, queue, body, paused=False)
 
 
 @router.get("/dead-letters")
@@ -73,6 +83,20 @@ async def requeue(queue: QueueName, body: RequeueBody, services: Given) -> dict[
     receipts = await services.write(RequeueUnit(queue, tuple(body.request_ids)))
     await _queue(services, queue).remove_closed(body.request_ids)
     return {"requests": [asdict(receipt) for receipt in receipts]}
+
+
+async def _switch(
+    services: Services, name: str, body: PauseBody, *, paused: bool
+) -> dict[str, bool]:
+    queue = _queue(services, name)
+    decision = PauseDecision(name, body.priority, body.decided_by, body.reason)
+    changed = await services.write(PauseUnit(decision, paused))
+    try:
+        await (queue.pause if paused else queue.resume)(body.priority)
+    except QueueError as error:
+        # The relay puts it right once Redis answers.
+        _log.info("pause_waits_for_redis", queue=name, code=error.code)
+    return {"changed": changed}
 
 
 def _queue(services: Services, name: str) -> WorkQueue:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 
 from kernel.audit.log import log_document
+from kernel.work.pauses import pauses_of
 from workers.api.errors import ApiError
 from workers.api.json_bodies import json_router
 from workers.api.services import Given
@@ -56,8 +57,9 @@ async def log(
 
 @router.get("/queues")
 async def queues(services: Given) -> dict[str, Any]:
-    """Return what the record asks for, what each queue holds of it, and who works."""
+    """Return what the record asks for, what each queue holds, what is paused, and who works."""
     requests = await services.read(count_requests)
+    pauses = await services.read(pauses_of)
     depths = {name: await queue.depth() for name, queue in services.queues.items()}
     beats = await services.heartbeats.alive()
     return {
@@ -66,6 +68,7 @@ async def queues(services: Given) -> dict[str, Any]:
             name: asdict(depth) | {"paused_priorities": sorted(depth.paused_priorities)}
             for name, depth in depths.items()
         },
+        "pauses": [asdict(pause) for pause in pauses],
         "workers": [beat.worker_id for beat in beats],
         "fleet": [asdict(beat) for beat in beats],
     }

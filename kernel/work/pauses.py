@@ -1,0 +1,104 @@
+"""Pauses of work queues: operators' decisions, on the record with who decided and why.
+
+A queue and each of its priorities are paused and resumed by themselves. Each decision is a durable
+receipt (`work_queue_paused`, `work_queue_resumed`), and `queue_pauses` holds the pauses that stand,
+at most one for each priority and each queue (decision kernel/0265). Redis is held to it by the
+outbox relay.
+"""
+
+from dataclasses import dataclass
+
+from kernel.host import iso_time
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.priorities import PRIORITIES_OF
+from kernel.work import receipts
+from kernel.work.errors import WorkRefused
+from kernel.work.outcomes import storable
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A pause that stands."""
+
+    queue: str
+    priority: str | None
+    """The priority that is paused, None for the whole queue."""
+
+    paused_at: str
+    decided_by: str
+    """Who paused it, as they called themselves; empty where nobody said."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PauseDecision:
+    """What an operator decides of a queue, or of one of its priorities."""
+
+    queue: str
+    priority: str | None = None
+    decided_by: str = ""
+    reason: str = ""
+
+
+def pauses_of(view: LedgerView) -> list[Pause]:
+    """Return the pauses that stand, of every queue."""
+    return [
+        Pause(
+            row["queue"],
+            row["priority"],
+            iso_time(row["paused_at_us"]),
+            row["decided_by"],
+            row["reason"],
+        )
+        for row in view.tables.select(schema.queue_pauses)
+    ]
+
+
+def pause(transaction: LedgerTransaction, decision: PauseDecision) -> bool:
+    """Record a pause, with a durable receipt; False, and nothing recorded, where it stands.
+
+    Raises:
+        WorkRefused: `work_queue_unknown`, `queue_unknown_priority`.
+    """
+    return _record(transaction, receipts.PAUSED, decision, stands=False)
+
+
+def resume(transaction: LedgerTransaction, decision: PauseDecision) -> bool:
+    """Record the end of a pause, with a durable receipt; False where there is none.
+
+    Raises:
+        WorkRefused: `work_queue_unknown`, `queue_unknown_priority`.
+    """
+    return _record(transaction, receipts.RESUMED, decision, stands=True)
+
+
+def _record(
+    transaction: LedgerTransaction, kind: str, decision: PauseDecision, *, stands: bool
+) -> bool:
+    body = _body(decision)
+    if (
+        transaction.tables.get(schema.queue_pauses, receipts.pause_key(body)) is not None
+    ) != stands:
+        return False
+    transaction.next_commit_time_us()
+    receipts.record(transaction, kind, f"receipt:{transaction.host.new_id()}", body)
+    return True
+
+
+def _body(decision: PauseDecision) -> Document:
+    queue, priority = decision.queue, decision.priority
+    if queue not in PRIORITIES_OF:
+        raise WorkRefused("work_queue_unknown", f"no queue is called {queue!r}", "queue")
+    body = {
+        "queue": queue,
+        "decided_by": storable(decision.decided_by),
+        "reason": storable(decision.reason),
+    }
+    if priority is None:
+        return body
+    if priority not in PRIORITIES_OF[queue]:
+        message = f"{queue} has no priority {priority!r}"
+        raise WorkRefused("queue_unknown_priority", message, "priority")
+    return {**body, "priority": priority}

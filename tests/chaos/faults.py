@@ -1,0 +1,228 @@
+"""How each kind of fault is inflicted on a fleet, and taken back."""
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+import psycopg
+from redis import Redis
+from redis.exceptions import RedisError
+
+from tests.chaos import witness
+from tests.chaos.fleet import ChaosFleet, FleetProcess
+from tests.chaos.schedule import Fault
+
+AIM_S = 1.0
+"""How long a fault that meets a certain moment waits for it."""
+
+EVICTED = 0.5
+"""Of the keys, how many go at once."""
+
+Wait = Callable[[float], None]
+Inflict = Callable[[ChaosFleet, Fault, Wait], None]
+
+
+def _kill(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    fleet.processes[fault.target].kill()
+    wait(fault.lasts_s)
+    fleet.processes[fault.target].start()
+
+
+def _pause(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    fleet.processes[fault.target].send(signal.SIGSTOP)
+    try:
+        wait(fault.lasts_s)
+    finally:
+        fleet.processes[fault.target].send(signal.SIGCONT)
+
+
+def _pause_writer(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Stop a gateway while it writes: in the middle of a transaction that changes something."""
+    process, until_s = fleet.processes[fault.target], time.monotonic() + AIM_S
+    with psycopg.connect(fleet.database_url, autocommit=True) as connection:
+        while not (stopped := _stop_if_it_writes(process, connection, fault.target)):
+            if time.monotonic() > until_s:
+                break
+    if not stopped:
+        process.send(signal.SIGSTOP)
+    try:
+        wait(fault.lasts_s)
+    finally:
+        process.send(signal.SIGCONT)
+
+
+def _stop_if_it_writes(
+    process: FleetProcess, connection: "psycopg.Connection[tuple[int]]", gateway: str
+) -> bool:
+    writing = (
+        "SELECT 1 FROM pg_stat_activity WHERE usename = %s AND backend_xid IS NOT NULL"
+        " AND state LIKE 'idle in transaction%%'"
+    )
+    role = [witness.role_of(gateway)]
+    if connection.execute(writing, role).fetchone() is None:
+        return False
+    process.send(signal.SIGSTOP)
+    if connection.execute(writing, role).fetchone() is not None:
+        return True
+    process.send(signal.SIGCONT)
+    return False
+
+
+def _start_another_version(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    process = fleet.processes[fault.target]
+    process.kill()
+    process.start(ROTULUS_CHAOS_PROTOCOL="999")
+    wait(fault.lasts_s)
+    process.kill()
+    process.start()
+
+
+def _flush(fleet: ChaosFleet, _fault: Fault, _wait: Wait) -> None:
+    fleet.flush_redis()
+
+
+def _evict(fleet: ChaosFleet, fault: Fault, _wait: Wait) -> None:
+    with _administrator(fleet) as redis:
+        keys = sorted(redis.scan_iter(count=1000))
+        drawn = random.Random(fault.at_s).sample(keys, int(len(keys) * EVICTED))
+        if drawn:
+            redis.unlink(*drawn)
+
+
+def _refuse(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Have every write refused as a primary does that lost its replicas (NOREPLICAS)."""
+    with _configured(fleet, "min-replicas-to-write", "1", "0"):
+        wait(fault.lasts_s)
+
+
+def _fill(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Leave no memory: whatever might need more is refused (OOM)."""
+    with _configured(fleet, "maxmemory", "1", "0"):
+        wait(fault.lasts_s)
+
+
+def _busy(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Run a script without an end, while which others are told so (BUSY)."""
+
+    def run_for_ever() -> None:
+        with _administrator(fleet) as redis, suppress(RedisError):
+            redis.eval("while true do end", 0)
+
+    with _configured(fleet, "busy-reply-threshold", "20", "5000"):
+        thread = threading.Thread(target=run_for_ever, daemon=True)
+        thread.start()
+        try:
+            wait(fault.lasts_s)
+        finally:
+            with _administrator(fleet) as redis, suppress(RedisError):
+                redis.script_kill()
+            thread.join()
+
+
+@contextmanager
+def _configured(fleet: ChaosFleet, name: str, value: str, before: str) -> Iterator[None]:
+    with _administrator(fleet) as redis:
+        redis.config_set(name, value)
+    try:
+        yield
+    finally:
+        with _administrator(fleet) as redis:
+            redis.config_set(name, before)
+
+
+@contextmanager
+def _administrator(fleet: ChaosFleet) -> Iterator["Redis[bytes]"]:
+    with Redis.from_url(fleet.redis_administrator_url) as redis:
+        yield redis
+
+
+def _restart_redis(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    fleet.kill_redis()
+    wait(fault.lasts_s)
+    fleet.redis.start()
+
+
+def _restart_postgres(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    fleet.postgres.stop(signal.SIGQUIT)
+    wait(fault.lasts_s)
+    fleet.postgres.start()
+
+
+def _delay(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    proxies = fleet.proxies_to(_server_of(fault))
+    for proxy in proxies:
+        proxy.delay_s = fault.delay_ms / 1000
+    try:
+        wait(fault.lasts_s)
+    finally:
+        for proxy in proxies:
+            proxy.delay_s = 0.0
+
+
+def _cut(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """End the connections to a server, of one process or of all."""
+    proxies = fleet.proxies_to(_server_of(fault), fault.target)
+    for proxy in proxies:
+        fleet.proxies.run(proxy.cut())
+    try:
+        wait(fault.lasts_s)
+    finally:
+        for proxy in proxies:
+            fleet.proxies.run(proxy.mend())
+
+
+def _silence(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Lose every connection to a server without ending it, and those that are made meanwhile."""
+    proxies = fleet.proxies_to(_server_of(fault))
+    for proxy in proxies:
+        proxy.is_silent = True
+        proxy.lose()
+    try:
+        wait(fault.lasts_s)
+    finally:
+        for proxy in proxies:
+            proxy.is_silent = False
+
+
+def _cut_at_commit(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Cut a gateway off at its next COMMIT, before the server has it or before it answers."""
+    [proxy] = fleet.proxies_to("postgres", fault.target)
+    proxy.cuts_commit = "before" if fault.kind == "lose_commit" else "after"
+    try:
+        wait(fault.lasts_s)
+    finally:
+        proxy.cuts_commit = ""
+
+
+def _server_of(fault: Fault) -> str:
+    return fault.kind.split("_")[1]
+
+
+INFLICT: Mapping[str, Inflict] = {
+    "kill_gateway": _kill,
+    "kill_worker": _kill,
+    "pause_gateway": _pause,
+    "pause_writer": _pause_writer,
+    "pause_worker": _pause,
+    "worker_of_another_version": _start_another_version,
+    "flush_redis": _flush,
+    "evict_redis": _evict,
+    "refuse_redis": _refuse,
+    "fill_redis": _fill,
+    "busy_redis": _busy,
+    "restart_redis": _restart_redis,
+    "restart_postgres": _restart_postgres,
+    "delay_redis": _delay,
+    "delay_postgres": _delay,
+    "cut_redis": _cut,
+    "cut_postgres": _cut,
+    "cut_redis_of_gateway": _cut,
+    "cut_postgres_of_gateway": _cut,
+    "silence_redis": _silence,
+    "silence_postgres": _silence,
+    "lose_commit": _cut_at_commit,
+    "doubt_commit": _cut_at_commit,
+}
