@@ -45,6 +45,8 @@ class ActiveBindings:
     def catch_up(self, view: LedgerView) -> None:
         """Read what was written since the last time, or everything at the first."""
         head = view.head().ec_sequence_number
+        if self._sequence == head:
+            return
         written = _all(view) if self._sequence is None else self._written(view, self._sequence)
         for binding_id in dict.fromkeys(written):
             self._known.add(binding_id)

@@ -133,11 +133,11 @@ def second_version(monkeypatch):
     second = replace(first, version=2, effects=replace_effects(first.effects, 2, appliers))
     monkeypatch.setattr(rules, "RULES", MappingProxyType({1: first, 2: second}))
 
-    def put_in_force():
-        for module in ("kernel.kernel", "kernel.log_row_seal"):
-            monkeypatch.setattr(f"{module}.CURRENT_RULES", second)
+    def record_by_the_second() -> None:
+        for module in ("kernel", "log_row_seal"):
+            monkeypatch.setattr(f"kernel.{module}.CURRENT_RULES", second)
 
-    return put_in_force
+    return record_by_the_second
 
 
 def replace_effects(effects, version, appliers):

@@ -77,6 +77,12 @@ class Services:
     stalled_s: Callable[[], float] = lambda: 0.0
     """For how long nothing could be committed; see `Committer.stalled_s`."""
 
+    owner_url: Callable[[str], str | None] = lambda _: None
+    """The URL of the other gateway that owns a session, where it advertises one."""
+
+    gateway_urls: Callable[[], Mapping[str, str]] = dict
+    """The URLs that the living gateways advertise, by their names."""
+
     problems: dict[str, str] = field(default_factory=dict)
     """Problems of this process by component, which health reports."""
 

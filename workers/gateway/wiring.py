@@ -28,6 +28,7 @@ from kernel.belief_record import declared_universe
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence
+from kernel.ledger.tables import SharedStore
 from kernel.model.replay import AuditContext, AuditReplayStrategy
 from kernel.model_registry import ActiveModels, ModelRegistry
 from kernel.refusal_runs import RefusalRuns
@@ -155,6 +156,8 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
         OutboxRelay(ledger, queue, time.monotonic, sharing.work_leases[name])
         for name, queue in queues.items()
     ]
+    if isinstance(ledger.store, SharedStore):
+        ledger.store.share(name, sharing.keeper.is_dead)
     external = ExternalEffects(
         ledger,
         committer,
@@ -190,6 +193,8 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
         held_shards=sharing.held_shards,
         mail=sharing.mail,
         stalled_s=lambda: committer.stalled_s,
+        owner_url=sharing.owner_url,
+        gateway_urls=lambda: sharing.addresses.urls,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
