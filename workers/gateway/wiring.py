@@ -50,6 +50,7 @@ from workers.clients.openai_model import HttpModel
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.environment.data_folder import DataFolder
+from workers.environment.ledger_clock import LedgerClock
 from workers.environment.settings import Settings
 from workers.external_effects.performer import ExternalEffects
 from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
@@ -100,7 +101,9 @@ class Gateway:
             await close()
 
 
-def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: str) -> Gateway:
+def build_gateway(
+    settings: Settings, ledger: Ledger, redis: RedisClient, name: str, clock: LedgerClock
+) -> Gateway:
     """Put a gateway together on a ledger and a Redis; `name` is the gateway's among others."""
     host, folder = ledger.host, DataFolder(settings.data_dir)
     traces = gateway_traces(settings)
@@ -180,12 +183,16 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
         held_shards=sharing.held_shards,
         mail=sharing.mail,
         stalled_s=lambda: committer.stalled_s,
+        clock_problem=lambda: clock.problem,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
     metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
     install_metrics(app, metrics)
     traces.install(app)
+
+    async def keep_clock() -> None:
+        await clock.keep(ledger.store.server_time_us)
 
     async def leave() -> None:
         await recorder.record()
@@ -210,6 +217,7 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
             capacity.run,
             outcomes.run,
             recorder.run,
+            keep_clock,
             *(relay.run for relay in relays),
         ),
         stops=(hub.stop, outcomes.stop, services.streams.stop),
