@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check lint types imports bench chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
+.PHONY: help setup demo test test-fast check lint types imports bench paths chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,7 +50,10 @@ imports: $(STAMP)
 	@$(BIN)/lint-imports
 
 bench: $(STAMP) ## The benchmarks, each figure with its ratio to a peer of the same run
-	@for name in canonical routing belief kernel bytes http authority cascade queues replay; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
+	@for name in canonical routing belief kernel gateways bytes http authority cascade queues replay; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
+
+paths: $(STAMP) ## Functions, files and changes of folder on the path of an elimination, an operation, an item, a frame
+	@$(BIN)/python -m tests.bench.call_paths $(ARGS)
 
 chaos: $(STAMP) ## A fleet through a seeded schedule of faults: ARGS="--seed N --requests 100000 --minutes M"
 	@$(BIN)/python -m tests.chaos.run $(ARGS)

@@ -5,11 +5,12 @@ clock. So the state is a fold of the log, and verification folds it again, each 
 the version that it seals (`kernel/rules.py`).
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, EPOCH_ROLLBACK
 from kernel.authority.enqueue import record_enqueued
-from kernel.authority.recompute import check_recompute, complete_recompute
+from kernel.authority.recompute import check_recomputes, complete_recomputes
 from kernel.authority.recording import record_requests
 from kernel.authority.requests import cancel_requests_for_removed
 from kernel.authority.strategy import AuthorityStrategy
@@ -20,14 +21,15 @@ from kernel.host import iso_time
 from kernel.ledger.answers import emitted_receipt_id
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
-from kernel.model.envelope import Envelope
+from kernel.model.envelope import Envelope, KernelEffect
 from kernel.model.receipt import Receipt, ReceiptRules
+from kernel.model.recomputes import RECALCULATE, Recompute, is_page
 from kernel.operation_counts import count_operation
-from kernel.sources import node_classes
+from kernel.sources import Source, node_classes, sources_of_envelope
 from kernel.stores.appliers import EffectRules
 from kernel.stores.model_outputs import record_model_outputs
 from kernel.stores.record import Operation
-from kernel.stores.rollback_marks import mark_undone
+from kernel.stores.rollback_marks import Place, mark_page, mark_undone
 from kernel.stores.rollbacks_under_way import record_page
 from kernel.stores.views import emit_node_write_events
 from kernel.visibility import LEAST_RESTRICTIVE
@@ -78,9 +80,9 @@ def apply_operation(
     )
     count_operation(transaction, envelope, emit)
     record_adjudications(transaction, envelope, sequence)
-    recalculates = envelope.semantic_intent == "recalculate_authority"
-    taint = _taint_receipt(transaction, envelope)
-    served = check_recompute(operation, envelope, strategy) if recalculates else []
+    recalculates = envelope.semantic_intent == RECALCULATE
+    recomputes = check_recomputes(operation, envelope, strategy) if recalculates else []
+    taints = _taint_receipts(transaction, envelope, [recompute for recompute, _ in recomputes])
     applied = [(effect, effects.apply(effect, operation)) for effect in envelope.primitive_effects]
     record_model_outputs(envelope.recorded_model_outputs, operation)
     emit_node_write_events(operation, [write for _, write in applied])
@@ -90,10 +92,11 @@ def apply_operation(
         cancel_requests_for_removed(operation, [write for _, write in applied])
     if envelope.semantic_intent == EPOCH_ROLLBACK:
         record_page(operation, envelope)
-    if taint is not None:
+    for taint in taints:
         emit(taint)
-    if recalculates:
-        complete_recompute(operation, envelope, served)
+    complete_recomputes(operation, recomputes)
+    if is_page(envelope):
+        mark_page(operation, len(applied))
     if envelope.semantic_intent == ENQUEUE:
         record_enqueued(operation, envelope)
     elif envelope.semantic_intent == BELIEF_ANCHOR:
@@ -108,28 +111,60 @@ def apply_operation(
     return AppliedEffects(documents, tuple(receipts))
 
 
-def _undone(envelope: Envelope) -> list[str]:
-    """Return the operations that this one undoes or compensates."""
-    operation_ids = [
-        effect.undoes.operation_id for effect in envelope.primitive_effects if effect.undoes
-    ]
+def _undone(envelope: Envelope) -> Mapping[str, list[Place]]:
+    """Return the operations that this one undoes or compensates, and the records put back."""
+    undone: dict[str, list[Place]] = {}
+    for effect in envelope.primitive_effects:
+        if effect.undoes is not None:
+            place = effect.undoes.store, effect.undoes.record_key
+            undone.setdefault(effect.undoes.operation_id, []).append(place)
     if envelope.compensates_operation_id is not None:
-        operation_ids.append(envelope.compensates_operation_id)
-    return list(dict.fromkeys(operation_ids))
+        undone.setdefault(envelope.compensates_operation_id, [])
+    return undone
 
 
-def _taint_receipt(view: LedgerView, envelope: Envelope) -> Receipt | None:
-    """Return the receipt of a mixed or restricted packet (§7.4, K7), None for another.
+def _taint_receipts(
+    view: LedgerView, envelope: Envelope, recomputes: Sequence[Recompute]
+) -> list[Receipt]:
+    """Return the receipt of a mixed or restricted packet (§7.4, K7), none for another.
 
     The nodes are counted, each once, whatever the envelope states of them (decision kernel/0195). A
-    class that none of them has is the envelope's, as is everything where no source is named.
+    class that none of them has is the envelope's, as is everything where no source is named. Of a
+    page each recompute has a receipt, for what it was made of itself.
     """
     stated = envelope.source_visibility_taint
     resolved = envelope.resolved_output_visibility_class
     if not stated or (resolved == LEAST_RESTRICTIVE and len(set(stated)) == 1):
-        return None
-    deep = envelope.semantic_intent != "recalculate_authority"
-    counted = list(node_classes(view, envelope, deep=deep).values())
+        return []
+    if len(recomputes) > 1:
+        return [
+            _taint_receipt(
+                view,
+                [Source("source_refs", ref) for ref in recompute.read_refs],
+                recompute.effects,
+                (resolved,) if resolved else (),
+                resolved,
+                recompute.node_id,
+            )
+            for recompute in recomputes
+        ]
+    target = envelope.target_refs[0] if envelope.target_refs else None
+    sources, effects = sources_of_envelope(envelope), envelope.primitive_effects
+    deep = envelope.semantic_intent != RECALCULATE
+    return [_taint_receipt(view, sources, effects, stated, resolved, target, deep=deep)]
+
+
+def _taint_receipt(
+    view: LedgerView,
+    sources: Iterable[Source],
+    effects: Iterable[KernelEffect],
+    stated: Iterable[str],
+    resolved: str | None,
+    output_ref: str | None,
+    *,
+    deep: bool = False,
+) -> Receipt:
+    counted = list(node_classes(view, sources, effects, deep=deep).values())
     taint = [*counted, *(name for name in stated if name not in counted)]
     distinct = sorted(set(taint))
     body: Document = {
@@ -138,6 +173,6 @@ def _taint_receipt(view: LedgerView, envelope: Envelope) -> Receipt | None:
         "resolved_output_visibility_class": resolved,
         "source_node_count_per_class": {name: (counted or taint).count(name) for name in distinct},
     }
-    if envelope.target_refs:
-        body["output_node_ref"] = envelope.target_refs[0]
+    if output_ref is not None:
+        body["output_node_ref"] = output_ref
     return Receipt("taint_propagation", body)

@@ -90,3 +90,7 @@ class TextNotStorable(KernelError):
     """
 
     code = "text_not_storable"
+
+
+OF_THE_LEDGER = (LedgerUnavailable, CommitOutcomeUnknown, LedgerCorrupt, LedgerFailed, OSError)
+"""Errors of a ledger that cannot be reached or trusted; no operation is to blame for them."""

@@ -7,8 +7,8 @@ however they are escaped.
 
 import json
 import re
-from collections.abc import Callable, Iterable
-from itertools import chain
+from collections import deque
+from collections.abc import Callable
 from json.decoder import JSONObject  # type: ignore[attr-defined]
 from typing import Any
 
@@ -156,16 +156,16 @@ def _entries(values: list[Any], write: Callable[[Any], bytes], levels: int) -> l
 
 def is_longer_than(value: Any, size: int) -> bool:
     """Tell whether a JSON value has more characters than that, about, at the cost of so many."""
-    room, level = size, [value]
-    while level and room > 0:
-        room -= sum(
-            4 + len(value) if isinstance(value, str | dict | list) else 4 for value in level
-        )
-        level = list(chain.from_iterable(map(_inside, level))) if room > 0 else []
-    return room <= 0
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+    room, to_count = size, deque([value])
+    while to_count:
+        counted = to_count.popleft()
+        room -= 4
+        if isinstance(counted, str):
+            room -= len(counted)
+        elif isinstance(counted, dict | list):
+            room -= len(counted)
+            if room > 0:
+                to_count.extend(counted.values() if isinstance(counted, dict) else counted)
+        if room <= 0:
+            return True
+    return False

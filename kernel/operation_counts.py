@@ -17,8 +17,14 @@ from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
+from kernel.model.recomputes import RECALCULATE
 
 ALERT = "quota_exceeded_alert"
+
+
+def operations_in(envelope: Envelope) -> int:
+    """Return as how many operations an envelope counts: a page as many as it has recomputes."""
+    return max(1, len(envelope.target_refs)) if envelope.semantic_intent == RECALCULATE else 1
 
 
 def day_of(time_us: int) -> str:
@@ -50,14 +56,15 @@ def count_operation(
     transaction: LedgerTransaction, envelope: Envelope, emit: Callable[[Receipt], str]
 ) -> None:
     """Count an operation that is being applied; emit an alert for the first beyond a limit."""
-    governance = governance_of(transaction)
+    governance, amount = governance_of(transaction), operations_in(envelope)
     time_us, kind = transaction.head_now.committed_at_us, envelope.operation_kind
     day, daily = day_of(time_us), schema.daily_operation_counts
     about: Document = {"operation_kind": kind, "day": day}
-    _count(transaction, daily, f"{day}|{kind}", governance.quota_of(kind), about, emit)
+    _count(transaction, daily, f"{day}|{kind}", governance.quota_of(kind), amount, about, emit)
     budget, run = governance.per_run_write_budget, run_of(envelope)
     if budget is not None and run is not None:
-        _count(transaction, schema.run_operation_counts, run, budget, {"run_id": run}, emit)
+        counts = schema.run_operation_counts
+        _count(transaction, counts, run, budget, amount, {"run_id": run}, emit)
 
 
 def _counted(view: LedgerView, table: Table, key: str) -> int:
@@ -70,15 +77,16 @@ def _count(
     table: Table,
     key: str,
     limit: int,
+    amount: int,
     about: Document,
     emit: Callable[[Receipt], str],
 ) -> None:
     (key_column,) = key_names(table)
     row = transaction.peek(table, key)
     count, alerted = (0, 0) if row is None else (row["operation_count"], row["alerted"])
-    if count >= limit and not alerted:
+    if count + amount > limit and not alerted:
         alerted = 1
         emit(Receipt(ALERT, {**about, "operation_count": count, "quota": limit}))
     transaction.tables.put(
-        table, {key_column: key, "operation_count": count + 1, "alerted": alerted}
+        table, {key_column: key, "operation_count": count + amount, "alerted": alerted}
     )

@@ -26,7 +26,7 @@ from kernel.authority.inputs import StatedInputs
 from kernel.authority.strategy import AuthorityStrategy
 from kernel.errors import RulesVersionUnknown
 from kernel.ledger.ledger import Document, LedgerTransaction
-from kernel.ledger.log_row import row_of_envelope
+from kernel.ledger.row_of_envelope import row_of_envelope
 from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT
 from kernel.model.receipt import RECEIPT_KINDS, ReceiptRules

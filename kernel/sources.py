@@ -17,7 +17,7 @@ from kernel.algebra.effects import EFFECT_KINDS, Reference
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.simulations import MOST_RESTRICTIVE, simulation_of
-from kernel.model.envelope import Envelope
+from kernel.model.envelope import Envelope, KernelEffect
 from kernel.model.node_kinds import FRAMING_KINDS
 from kernel.spans import NAMING, names_of, sources_in, span_named_by
 from kernel.visibility import LEAST_RESTRICTIVE, RANKS, VISIBILITY_CLASSES, max_visibility_class
@@ -150,15 +150,21 @@ def state_taint(view: LedgerView, document: Document, *, deep: bool = True) -> N
         payload.setdefault("visibility_class", resolved)
 
 
-def node_classes(view: LedgerView, envelope: Envelope, *, deep: bool = True) -> dict[str, str]:
-    """Return the nodes that an envelope was made of, each once, with their classes.
+def node_classes(
+    view: LedgerView,
+    sources: Iterable[Source],
+    effects: Iterable[KernelEffect],
+    *,
+    deep: bool = True,
+) -> dict[str, str]:
+    """Return the nodes among the sources of effects, each once, with their classes.
 
     A function of the nodes alone, so that it is the same when the log is folded again.
     """
     visibilities: dict[str, str] = {}
-    written = ((effect.target_ref, effect.payload) for effect in envelope.primitive_effects)
+    written = ((effect.target_ref, effect.payload) for effect in effects)
     classes = SourceClasses(view, written, deep=deep, nodes_alone=True)
-    for source in sources_of_envelope(envelope):
+    for source in sources:
         nested = source.ref.count("#") > MAX_NESTED or "\x00" in source.ref
         for ref in () if nested else names_of(source.ref):
             if ref in visibilities or (source.is_read and classes.frames(ref)):
@@ -167,6 +173,13 @@ def node_classes(view: LedgerView, envelope: Envelope, *, deep: bool = True) -> 
             if visibility is not None:
                 visibilities[ref] = visibility
     return visibilities
+
+
+def class_of_nodes(view: LedgerView, refs: Iterable[str]) -> str | None:
+    """Return the most restrictive class of some nodes; None where one is not there."""
+    nodes = [view.node(ref) for ref in refs]
+    known = [node["visibility_class"] for node in nodes if node is not None]
+    return max_visibility_class(known) if len(known) == len(nodes) else None
 
 
 class SourceClasses:

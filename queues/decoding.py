@@ -25,6 +25,7 @@ Read = Callable[[Any], T]
 WHOLE_MAX: Final = 2**53 - 1
 NAME_BYTES_MAX: Final = 1024
 TEXT_BYTES_MAX: Final = 64 * 1024
+_WHOLE_DIGITS: Final = len(str(-WHOLE_MAX))
 _REQUIRED: Final = object()
 
 
@@ -48,12 +49,12 @@ def whole(low: int = -WHOLE_MAX, high: int = WHOLE_MAX) -> Read[int]:
     """Return a reader of whole numbers, as integers or as digits."""
 
     def read(value: Any) -> int:
-        if isinstance(value, bytes) and len(value) <= 17:
-            value = value.decode("ascii", "replace")
         if isinstance(value, str):
-            digits = value.removeprefix("-")
-            value = int(value) if digits.isascii() and digits.isdigit() else None
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            value = value.encode("ascii", "replace")
+        if isinstance(value, bytes):
+            is_number = len(value) <= _WHOLE_DIGITS and value.removeprefix(b"-").isdigit()
+            value = int(value) if is_number else None
+        if type(value) is not int or not low <= value <= high:
             raise Foreign("not a whole number within its bounds")
         return value
 
@@ -78,9 +79,9 @@ def text(bytes_max: int = NAME_BYTES_MAX) -> Read[str]:
 
     def read(value: Any) -> str:
         try:
-            decoded = value.decode() if isinstance(value, bytes) else value
-            if isinstance(decoded, str) and len(decoded.encode()) <= bytes_max:
-                return decoded
+            encoded = value.encode() if isinstance(value, str) else value
+            if isinstance(encoded, bytes) and len(encoded) <= bytes_max:
+                return encoded.decode()
         except UnicodeError:
             pass
         raise Foreign("not a text within its bounds")
@@ -174,25 +175,30 @@ def pairs(value: Any) -> dict[bytes, bytes]:
     """Read a flat list of fields and values."""
     if not isinstance(value, list | tuple) or len(value) % 2:
         raise Foreign("not pairs")
-    if not all(isinstance(element, bytes) for element in value):
+    if not {*map(type, value)} <= {bytes}:
         raise Foreign("pairs of something else")
     return dict(zip(value[::2], value[1::2], strict=True))
 
 
-def fields(record: Mapping[Any, Any], table: Mapping[Any, Field]) -> dict[str, Any]:
-    """Read the fields of a record that a table names, whatever else it has.
+def fields(table: Mapping[Any, Field]) -> Read[dict[str, Any]]:
+    """Return a reader of the fields of a record that a table names, whatever else it has."""
+    columns = [
+        (name, field.name or (name.decode() if isinstance(name, bytes) else name), field)
+        for name, field in table.items()
+    ]
 
-    Raises:
-        Foreign: when one is missing that has no default, or cannot be read.
-    """
-    values = {}
-    for name, field in table.items():
-        value = record.get(name, field.default)
-        if value is _REQUIRED:
-            raise Foreign("a field is missing")
-        own = name.decode() if isinstance(name, bytes) else name
-        values[field.name or own] = field.read(value) if name in record else value
-    return values
+    def read(record: Mapping[Any, Any]) -> dict[str, Any]:
+        values = {}
+        for name, own_name, field in columns:
+            if name in record:
+                values[own_name] = field.read(record[name])
+            elif field.default is _REQUIRED:
+                raise Foreign("a field is missing")
+            else:
+                values[own_name] = field.default
+        return values
+
+    return read
 
 
 def records(

@@ -14,6 +14,7 @@ class QueueError(Exception):
         queue_batch_too_large: more items in one call than a script may handle.
         queue_argument_invalid: a name, key, duration or limit is outside its range.
         lease_too_large: a lease asks for more than its priority can ever be given.
+        queue_mark_differs: Redis was lost, or another relay serves the queue; nothing was added.
         queue_unavailable: Redis cannot be reached or cannot write; try again later.
     """
 

@@ -11,13 +11,18 @@ A pause that an operator decided holds in Redis too: each look compares what the
 say, and puts Redis right before anything is sent, so a lost Redis forgets no pause
 (decision queues/0065). While Redis has no room beside what draining needs (`redis_memory.py`),
 nothing is sent; a later sweep finds what was left out.
+Where gateways share a ledger, the one that holds a `RelayLease` relays its queue. Its epoch is
+the mark of the queue. Whoever takes the lease over sweeps once and leaves its own mark, and
+from then on Redis refuses what the relay before it sends (decision queues/0068).
 `ROUTES` says for each queue what may be sent, and as what (decision queues/0027).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
+from typing import Protocol
 
 import anyio
 import anyio.to_thread
@@ -35,11 +40,13 @@ from kernel.canonical import sha256_hex
 from kernel.errors import LedgerUnavailable
 from kernel.fleet_protocol import stated
 from kernel.ledger.ledger import Ledger, LedgerView, Request
+from kernel.ledger.shards import Fence, holds
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
-from kernel.work.order import due, first_of_each_run, next_of_runs
 from kernel.work.pauses import pauses_of
+from kernel.work.ready_requests import due, first_of_each_run, next_of_runs
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX, NAME_BYTES_MAX, NewItem
+from queues.queue_view import ANY_RELAY
 from queues.redis_memory import RedisMemory
 from queues.work_queue import WorkQueue
 
@@ -83,6 +90,17 @@ class Route:
     """Whether its rules look at the inputs of an item and at what it feeds."""
 
 
+class RelayLease(Protocol):
+    """The right to relay a queue, which one gateway of a ledger has at a time."""
+
+    @property
+    def fence(self) -> Fence | None:
+        """The fence under which this process relays, None where another does."""
+
+    def lose(self, fence: Fence) -> None:
+        """Take note that a fence is stale."""
+
+
 @dataclass(slots=True)
 class _Sent:
     priority: str
@@ -92,9 +110,18 @@ class _Sent:
 class OutboxRelay:
     """Carries requests from one ledger to one queue; run `run` in a task group."""
 
-    def __init__(self, ledger: Ledger, queue: WorkQueue, clock_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        queue: WorkQueue,
+        clock_s: Callable[[], float],
+        lease: RelayLease | None = None,
+    ) -> None:
+        """Without a lease, nobody else relays this queue of this ledger."""
         self._ledger = ledger
         self._queue = queue
+        self._lease = lease
+        self._fence: Fence | None = None
         self._route = ROUTES[queue.name]
         self._clock_s = clock_s
         self._sent: dict[str, _Sent] = {}
@@ -132,11 +159,13 @@ class OutboxRelay:
             self._wake = anyio.Event()
 
     async def look(self) -> int:
-        """Put pauses right; then sweep when that is due or Redis has lost its mark, else send."""
+        """Put pauses right; sweep when that is due or the queue has another mark, else send."""
+        if not self._relays():
+            return 0
         await self.restore_pauses()
         since_s = self._clock_s() - self._swept_at_s
         rested = since_s >= max(SWEEP_EVERY_S, SWEEP_SHARE * self._sweep_took_s)
-        if rested or not await self._queue.marked():
+        if rested or await self._queue.current_mark() != self._mark:
             return await self.sweep()
         return await self.send_new()
 
@@ -164,20 +193,60 @@ class OutboxRelay:
         )
 
     async def send_new(self) -> int:
-        """Send what was recorded or set free since the last call; return how many that was."""
+        """Send what was recorded or set free since the last call; return how many that was.
+
+        A relay that has not swept yet, or not since it failed, puts pauses right and sweeps.
+        """
+        if not self._relays():
+            return 0
+        if self._swept_at_s == float("-inf"):
+            return await self.look()
         ready = await anyio.to_thread.run_sync(self._read_new)
         return await (self.sweep() if ready is None else self._send(ready))
 
     async def sweep(self) -> int:
         """Send everything open that the queue may not have, and return how many that was."""
+        if not self._relays():
+            return 0
         began_s = self._clock_s()
-        if not await self._queue.marked():
-            self._sent.clear()
-            await self._queue.mark()
+        if not await self._leave_mark():
+            return 0
         sent = await self._send(await anyio.to_thread.run_sync(self._read_all))
         self._swept_at_s = self._clock_s()
         self._sweep_took_s = self._swept_at_s - began_s
         return sent
+
+    async def _leave_mark(self) -> bool:
+        """Put this relay's mark on the queue; False where another relay serves it."""
+        found, fence = await self._queue.current_mark(), self._fence
+        if found == self._mark:
+            return True
+        # Whoever has replaced this relay raised the epoch before it left the mark that was found.
+        if fence is not None and not await self._is_still_held(fence):
+            return False
+        self._sent.clear()
+        return await self._queue.mark(self._mark, instead_of=found)
+
+    async def _is_still_held(self, fence: Fence) -> bool:
+        is_held = await anyio.to_thread.run_sync(self._ledger.read, partial(holds, fence=fence))
+        if not is_held and self._lease is not None:
+            self._lease.lose(fence)
+        return is_held
+
+    @property
+    def _mark(self) -> str:
+        return ANY_RELAY if self._fence is None else str(self._fence.epoch)
+
+    def _relays(self) -> bool:
+        """Tell whether this process relays; one that begins to looks at everything open again."""
+        if self._lease is None:
+            return True
+        fence = self._lease.fence
+        if fence is not None and fence != self._fence:
+            self._fence, self._held, self._swept_at_s = fence, False, float("-inf")
+            self._sent.clear()
+            _log.info("relay_begins", queue=self._queue.name, epoch=fence.epoch)
+        return fence is not None
 
     def _read_all(self) -> list[Request]:
         with self._ledger.view() as view:
@@ -249,10 +318,11 @@ class OutboxRelay:
     async def _enqueue(self, requests: Sequence[Request]) -> None:
         """Enqueue requests; one that is no item is left out and logged, and stays open."""
         try:
-            await self._queue.enqueue_many([self._route.item(request) for request in requests])
+            items = [self._route.item(request) for request in requests]
+            await self._queue.enqueue_many(items, self._mark)
         except Exception as error:
             code = getattr(error, "code", "internal")
-            if code == "queue_unavailable":
+            if code in ("queue_unavailable", "queue_mark_differs"):
                 raise
             if len(requests) == 1:
                 request_id = requests[0].request_id

@@ -1,7 +1,7 @@
 """Looking at a queue: what it holds, in which state, how old, and what is paused."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from redis.asyncio import Redis
 
@@ -21,6 +21,10 @@ from queues.priorities import QUEUES, Priority
 from queues.redis_memory import RedisMemory, redis_memory
 from queues.redis_scripts import Clock, Scripts
 from queues.script_replies import live_of
+
+MARK_BYTES_MAX: Final = 32
+ANY_RELAY: Final = "0"
+"""The mark of a relay that has its ledger to itself."""
 
 T = TypeVar("T")
 
@@ -91,6 +95,12 @@ class QueueView:
             paused_priorities=frozenset(name for name, rank in ranks.items() if rank[3] == 1),
         )
 
+    async def current_mark(self) -> str:
+        """Return the mark of the relay that serves the queue, "" where Redis has lost it."""
+        reply: Any = self._redis.getrange(f"{self.prefix}mark", 0, MARK_BYTES_MAX - 1)
+        mark: bytes = await self._scripts.ask(reply, QUEUE)
+        return mark.decode("latin-1")
+
     async def paused(self) -> frozenset[str | None]:
         """Return the priorities that Redis holds paused, with None where the whole queue is."""
         fields = await self._scripts.ask(self._redis.hkeys(f"{self.prefix}paused"), QUEUE)
@@ -99,10 +109,6 @@ class QueueView:
         }
         names[b"all"] = None
         return frozenset(names[field] for field in fields if field in names)
-
-    async def marked(self) -> bool:
-        """Tell whether the mark is still there; if not, open work has to be sent again."""
-        return bool(await self._scripts.ask(self._redis.exists(f"{self.prefix}mark")))
 
     async def memory(self) -> RedisMemory:
         """Return how full the server is that holds the queue."""

@@ -4,9 +4,9 @@ Each step on a queue is one script and one round trip, because a step touches se
 never be half done. The server is busy for a few milliseconds with a batch of 1000. The rules
 therefore stand in two languages: tests hold the scripts against a model in plain Python.
 
-A script is its own file in `scripts/`, put behind `common.lua`, and one of a lease behind
-`lease_common.lua` too. It is called by its hash; redis-py sends the text again to a server that
-lost it (restart, SCRIPT FLUSH). Before its step the script drops every key of a fixed name that
+A script is its own file in `scripts/`, put behind `common.lua` and the parts that `_PARTS` names.
+It is called by its hash; redis-py sends the text again to a server that lost it (restart, SCRIPT
+FLUSH). Before its step the script drops every key of a fixed name that
 has another type than `keys.py` says, and it returns what it dropped beside its reply. That costs
 some twenty TYPE commands in each call.
 
@@ -43,6 +43,16 @@ REPLY_WAIT_S: Final = 5.0
 _T = TypeVar("_T")
 _REFUSALS: Final = (exceptions.RedisError, OSError, EOFError)
 _NO_TYPES: Final[Mapping[str, str]] = {}
+_PARTS: Final[Mapping[str, Sequence[str]]] = {
+    "claim": ("service_order",),
+    "peek": ("service_order",),
+    **dict.fromkeys(
+        ("lease_acquire", "lease_draw", "lease_held", "lease_release", "lease_renew"),
+        ("lease_common",),
+    ),
+}
+"""What is put between `common.lua` and a script."""
+
 _STEP: Final = """
 local function step()
 {}
@@ -62,7 +72,7 @@ def script_text(name: str) -> str:
     """Return the text that is sent for a script: types of keys, common parts, then its step."""
     folder = files("queues") / "scripts"
     types = "".join(f"['{key}']='{kind}'," for key, kind in key_types(name).items())
-    parts = ("common", "lease_common") if name.startswith("lease_") else ("common",)
+    parts = ("common", *_PARTS.get(name, ()))
     head = "".join((folder / f"{part}.lua").read_text("utf-8") for part in parts)
     step = _STEP.format((folder / f"{name}.lua").read_text("utf-8"))
     return f"local KEY_TYPES = {{{types}}}\n{head}{step}"

@@ -4,7 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, get_args
 
-from queues.decoding import Field, Foreign, content, fields, moment, one_of, pairs, row, text, whole
+from queues.decoding import (
+    Field,
+    Foreign,
+    Read,
+    content,
+    fields,
+    moment,
+    one_of,
+    pairs,
+    row,
+    text,
+    whole,
+)
 from queues.items import (
     NAME_BYTES_MAX,
     PAYLOAD_BYTES_MAX,
@@ -17,17 +29,18 @@ from queues.priorities import Priority
 
 _UNKNOWN: Final = Lineage("", "")
 _NAME: Final = text(NAME_BYTES_MAX)
-_SHARED: Final[Mapping[bytes, Field]] = MappingProxyType(
+_WAITING: Final[Mapping[bytes, Field]] = MappingProxyType(
     {
         b"payload": Field(content(PAYLOAD_BYTES_MAX)),
         b"rank": Field(whole(0)),
         b"causes": Field(whole(), name="causes_count"),
         b"enqueued": Field(whole(), name="enqueued_at_ms"),
+        b"deadline": Field(whole(), name="deadline_ms"),
     }
 )
-_WAITING: Final = MappingProxyType({**_SHARED, b"deadline": Field(whole(), name="deadline_ms")})
-_CLAIM: Final = MappingProxyType({**_WAITING, b"ends": Field(whole(0), None)})
-_LIVE: Final = MappingProxyType(
+_READ_ORDER: Final = whole(0)
+_CLAIM: Final = fields({**_WAITING, b"ends": Field(whole(0), None)})
+_LIVE: Final = fields(
     {**_WAITING, b"state": Field(one_of(*get_args(LiveState))), b"error": Field(_NAME, "")}
 )
 _ROW: Final = row(_NAME, whole(), pairs)
@@ -36,12 +49,11 @@ _PEEKED: Final = row(_NAME, whole(), pairs, moment)
 
 def _causes(record: Mapping[bytes, bytes]) -> tuple[tuple[str, ...], tuple[Lineage, ...]]:
     """Return the causes and their lineage in order of arrival."""
-    read_order = whole(0)
     causes = []
     for field, value in record.items():
         if field[:2] == b"c:":
             order, _, lineage = value.partition(b"\0")
-            causes.append((read_order(order), _NAME(field[2:]), lineage))
+            causes.append((_READ_ORDER(order), _NAME(field[2:]), lineage))
     causes.sort()
     return (
         tuple([cause for _, cause, _ in causes]),
@@ -55,9 +67,9 @@ def _lineage(stored: bytes) -> Lineage:
 
 
 def _item(
-    record: Mapping[bytes, bytes], table: Mapping[bytes, Field], priorities: Sequence[Priority]
+    record: Mapping[bytes, bytes], read: Read[dict[str, Any]], priorities: Sequence[Priority]
 ) -> dict[str, Any]:
-    item = fields(record, table)
+    item = read(record)
     rank = item.pop("rank")
     if rank >= len(priorities):
         raise Foreign("a rank that the queue does not have")

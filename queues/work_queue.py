@@ -36,7 +36,7 @@ from queues.items import (
 )
 from queues.keys import QUEUE
 from queues.priorities import Priority
-from queues.queue_view import QueueView
+from queues.queue_view import ANY_RELAY, QueueView
 from queues.redis_scripts import Clock
 from queues.script_replies import claims_of
 
@@ -66,12 +66,15 @@ class WorkQueue(QueueView):
         super().__init__(redis, name, clock, priorities)
         self._new_token = new_token
 
-    async def enqueue_many(self, items: Sequence[NewItem]) -> list[Enqueued]:
+    async def enqueue_many(self, items: Sequence[NewItem], mark: str = "") -> list[Enqueued]:
         """Add up to 1000 requests, coalescing those whose key is known.
+
+        With the mark of a relay, they are added only while the queue has that mark.
 
         Raises:
             QueueError: `queue_unknown_priority`, `queue_item_too_large`,
-                `queue_batch_too_large`, `queue_argument_invalid`; then nothing was added.
+                `queue_batch_too_large`, `queue_argument_invalid`, `queue_mark_differs`; then
+                nothing was added.
         """
         check_batch(items)
         if not items:
@@ -80,7 +83,9 @@ class WorkQueue(QueueView):
             enqueue_args(item, self._priority(item.priority)) for item in items
         )
         last_rank = self.priorities[-1].rank
-        states = await self._scripts.run("enqueue", self._scripts.now(), last_rank, *args)
+        states = await self._scripts.run("enqueue", self._scripts.now(), last_rank, mark, *args)
+        if len(states) != len(items):
+            raise QueueError("queue_mark_differs", f"{self.name} has another mark than {mark!r}")
         return [
             Enqueued(item.key, state.decode()) for item, state in zip(items, states, strict=True)
         ]
@@ -259,6 +264,6 @@ class WorkQueue(QueueView):
         )
         return woken is not None or pause_ms < timeout_ms
 
-    async def mark(self) -> None:
-        """Leave a mark that only a lost Redis removes."""
-        await self._scripts.ask(self._redis.set(f"{self.prefix}mark", b"1"))
+    async def mark(self, mark: str = ANY_RELAY, instead_of: str = "") -> bool:
+        """Leave the mark of a relay instead of another; False where it was yet another one."""
+        return bool(await self._scripts.run("mark", mark, instead_of) == 1)

@@ -1,8 +1,6 @@
 """Heartbeats: one record for each worker process, which disappears when its beats stop."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from types import MappingProxyType
 from typing import Any, Final
 
 import orjson
@@ -87,7 +85,7 @@ class Heartbeats:
 
 
 _COUNT: Final = whole(0)
-_BEAT: Final[Mapping[str, Field]] = MappingProxyType(
+_BEAT: Final = fields(
     {
         "worker_id": Field(text(NAME_BYTES_MAX)),
         "pid": Field(_COUNT, 0),
@@ -114,7 +112,7 @@ def read_beat(value: Any) -> WorkerBeat:
         Foreign: it is no beat of that worker.
     """
     worker_id, seen_at_ms, record = _ROW(value)
-    beat = WorkerBeat(**fields(record, _BEAT), seen_at_ms=seen_at_ms)
+    beat = WorkerBeat(**_BEAT(record), seen_at_ms=seen_at_ms)
     if beat.worker_id != worker_id:
         raise Foreign("a beat under another worker's name")
     return beat

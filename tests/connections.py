@@ -28,7 +28,7 @@ class Connections:
         """Return a driver's class of connections that writes down here what happens to each."""
         connections = self
 
-        class Watched(kind):
+        class WatchedConnection(kind):
             failing = ("", None, False)
 
             def __init__(self, *arguments, **options):
@@ -55,7 +55,7 @@ class Connections:
                     connections.open.remove(self)
                 super().close()
 
-        return Watched
+        return WatchedConnection
 
 
 def watch_sqlite(patch):

@@ -27,7 +27,7 @@ TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 
 def upgrade():
     op.add_column("nodes", sa.Column("reviewed_by", TEXT))
-    op.execute("UPDATE nodes SET reviewed_by = 'after ' || updated_by_operation_id || ', 100%'")
+    op.execute("UPDATE nodes SET reviewed_by = 'after ' || node_kind || ', 100%'")
     op.create_index("nodes_by_reviewer", "nodes", ["reviewed_by"])
     op.create_table("reviews", sa.Column("review_id", TEXT, primary_key=True))
     refuse_change("reviews")

@@ -61,7 +61,7 @@ def test_an_expression_names_metrics_and_labels_that_there_are(expression: str):
     assert series
     known = {label for each in series for label in metric_of(each).labels} | {"instance", "le"}
     grouped = re.findall(r"\bby \(([^)]*)\)", expression)
-    assert {label for one in grouped for label in re.split(r",\s*", one)} <= known
+    assert {label for group in grouped for label in re.split(r",\s*", group)} <= known
     for one, selectors in re.findall(r"\b(rotulus_\w+)\{([^}]*)\}", expression):
         assert set(re.findall(r"(\w+)=", selectors)) <= set(metric_of(one).labels)
 

@@ -75,8 +75,8 @@ def test_the_top_level_is_the_fixed_one():
         "CHANGELOG.md",
         "LICENSE",
     }
-    found = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
-    assert tracked <= found
+    names = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")}
+    assert tracked <= names
 
 
 @pytest.mark.spec("K1")

@@ -11,32 +11,24 @@ between two of them, the caller gets `actor_failed`.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import groupby
+from typing import Any, cast
 
 import anyio
 import structlog
 
 from actors.commit.belief_units import AnchorRefused, AnchorUnit
+from actors.commit.recompute_pages import RecomputeUnit, record_recomputes
 from actors.commit.refusal_units import refuse
 from actors.commit.unit_context import CommitContext, PendingBelief
 from actors.commit.units import Unit
 from actors.errors import ActorError, ActorFailed, StaleEpoch
 from kernel.belief.errors import BeliefError
-from kernel.errors import (
-    CommitOutcomeUnknown,
-    KernelError,
-    LedgerCorrupt,
-    LedgerFailed,
-    LedgerUnavailable,
-    TextNotStorable,
-)
+from kernel.errors import OF_THE_LEDGER, KernelError, TextNotStorable
 from kernel.ledger.shards import Fence
 from kernel.ledger.tables import DuplicateKey
 from kernel.rollback.errors import RollbackRefused
 from kernel.work.errors import WorkRefused
-
-OF_THE_LEDGER = (LedgerUnavailable, CommitOutcomeUnknown, LedgerCorrupt, LedgerFailed, OSError)
-"""Errors of a ledger that cannot be reached or trusted; no unit is to blame for them."""
 
 _VERDICTS = (ActorError, BeliefError, RollbackRefused, WorkRefused, KernelError, DuplicateKey)
 """Errors by which a unit refuses its request; after any other error it cannot be carried out."""
@@ -126,10 +118,23 @@ def taken_apart(parts: list[BatchPart], cause: Exception) -> list[list[BatchPart
 
 
 def run_units(part: BatchPart, context: CommitContext) -> list[Any]:
-    """Run the units of a part, each under a savepoint; one that failed has its error as result."""
+    """Run the units of a part, each under a savepoint; one that failed has its error as result.
+
+    Recomputes that follow one another are recorded in pages.
+    """
     if part.cause is not None:
         return [refuse(context, unit, part.cause) for unit in part.units]
-    return [_run(unit, unit.run, context) for unit in part.units]
+
+    def alone(unit: Unit) -> Any:
+        return _run(unit, unit.run, context)
+
+    results: list[Any] = []
+    for recomputes, units in groupby(part.units, key=lambda unit: isinstance(unit, RecomputeUnit)):
+        if recomputes:
+            results += record_recomputes(cast("list[RecomputeUnit]", [*units]), context, alone)
+        else:
+            results += map(alone, units)
+    return results
 
 
 def anchor(outcomes: Outcomes, context: CommitContext) -> None:

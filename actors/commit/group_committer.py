@@ -8,6 +8,9 @@ up for half a minute, or the disk failed, the process ends and recovers. Operati
 COMMIT has undone get a durable receipt each, `envelope_commit_rolled_back`, if the ledger can still
 be written (§2.3); their authors may send them again.
 
+On PostgreSQL a batch is computed on a snapshot, and the head is held only while it is written; a
+batch beside which others have written is computed again (decision kernel/0255).
+
 Units for a shard come with its fence, which is compared with the ledger inside the transaction
 (decision actors/0020). When the shard has changed hands, they fail with `stale_epoch`, and only
 they.
@@ -21,7 +24,7 @@ import gc
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -32,7 +35,6 @@ import anyio.to_thread
 import structlog
 
 from actors.commit.batch import (
-    OF_THE_LEDGER,
     BatchPart,
     Outcomes,
     Waiting,
@@ -51,12 +53,12 @@ from actors.commit.units import ConsumedUnit, EnvelopeUnit, Unit, records_read, 
 from actors.errors import ActorFailed, CommitFailed, MailboxFull
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.read_ahead import RecordKey, read_ahead
-from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
+from kernel.errors import OF_THE_LEDGER, CommitOutcomeUnknown, LedgerUnavailable
 from kernel.kernel import Kernel
-from kernel.ledger.ledger import Head, Ledger, LedgerTransaction
+from kernel.ledger.ledger import Head, HeadMoved, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.record_keys import shard_epoch_key
-from kernel.ledger.shards import Fence, holds
+from kernel.ledger.shards import Fence, hold_all, holds
 from kernel.model.receipt import Receipt
 from kernel.model.result import SubmissionResult
 from kernel.simulate.operation import SimulationResult
@@ -64,6 +66,12 @@ from kernel.simulate.operation import SimulationResult
 BATCH_MAX_UNITS = 256
 LOOK_UP_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Pauses between looks for a COMMIT whose answer was lost: a restarting server takes its time."""
+
+COMPUTED_MAX = 2
+"""How often a batch is computed beside other writers before the head is held meanwhile."""
+
+_Begin = Callable[[Callable[[LedgerView], bool]], AbstractContextManager[LedgerTransaction]]
+"""Opens a transaction; what it is given is asked again where the head is locked late."""
 
 _QUIET = (BeliefUnit, ConsumedUnit)
 
@@ -272,19 +280,37 @@ class Committer:
             return self._commit_parts(parts, hinted=False)
 
     def _commit_parts(self, parts: list[BatchPart], *, hinted: bool) -> Head | None:
+        _parse_ahead(parts)
+        for _ in range(COMPUTED_MAX):
+            with suppress(HeadMoved):
+                return self._commit_once(parts, self._ledger.computed, hinted=hinted)
+        # Others are always faster; nobody is while the head is held.
+        return self._commit_once(parts, lambda _: self._ledger.transaction(), hinted=hinted)
+
+    def _commit_once(self, parts: list[BatchPart], begin: _Begin, *, hinted: bool) -> Head | None:
+        """Compute parts, write them in one transaction, and settle them.
+
+        Raises:
+            HeadMoved: others have written meanwhile; nothing was written.
+            _NotCommitted: the ledger cannot be reached; nothing was written.
+        """
         before = head = None
         outcomes: Outcomes = []
-        _parse_ahead(parts)
+        held: dict[Fence, bool] = {}
+
+        def still_held(view: LedgerView) -> bool:
+            return hold_all(view, [fence for fence, is_held in held.items() if is_held])
+
         try:
-            with _no_collection(), self._ledger.transaction() as transaction:
-                # From here on it has the ledger to itself; what it waited for was others' time.
+            with _no_collection(), begin(still_held) as transaction:
+                # What it waited for was others' time.
                 began_s = time.perf_counter()
                 before = transaction.head_now.copy()
                 context = CommitContext(transaction, self._kernel, self._orchestrator)
                 fences = {part.waiting.fence for part in parts if part.waiting.fence is not None}
                 if hinted:
                     _read_ahead(transaction, fences, parts)
-                held = {fence: holds(transaction, fence) for fence in fences}
+                held.update((fence, holds(transaction, fence)) for fence in fences)
                 for part in parts:
                     fence = part.waiting.fence
                     is_held = fence is None or held[fence]

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from actors.commit.belief_units import BeliefUnit
 from actors.commit.prefetch import earlier_answer_to, records_named, records_of
+from actors.commit.recompute_pages import RecomputeUnit
 from actors.commit.unit_context import CommitContext
 from actors.errors import StaleEpoch
 from actors.messages import Simulate
@@ -21,7 +22,6 @@ from actors.orchestrator.intents import (
     EnqueueRecompute,
     Intent,
     Priority,
-    RecalculateAuthority,
     ReportExternalEffect,
 )
 from actors.orchestrator.model_outputs import outputs_of
@@ -30,11 +30,9 @@ from kernel.authority.enqueue import request_of
 from kernel.authority.read_ahead import RecordKey
 from kernel.authority.requests import (
     AUTHORITY_QUEUE,
-    RecomputeReadiness,
     close_requests,
-    due,
 )
-from kernel.authority.triggers import MIGRATION, USER_REQUEST
+from kernel.authority.triggers import USER_REQUEST
 from kernel.canonical import digest
 from kernel.checks.check import Submitter
 from kernel.checks.v01_schema import Parsed, parse
@@ -208,29 +206,6 @@ class ConsumedUnit:
     def run(self, context: CommitContext) -> None:
         """Record the place, so that the same entries are recognised when they come again."""
         record_consumed(context.transaction, self.session_id, self.to)
-
-
-RecomputeOutcome = Literal["completed", "closed", "input_pending", "rejected"]
-
-
-@dataclass(frozen=True, slots=True)
-class RecomputeUnit:
-    """Record an authority that a worker computed, if it is still asked for."""
-
-    intent: RecalculateAuthority
-    session_id: str | None
-
-    def run(self, context: CommitContext) -> tuple[RecomputeOutcome, Submitted | None]:
-        """Submit it when it is due; a late or early one leaves no trace."""
-        state = due(context.transaction, self.intent.target_cu_id, self.intent.as_of_sequence)
-        if state.readiness is RecomputeReadiness.CLOSED:
-            return "closed", None
-        if state.readiness is RecomputeReadiness.INPUT_PENDING:
-            return "input_pending", None
-        migrates = all(request.document["trigger_kind"] == MIGRATION for request in state.served)
-        actor: Literal["system", "migration"] = "migration" if migrates else "system"
-        result = IntentUnit(self.intent, self.session_id, actor).run(context)
-        return ("rejected" if isinstance(result, RejectedResult) else "completed"), result
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,33 +9,25 @@ An owner that has lost its shard leaves the entries that it could not carry out 
 `stale_epoch` and `shard_unowned` are no answers to an entry, and the next owner reads the mailbox
 from the beginning.
 
-An entry is counted as taken before it is begun, until it is answered or given back. So an entry
-that is counted when it is read was in hand when a process ended (decision queues/0040). It is taken
-once more while nothing else is in hand, so that of several entries that were in hand together only
-the one to blame is counted again. After `ENDS_MAX` such ends it is set aside: a durable receipt
-(`mailbox_entry_set_aside`) names session, place and digest, its caller is answered
-`request_set_aside`, and the entries behind it go on. A request that reaches its owner directly
-stands in no mailbox, so nobody but its caller sends it again.
+An entry is counted as taken before it is begun, until it is answered or given back;
+`poisoned_entries.py` says what becomes of one that was in hand when a process ended.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import anyio.abc
 import structlog
 
-from actors.commit.refusal_units import SetAsideUnit
 from actors.errors import (
     ActorError,
     ActorFailed,
     ClocksDiffer,
     CommitFailed,
     ProtocolDiffers,
-    ReplyLost,
     ShardUnowned,
     StaleEpoch,
 )
@@ -47,11 +39,12 @@ from actors.forwarding.message_codec import (
     decode_asking,
     encode_reply,
 )
+from actors.forwarding.poisoned_entries import before_suspects, is_poisoned, set_aside
+from actors.forwarding.ports import Inbound, MailboxEntryPort
 from actors.messages import Message
 from actors.sessions.runtime import SessionRuntime
 from actors.sharding.held_shards import HeldShards
 from actors.supervision import WakeSignal, kept_up
-from kernel.canonical import sha256_hex
 from kernel.json_text import is_longer_than
 from kernel.ledger.shards import Fence, Position
 
@@ -63,80 +56,12 @@ ENTRIES_AT_ONCE_MAX = 256
 """Entries of one shard that may be with their actors at once."""
 
 FINISHED_MAX = 4096
-ENDS_MAX = 3
 ALONE_S = 30.0
 """How long other entries wait at most for one that is taken alone."""
 
 CLOCKS_DIFFER = "the clocks of this gateway and the session's are too far apart: set them"
 
 _log = structlog.get_logger(__name__)
-
-
-class MailboxEntryPort(Protocol):
-    """An entry of a shard's mailbox."""
-
-    @property
-    def mailbox_id(self) -> str:
-        """The mailbox in which it stands; a lost mailbox has a successor with another id."""
-
-    @property
-    def offset(self) -> str:
-        """Its place there; the order of these texts is the order of the entries."""
-
-    @property
-    def body(self) -> bytes:
-        """The bytes of the forwarded request."""
-
-    @property
-    def ends(self) -> int:
-        """How many processes have ended while they had it in hand."""
-
-    @property
-    def clocks_differ(self) -> bool:
-        """Whether its asker's clock is too far from this gateway's."""
-
-
-class InboxBatchPort(Protocol):
-    """The notes that other gateways have sent to this one."""
-
-    @property
-    def replies(self) -> Sequence[bytes]:
-        """Answers to requests of this gateway."""
-
-    @property
-    def mail_for(self) -> Collection[int]:
-        """Shards whose mailboxes have new entries."""
-
-    @property
-    def leases_changed(self) -> bool:
-        """Whether the lease table has changed."""
-
-
-class Inbound(Protocol):
-    """The mailboxes of shards, read by their owner; None or False when they are unreachable."""
-
-    async def listen(self, timeout_s: float) -> InboxBatchPort | None:
-        """Wait for notes, for `timeout_s` at most."""
-
-    async def read(
-        self, cursors: Mapping[int, str], limit: int
-    ) -> Mapping[int, Sequence[MailboxEntryPort]] | None:
-        """Return the entries of shards after the given offsets, "" for the beginning."""
-
-    async def delete(self, offsets: Mapping[int, Collection[str]]) -> bool:
-        """Remove entries."""
-
-    async def take(self, offsets: Mapping[int, Collection[str]]) -> bool:
-        """Count entries as taken, until they are deleted or given back."""
-
-    async def give_back(self, offsets: Mapping[int, Collection[str]]) -> bool:
-        """Lower the count of entries that were not carried out, although no process ended."""
-
-    async def set_aside(self, shard: int, offset: str) -> None:
-        """Move an entry where nobody takes it; raises when the mailbox is unreachable."""
-
-    async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
-        """Send answers by gateway, each with the id of its request."""
 
 
 @dataclass(slots=True)
@@ -170,12 +95,14 @@ class MailboxConsumer:
         *,
         answered: Callable[[bytes], None],
         leases_changed: Callable[[], None],
+        work_recorded: Callable[[], None] = lambda: None,
     ) -> None:
         self._mail = mail
         self._held_shards = held_shards
         self._runtime = runtime
         self._answered = answered
         self._leases_changed = leases_changed
+        self._work_recorded = work_recorded
         self._readings: dict[Fence, _Reading] = {}
         self._woken: set[int] = set()
         self._wake = WakeSignal()
@@ -214,6 +141,8 @@ class MailboxConsumer:
                 self._look_at(heard.mail_for)
             if heard.leases_changed:
                 self._leases_changed()
+            if heard.work_recorded:
+                self._work_recorded()
 
     def _look_at(self, shards: Collection[int]) -> None:
         self._woken.update(shards)
@@ -246,7 +175,7 @@ class MailboxConsumer:
         if by_shard is None:
             return
         fresh = {
-            shard: list(takewhile(lambda entry: not entry.ends, entries))
+            shard: before_suspects(entries)
             for shard, entries in by_shard.items()
             if self._held_shards.held.get(shard) == held[shard]
         }
@@ -290,7 +219,7 @@ class MailboxConsumer:
         if self._open or self._held_shards.held.get(fence.shard) != fence:
             return
         reading = self._readings[fence]
-        if entry.ends >= ENDS_MAX:
+        if is_poisoned(entry):
             try:
                 await self._set_aside(fence, entry)
                 reading.cursor = entry.offset
@@ -306,25 +235,14 @@ class MailboxConsumer:
                 await self.empty()
 
     async def _set_aside(self, fence: Fence, entry: MailboxEntryPort) -> None:
-        """Record the receipt, move the entry beside its mailbox, and answer its caller."""
         asking = await _asking_in(entry, fence.shard)
-        if asking is None:
-            self._open += 1
-            self._finish(_Finished(fence.shard, entry.offset))
-            return
-        position = Position(entry.mailbox_id, entry.offset)
-        digest = sha256_hex(entry.body)
-        unit = SetAsideUnit(asking.session_id, fence.shard, position, entry.ends, digest)
-        error: ActorError | None = await self._runtime.record(unit, fence)
-        if error is None:
-            error = ReplyLost("the request was taken before; ask again")
-        else:
-            where = {"shard": fence.shard, "offset": entry.offset, "ends": entry.ends}
-            _log.critical("entry_set_aside", session_id=asking.session_id, **where)
-            await self._mail.set_aside(fence.shard, entry.offset)
+        finished = _Finished(fence.shard, entry.offset)
+        if asking is not None:
+            error = await set_aside(entry, asking.session_id, fence, self._runtime, self._mail)
+            reply = encode_reply(asking.ask_id, None, error)
+            finished = replace(finished, gateway=asking.gateway, ask_id=asking.ask_id, reply=reply)
         self._open += 1
-        reply = encode_reply(asking.ask_id, None, error)
-        self._finish(_Finished(fence.shard, entry.offset, asking.gateway, asking.ask_id, reply))
+        self._finish(finished)
 
     def _begin(
         self,

@@ -7,7 +7,7 @@ effect: the caller may ask again under its own key.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import structlog
@@ -22,6 +22,7 @@ from actors.forwarding.message_codec import (
     encode_asking,
     is_long,
 )
+from actors.forwarding.ports import Outbound
 from actors.messages import Message, Reply
 from actors.sessions.runtime import SessionRuntime
 from actors.sharding.assignment import shard_of
@@ -33,16 +34,6 @@ ENTRY_BYTES_MAX = 16 * 1024 * 1024
 WAITING_MAX = 4096
 
 _log = structlog.get_logger(__name__)
-
-
-class Outbound(Protocol):
-    """The mailboxes of shards, as a sender uses them."""
-
-    async def post(self, shard: int, ask_id: str, entry: bytes, owner: str) -> bool:
-        """Append an entry to a shard's mailbox and wake its owner; False when there is no room.
-
-        Raises an error with a code when the mailbox cannot be reached.
-        """
 
 
 class RoutedSessions:

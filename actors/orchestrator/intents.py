@@ -250,6 +250,13 @@ class RecalculateAuthority(Intent):
     inputs: InputsStated
 
 
+class RecalculatePage(Intent):
+    """Record authorities in one operation: of one visibility class, computed at one sequence."""
+
+    intent_kind: Literal["recalculate_page"] = "recalculate_page"
+    recomputes: Annotated[tuple[RecalculateAuthority, ...], Field(min_length=1)]
+
+
 class EnqueueRecompute(Intent):
     """Ask for recomputes that nothing has set off, or write a page of them down (§8.2)."""
 

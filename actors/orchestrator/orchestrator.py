@@ -18,6 +18,7 @@ from kernel.canonical import canonicalize, digest
 from kernel.host import Host, iso_time
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
+from kernel.model.recomputes import CAUSES, RECALCULATE
 from kernel.sources import state_taint
 
 DEFAULT_CAUSAL_WINDOW_MINUTES = 24 * 60
@@ -89,7 +90,11 @@ class Orchestrator:
         override = intent.asked().capacity_override
         if override is not None:
             document["capacity_override"] = override.model_dump()
-        state_taint(view, document, deep=operation.semantic_intent != "recalculate_authority")
+        for part in operation.parts:
+            own = {ref: touched[ref] for ref in part.read_set if ref in touched}
+            # The envelope holds the effects that the parts were resolved to.
+            part.effects[1]["payload"][CAUSES] = self._causal_parents(own, part, started_us)
+        state_taint(view, document, deep=operation.semantic_intent != RECALCULATE)
         if answer_refs:
             document["recorded_model_outputs"] = recorded_outputs(
                 intent, answer_refs, document["operation_id"], view
@@ -99,6 +104,10 @@ class Orchestrator:
         document["effect_set_refs"] = [str(number) for number in range(len(operation.effects))]
         document["duration_ms"] = max(0, self._host.now_us() - started_us) / 1000
         return document
+
+    def causes_since(self) -> str:
+        """Return the time since which whoever wrote what an operation reads is among its causes."""
+        return iso_time(self._host.now_us() - self._causal_window_us)
 
     def _causal_parents(
         self, touched: Mapping[str, Document], operation: ResolvedOperation, now_us: int

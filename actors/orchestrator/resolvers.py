@@ -19,6 +19,7 @@ from actors.orchestrator.intents import (
     Intent,
     LinkInput,
     RecalculateAuthority,
+    RecalculatePage,
     RecordExtractionTransition,
     ReportExternalEffect,
     SourceSpan,
@@ -32,7 +33,7 @@ from actors.orchestrator.untrusted_content import unwrap_untrusted, wrap_untrust
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, REPORT_VERB
 from kernel.authority.enqueue import ENQUEUED_RECEIPT
-from kernel.authority.requests import PRIORITIES, due
+from kernel.authority.requests import due
 from kernel.authority.triggers import ENQUEUED_KINDS
 from kernel.belief_anchors import ANCHOR_RECEIPT
 from kernel.canonical import digest
@@ -46,6 +47,7 @@ from kernel.model.node_kinds import (
     UNDERSTANDING,
 )
 from kernel.model.receipt import receipt_effect
+from kernel.model.recomputes import RECALCULATE, REQUESTS
 from kernel.overlays.overlay import EMBEDDED
 from kernel.stores.external_report import FAILED, PERFORMED
 
@@ -108,6 +110,8 @@ class ResolvedOperation:
     """The kind of operation, if the intent's name does not say it."""
 
     extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    parts: tuple["ResolvedOperation", ...] = ()
+    """The recomputes of a page, each as it would be resolved alone."""
 
 
 def make_effect(kind: str, target: str, payload: Document, inverse: str | None = None) -> Document:
@@ -298,6 +302,7 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
     context = tuple(
         dict.fromkeys([target, *(version.parent_node_id for version in inputs.excerpt)])
     )
+    state = due(view, target, intent.as_of_sequence)
     effects = [
         make_effect(
             "node_write",
@@ -312,19 +317,19 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
         make_effect(
             "index_update",
             target,
-            {"index_name": AUTHORITY_INDEX, "entry": {"cu_authority": intent.cu_authority}},
+            {
+                "index_name": AUTHORITY_INDEX,
+                "entry": {"cu_authority": intent.cu_authority},
+                REQUESTS: [request.request_id for request in state.served],
+            },
         ),
     ]
-    state = due(view, target, intent.as_of_sequence)
-    most_urgent = min(
-        (request.priority for request in state.requests), key=PRIORITIES.index, default=None
-    )
     if len(state.served) == len(state.requests):  # nobody has asked since
         effects.append(
             make_effect("materialized_view_recompute", authority_view(target), {"node_ref": target})
         )
     return ResolvedOperation(
-        "recalculate_authority",
+        RECALCULATE,
         tuple(effects),
         (target,),
         source_refs=context,
@@ -335,9 +340,30 @@ def resolve_recalculation(intent: RecalculateAuthority, view: LedgerView) -> Res
             {
                 "recompute_as_of_sequence": intent.as_of_sequence,
                 # It draws on capacity as what it serves, not as whoever computed it (§8.3).
-                **_priority(most_urgent),
+                **_priority(state.most_urgent),
             }
         ),
+    )
+
+
+def resolve_page(intent: RecalculatePage, view: LedgerView) -> ResolvedOperation:
+    """Several recomputes side by side; each says of itself what caused it (K32)."""
+    parts = [resolve_recalculation(recompute, view) for recompute in intent.recomputes]
+    if len(parts) == 1:
+        return parts[0]
+    context = tuple(dict.fromkeys(ref for part in parts for ref in part.source_refs))
+    targets = tuple(part.target_refs[0] for part in parts)
+    return ResolvedOperation(
+        RECALCULATE,
+        tuple(effect for part in parts for effect in part.effects),
+        targets,
+        source_refs=context,
+        read_set=context,
+        write_set=targets,
+        scope_kind="cross_corpus_subset",
+        causes=MappingProxyType({name: at for part in parts for name, at in part.causes.items()}),
+        extra=parts[0].extra,
+        parts=tuple(parts),
     )
 
 
@@ -440,6 +466,7 @@ RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]]
         LinkInput: resolve_link,
         AdaptFields: resolve_adapt,
         RecalculateAuthority: resolve_recalculation,
+        RecalculatePage: resolve_page,
         EnqueueRecompute: resolve_enqueue,
         AnchorBelief: resolve_anchor,
         RecordExtractionTransition: resolve_extraction,

@@ -28,7 +28,6 @@ import anyio.to_thread
 import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from actors.commit.batch import OF_THE_LEDGER
 from actors.commit.group_committer import Committer
 from actors.commit.refusal_units import RefusalUnit
 from actors.commit.units import Unit
@@ -53,7 +52,7 @@ from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.restoration import RestoredSession, restore_session
 from kernel.belief.session import BeliefSession
 from kernel.belief_record import read_session
-from kernel.errors import LedgerCorrupt, LedgerUnavailable
+from kernel.errors import OF_THE_LEDGER, LedgerCorrupt, LedgerUnavailable
 from kernel.host import iso_time
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, consumed_to

@@ -36,11 +36,11 @@ import structlog
 
 from actors.commit.belief_units import BeliefUnit
 from actors.commit.group_committer import Committer
+from actors.commit.recompute_pages import RecomputeUnit
 from actors.commit.units import (
     ConsumedUnit,
     EnvelopeUnit,
     IntentUnit,
-    RecomputeUnit,
     SimulationUnit,
     Unit,
 )

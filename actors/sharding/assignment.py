@@ -23,6 +23,9 @@ SHARDS_MAX = 4096
 NO_SESSION = "system"
 """The session of work that belongs to none."""
 
+REQUESTS_OF = "requests:{}"
+"""The session whose owner relays the requests of a queue, or plans what they ask for."""
+
 
 class LeaseTablePort(Protocol):
     """The gateways that are alive and the owners of the shards, at one moment."""
@@ -90,15 +93,17 @@ def plan(
         if fence.epoch != epochs[number] or _is_anothers(gateway, table, number)
     )
     kept = [number for number in sorted(held) if number not in lost]
-    others = [shard for shard in shards if shard.shard not in kept]
+    free_shards = [shard for shard in shards if shard.shard not in kept]
     if table is None:
-        return ShardPlan(tuple(shard for shard in others if shard.owner in own_before), lost=lost)
+        return ShardPlan(
+            tuple(shard for shard in free_shards if shard.owner in own_before), lost=lost
+        )
     if gateway not in table.gateways:
         return ShardPlan(lost=lost)
-    leased = [shard for shard in others if owner_in(table, shard.shard) == gateway]
+    leased = [shard for shard in free_shards if owner_in(table, shard.shard) == gateway]
     free = [
         shard
-        for shard in others
+        for shard in free_shards
         if owner_in(table, shard.shard) is None and (shard.owner in own_before or table.settled)
     ]
     room = share_of(gateway, table.gateways, len(shards)) - len(kept)

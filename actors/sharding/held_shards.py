@@ -11,6 +11,23 @@ from actors.sharding.assignment import shard_of
 from kernel.ledger.shards import Fence
 
 
+class SessionLease:
+    """What one gateway of a ledger does at a time: the owner of the shard of a session."""
+
+    def __init__(self, held_shards: "HeldShards", session_id: str) -> None:
+        self._held_shards = held_shards
+        self.shard = shard_of(session_id, held_shards.shards)
+
+    @property
+    def fence(self) -> Fence | None:
+        """The fence under which this process does it, None where another does."""
+        return self._held_shards.fence_of(self.shard)
+
+    def lose(self, fence: Fence) -> None:
+        """Take note that a fence is stale."""
+        self._held_shards.lose(fence)
+
+
 class HeldShards:
     """The shards of this process; `lost` is called when one turns out to have another owner."""
 
@@ -28,6 +45,10 @@ class HeldShards:
     def held(self) -> dict[int, Fence]:
         """The fences that are held, by shard."""
         return dict(self._held)
+
+    def fence_of(self, shard: int) -> Fence | None:
+        """Return the fence of a shard, None where it is not held."""
+        return self._held.get(shard)
 
     def fence_for(self, session_id: str) -> Fence:
         """Return the fence under which a session's work is written.

@@ -16,7 +16,8 @@ has the shards; the older owns nothing and is not ready.
 
 A gateway that has waited for a commit for as long as a lease leaves the table, so that others take
 its shards although Redis still answers it. It comes back when something can be committed again
-(decision actors/0072).
+(decision actors/0072). One that cannot read the shards asks for a commit by itself, so it leaves
+the table too when nobody else asks it for anything.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -128,6 +129,9 @@ class ShardKeeper:
         self._lease_s = lease_s
         self._beat_every_s = lease_s / BEATS_IN_A_LEASE
         self._stands_back = False
+        self._reads_shards = True
+        """Whether the ledger answered when the shards were read last."""
+
         self._table_id: str | None = None
         self._listeners = listeners
         self._leaving = False
@@ -215,10 +219,10 @@ class ShardKeeper:
         await self._leases.leave()
 
     async def _probe(self) -> None:
-        """Find out when something can be committed again, although nobody asks for anything."""
+        """Find out whether something can be committed, although nobody asks for anything."""
         while True:
             await anyio.sleep(self._beat_every_s)
-            if self._stands_back and await self._commits.probe():
+            if (self._stands_back or not self._reads_shards) and await self._commits.probe():
                 self._beat_now.set()
 
     async def _beat(self) -> None:
@@ -232,7 +236,9 @@ class ShardKeeper:
             await self._follow_now.wait()
             try:
                 await self.turn()
+                self._reads_shards = True
             except (LedgerUnavailable, CommitOutcomeUnknown) as error:
+                self._reads_shards = False
                 # A shard whose taking is in doubt stands on the record under this gateway's name,
                 # and is taken again, under the next epoch.
                 _log.warning("shards_wait_for_ledger", code=error.code, error=str(error))

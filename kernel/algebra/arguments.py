@@ -117,6 +117,11 @@ _MOVES_NO_STATE = Arguments(never=_one_of(FIELD_LOCK, _STATE))
 _BINDING = _one_of("SourceBinding")
 _NEW_GENERATION = "binding_generation_advance"
 
+BINDING_MEANING = _one_of(
+    "selector_list", "target_kind", "corpus_id", "priority", "resource_policy"
+)
+"""What a binding means, which stands in the snapshot of a generation and not in the node."""
+
 _RULES: Mapping[str, Mapping[str, Arguments]] = {
     "create": _memberships("candidate"),
     # Two nodes become one, or one two, by writing what is left and by retracting what is not.
@@ -143,17 +148,17 @@ _RULES: Mapping[str, Mapping[str, Arguments]] = {
         "node_write": Arguments(
             {"node_kind": _BINDING, "lifecycle_state": _one_of("pending_intake")},
             defaults=_one_of("lifecycle_state"),
-            never=_MOVES_NO_STATE.never,
+            never=_MOVES_NO_STATE.never | BINDING_MEANING,
         ),
         _NEW_GENERATION: Arguments({"binding_generation_id": _one_of("1")}),
     },
-    # What a binding means changes with a generation; disabling it is another verb's (§15.3).
+    # Enabling a binding again is a generation; disabling it is another verb's (§13.2, §15.3).
     "source_binding_update": {
         "node_write": Arguments(
-            {"node_kind": _BINDING},
-            defaults=_one_of("node_kind"),
-            never=_one_of(FIELD_LOCK, _STATE, "lifecycle_state"),
-            beside={"selectors": _NEW_GENERATION, "target_kind": _NEW_GENERATION},
+            {"node_kind": _BINDING, _STATE: _one_of("active")},
+            defaults=_one_of("node_kind", _STATE),
+            never=_one_of(FIELD_LOCK, "lifecycle_state") | BINDING_MEANING,
+            beside={_STATE: _NEW_GENERATION},
         ),
     },
     "source_binding_disable": {"node_write": _moves_to("disabled")},

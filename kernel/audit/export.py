@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from kernel.audit.operations import stored_document
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
-from kernel.ledger.effects import effects_of
+from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.tables import Row
 

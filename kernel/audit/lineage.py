@@ -1,13 +1,18 @@
 """The operations that caused an operation (§3.7, Q4), and the inputs of an authority (§8.5)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from kernel.audit.operations import OperationEntry, Page
+from kernel.audit.operations import OperationEntry, Page, envelope_of
+from kernel.authority.pages import is_page, operation_named, recompute_alone, requests_answered
 from kernel.authority.requests import stale_since
 from kernel.authority.strategy import WEIGHTS
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.tables import Row
 from kernel.model.node_kinds import UNDERSTANDING
+from kernel.model.recomputes import RECALCULATE
 
 ANCESTORS_MAX = 10_000
 REWRITES_MAX = 1000
@@ -42,7 +47,13 @@ class AuthorityGrounds:
     """Parent, its version and its authority then; core before supporting before tangential."""
 
     operation: OperationEntry | None
-    """The recompute that wrote it; None before the first one."""
+    """The operation of the recompute that wrote it; None before the first one."""
+
+    request_ids: tuple[str, ...] = ()
+    """The requests that the recompute has answered; each names it wherever an operation is named.
+
+    None of a recompute of before (K32), which is named by its operation.
+    """
 
     stale_since: str | None = None
     """See `stale_since`."""
@@ -58,39 +69,106 @@ def causal_ancestors(
 ) -> Ancestry | None:
     """Walk from an operation back through its causal parents; None for one not on the log.
 
-    Every page walks again, at most `ancestors_max` operations, breadth first.
+    A recompute is named by the id of its request, and its causes are its own; so are those of the
+    recomputes of a page that somebody has read. Every page of the answer walks again, at most
+    `ancestors_max` operations and recomputes, breadth first.
     """
-    ancestors: dict[str, OperationEntry] = {}
-    missing: set[str] = set()
-    waiting = [operation_id]
-    while waiting and len(ancestors) < ancestors_max:
-        level, waiting = waiting, []
-        for ancestor_id in level:
-            if (
-                ancestor_id in ancestors
-                or ancestor_id in missing
-                or len(ancestors) == ancestors_max
-            ):
-                continue
-            row = view.log_row_of(ancestor_id)
-            if row is None:
-                missing.add(ancestor_id)
-                continue
-            ancestors[ancestor_id] = OperationEntry.of_row(row)
-            waiting.extend(ancestors[ancestor_id].causal_parent_operation_ids)
-    if operation_id in missing:
+    named = operation_named(view, operation_id)
+    if named is None:
         return None
-    entries = sorted(ancestors.values(), key=lambda entry: entry.ec_sequence_number)
-    parent_ids = {parent for entry in entries for parent in entry.causal_parent_operation_ids}
+    first = Caused(named.row["operation_id"], named.recompute_of)
+    walk = _Walk(view, ancestors_max)
+    walk.run(first)
+    entries = sorted(walk.ancestors.values(), key=lambda entry: entry.ec_sequence_number)
     later = [entry for entry in entries if entry.ec_sequence_number > after]
     shown = tuple(later[:limit])
     has_more = len(later) > len(shown)
     return Ancestry(
         Page(shown, shown[-1].ec_sequence_number if has_more else None),
-        tuple(entry.operation_id for entry in entries if not entry.causal_parent_operation_ids),
-        tuple(sorted(missing)),
-        complete=parent_ids <= ancestors.keys() | missing,
+        tuple(entry.operation_id for entry in entries if entry.operation_id in walk.roots),
+        tuple(sorted(walk.missing)),
+        complete=walk.complete,
     )
+
+
+class Caused(NamedTuple):
+    """An operation, or one recompute of a page, whose causes are asked for."""
+
+    operation_id: str
+    recompute_of: str | None = None
+
+
+class _Walk:
+    """A walk back through causes, breadth first; of a page through those recomputes that matter."""
+
+    def __init__(self, view: LedgerView, ancestors_max: int) -> None:
+        self.ancestors: dict[str, OperationEntry] = {}
+        self.roots: set[str] = set()
+        self.missing: set[str] = set()
+        self.complete = True
+        self._view = view
+        self._most = ancestors_max
+        self._walked: set[Caused] = set()
+        self._pages: dict[str, Document | None] = {}
+
+    def run(self, first: Caused) -> None:
+        """Walk from an operation, or a recompute, to where its causes begin."""
+        waiting = [first]
+        while waiting:
+            level, waiting = waiting, []
+            for caused in level:
+                if caused in self._walked or caused.operation_id in self.missing:
+                    continue
+                if len(self._walked) == self._most:
+                    self.complete = False
+                    return
+                waiting += self._causes_of(caused)
+
+    def _causes_of(self, caused: Caused) -> list[Caused]:
+        operation_id = caused.operation_id
+        row = self._view.log_row_of(operation_id)
+        if row is None:
+            self.missing.add(operation_id)
+            return []
+        self._walked.add(caused)
+        if operation_id not in self.ancestors:
+            self.ancestors[operation_id] = OperationEntry.of_row(row)
+        causes: Iterable[str] = self.ancestors[operation_id].causal_parent_operation_ids
+        page = self._page(operation_id)
+        if page is not None and caused.recompute_of is not None:
+            page = recompute_alone(page, caused.recompute_of)
+            causes = page["causal_parent_operation_ids"]
+        found = [named for cause in causes for named in self._named_by(caused, cause)]
+        if not found:
+            self.roots.add(operation_id)
+        return found
+
+    def _named_by(self, caused: Caused, cause: str) -> list[Caused]:
+        """Return a cause; of a page those recomputes whose understandings the operation has read.
+
+        A page of which it has read none counts as a whole.
+        """
+        page = self._page(cause)
+        if page is None:
+            return [Caused(cause)]
+        envelope = self._page(caused.operation_id) or self._view.envelope(caused.operation_id)
+        if envelope is None:
+            return [Caused(cause)]
+        if caused.recompute_of is not None:
+            envelope = recompute_alone(envelope, caused.recompute_of)
+        touched = {*envelope["read_set_refs"], *envelope["write_set_refs"]}
+        read = [node_id for node_id in page["target_refs"] if node_id in touched]
+        return [Caused(cause, node_id) for node_id in read] or [Caused(cause)]
+
+    def _page(self, operation_id: str) -> Document | None:
+        """Return the envelope of an operation that is a page, None of any other."""
+        if operation_id not in self._pages:
+            row = self._view.log_row_of(operation_id)
+            recomputes = row is not None and row["semantic_intent"] == RECALCULATE
+            envelope = self._view.envelope(operation_id) if recomputes else None
+            page = envelope is not None and is_page(envelope)
+            self._pages[operation_id] = envelope if page else None
+        return self._pages[operation_id]
 
 
 def authority_grounds(view: LedgerView, node_id: str) -> AuthorityGrounds | None:
@@ -106,17 +184,20 @@ def authority_grounds(view: LedgerView, node_id: str) -> AuthorityGrounds | None
         payload.get("cu_authority_input_versions") or (),
         key=lambda edge: (-WEIGHTS[edge["edge_essentiality"]], edge["parent_node_id"]),
     )
+    row = _newest_recompute(view, node_id)
+    envelope = None if row is None else envelope_of(view, row)
     return AuthorityGrounds(
         node_id,
         payload.get("cu_authority"),
         payload.get("cu_authority_computed_at"),
         tuple(inputs),
-        _newest_recompute(view, node_id),
+        None if row is None else OperationEntry.of_row(row),
+        () if envelope is None else requests_answered(envelope, node_id),
         stale_since(view, node_id),
     )
 
 
-def _newest_recompute(view: LedgerView, node_id: str) -> OperationEntry | None:
+def _newest_recompute(view: LedgerView, node_id: str) -> Row | None:
     rows = view.tables.select(
         schema.applied_effects,
         {"store": schema.nodes.name, "record_key": node_id},
@@ -126,6 +207,6 @@ def _newest_recompute(view: LedgerView, node_id: str) -> OperationEntry | None:
     )
     for effect in rows:
         row = view.tables.get(schema.kernel_event_log, effect["ec_sequence_number"])
-        if row is not None and row["semantic_intent"] == "recalculate_authority":
-            return OperationEntry.of_row(row)
+        if row is not None and row["semantic_intent"] == RECALCULATE:
+            return row
     return None

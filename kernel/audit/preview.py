@@ -19,9 +19,10 @@ from kernel.audit.operations import (
     envelope_of,
     sequences_that_wrote,
 )
+from kernel.authority.pages import operation_named, ordinals_of
 from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_of
+from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import is_lite
 
@@ -82,16 +83,19 @@ class RollbackPreview:
 
 
 def preview_rollback(view: LedgerView, operation_id: str) -> RollbackPreview | None:
-    """Say what undoing an operation would take; None for one that is not on the log.
+    """Say what undoing an operation, or a recompute by its request, would take.
+
+    None is returned for one that is not on the log.
 
     Raises:
         AuditError: `operation_not_migrated`; `envelope_erased`, when what would be undone is no
             longer known.
         LedgerCorrupt: when the effects on record are not those of the envelope.
     """
-    row = view.log_row_of(operation_id)
-    if row is None:
+    named = operation_named(view, operation_id)
+    if named is None:
         return None
+    row = named.row
     if is_lite(row):
         raise AuditError(
             "a lite envelope did nothing here that could be undone", code="operation_not_migrated"
@@ -108,9 +112,12 @@ def preview_rollback(view: LedgerView, operation_id: str) -> RollbackPreview | N
     declared = envelope["primitive_effects"]
     if len(applied) != len(declared):
         raise LedgerCorrupt(f"{len(applied)} effects on record, {len(declared)} in the envelope")
+    ordinals = [*range(len(declared))]
+    if named.recompute_of is not None:
+        ordinals = ordinals_of(envelope, named.recompute_of)
     effects = tuple(
-        _effect(view, sequence, effect, effect_of(row))
-        for effect, row in zip(reversed(declared), reversed(applied), strict=True)
+        _effect(view, sequence, declared[ordinal], effect_of(applied[ordinal]))
+        for ordinal in reversed(ordinals)
     )
     counts = Counter(effect.reversibility for effect in effects)
     wholly_reversible = not counts.keys() - {REVERSIBLE, RECEIPT}

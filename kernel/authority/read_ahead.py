@@ -27,6 +27,10 @@ INPUT_EDGES_MAX = 16_384
 """The same limit for the edges that feed what is recomputed."""
 
 
+CLOSED_MAX = 1024
+"""Closed requests of inputs that are read ahead; of more, none are kept (decision kernel/0252)."""
+
+
 class Around(Enum):
     """What is read ahead together with a node's row."""
 
@@ -85,6 +89,9 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
     most = INPUT_EDGES_MAX
     inputs = tables.read_ahead(schema.edges, "target_node_id", waiting, feeding, most=most)
     _read_requests(tables, {row["source_node_id"] for row in inputs} - waiting)
+    _read_closed(
+        tables, {row["source_node_id"] for row in inputs if row["target_node_id"] in above}
+    )
     inputs = tables.read_ahead(schema.edges, "target_node_id", computed, most=INPUT_EDGES_MAX)
     tables.read_ahead(schema.nodes, "node_id", {row["source_node_id"] for row in inputs})
 
@@ -110,6 +117,15 @@ def _fed_by(tables: BufferedTables, nodes: Iterable[str]) -> list[str]:
 
 def _read_requests(tables: BufferedTables, nodes: Iterable[str]) -> None:
     tables.read_ahead(schema.outbox, "item_key", nodes, {"queue": AUTHORITY_QUEUE, "open": 1})
+
+
+def _read_closed(tables: BufferedTables, nodes: Iterable[str]) -> None:
+    """Read what became of the newest request of each: whether an input waited at a moment."""
+    closed = {"queue": AUTHORITY_QUEUE, "open": 0}
+    rows = tables.read_ahead(schema.outbox, "item_key", nodes, closed, most=CLOSED_MAX)
+    rows.sort(key=lambda row: row["request_sequence"])
+    newest = {row["item_key"]: row["request_id"] for row in rows}
+    tables.read_ahead(schema.outbox_outcomes, "request_id", newest.values())
 
 
 def _may_be_understanding(tables: BufferedTables, node_id: str) -> bool:

@@ -1,10 +1,17 @@
-"""A recompute on the record: refused unless it is due and follows from the record (§8.2, K12).
+"""Recomputes on the record: refused unless due and what follows from the record (§8.2, K12, K32).
 
-The inputs are read again as they stood at the sequence that the recompute names, and the authority
-is computed from them; what is stated must be that. Whoever reports another has only wasted a claim.
+An envelope holds a page of recomputes, most often of one. Each names its understanding, the digest
+of its inputs and the requests that it answers, and is judged by itself: its inputs are read again
+as they stood at the sequence that the envelope names, and the authority is computed from them; what
+is stated must be that. Whoever reports another has only wasted a claim. No recompute of a page is
+an input of another, for one whose input waits is not due; so the order within a page is of no
+consequence.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from orjson import OPT_SORT_KEYS, JSONEncodeError, dumps
 
 from kernel.algebra.effects import canonical_kind
 from kernel.authority.as_of import GraphAsOf
@@ -14,9 +21,10 @@ from kernel.authority.requests import RecomputeReadiness, close_request, due
 from kernel.authority.strategy import AuthorityStrategy, authority_in_range
 from kernel.canonical import canonicalize
 from kernel.errors import AuthorityInvalid, EffectInapplicable, SnapshotTooOld
-from kernel.ledger.ledger import LedgerTransaction, Request
+from kernel.ledger.ledger import Request
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
+from kernel.model.recomputes import CAUSES, REQUESTS, Recompute, is_page, recomputes_of
 from kernel.stores.record import Operation
 
 _WRITTEN = frozenset(
@@ -42,10 +50,14 @@ REFUSALS = {
 """Code and message of the refusal of a target that is not ready to be recomputed."""
 
 
-def check_recompute(
+Served = Sequence[Request]
+"""The requests that a recompute answers."""
+
+
+def check_recomputes(
     operation: Operation, envelope: Envelope, strategy: AuthorityStrategy
-) -> list[Request]:
-    """Return the requests that a recompute answers.
+) -> list[tuple[Recompute, Served]]:
+    """Return the recomputes of an envelope, with the requests that each answers.
 
     A recompute is refused when it is not due, or when it states other inputs or another authority
     than the record has at the sequence that it names. Linear in the inputs and in what was
@@ -54,83 +66,125 @@ def check_recompute(
     Raises:
         EffectInapplicable: with the reason; the worker lets go of it, or tries again later.
     """
-    node_id, as_of = _target(envelope)
-    if as_of > operation.transaction.head_now.ec_sequence_number:
+    transaction, as_of = operation.transaction, envelope.recompute_as_of_sequence
+    if not envelope.target_refs or as_of is None:
+        raise EffectInapplicable(
+            "a recompute names its target and the sequence that it read",
+            code="recompute_incomplete",
+            field="recompute_as_of_sequence",
+        )
+    if as_of > transaction.head_now.ec_sequence_number:
         raise EffectInapplicable(
             "a recompute cannot have read what is not on the record yet",
             code="recompute_as_of_ahead",
             field="recompute_as_of_sequence",
         )
-    state = due(operation.transaction, node_id, as_of)
-    if state.readiness in REFUSALS:
-        raise _refused(state.readiness)
-    payload = _payload(envelope, node_id)
-    _check_nothing_else_is_written(envelope, payload)
-    expected, inputs = _computed(operation.transaction, node_id, as_of, strategy)
-    _check_inputs(payload, inputs)
-    _check_value(payload, expected)
-    for effect in envelope.primitive_effects:
-        entry = effect.payload.get("entry")
-        if isinstance(entry, dict) and "cu_authority" in entry:
-            _check_value(entry, expected)
-    return state.served
-
-
-def complete_recompute(operation: Operation, envelope: Envelope, served: list[Request]) -> None:
-    """Give the requests that this recompute serves their outcome, with a receipt for each."""
-    node_id, _ = _target(envelope)
-    value = _payload(envelope, node_id)["cu_authority"]
-    for request in served:
-        close_request(
-            operation.transaction,
-            request.request_id,
-            outcome="completed",
-            operation_id=operation.operation_id,
-            closed_sequence=operation.sequence,
-            closed_at_us=operation.transaction.head_now.committed_at_us,
+    recomputes = recomputes_of(envelope)
+    if tuple(recompute.node_id for recompute in recomputes) != envelope.target_refs:
+        raise EffectInapplicable(
+            "the effects of a page belong to its targets, in their order, each named once",
+            code="recompute_writes_more",
+            field="primitive_effects",
         )
-        body = {
-            "request_id": request.request_id,
-            "target_cu_id": node_id,
-            "new_authority_value": value,
-        }
-        operation.emit(Receipt("authority_recompute_completed", body))
-
-
-def _refused(readiness: RecomputeReadiness) -> EffectInapplicable:
-    refusal = REFUSALS[readiness]
-    return EffectInapplicable(refusal[1], code=refusal[0], field="target_refs.0")
-
-
-def _computed(
-    transaction: LedgerTransaction, node_id: str, as_of: int, strategy: AuthorityStrategy
-) -> tuple[float, StatedInputs]:
+    checked: list[tuple[Recompute, Served]] = []
+    for place, recompute in enumerate(recomputes):
+        state = due(transaction, recompute.node_id, as_of)
+        if state.readiness in REFUSALS:
+            raise _refused(state.readiness, place)
+        checked.append((recompute, state.served))
     try:
         graph = GraphAsOf(transaction, as_of)
-        node = graph.node(node_id)
-        if node is None:
-            raise _refused(RecomputeReadiness.CLOSED)
-        return authority_of(graph, strategy, node)
     except SnapshotTooOld as error:
         field = "recompute_as_of_sequence"
         raise EffectInapplicable(str(error), code="recompute_as_of_too_old", field=field) from None
+    for place, (recompute, served) in enumerate(checked):
+        _check(recompute, graph, strategy, place)
+        _check_statement(recompute, served, envelope)
+    return checked
+
+
+def complete_recomputes(
+    operation: Operation, recomputes: Sequence[tuple[Recompute, Served]]
+) -> None:
+    """Give the requests that recomputes answer their outcome, with a receipt for each."""
+    for recompute, served in recomputes:
+        value = recompute.written["cu_authority"]
+        for request in served:
+            close_request(
+                operation.transaction,
+                request.request_id,
+                outcome="completed",
+                operation_id=operation.operation_id,
+                closed_sequence=operation.sequence,
+                closed_at_us=operation.transaction.head_now.committed_at_us,
+            )
+            body = {
+                "request_id": request.request_id,
+                "target_cu_id": recompute.node_id,
+                "new_authority_value": value,
+            }
+            operation.emit(Receipt("authority_recompute_completed", body))
+
+
+def _refused(readiness: RecomputeReadiness, place: int) -> EffectInapplicable:
+    refusal = REFUSALS[readiness]
+    return EffectInapplicable(refusal[1], code=refusal[0], field=f"target_refs.{place}")
+
+
+def _check(recompute: Recompute, graph: GraphAsOf, strategy: AuthorityStrategy, place: int) -> None:
+    """Refuse what is not what the record gave at that sequence."""
+    payload = recompute.written
+    if not payload:
+        raise EffectInapplicable(
+            "a recompute writes cu_authority",
+            code="recompute_incomplete",
+            field="primitive_effects",
+        )
+    _check_nothing_else_is_written(recompute, payload)
+    expected, inputs = _computed(recompute, graph, strategy, place)
+    _check_inputs(recompute, payload, inputs)
+    _check_value(recompute, payload, expected)
+    for effect in recompute.effects:
+        entry = effect.payload.get("entry")
+        if isinstance(entry, dict) and "cu_authority" in entry:
+            _check_value(recompute, entry, expected)
+
+
+def _computed(
+    recompute: Recompute, graph: GraphAsOf, strategy: AuthorityStrategy, place: int
+) -> tuple[float, StatedInputs]:
+    try:
+        node = graph.node(recompute.node_id)
+        if node is None:
+            raise _refused(RecomputeReadiness.CLOSED, place)
+        return authority_of(graph, strategy, node)
     except AuthorityInvalid as error:
-        field = "primitive_effects.0.payload.cu_authority"
+        field = f"primitive_effects.{recompute.first}.payload.cu_authority"
         raise EffectInapplicable(str(error), code=error.code, field=field) from None
 
 
-def _check_inputs(payload: dict[str, Any], inputs: StatedInputs) -> None:
+def _check_inputs(recompute: Recompute, payload: Mapping[str, Any], inputs: StatedInputs) -> None:
     for name, expected in inputs.payload().items():
-        if canonicalize(payload.get(name)) != canonicalize(expected):
+        if not _same(payload.get(name), expected):
             raise EffectInapplicable(
                 f"the record has {inputs.count} inputs at that sequence, stated are others",
                 code="cu_authority_inputs_mismatch",
-                field=f"primitive_effects.0.payload.{name}",
+                field=f"primitive_effects.{recompute.first}.payload.{name}",
             )
 
 
-def _check_value(stated: dict[str, Any], expected: float) -> None:
-    field = "primitive_effects.0.payload.cu_authority"
+def _same(stated: object, expected: object) -> bool:
+    """Tell whether two values have one canonical form; most are the same bytes without it."""
+    try:
+        if dumps(stated, option=OPT_SORT_KEYS) == dumps(expected, option=OPT_SORT_KEYS):
+            return True
+    except JSONEncodeError:
+        return False
+    return canonicalize(stated) == canonicalize(expected)
+
+
+def _check_value(recompute: Recompute, stated: Mapping[str, Any], expected: float) -> None:
+    field = f"primitive_effects.{recompute.first}.payload.cu_authority"
     try:
         value = authority_in_range(stated.get("cu_authority"), "cu_authority")
     except AuthorityInvalid as error:
@@ -143,22 +197,11 @@ def _check_value(stated: dict[str, Any], expected: float) -> None:
         )
 
 
-def _target(envelope: Envelope) -> tuple[str, int]:
-    as_of = envelope.recompute_as_of_sequence
-    if not envelope.target_refs or as_of is None:
-        raise EffectInapplicable(
-            "a recompute names its target and the sequence that it read",
-            code="recompute_incomplete",
-            field="recompute_as_of_sequence",
-        )
-    return envelope.target_refs[0], as_of
-
-
-def _check_nothing_else_is_written(envelope: Envelope, payload: dict[str, Any]) -> None:
+def _check_nothing_else_is_written(recompute: Recompute, payload: Mapping[str, Any]) -> None:
     """Refuse a recompute that also writes what would set off others; it sets nothing off."""
     graph_writes = [
         effect.effect_kind
-        for effect in envelope.primitive_effects
+        for effect in recompute.effects
         if canonical_kind(effect.effect_kind) in ("node_write", "edge_write")
     ]
     if graph_writes != ["node_write"] or not _WRITTEN.issuperset(payload):
@@ -169,12 +212,23 @@ def _check_nothing_else_is_written(envelope: Envelope, payload: dict[str, Any]) 
         )
 
 
-def _payload(envelope: Envelope, node_id: str) -> dict[str, Any]:
-    for effect in envelope.primitive_effects:
-        if effect.target_ref == node_id and "cu_authority" in effect.payload:
-            return effect.payload
+def _check_statement(recompute: Recompute, served: Served, envelope: Envelope) -> None:
+    """Refuse other requests than those that are answered, and causes that the page does not name.
+
+    A recompute of an earlier program was alone in its envelope and names none.
+    """
+    stated = [effect.payload for effect in recompute.effects if REQUESTS in effect.payload]
+    page = is_page(envelope)
+    if not stated and not page:
+        return
+    answered = [request.request_id for request in served]
+    if len(stated) == 1 and stated[0][REQUESTS] == answered:
+        causes = stated[0].get(CAUSES, None if page else [])
+        known = envelope.causal_parent_operation_ids
+        if isinstance(causes, list) and all(cause in known for cause in causes):
+            return
     raise EffectInapplicable(
-        "a recompute writes cu_authority",
+        f"a recompute names the requests that it answers, and in a page its causes ({CAUSES})",
         code="recompute_incomplete",
-        field="primitive_effects",
+        field=f"primitive_effects.{recompute.first}.payload.{REQUESTS}",
     )

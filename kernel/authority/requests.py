@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import count
-from typing import Any
 
 from kernel.authority.cascade import on_cycles
 from kernel.authority.graph import dependents_of
@@ -71,24 +70,32 @@ class Due:
             request for request in self.requests if request.cause_sequence <= self.as_of_sequence
         ]
 
+    @property
+    def most_urgent(self) -> str | None:
+        """The priority of the most urgent request, None where none is open."""
+        return min(
+            (request.priority for request in self.requests), key=RANKS.__getitem__, default=None
+        )
+
 
 def due(view: LedgerView, node_id: str, as_of_sequence: int) -> Due:
     """Tell whether a recompute that read the ledger at a sequence may be recorded now.
 
     Inside a transaction the same question gets the same answer until the record goes on.
     """
-    known: dict[str, Any] = {}
-    at: tuple[Any, ...] = ()
+    answers: dict[tuple[str, int], Due] = {}
     if isinstance(view, LedgerTransaction):
         known, head = view.known_of_requests, view.head_now
         at = (head.ec_sequence_number, head.request_sequence, head.receipt_sequence)
-    question = (node_id, as_of_sequence, at)
-    if known.get("due_asked") != question:
+        if known.get("due_at") != at:
+            known["due_at"], known["due"] = at, {}
+        answers = known["due"]
+    question = (node_id, as_of_sequence)
+    if question not in answers:
         waiting = tuple(view.open_requests_of(AUTHORITY_QUEUE, node_id))
         state = _readiness(view, node_id, as_of_sequence, waiting)
-        known["due_asked"], known["due"] = question, Due(state, waiting, as_of_sequence)
-    answer: Due = known["due"]
-    return answer
+        answers[question] = Due(state, waiting, as_of_sequence)
+    return answers[question]
 
 
 def readiness(view: LedgerView, node_id: str, as_of_sequence: int) -> RecomputeReadiness:
@@ -288,7 +295,7 @@ def _was_pending(view: LedgerView, queue: str, item_key: str, as_of_sequence: in
 
 
 def _newest_closed(view: LedgerView, queue: str, item_key: str, as_of_sequence: int) -> Row | None:
-    where = {"queue": queue, "item_key": item_key, "open": 0}
+    where = {"queue": queue, "open": 0, "item_key": item_key}
     after = None
     for _ in count():
         rows = view.tables.select(

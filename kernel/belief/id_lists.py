@@ -68,11 +68,13 @@ def _canonical(value: Any) -> bytes:
     return canonicalize(value)
 
 
-def _holds_long_list(document: dict[str, Any]) -> bool:
-    return any(
-        _is_long(value) or (isinstance(value, dict) and any(map(_is_long, value.values())))
-        for value in document.values()
-    )
+def _holds_long_list(document: dict[str, Any], levels: int = 2) -> bool:
+    for value in document.values():
+        if _is_long(value):
+            return True
+        if levels > 1 and isinstance(value, dict) and _holds_long_list(value, levels - 1):
+            return True
+    return False
 
 
 def _is_long(value: Any) -> bool:

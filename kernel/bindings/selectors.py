@@ -62,14 +62,14 @@ VALUE_MAX = 512
 NOT_SUPPORTED = "binding_predicate_not_supported_v16"
 
 
-class SelectorRefused(KernelError):
-    """A selector list that no binding may have."""
+class BindingRefused(KernelError):
+    """A binding that states what none may state; nothing was written."""
 
     def __init__(self, code: str, field: str, message: str) -> None:
         super().__init__(message)
         self.code = code
         self.field = field
-        """The place in the selector list, its parts joined by dots."""
+        """The place in the document, its parts joined by dots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +127,18 @@ def read_selector_list(document: object) -> SelectorList:
     """Return the selector list that a document states.
 
     Raises:
-        SelectorRefused: with the code, the place in the document, and what is wrong there.
+        BindingRefused: with the code, the place in the document, and what is wrong there.
     """
     if not isinstance(document, dict):
-        raise SelectorRefused("binding_invalid", "", "a selector list is an object")
+        raise BindingRefused("binding_invalid", "", "a selector list is an object")
     unknown = min(document.keys() - {"include", "exclude"}, default=None)
     if unknown is not None:
-        raise SelectorRefused(
+        raise BindingRefused(
             NOT_SUPPORTED, unknown, "a selector list has include and exclude, and nothing else"
         )
     include = _read_selectors(document.get("include", []), "include")
     if not include:
-        raise SelectorRefused(
+        raise BindingRefused(
             "binding_selector_list_empty", "include", "a binding includes one selector at least"
         )
     return SelectorList(include, _read_selectors(document.get("exclude", []), "exclude"))
@@ -146,9 +146,9 @@ def read_selector_list(document: object) -> SelectorList:
 
 def _read_selectors(stated: object, name: str) -> tuple[Selector, ...]:
     if not isinstance(stated, list):
-        raise SelectorRefused("binding_invalid", name, f"{name} is a list")
+        raise BindingRefused("binding_invalid", name, f"{name} is a list")
     if len(stated) > SELECTORS_MAX:
-        raise SelectorRefused("binding_invalid", name, f"{name} has at most {SELECTORS_MAX}")
+        raise BindingRefused("binding_invalid", name, f"{name} has at most {SELECTORS_MAX}")
     return tuple(
         _read_selector(selector, f"{name}.{place}") for place, selector in enumerate(stated)
     )
@@ -156,30 +156,30 @@ def _read_selectors(stated: object, name: str) -> tuple[Selector, ...]:
 
 def _read_selector(stated: Any, place: str) -> Selector:
     if not isinstance(stated, dict):
-        raise SelectorRefused("binding_invalid", place, "a selector is an object")
+        raise BindingRefused("binding_invalid", place, "a selector is an object")
     kind, value = stated.get("kind"), stated.get("value")
     shown = ascii(kind)[:80]
     if isinstance(kind, str) and kind in DEFERRED_KINDS:
-        raise SelectorRefused(
+        raise BindingRefused(
             DEFERRED_KINDS[kind], f"{place}.kind", f"{kind} comes with V1.7; leave it out"
         )
     if not isinstance(kind, str) or kind not in SELECTOR_KINDS:
-        raise SelectorRefused(
+        raise BindingRefused(
             NOT_SUPPORTED,
             f"{place}.kind",
             f"{shown} is no structural selector; use one of {', '.join(SELECTOR_KINDS)}",
         )
     unknown = min(stated.keys() - {"kind", "value"}, default=None)
     if unknown is not None:
-        raise SelectorRefused(
+        raise BindingRefused(
             NOT_SUPPORTED, f"{place}.{unknown}", "a selector is a kind and a value, no predicate"
         )
     if not isinstance(value, str) or not 0 < len(value) <= VALUE_MAX:
         message = f"a value is a text of 1 to {VALUE_MAX} characters"
-        raise SelectorRefused("binding_invalid", f"{place}.value", message)
+        raise BindingRefused("binding_invalid", f"{place}.value", message)
     if kind != SOURCE_PATH:
         return Selector(kind, value)
     try:
         return Selector(kind, value, parse_glob(value))
     except GlobInvalid as error:
-        raise SelectorRefused(error.code, f"{place}.value", str(error)) from None
+        raise BindingRefused(error.code, f"{place}.value", str(error)) from None

@@ -17,6 +17,7 @@ from kernel.checks import (
     v01_model_outputs,
     v01_operation_id,
     v02_supersession,
+    v03_bindings,
     v03_cascade,
     v03_verb,
     v04_causality,
@@ -33,7 +34,7 @@ from kernel.checks import (
 from kernel.checks.check import Check, Submission, Submitter
 from kernel.checks.order import CHECKS
 from kernel.checks.v01_schema import check_actor
-from kernel.model.envelope import KernelEffect, Reversibility
+from kernel.model.envelope import MAX_EFFECTS, KernelEffect, Reversibility
 from kernel.model.receipt import RECEIPT_KINDS
 from kernel.model.simulation import SIMULATE
 from kernel.outbound import goes_outside
@@ -49,7 +50,7 @@ SHAPES_MAX = 1024
 """Shapes that are kept; where there are more, the table begins anew."""
 
 EFFECTS_MAX = 16
-"""Effects of a shape that is kept."""
+"""Shapes of effects in a shape that is kept."""
 
 _VALUE_CHARS_MAX = 64
 
@@ -120,6 +121,11 @@ class Shape(NamedTuple):
     operation_kind: str
     verb: str
     effects: tuple[EffectShape, ...]
+    """Each shape once."""
+
+    has_too_many: bool
+    """Whether there are more effects than an operation may have."""
+
     repeats_id: bool
     """Whether two effects have one id."""
 
@@ -141,8 +147,8 @@ class Shape(NamedTuple):
 
 def checks_left(submission: Submission) -> Checks:
     """Return the checks that may refuse an envelope, or record something with it, in order."""
-    key = _key_of(submission)
     try:
+        key = _key_of(submission)
         left = KEPT.get(key)
     except TypeError:  # a payload's value that cannot be a key
         return CHECKS
@@ -184,7 +190,9 @@ def _key_of(submission: Submission) -> tuple[Any, ...]:
         envelope.actor,
         envelope.operation_kind,
         envelope.semantic_intent,
-        tuple(shapes),
+        # No predicate counts effects: those of one shape are judged once, whatever their number.
+        tuple(dict.fromkeys(shapes)),
+        len(effects) > MAX_EFFECTS,
         len({effect.effect_id for effect in effects}) < len(effects),
         envelope.supersedes is not None,
         envelope.epoch_id is not None,
@@ -244,6 +252,8 @@ def _is_known(effect: EffectShape) -> bool:
 
 def _composes(shape: Shape) -> bool:
     """V3: the effects compose the verb, and their arguments are decided by what is known."""
+    if shape.has_too_many:
+        return False
     names = tuple((effect.kind, effect.undoes, effect.receipt) for effect in shape.effects)
     if v03_verb.judge(shape.verb, shape.operation_kind, names) is not None:
         return False
@@ -313,6 +323,10 @@ CANNOT_REFUSE: Mapping[Check, Callable[[Shape], bool]] = MappingProxyType(
         v01_model_outputs.check: lambda shape: not shape.has_outputs,
         v02_supersession.check: lambda shape: not shape.supersedes,
         v03_verb.check: _composes,
+        v03_bindings.check: lambda shape: (
+            shape.verb != v03_bindings.CREATE
+            and not any(effect.kind == v03_bindings.ADVANCE for effect in shape.effects)
+        ),
         v03_cascade.check: lambda shape: shape.verb not in v03_cascade.TAKING_VERBS,
         v04_epoch.check: lambda shape: (
             not shape.in_epoch and shape.verb not in (EPOCH_OPEN, EPOCH_CLOSE)

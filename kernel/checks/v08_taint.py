@@ -1,20 +1,24 @@
 """V8: the output is as restricted as the most restricted source (INV-A-TAINT-INFECTIOUS-1, §7).
 
 The declared taint is checked against itself, against the written nodes, and against the sources
-that the ledger knows: a source whose class was left out is a resolution computed wrongly.
+that the ledger knows: a source whose class was left out is a resolution computed wrongly. A preview
+of restricted material says so (INV-G-SIM-VIS-1, §11.6).
 """
 
 from kernel.algebra.effects import canonical_kind
 from kernel.checks.check import Refusal, Submission, Verdict
-from kernel.checks.simulation_warning import check_warning
 from kernel.model.envelope import KernelEffect
-from kernel.sources import classes_of
+from kernel.model.recomputes import RECALCULATE, is_page, recomputes_of
+from kernel.model.simulation import PREVIEW_EFFECT, SIMULATE, WARNED_CLASSES
+from kernel.sources import class_of_nodes, classes_of
 from kernel.visibility import (
     LEAST_RESTRICTIVE,
     VISIBILITY_CLASSES,
     is_lowered,
     max_visibility_class,
 )
+
+_NO_WARNING = "envelope_simulation_visibility_warning_missing"
 
 
 def check(submission: Submission) -> Verdict:
@@ -23,7 +27,8 @@ def check(submission: Submission) -> Verdict:
         _check_resolution(submission)
         or _check_sources(submission)
         or _check_outputs(submission)
-        or check_warning(submission)
+        or _check_page(submission)
+        or _check_warning(submission)
         or _check_model_outputs(submission)
     )
 
@@ -60,7 +65,7 @@ def _check_resolution(submission: Submission) -> Refusal | None:
 def _check_sources(submission: Submission) -> Refusal | None:
     envelope = submission.envelope
     # A recompute reads numbers and writes nothing else of its inputs.
-    recomputes = envelope.semantic_intent == "recalculate_authority"
+    recomputes = envelope.semantic_intent == RECALCULATE
     deep = not (recomputes and submission.submitter == "orchestrator")
     for source, visibility in classes_of(submission.transaction, envelope, deep=deep):
         if visibility == LEAST_RESTRICTIVE:
@@ -98,6 +103,26 @@ def _check_outputs(submission: Submission) -> Refusal | None:
     return None
 
 
+def _check_page(submission: Submission) -> Refusal | None:
+    """Refuse a page of recomputes of several classes: the most restrictive would raise the others.
+
+    Where the page is public, so is everything that its recomputes were made of.
+    """
+    envelope = submission.envelope
+    resolved = envelope.resolved_output_visibility_class
+    if resolved in (None, LEAST_RESTRICTIVE) or not is_page(envelope):
+        return None
+    for recompute in recomputes_of(envelope):
+        own = class_of_nodes(submission.transaction, recompute.read_refs)
+        if own != resolved:
+            return Refusal(
+                "envelope_taint_output_node_mismatch",
+                f"primitive_effects.{recompute.first}.payload.visibility_class",
+                f"{recompute.node_id} alone is {own}, the page is {resolved}",
+            )
+    return None
+
+
 def _check_model_outputs(submission: Submission) -> Refusal | None:
     """Refuse an output that saw a more restricted class than the operation says it touched."""
     envelope = submission.envelope
@@ -130,3 +155,23 @@ def _stored(submission: Submission, effect: KernelEffect) -> str:
     """Return the class that the node keeps where the effect states none."""
     node = submission.transaction.node(effect.target_ref or "")
     return LEAST_RESTRICTIVE if node is None else str(node["visibility_class"])
+
+
+def _check_warning(submission: Submission) -> Refusal | None:
+    """Refuse a simulation of sealed or firewalled sources whose preview does not warn."""
+    envelope = submission.envelope
+    if envelope.semantic_intent != SIMULATE:
+        return None
+    classes = {visibility for _, visibility in classes_of(submission.transaction, envelope)}
+    classes.update(envelope.source_visibility_taint)
+    classes.add(envelope.resolved_output_visibility_class or "")
+    if not classes & WARNED_CLASSES:
+        return None
+    for index, effect in enumerate(envelope.primitive_effects):
+        if effect.receipt_subkind == PREVIEW_EFFECT:
+            warning = effect.payload.get("rendered_visibility_warning")
+            if isinstance(warning, str) and warning.strip():
+                return None
+            field = f"primitive_effects.{index}.payload.rendered_visibility_warning"
+            return Refusal(_NO_WARNING, field, "its sources are sealed or firewalled")
+    return Refusal(_NO_WARNING, "primitive_effects", "there is no preview that could warn")

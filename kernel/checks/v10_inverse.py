@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_of
+from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import UndoneEffect
 

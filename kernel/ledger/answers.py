@@ -6,7 +6,7 @@ record, so the others are ephemeral, however long they are gone.
 
 from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
-from kernel.ledger.effects import effects_of
+from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.tables import Row
 from kernel.model.result import SubmissionResult

@@ -11,6 +11,7 @@ Undoing a savepoint is undoing a list of changes in memory. The store sees no sa
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import Table
@@ -34,6 +35,38 @@ class _Unread:
 
 
 _UNREAD: Final = _Unread()
+
+
+@dataclass(slots=True)
+class TableChanges:
+    """What a transaction does to one table, in this order."""
+
+    table: Table
+    deleted: list[Key] = field(default_factory=list)
+    replaced: list[Row] = field(default_factory=list)
+    added: list[Row] = field(default_factory=list)
+
+
+def write(changes: Iterable[TableChanges], tables: Tables) -> None:
+    """Write what a transaction came to.
+
+    Rows that give up a unique value are removed before others take it.
+
+    Raises:
+        LedgerCorrupt: when a row that was new by construction is there already; nothing of the
+            transaction may be kept.
+    """
+    for of_table in changes:
+        table = of_table.table
+        for key in of_table.deleted:
+            tables.delete(table, *key)
+        try:
+            if of_table.replaced:
+                tables.put_many(table, of_table.replaced)
+            if of_table.added:
+                tables.insert_many(table, of_table.added)
+        except DuplicateKey as error:
+            raise LedgerCorrupt(f"{table.name} holds what was to be new: {error}") from error
 
 
 class _TableBuffer:
@@ -348,34 +381,35 @@ class BufferedTables(SingleRows):
             buffer, key, row, pending = self._undo.pop()
             buffer.set(key, row, pending)
 
-    def flush(self) -> None:
-        """Write everything that was held back; the last thing in a transaction.
+    @property
+    def has_changes(self) -> bool:
+        """Whether anything is held back."""
+        return any(buffer.pending for buffer in self._buffers.values())
 
-        Rows that give up a unique value are removed before others take it.
-
-        Raises:
-            LedgerCorrupt: when a row that was new by construction is there already; nothing of
-                the transaction may be kept.
-        """
+    def changes(self) -> list[TableChanges]:
+        """Return everything that was held back, table by table, for `write`."""
+        changes = []
         for table, buffer in self._buffers.items():
             if not buffer.pending:
                 continue
-            added: list[Row] = []
-            replaced: list[Row] = []
+            of_table = TableChanges(table)
             # In the order of their keys, so that neighbours are written into one page.
             for key, is_new in sorted(buffer.pending.items()):
                 row = buffer.rows[key]
                 if row is None or (key in buffer.moved and not is_new):
-                    self._store.delete(table, *key)
+                    of_table.deleted.append(key)
                 if row is not None:
-                    (added if is_new else replaced).append(row)
-            try:
-                if replaced:
-                    self._store.put_many(table, replaced)
-                if added:
-                    self._store.insert_many(table, added)
-            except DuplicateKey as error:
-                raise LedgerCorrupt(f"{table.name} holds what was to be new: {error}") from error
+                    (of_table.added if is_new else of_table.replaced).append(row)
+            changes.append(of_table)
+        return changes
+
+    def flush(self) -> None:
+        """Write everything that was held back; the last thing in a transaction.
+
+        Raises:
+            LedgerCorrupt: see `write`.
+        """
+        write(self.changes(), self._store)
         self._buffers.clear()
         self._undo.clear()
 
@@ -425,8 +459,8 @@ class BufferedTables(SingleRows):
             return
         key = buffer.key(row)
         for columns in buffer.unique:
-            others = self.select(table, {name: row[name] for name in columns})
-            if any(buffer.key(other) != key for other in others):
+            rows = self.select(table, {name: row[name] for name in columns})
+            if any(buffer.key(other) != key for other in rows):
                 raise DuplicateKey(f"{table.name}: {', '.join(columns)}")
 
 

@@ -19,11 +19,11 @@ from kernel.canonical import canonicalize, sha256_hex
 from kernel.errors import LedgerCorrupt, RulesVersionUnknown
 from kernel.host import Host
 from kernel.ledger import schema
-from kernel.ledger.buffer import BufferedTables
+from kernel.ledger.buffer import BufferedTables, write
 from kernel.ledger.catalog import StorageFault
 from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.record_keys import membership_key
-from kernel.ledger.tables import Row, Store, Tables, TablesView
+from kernel.ledger.tables import HeldLate, Row, Store, Tables, TablesView
 from kernel.model.rules_version import RULES_VERSION
 
 T = TypeVar("T")
@@ -183,8 +183,9 @@ class LedgerView:
     def has_overlays(self) -> bool:
         """Tell whether any overlay is in force."""
         # In the order of the index: by their ids, a planner may look for the first among all nodes.
+        # The index has the nodes that have a target, as every overlay in force does.
         where, order_by = {"overlay_in_force": 1}, "overlay_target"
-        return bool(self.tables.select(schema.nodes, where, order_by=order_by, limit=1))
+        return bool(self.tables.select(schema.nodes, where, order_by=order_by, after="", limit=1))
 
     def memberships_of(self, node_id: str) -> list[Document]:
         """Return a node's memberships of corpora, in whatever state they are."""
@@ -463,6 +464,7 @@ class LedgerTransaction(LedgerView):
         """Returns the row of a primary key as `get` does, for reading only."""
 
         self.head_now = super().head()
+        self._begun_at = self.head_now.copy()
         self._policy: Row | None = None
         self._overlays: bool | None = None
         self._under_way: list[Document | None] = []
@@ -574,8 +576,17 @@ class LedgerTransaction(LedgerView):
         """Erase content; who puts an answer and has its envelope refused takes it back."""
         self.tables.delete(schema.blobs, blob_ref)
 
+    def _has_written(self) -> bool:
+        return not isinstance(self.tables, BufferedTables) or self.tables.has_changes
+
     def write_head(self) -> None:
-        """Store the head: the last write of a transaction that wrote anything."""
+        """Store the head, the last write of a transaction; what differs never has the same head.
+
+        A transaction that wrote, but advanced no chain and took no time, moves the clock on by a
+        microsecond. So an equal head says that nobody has written.
+        """
+        if self.head_now == self._begun_at and self._has_written():
+            self.head_now.committed_at_us += 1
         values = {name: getattr(self.head_now, name) for name in Head.__slots__}
         self.tables.update(schema.chain_head, (LEDGER_ID,), values)
 
@@ -603,6 +614,10 @@ class _Savepoint:
         if kind is not None:
             self._transaction.stand_at(self._before)
         self._tables.__exit__(kind, error, trace)
+
+
+class HeadMoved(Exception):
+    """Raised when others have written since a transaction was computed; nothing was written."""
 
 
 class Ledger:
@@ -648,6 +663,39 @@ class Ledger:
             buffer.flush()
 
     @contextmanager
+    def computed(
+        self, still: Callable[[LedgerView], bool] = lambda _: True
+    ) -> Iterator[LedgerTransaction]:
+        """Open a writing transaction that holds the head only while it is written.
+
+        The block computes it on a snapshot. When the block has ended, the head is locked and must
+        stand where the snapshot had it, and `still` is asked again; then the transaction is written
+        and committed (decision kernel/0255). Where the store cannot lock its head late, this is
+        `transaction`.
+
+        Raises:
+            HeadMoved: others have written meanwhile, so nothing was written; compute it again.
+            LedgerUnavailable: when the lock was not had in time.
+            CommitOutcomeUnknown: when COMMIT failed (K25).
+        """
+        if not isinstance(self.store, HeldLate):
+            with self.transaction() as transaction:
+                yield transaction
+            return
+        with self.store.turn() as turn:
+            buffer = BufferedTables(turn.snapshot)
+            transaction = LedgerTransaction(buffer, self.host)
+            before = transaction.head_now.copy()
+            yield transaction
+            transaction.write_head()
+            changes = buffer.changes()
+            tables = turn.hold()
+            now = LedgerView(tables)
+            if now.head() != before or not still(now):
+                raise HeadMoved
+            write(changes, tables)
+
+    @contextmanager
     def view(self) -> Iterator[LedgerView]:
         """Open a snapshot; what is read inside belongs to one sequence."""
         with self.store.view() as tables:
@@ -678,7 +726,6 @@ def _write_genesis(tables: Tables) -> None:
             "policy_generation_id": GENESIS_POLICY,
             "generation": 1,
             "in_force": 1,
-            "updated_by_operation_id": "",
             "record": canonicalize(_GENESIS_RECORD),
         },
     )

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from sqlalchemy import BigInteger, Integer, MetaData, String, Table
+from sqlalchemy import BigInteger, Integer, LargeBinary, MetaData, String, Table
 from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -23,13 +23,14 @@ from kernel.ledger.postgres_connection import (
     wait_for_the_disk,
 )
 from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
-from kernel.ledger.version import check_version
+from kernel.ledger.schema_version import check_version
 
 if TYPE_CHECKING:
     from kernel.ledger.migrations import SchemaMigration
 
 _COMMENT = "rotulus ledger, schema "
 _FOUNDING_LOCK = "SELECT pg_advisory_xact_lock(hashtext('rotulus ledger ' || current_schema()))"
+_TYPES = ((Integer, "int8"), (String, "text"), (LargeBinary, "bytea"))
 REFUSAL_BODY = " BEGIN RAISE EXCEPTION 'append only'; END "
 _REFUSAL = (
     f"CREATE FUNCTION rotulus_refuses() RETURNS trigger LANGUAGE plpgsql AS $${REFUSAL_BODY}$$"
@@ -40,6 +41,15 @@ _REFUSAL = (
 def unique_columns(table: Table) -> frozenset[str]:
     """Return the columns by whose value two rows of different keys can collide."""
     return frozenset(chain.from_iterable(keys.unique_columns(table)))
+
+
+@cache
+def column_types(table: Table) -> tuple[str, ...]:
+    """Return the names of the columns' types, as a binary COPY has to know them."""
+    return tuple(
+        next(name for kind, name in _TYPES if isinstance(column.type, kind))
+        for column in table.columns
+    )
 
 
 def create_schema(connection: Connection, place: str) -> None:

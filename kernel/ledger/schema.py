@@ -10,7 +10,8 @@ Sequences are assigned by the kernel inside the transaction, never by the databa
 
 Names (verbs, kinds, stores, outcomes) are data: the registry guards them when a row is written and
 verification when it is read. A database checks what no registry can see: shape, keys, append-only
-(decision kernel/0188). A table has the indexes that a query needs (decision kernel/0101).
+(decision kernel/0188). A table has the columns and indexes that a query needs, and an index the
+rows that one can find by it (decisions kernel/0101, kernel/0261).
 """
 
 from collections.abc import Callable
@@ -49,7 +50,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 20
+SCHEMA_VERSION = 21
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -57,6 +58,12 @@ metadata = MetaData()
 
 def _fields(*names: str) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
     return lambda record: tuple(record[name] for name in names)
+
+
+def _stated(column: str) -> dict[str, Any]:
+    """Keep rows without a value out of an index; who asks for a value finds it all the same."""
+    is_stated = Column(column, String).isnot(None)
+    return {"sqlite_where": is_stated, "postgresql_where": is_stated}
 
 
 def _in_force(record: dict[str, Any]) -> int:
@@ -90,7 +97,6 @@ policy_snapshots = Table(
     Column("generation", Integer, nullable=False, unique=True, info=of_record("generation")),
     # 0 once the generation was reverted.
     Column("in_force", Integer, nullable=False, info=of_record(_in_force)),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("policy_snapshots_in_force", "in_force", "generation"),
     info=state(
@@ -122,14 +128,15 @@ kernel_event_log = Table(
     Column("session_id", String),
     Column("commit_epoch_id", String),
     Column("committed_at", String, nullable=False),
-    Index("kernel_event_log_by_session", "session_id", "ec_sequence_number"),
+    Index(
+        "kernel_event_log_by_session", "session_id", "ec_sequence_number", **_stated("session_id")
+    ),
     Index("kernel_event_log_by_intent", "semantic_intent", "ec_sequence_number"),
     Index(
         "kernel_event_log_by_epoch",
         "commit_epoch_id",
         "ec_sequence_number",
-        sqlite_where=Column("commit_epoch_id", String).isnot(None),
-        postgresql_where=Column("commit_epoch_id", String).isnot(None),
+        **_stated("commit_epoch_id"),
     ),
     # Each operation in an epoch asks whether it is open. By the intent alone that costs more with
     # every epoch that was closed, by the epoch alone with every operation in it.
@@ -138,8 +145,7 @@ kernel_event_log = Table(
         "commit_epoch_id",
         "semantic_intent",
         "ec_sequence_number",
-        sqlite_where=Column("commit_epoch_id", String).isnot(None),
-        postgresql_where=Column("commit_epoch_id", String).isnot(None),
+        **_stated("commit_epoch_id"),
     ),
     info={"append_only": True},
 )
@@ -241,11 +247,10 @@ nodes = Table(
         "identity_key", String, info=of_record(lambda record: record["payload"].get("identity_key"))
     ),
     Column("updated_at", String, nullable=False, info=of_record("updated_at")),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("nodes_by_kind", "node_kind", "node_id"),
-    Index("nodes_by_overlay", "overlay_in_force", "overlay_target"),
-    Index("nodes_by_identity", "identity_key", "updated_at"),
+    Index("nodes_by_overlay", "overlay_in_force", "overlay_target", **_stated("overlay_target")),
+    Index("nodes_by_identity", "identity_key", "updated_at", **_stated("identity_key")),
     info=state(StateStore(GRAPH, holds_things=True, compared=NODES)),
 )
 
@@ -259,7 +264,6 @@ edges = Table(
     Column("active", Integer, nullable=False, info=of_record(_is_active)),
     # The kind of node that feeds the target's authority through this edge, null for other edges.
     Column("input_from", String),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("edges_by_target", "target_node_id", "input_from"),
     # What hangs on a node is asked for when it is retracted, however much was removed before.
@@ -284,7 +288,6 @@ corpus_membership_records = Table(
     Column("node_id", String, nullable=False, info=of_record("node_id")),
     # 1 unless the membership was rejected or soft-deleted.
     Column("stands", Integer, nullable=False, info=of_record(_stands)),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("corpus_membership_records_of_node", "node_id", "stands"),
     info=state(StateStore(KERNEL, speaks_of=_fields("node_id", "corpus_id"), compared=MEMBERSHIPS)),
@@ -294,7 +297,6 @@ derived_indexes = Table(
     "derived_indexes",
     metadata,
     Column("entry_id", String, primary_key=True),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info=state(
         StateStore(
@@ -312,7 +314,6 @@ materialized_views = Table(
     Column("view_id", String, primary_key=True),
     # The node that the view shows, where it says so.
     Column("node_ref", String, info=of_record(lambda record: record.get("node_ref"))),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     Index("materialized_views_of_node", "node_ref", "view_id"),
     info=state(
@@ -328,7 +329,6 @@ membership_state_transitions = Table(
     "membership_state_transitions",
     metadata,
     Column("transition_id", String, primary_key=True),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info=state(
         StateStore(KERNEL, written_once=True, follows="it repeats a change of a membership")
@@ -342,9 +342,8 @@ filing_units = Table(
     # Where the unit says of which document it is.
     Column("document_ref", String, info=of_record(lambda record: document_of(record["payload"]))),
     Column("updated_at", String, nullable=False, info=of_record("updated_at")),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
-    Index("filing_units_by_document", "document_ref", "updated_at"),
+    Index("filing_units_by_document", "document_ref", "updated_at", **_stated("document_ref")),
     info=state(
         StateStore(
             MATTERS,
@@ -358,7 +357,6 @@ filing_unit_versions = Table(
     "filing_unit_versions",
     metadata,
     Column("filing_unit_version_id", String, primary_key=True),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info=state(
         StateStore(MATTERS, holds_things=True, compared=whole("filing_unit_version_retract"))
@@ -369,7 +367,6 @@ filing_unit_text_versions = Table(
     "filing_unit_text_versions",
     metadata,
     Column("filing_unit_text_version_id", String, primary_key=True),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info=state(
         StateStore(MATTERS, holds_things=True, compared=whole("filing_unit_text_version_retract"))
@@ -380,7 +377,6 @@ filing_relationships = Table(
     "filing_relationships",
     metadata,
     Column("filing_relationship_id", String, primary_key=True),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info=state(StateStore(MATTERS, compared=whole("filing_relationship_retract"))),
 )
@@ -389,7 +385,6 @@ ruling_dispositions = Table(
     "ruling_dispositions",
     metadata,
     Column("ruling_disposition_id", String, primary_key=True),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info=state(StateStore(MATTERS, compared=whole("ruling_disposition_retract"))),
 )
@@ -398,7 +393,6 @@ court_disposition_observations = Table(
     "court_disposition_observations",
     metadata,
     Column("observation_id", String, primary_key=True),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info=state(StateStore(MATTERS, compared=whole("court_disposition_observation_retract"))),
 )
@@ -407,7 +401,6 @@ case_resolution_events = Table(
     "case_resolution_events",
     metadata,
     Column("case_resolution_event_id", String, primary_key=True),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info=state(StateStore(MATTERS, compared=whole("case_resolution_event_retract"))),
 )
@@ -416,7 +409,6 @@ topic_assignments = Table(
     "topic_assignments",
     metadata,
     Column("topic_assignment_id", String, primary_key=True),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info=state(
         StateStore(
@@ -442,7 +434,6 @@ binding_generation_snapshots = Table(
         info=of_record(lambda record: int(record["binding_generation_id"])),
     ),
     Column("in_force", Integer, nullable=False, info=of_record(_in_force)),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     UniqueConstraint("binding_id", "generation"),
     info=state(
@@ -461,7 +452,6 @@ extraction_attempts = Table(
     Column("attempt_id", String, primary_key=True),
     Column("extraction_run_id", String, nullable=False, info=of_record("extraction_run_id")),
     Column("attempt_number", Integer, nullable=False, info=of_record("attempt_number")),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     UniqueConstraint("extraction_run_id", "attempt_number"),
     info=state(
@@ -478,7 +468,6 @@ document_artifacts = Table(
     "document_artifacts",
     metadata,
     Column("document_artifact_id", String, primary_key=True),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info=state(StateStore(DOCUMENTS, holds_things=True, compared=whole())),
 )
@@ -487,7 +476,6 @@ materializations = Table(
     "materializations",
     metadata,
     Column("materialization_id", String, primary_key=True),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info=state(StateStore(DOCUMENTS, holds_things=True, compared=whole())),
 )
@@ -496,7 +484,6 @@ operation_rollbacks = Table(
     "operation_rollbacks",
     metadata,
     Column("operation_id", String, primary_key=True),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info={"folded": True},
 )
@@ -506,7 +493,6 @@ rollbacks_under_way = Table(
     metadata,
     # An epoch that goes back in pages, from the first of them to the last but one.
     Column("epoch_id", String, primary_key=True),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info={"folded": True},
 )
@@ -522,7 +508,6 @@ share_links = Table(
         index=True,
         info=of_record(lambda record: record.get("token_sha256")),
     ),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info=state(StateStore(SHARING, compared=granted("share_link_revoke"))),
 )
@@ -568,7 +553,6 @@ recorded_model_outputs = Table(
         index=True,
         info=of_record("output_payload_blob_ref"),
     ),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info=state(StateStore(KERNEL, follows="an output is what its content says, whoever names it")),
 )

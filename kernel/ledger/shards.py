@@ -14,7 +14,7 @@ Shards and places in mailboxes are beside the log, like the head: they say who m
 what was decided. Verification does not look at them, and a rebuild does not fold them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from kernel.errors import LedgerUnavailable
@@ -129,6 +129,13 @@ def holds(view: LedgerView, fence: Fence) -> bool:
     """Tell whether a shard is still held under an epoch."""
     row = view.tables.get(schema.shard_epochs, fence.shard)
     return row is not None and bool(row["epoch"] == fence.epoch)
+
+
+def hold_all(view: LedgerView, fences: Collection[Fence]) -> bool:
+    """Tell, by one look, whether every one of these shards is still held under its epoch."""
+    numbers = [fence.shard for fence in fences]
+    rows = view.tables.select_any(schema.shard_epochs, "shard", numbers, {})
+    return {Fence(row["shard"], row["epoch"]) for row in rows} == set(fences)
 
 
 def consumed_to(view: LedgerView, session_id: str) -> Position | None:

@@ -26,8 +26,9 @@ from kernel.errors import (
 from kernel.ledger import sqlite_catalog, statements
 from kernel.ledger.catalog import ContentReport, StorageFault, refuse_differences
 from kernel.ledger.keys import column_names, values_getter
+from kernel.ledger.schema_version import check_version
 from kernel.ledger.sql_tables import SqlTables
-from kernel.ledger.sqlite_folding import checkpoint, fold, is_folded, make_private
+from kernel.ledger.sqlite_checkpoint import checkpoint, fold, is_folded, make_private
 from kernel.ledger.sqlite_schema import (
     BUSY_TIMEOUT_S,
     begin_immediate,
@@ -36,7 +37,6 @@ from kernel.ledger.sqlite_schema import (
     schema_version,
 )
 from kernel.ledger.tables import DuplicateKey, Row
-from kernel.ledger.version import check_version
 
 IDLE_READERS_MAX = 8
 WAL_ATTEMPTS_MAX = 5

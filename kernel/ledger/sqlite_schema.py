@@ -14,8 +14,8 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
-from kernel.ledger.sqlite_folding import fold, is_folded
-from kernel.ledger.version import check_version
+from kernel.ledger.schema_version import check_version
+from kernel.ledger.sqlite_checkpoint import fold, is_folded
 
 if TYPE_CHECKING:
     from kernel.ledger.migrations import SchemaMigration

@@ -8,9 +8,10 @@ The port is of rows and not of operations: adapters keep keys and snapshots, `le
 vocabulary. Whoever walks a chain reads columns (`TablesView.columns`) and not rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 from sqlalchemy import Table
 
@@ -125,7 +126,7 @@ class Tables(TablesView, Protocol):
         """Remove the rows whose column is below the bound, and return their number."""
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
-        """Add rows; after a failure some of them may be there.
+        """Add rows; after a failure the transaction can only be given up.
 
         Raises:
             DuplicateKey: when a key or a unique value exists.
@@ -194,3 +195,29 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Release everything; the ledger can be opened again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One writer's turn: what its transaction is computed on, and then written to."""
+
+    snapshot: Tables
+    """Nothing is ever written to it."""
+
+    hold: Callable[[], Tables]
+    """Locks the head until the end of the turn, and returns the tables to write to.
+
+    Raises `LedgerUnavailable` when the lock was not granted in time; nothing was written.
+    """
+
+
+@runtime_checkable
+class HeldLate(Store, Protocol):
+    """A store that can lock its head later than it takes the snapshot of a transaction."""
+
+    def turn(self) -> AbstractContextManager[Turn]:
+        """Open a writing transaction whose head is locked by `Turn.hold`; else like `transaction`.
+
+        Writers that come through here wait for each other a while, because what is computed beside
+        another writer is computed in vain. Nothing rests on it.
+        """

@@ -69,6 +69,7 @@ def _ephemeral(body: type[ReceiptBody]) -> ReceiptKind:
 RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
     {
         "envelope_validation_failed": _durable(own.EnvelopeRefused),
+        "binding_predicate_not_supported_v16": _durable(own.EnvelopeRefused),
         "audit_replay": _ephemeral(own.AuditReplay),
         "replay_blocked_fingerprint_mismatch": _durable(own.ReplayBlocked),
         "binding_fire_capacity_rejected": _durable(own.BindingFireCapacityRejected),

@@ -211,6 +211,9 @@ class ReplayAnswer(ReceiptBody):
     """The result of replaying an operation (§6.6)."""
 
     original_operation_id: str
+    request_id: str | None = None
+    """The request whose recompute alone was replayed."""
+
     replay_strategy: Literal["record_only", "blocked_on_fingerprint_mismatch"]
     fingerprint_match: bool
     output_reproduced: bool
@@ -401,6 +404,14 @@ class MembershipStateTransition(ReceiptBody):
     triggered_by: Ref
 
 
+class CriticalBindingApproved(ReceiptBody):
+    """Who let a generation of a binding run as critical, and why (§14.3)."""
+
+    approved_by: Ref
+    approver_role: Literal["user", "architect"]
+    reason: Ref
+
+
 class BindingGenerationSnapshotted(ReceiptBody):
     """A generation of a binding that became effective, or was reverted (§15.3)."""
 
@@ -408,6 +419,7 @@ class BindingGenerationSnapshotted(ReceiptBody):
     binding_generation_id: Ref
     effective_at: Ref
     state: Literal["effective", "reverted"]
+    critical_approval: CriticalBindingApproved | None = None
 
 
 class ExtractionAttempted(ReceiptBody):

@@ -60,6 +60,9 @@ class AuditReplayReceipt:
     blocked_by_operation_id: str | None = None
     """The causal parent that was not replayed, where that is why."""
 
+    request_id: str | None = None
+    """The request by which one recompute of the operation was named."""
+
     schema_version: int = 1
 
     def document(self) -> dict[str, Any]:

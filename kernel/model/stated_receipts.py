@@ -152,6 +152,9 @@ class Tier1Rollback(ReceiptBody):
 
     original_operation_id: Name
     inverse_operation_id: Name
+    request_id: Name | None = None
+    """The request whose recompute was undone, where the operation is a page."""
+
     committed_at: Name
 
 

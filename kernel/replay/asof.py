@@ -18,8 +18,8 @@ from sqlalchemy import Table
 
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger import schema
+from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.catalog import ContentReport, StorageFault
-from kernel.ledger.effects import effect_of
 from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.schema import store_of
@@ -209,7 +209,8 @@ class StateAsOf:
         return self._own.get((name, key))
 
     def _was_written(self, row: Row) -> bool:
-        writer = LedgerView(self._tables).log_row_of(row["updated_by_operation_id"])
+        writer_id = orjson.loads(row["record"])["updated_by_operation_id"]
+        writer = LedgerView(self._tables).log_row_of(writer_id)
         return writer is not None and writer["ec_sequence_number"] < self._sequence
 
     def _next_effect(self, name: str, key: str) -> Document | None:

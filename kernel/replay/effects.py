@@ -5,7 +5,7 @@ from typing import Any
 
 from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
-from kernel.ledger.effects import HASHES, NAMES, effect_of
+from kernel.ledger.applied_effects import HASHES, NAMES, effect_of
 from kernel.ledger.ledger import Document
 from kernel.ledger.tables import TablesView
 

@@ -7,7 +7,7 @@ mismatch and says so; `blocked_on_fingerprint_mismatch` stops.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -38,6 +38,9 @@ class ReplayVerdict:
     """The output that was not available, or whose fingerprint does not match."""
 
     blocked_by_operation_id: str | None = None
+    request_id: str | None = None
+    """The request of the recompute that alone was replayed."""
+
     difference: str | None = None
     """What is corrupt; then no other field is set."""
 
@@ -45,7 +48,10 @@ class ReplayVerdict:
 def replay_one(
     view: LedgerView, operation_id: str, strategy: AuditReplayStrategy, registry: ModelRegistry
 ) -> ReplayVerdict:
-    """Replay one operation without leaving a trace; its causal parents count as replayed."""
+    """Replay one operation without leaving a trace; its causal parents count as replayed.
+
+    A recompute is named by the id of its request, and alone of its page is replayed.
+    """
     reproduction = reproduce(view, operation_id)
     if reproduction is None:
         return ReplayVerdict(
@@ -55,7 +61,8 @@ def replay_one(
             output_reproduced=False,
             block_reason="operation_not_replayable",
         )
-    return judge(view, reproduction, strategy, registry)
+    verdict = judge(view, reproduction, strategy, registry)
+    return replace(verdict, request_id=reproduction.request_id)
 
 
 def replay_all(

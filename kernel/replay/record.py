@@ -112,5 +112,6 @@ def _body(verdict: ReplayVerdict, strategy: AuditReplayStrategy) -> Document:
         "recorded_model_version": verdict.recorded_model_version,
         "current_model_version": verdict.current_model_version,
         "blocked_by_operation_id": verdict.blocked_by_operation_id,
+        "request_id": verdict.request_id,
     }
     return {name: value for name, value in fields.items() if value is not None}

@@ -7,12 +7,13 @@ effects emit and that are kept must be those on record. Nothing is written, noth
 process, and this module has no way to ask a model.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 import orjson
 
+from kernel.authority.pages import operation_named, ordinals_of
 from kernel.canonical import canonicalize, canonicalize_plain, sha256_hex
 from kernel.errors import EffectInapplicable, LedgerCorrupt
 from kernel.host import Host, parse_time_us
@@ -64,6 +65,9 @@ class Reproduction:
     migrated: bool = False
     """It came as a lite envelope, so its causal parents are what an earlier version said."""
 
+    request_id: str | None = None
+    """The request of the recompute that was computed again, where not all of them were."""
+
     difference: str | None = None
     """What differs from the record; None where every byte agrees."""
 
@@ -83,15 +87,22 @@ class _Recorded:
 
 
 def reproduce(view: LedgerView, operation_id: str) -> Reproduction | None:
-    """Compute one operation again; None where it is not on the log.
+    """Compute one operation again, or one recompute by the id of its request.
+
+    None is returned where it is not on the log.
 
     Raises:
         RulesVersionUnknown: when it was recorded under rules that this program does not have.
     """
-    row = view.log_row_of(operation_id)
-    if row is None:
+    named = operation_named(view, operation_id)
+    if named is None:
         return None
-    return _reproduce_alone(view, row)
+    reproduction = _reproduce_alone(view, named.row, named.recompute_of)
+    return (
+        reproduction
+        if named.recompute_of is None
+        else replace(reproduction, request_id=operation_id)
+    )
 
 
 def reproduce_range(view: LedgerView, first: int, last: int) -> Iterator[Reproduction]:
@@ -125,15 +136,15 @@ def reproduce_range(view: LedgerView, first: int, last: int) -> Iterator[Reprodu
             raise LedgerCorrupt(f"row {after + 1} of the log is missing")
 
 
-def _reproduce_alone(view: LedgerView, row: Row) -> Reproduction:
-    """Compute one operation again, on the state that it met when it was applied."""
+def _reproduce_alone(view: LedgerView, row: Row, recompute_of: str | None = None) -> Reproduction:
+    """Compute an operation again, or one recompute, on the state that it met when applied."""
     if is_lite(row):
         parents = tuple(orjson.loads(row["row_bytes"])["causal_parent_operation_ids"])
         sequence, operation_id = row["ec_sequence_number"], row["operation_id"]
         return Reproduction(sequence, operation_id, parents, applied=False, migrated=True)
     run = _Run(view, row["ec_sequence_number"])
     run.read_envelopes([row])
-    reproduction, position = run.reproduce(row), position_of(row)
+    reproduction, position = run.reproduce(row, recompute_of), position_of(row)
     migrated = position != reproduction.ec_sequence_number
     return replace(reproduction, ec_sequence_number=position, migrated=migrated)
 
@@ -154,7 +165,8 @@ class _Run:
         blobs = self._view.tables.select_any(schema.blobs, "blob_ref", refs, {})
         self._envelopes = {blob["blob_ref"]: blob for blob in blobs}
 
-    def reproduce(self, row: Row) -> Reproduction:
+    def reproduce(self, row: Row, recompute_of: str | None = None) -> Reproduction:
+        """Compute an operation again; of a page one recompute alone, where that is named."""
         sequence = row["ec_sequence_number"]
         difference, recorded = None, _Recorded(sequence, {}, None)
         try:
@@ -162,7 +174,7 @@ class _Run:
             recorded.document = _row_document(row)
             recorded.envelope = self._envelope(row)
             if recorded.envelope is not None:
-                self._compare(recorded, recorded.envelope)
+                self._compare(recorded, recorded.envelope, recompute_of)
         except _Differs as differs:
             difference = str(differs)
         except _BAD_RECORD as error:
@@ -191,20 +203,28 @@ class _Run:
         envelope: Document = orjson.loads(blob["content"])
         return envelope
 
-    def _compare(self, recorded: _Recorded, envelope: Document) -> None:
+    def _compare(self, recorded: _Recorded, envelope: Document, recompute_of: str | None) -> None:
         self._state.begin(recorded.sequence, recorded.effects)
-        computed = self._apply(recorded, envelope)
+        stated = envelope["primitive_effects"]
+        ordinals: Sequence[int] = range(len(stated))
+        if recompute_of is not None:
+            ordinals = ordinals_of(envelope, recompute_of)
+        computed = self._apply(recorded, envelope, [stated[ordinal] for ordinal in ordinals])
         time = {"applied_at": recorded.document["committed_at"]}
-        for ordinal, document in enumerate(computed):
-            if ordinal >= len(recorded.effects) or recorded.effects[ordinal] | time != document:
+        committed = [effect | time for effect in recorded.effects]
+        for ordinal, document in zip(ordinals, computed, strict=True):
+            if ordinal >= len(committed) or committed[ordinal] != document:
                 raise _Differs(f"effect {ordinal} is recorded otherwise")
-        if len(computed) != len(recorded.effects):
-            raise _Differs(f"effect {len(computed)} is recorded and was not computed")
-        contents = b",".join(map(canonicalize_plain, computed))
+        if len(stated) != len(recorded.effects):
+            raise _Differs(f"effect {len(stated)} is recorded and was not computed")
+        # What was computed is, effect for effect, what was recorded.
+        contents = b",".join(map(canonicalize_plain, committed))
         if sha256_hex(b"[" + contents + b"]") != recorded.document["applied_effects_hash"]:
             raise _Differs("the row commits to other effects")
 
-    def _apply(self, recorded: _Recorded, envelope: Document) -> list[Document]:
+    def _apply(
+        self, recorded: _Recorded, envelope: Document, effects_stated: list[Document]
+    ) -> list[Document]:
         transaction, committed_at = self._transaction, recorded.document["committed_at"]
         transaction.head_now.ec_sequence_number = recorded.sequence - 1
         transaction.forget_policy()
@@ -232,7 +252,7 @@ class _Run:
             emit,
         )
         computed = []
-        for stated in envelope["primitive_effects"]:
+        for stated in effects_stated:
             effect = _effect_of(stated)
             if effect.external_effect_descriptor is not None:
                 # Only a request that is not sent needs the clock.

@@ -8,9 +8,9 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_REFS
 from kernel.model.receipt import receipt_effect
-from kernel.rollback.plan import Place, RollbackStep
+from kernel.rollback.plan import RollbackStep
 from kernel.sources import state_taint
-from kernel.stores.rollback_marks import mark_of
+from kernel.stores.rollback_marks import Place, mark_of
 
 
 def inverse_envelope(transaction: LedgerTransaction, step: RollbackStep, tier: int) -> Document:
@@ -26,6 +26,8 @@ def inverse_envelope(transaction: LedgerTransaction, step: RollbackStep, tier: i
             "original_operation_id": step.operation_id,
             "inverse_operation_id": document["operation_id"],
         }
+        if step.request_id is not None:
+            body["request_id"] = step.request_id
         document["primitive_effects"].append(receipt_effect("tier_1_rollback", body))
     return document
 
@@ -86,7 +88,8 @@ def scope_of(node_refs: list[str]) -> Document:
 def _key(transaction: LedgerTransaction, step: RollbackStep, purpose: str) -> str:
     """Return the key of an undoing: the same undoing is one operation until it is itself undone."""
     mark = mark_of(transaction, step.operation_id)
-    return digest([step.operation_id, purpose, mark["brought_back_by"]])
+    part = () if step.recompute_of is None else (step.recompute_of,)
+    return digest([step.operation_id, purpose, mark["brought_back_by"], *part])
 
 
 def _of_original(transaction: LedgerTransaction, step: RollbackStep) -> Document:
@@ -137,7 +140,7 @@ def _writers(transaction: LedgerTransaction, step: RollbackStep) -> list[str]:
     writers = []
     for effect in step.effects:
         table = schema.STORES.get(effect.place[0])
-        row = None if table is None else transaction.tables.get(table, effect.place[1])
-        if row is not None and row["updated_by_operation_id"]:
-            writers.append(row["updated_by_operation_id"])
+        record = None if table is None else transaction.record(table, effect.place[1])
+        if record is not None and record.get("updated_by_operation_id"):
+            writers.append(record["updated_by_operation_id"])
     return writers

@@ -36,9 +36,11 @@ from kernel.rollback.plan import (
 
 @dataclass(frozen=True, slots=True)
 class OperationRollback:
-    """An operation that was undone (tier 1)."""
+    """An operation that was undone, or one recompute of a page (tier 1)."""
 
     original_operation_id: str
+    """Its id, or that of the request by which a recompute was named."""
+
     submission: SubmissionResult
     """The result of submitting the inverse operation."""
 

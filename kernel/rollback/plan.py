@@ -13,7 +13,7 @@ rollback stands; meanwhile nothing comes into its way (`kernel/stores/rollbacks_
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -21,14 +21,15 @@ import orjson
 from kernel.algebra.effects import COMPENSATING, IRREVERSIBLE, RECEIPT, REVERSIBLE
 from kernel.algebra.verbs import BELIEF_ANCHOR, BOUNDARIES, EPOCH_CLOSE, EPOCH_OPEN
 from kernel.audit.operations import sequences_that_wrote
+from kernel.authority.pages import is_page, operation_named, ordinals_of, recompute_alone
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_of
+from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import is_lite, position_of
 from kernel.ledger.tables import Row
 from kernel.rollback.errors import RollbackRefused
-from kernel.stores.rollback_marks import is_in_effect, mark_of
+from kernel.stores.rollback_marks import Place, is_in_effect, mark_of, put_back_by
 
 EPOCH_OPERATIONS_MAX = 50_000
 """Of an epoch that is rolled back; the first page looks at all of them in its transaction."""
@@ -44,9 +45,6 @@ NAMED_MAX = 20
 PAGE_ROWS = 100
 
 TIER_1_SCOPES = frozenset({"single_node", "node_with_neighbors"})
-
-Place = tuple[str, str]
-"""A store and a key in it."""
 
 InScope = Callable[[Row], bool]
 """Whether the operation of a log row is undone by the same plan."""
@@ -82,6 +80,11 @@ class RollbackStep:
     row_hash: str
     envelope: Document
     effects: tuple[PlannedEffect, ...]
+    recompute_of: str | None = None
+    """The understanding, where one recompute of a page is undone and the others are not."""
+
+    request_id: str | None = None
+    """The request by which that recompute was named."""
 
     def of(self, *reversibilities: str) -> tuple[PlannedEffect, ...]:
         """Return the effects with one of these reversibilities."""
@@ -164,7 +167,7 @@ class RollbackPlan:
 
 
 def plan_operation(view: LedgerView, operation_id: str) -> RollbackPlan:
-    """Plan the inverse of one operation (tier 1).
+    """Plan the inverse of one operation, or of a recompute by the id of its request (tier 1).
 
     Raises:
         RollbackRefused: `operation_not_found`, `envelope_erased`, `rollback_already_applied`,
@@ -172,23 +175,27 @@ def plan_operation(view: LedgerView, operation_id: str) -> RollbackPlan:
             `rollback_nothing_to_undo`, `rollback_under_way` for one of an epoch that is being
             rolled back, or what `check_free` raises.
     """
-    row = view.log_row_of(operation_id)
-    if row is None:
+    named = operation_named(view, operation_id)
+    if named is None:
         raise RollbackRefused("operation_not_found", f"no operation {operation_id} is on the log")
-    step = _step(view, row)
+    row, step = named.row, _step(view, named.row)
+    if named.recompute_of is not None:
+        step = _of_recompute(step, named.recompute_of, operation_id)
     begun = view.rollback_under_way()
     if begun is not None and row["commit_epoch_id"] == begun["epoch_id"]:
         raise _under_way(begun)
-    mark = mark_of(view, operation_id)
-    if mark["undone_by"]:
+    mark = mark_of(view, step.operation_id)
+    undone_by = {put_back_by(mark, effect.place) for effect in step.of(REVERSIBLE)}
+    undone_by |= {mark["undone_by"]} - {""}
+    if undone_by and "" not in undone_by:
         raise RollbackRefused(
             "rollback_already_applied",
-            f"{operation_id} was undone by {mark['undone_by']}",
-            inverse_operation_id=mark["undone_by"],
+            f"{operation_id} was undone by {min(undone_by)}",
+            inverse_operation_id=min(undone_by),
         )
     _check_belief(step)
     _check_tier_1(step)
-    check_free(view, step, lambda later: bool(later["operation_id"] == operation_id))
+    check_free(view, step, lambda later: bool(later["operation_id"] == step.operation_id))
     plan = _Planned(1, operation_id)
     plan.take(step)
     return plan.plan()
@@ -237,10 +244,14 @@ def _next_page(view: LedgerView, begun: Document) -> RollbackPlan:
 def _plan_row(view: LedgerView, row: Row, planned: "_Planned", in_scope: InScope) -> None:
     if row["semantic_intent"] in BOUNDARIES:
         return
-    if mark_of(view, row["operation_id"])["undone_by"]:
+    mark = mark_of(view, row["operation_id"])
+    if mark["undone_by"]:
         planned.leave_out(row)
         return
     step = _step(view, row)
+    standing = [effect for effect in step.effects if is_in_effect(mark, effect.place)]
+    if "put_back" in mark and len(standing) < len(step.effects):
+        step = replace(step, effects=tuple(standing))
     check_free(view, step, in_scope)
     planned.take(step)
 
@@ -375,7 +386,7 @@ def _check_superseded(
         operation_id = "" if row is None else row["operation_id"]
         if row is not None and in_scope(row):
             continue
-        if not is_in_effect(mark_of(view, operation_id)):
+        if not is_in_effect(mark_of(view, operation_id), effect.place):
             continue
         later.append(operation_id)
         if len(later) == NAMED_MAX:
@@ -405,7 +416,7 @@ def _check_informed(view: LedgerView, step: RollbackStep, in_scope: InScope) -> 
             row = view.tables.get(schema.kernel_event_log, sequence)
             if row is None or is_lite(row) or in_scope(row):
                 continue
-            if is_in_effect(mark_of(view, row["operation_id"])):
+            if _is_informed(view, row, name):
                 informed.append(row["operation_id"])
         if len(sequences) < PAGE_ROWS:
             break
@@ -416,6 +427,24 @@ def _check_informed(view: LedgerView, step: RollbackStep, in_scope: InScope) -> 
             f"{step.operation_id} informed {informed[0]}, which is in effect",
             informed_operation_ids=informed[:NAMED_MAX],
         )
+
+
+def _is_informed(view: LedgerView, row: Row, by: str) -> bool:
+    """Tell whether an operation that names another as its cause is in effect.
+
+    Of a page that was undone in part, a recompute has to be in effect that the other caused.
+    """
+    mark = mark_of(view, row["operation_id"])
+    if not is_in_effect(mark) or not mark.get("put_back"):
+        return is_in_effect(mark)
+    envelope = view.envelope(row["operation_id"])
+    if envelope is None:
+        return True
+    return any(
+        by in recompute_alone(envelope, node_id)["causal_parent_operation_ids"]
+        and is_in_effect(mark, (str(schema.nodes.name), node_id))
+        for node_id in envelope["target_refs"]
+    )
 
 
 def _check_referenced(view: LedgerView, effect: PlannedEffect, in_scope: InScope) -> None:
@@ -491,6 +520,23 @@ def _step(view: LedgerView, row: Row) -> RollbackStep:
         row["row_hash"],
         envelope,
         tuple(reversed(list(planned_effects(view, sequence, envelope)))),
+    )
+
+
+def _of_recompute(step: RollbackStep, node_id: str, request_id: str) -> RollbackStep:
+    """Return the step that undoes one recompute of what may be a page."""
+    if not is_page(step.envelope):
+        return step
+    own = {
+        step.envelope["primitive_effects"][ordinal]["effect_id"]
+        for ordinal in ordinals_of(step.envelope, node_id)
+    }
+    return replace(
+        step,
+        envelope=recompute_alone(step.envelope, node_id),
+        effects=tuple(effect for effect in step.effects if effect.declared["effect_id"] in own),
+        recompute_of=node_id,
+        request_id=request_id,
     )
 
 

@@ -18,7 +18,7 @@ from kernel.checks.check import Refusal, Submitter
 from kernel.checks.v01_schema import parse
 from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_of
+from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import Envelope
 from kernel.model.result import RejectedResult, SubmissionResult

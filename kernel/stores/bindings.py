@@ -9,7 +9,7 @@ from pydantic import StringConstraints
 
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
-from kernel.ledger.ledger import Document
+from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
 from kernel.stores.dates import Instant
@@ -25,30 +25,45 @@ class BindingGenerationSnapshot(Payload):
     effective_at: Instant
 
 
-def apply_binding_generation(effect: KernelEffect, operation: Operation) -> Applied:
-    """Make a new generation of a binding effective, or the one before again."""
-    binding_id = target_of(effect)
-    rows = operation.transaction.tables.select(
+def generation_in_force(view: LedgerView, binding_id: str) -> Document | None:
+    """Return the newest generation of a binding that was not reverted, None where none stands."""
+    rows = view.tables.select(
+        schema.binding_generation_snapshots,
+        {"binding_id": binding_id, "in_force": 1},
+        order_by="generation",
+        descending=True,
+        limit=1,
+    )
+    return (
+        view.record(schema.binding_generation_snapshots, rows[0]["snapshot_id"]) if rows else None
+    )
+
+
+def _newest(view: LedgerView, binding_id: str) -> int:
+    rows = view.tables.select(
         schema.binding_generation_snapshots,
         {"binding_id": binding_id},
         order_by="generation",
         descending=True,
+        limit=1,
     )
-    newest = rows[0]["generation"] if rows else 0
-    current = next((row for row in rows if row["in_force"]), None)
+    return rows[0]["generation"] if rows else 0
+
+
+def apply_binding_generation(effect: KernelEffect, operation: Operation) -> Applied:
+    """Make a new generation of a binding effective, or the one before again."""
+    binding_id = target_of(effect)
+    current = generation_in_force(operation.transaction, binding_id)
     if effect.effect_kind == "binding_generation_revert":
         if current is None:
             raise EffectInapplicable(
                 f"{binding_id} has no generation", code="record_not_found", field="target_ref"
             )
-        before = operation.transaction.record(
-            schema.binding_generation_snapshots, current["snapshot_id"]
-        )
-        record: Document = {**(before or {}), "state": "reverted", **stamp(operation)}
-        generation = current["generation"]
+        record: Document = {**current, "state": "reverted", **stamp(operation)}
+        generation = int(current["binding_generation_id"])
     else:
         payload = validated(BindingGenerationSnapshot, effect.payload)
-        generation = newest + 1
+        generation = _newest(operation.transaction, binding_id) + 1
         if payload.binding_generation_id != str(generation):
             raise EffectInapplicable(
                 f"the next generation is {generation}",
@@ -58,7 +73,7 @@ def apply_binding_generation(effect: KernelEffect, operation: Operation) -> Appl
         record = {
             **effect.payload,
             "binding_id": binding_id,
-            "supersedes": None if current is None else str(current["generation"]),
+            "supersedes": None if current is None else current["binding_generation_id"],
             "state": "effective",
             **stamp(operation),
         }
@@ -69,5 +84,7 @@ def apply_binding_generation(effect: KernelEffect, operation: Operation) -> Appl
         "effective_at": record["effective_at"],
         "state": record["state"],
     }
+    if record["state"] == "effective" and record.get("critical_approval") is not None:
+        body["critical_approval"] = record["critical_approval"]
     operation.emit(Receipt("binding_generation_snapshot", body))
     return write_record(operation, schema.binding_generation_snapshots, key, record)

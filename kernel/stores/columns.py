@@ -18,7 +18,6 @@ from kernel.overlays.overlay import overlay_of
 def columns_of(table: Table, record: Document, view: LedgerView) -> dict[str, Any]:
     """Return every column of a record's row but its key and its bytes."""
     derived = {name: derive(record) for name, derive in _declared(table)}
-    derived["updated_by_operation_id"] = record.get("updated_by_operation_id", "")
     of_others = _OF_OTHERS.get(table.name)
     return derived if of_others is None else derived | of_others(record, view)
 

@@ -13,7 +13,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.authority_fields import COMPUTED_FIELDS, EAGER, LAZY, NIGHTLY, decayed_at_us
 from kernel.model.envelope import KernelEffect
-from kernel.model.node_kinds import CLAIM, UNDERSTANDING
+from kernel.model.node_kinds import CLAIM, SOURCE_BINDING, UNDERSTANDING
 from kernel.spans import sources_in
 from kernel.stores.field_locks import check_lock, check_unlocked, fields_changed
 from kernel.stores.node_dispositions import DISPOSITIONS
@@ -29,7 +29,9 @@ _MAY_CREATE = frozenset({"merge", "split", "supersede", "source_binding_create"}
 
 _RETRACTABLE = frozenset({"active", "soft_deleted", "retracted"})
 
-_MOVE_OF_VERB: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType(
+_Move = tuple[str, frozenset[str]]
+
+_MOVE_OF_VERB: Mapping[str, _Move] = MappingProxyType(
     {
         "retract": ("retracted", _RETRACTABLE),
         "collapse": ("retracted", _RETRACTABLE),
@@ -43,6 +45,16 @@ _MOVE_OF_VERB: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType(
 A quarantine ends by its own compensation alone: a node that could be retracted out of one could be
 restored out of it (decision kernel/0201). Under other verbs `state` is a field like others.
 """
+
+_MOVE_WHERE_STATED: Mapping[str, _Move] = MappingProxyType(
+    {"source_binding_update": ("active", frozenset({"active", "disabled"}))}
+)
+"""The same for verbs that move a node only where the effect states a state (§13.2)."""
+
+_BINDING_VERBS = frozenset(
+    {"source_binding_create", "source_binding_update", "source_binding_disable"}
+)
+"""The verbs that write bindings and nothing else; no other verb writes one."""
 
 _KEY_MAX = 512
 
@@ -74,6 +86,7 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
         known = sources_in(before["payload"])
         added = [ref for ref in sources_in(record["payload"]) if ref not in known]
         _check_provenance(record, added, operation)
+    _check_binding(record["node_kind"], operation)
     _check_computed(effect, operation)
     check_lock(record["payload"], effect.payload)
     _check_identity(effect.payload)
@@ -134,7 +147,7 @@ def _changed_record(effect: KernelEffect, operation: Operation, before: Document
             field="payload.visibility_class",
         )
     state = _state_after(effect, operation, before["state"])
-    if operation.semantic_intent in _MOVE_OF_VERB:
+    if operation.semantic_intent in (*_MOVE_OF_VERB, *_MOVE_WHERE_STATED):
         fields.pop("state", None)
     check_unlocked(before["payload"], fields, operation)
     record = {
@@ -154,7 +167,11 @@ def _changed_record(effect: KernelEffect, operation: Operation, before: Document
 
 def _state_after(effect: KernelEffect, operation: Operation, state: str) -> str:
     """Return the state to which a write leads, which is the same under most verbs."""
-    to_state, from_states = _MOVE_OF_VERB.get(operation.semantic_intent, (state, None))
+    verb = operation.semantic_intent
+    move = _MOVE_OF_VERB.get(verb)
+    if move is None and "state" in effect.payload:
+        move = _MOVE_WHERE_STATED.get(verb)
+    to_state, from_states = (state, None) if move is None else move
     stated = effect.payload.get("state", to_state)
     if effect.effect_kind == "node_retract":
         to_state, from_states, stated = "retracted", _RETRACTABLE, "retracted"
@@ -191,6 +208,16 @@ def _check_computed(effect: KernelEffect, operation: Operation) -> None:
                 code="computed_field_written",
                 field=f"payload.{name}",
             )
+
+
+def _check_binding(node_kind: str, operation: Operation) -> None:
+    """Refuse to write a binding under a verb that does not say so, or anything else under one."""
+    if (node_kind == SOURCE_BINDING) != (operation.semantic_intent in _BINDING_VERBS):
+        raise EffectInapplicable(
+            f"{operation.semantic_intent} does not write a {node_kind}",
+            code="binding_verb_required",
+            field="semantic_intent",
+        )
 
 
 def _check_identity(fields: Document) -> None:

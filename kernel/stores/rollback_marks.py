@@ -2,18 +2,66 @@
 
 An operation that was undone and whose undoing was itself undone is in effect again; its mark keeps
 who brought it back, so that undoing it anew is a new operation.
+
+A page of recomputes has a mark from the beginning, which says how many records the page wrote. It
+names each that was put back and the operation that did, so that one recompute can be undone and the
+others stay (K32). Once all are put back the page is undone, by whoever put back the last.
 """
+
+from collections.abc import Iterable, Mapping
 
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.stores.record import Operation
 
+Place = tuple[str, str]
+"""A store and a key in it."""
+
 
 def mark_of(view: LedgerView, operation_id: str) -> Document:
     """Return an operation's mark; one that undid nothing and was never undone has an empty one."""
     mark = view.record(schema.operation_rollbacks, operation_id)
-    return mark or {
+    return mark or _empty(operation_id)
+
+
+def is_in_effect(mark: Document, place: Place | None = None) -> bool:
+    """Tell whether an operation's writes count, or its write of one record.
+
+    They count where it was not undone and undid nothing.
+    """
+    if mark["undone_by"] or mark["undoes"]:
+        return False
+    return place is None or not put_back_by(mark, place)
+
+
+def put_back_by(mark: Document, place: Place) -> str:
+    """Return the operation that has put back a record that this one wrote; empty where none has."""
+    put_back: Document = mark.get("put_back", {})
+    return str(mark["undone_by"] or put_back.get(_name(place), ""))
+
+
+def mark_page(operation: Operation, records_written: int) -> None:
+    """Record that an operation is a page, which goes back record by record."""
+    mark = _empty(operation.operation_id)
+    _write(operation, mark | {"records_written": records_written, "put_back": {}})
+
+
+def mark_undone(operation: Operation, undone: Mapping[str, Iterable[Place]]) -> None:
+    """Record that an operation undid others, or made up for them, and which records it put back."""
+    view = operation.transaction
+    for operation_id, places in undone.items():
+        mark = mark_of(view, operation_id)
+        _write(operation, _undone(mark, places, operation.operation_id))
+        for again in mark["undoes"]:
+            back = _brought_back(mark_of(view, again), operation_id)
+            _write(operation, back | {"brought_back_by": operation.operation_id})
+    own = mark_of(view, operation.operation_id)
+    _write(operation, own | {"undoes": [*undone]})
+
+
+def _empty(operation_id: str) -> Document:
+    return {
         "operation_id": operation_id,
         "undoes": [],
         "undone_by": "",
@@ -22,22 +70,25 @@ def mark_of(view: LedgerView, operation_id: str) -> Document:
     }
 
 
-def is_in_effect(mark: Document) -> bool:
-    """Tell whether an operation's writes count: it was not undone and undid nothing."""
-    return not mark["undone_by"] and not mark["undoes"]
+def _undone(mark: Document, places: Iterable[Place], by: str) -> Document:
+    if "put_back" not in mark:
+        return mark | {"undone_by": by}
+    put_back = mark["put_back"] | dict.fromkeys(map(_name, places), by)
+    is_whole = len(put_back) == mark["records_written"]
+    return mark | {"put_back": put_back, "undone_by": by if is_whole else ""}
 
 
-def mark_undone(operation: Operation, undone: list[str]) -> None:
-    """Record that an operation undid others, or made up for them."""
-    view = operation.transaction
-    for operation_id in undone:
-        mark = mark_of(view, operation_id)
-        _write(operation, mark | {"undone_by": operation.operation_id})
-        for again in mark["undoes"]:
-            back = {"undone_by": "", "brought_back_by": operation.operation_id}
-            _write(operation, mark_of(view, again) | back)
-    own = mark_of(view, operation.operation_id)
-    _write(operation, own | {"undoes": undone})
+def _brought_back(mark: Document, from_operation_id: str) -> Document:
+    """Return a mark without what one operation has undone of it."""
+    put_back = {
+        name: by for name, by in mark.get("put_back", {}).items() if by != from_operation_id
+    }
+    kept = {"put_back": put_back} if "put_back" in mark else {}
+    return mark | kept | {"undone_by": ""}
+
+
+def _name(place: Place) -> str:
+    return "|".join(place)
 
 
 def _write(operation: Operation, mark: Document) -> None:
@@ -46,7 +97,6 @@ def _write(operation: Operation, mark: Document) -> None:
         schema.operation_rollbacks,
         {
             "operation_id": mark["operation_id"],
-            "updated_by_operation_id": operation_id,
             "record": canonicalize(mark | {"updated_by_operation_id": operation_id}),
         },
     )

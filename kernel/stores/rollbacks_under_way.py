@@ -44,7 +44,6 @@ def _record(operation: Operation, page: Document) -> None:
     record = {name: page[name] for name in (*names, "user_confirmation_token")}
     row = {
         "epoch_id": page["epoch_id"],
-        "updated_by_operation_id": operation.operation_id,
         "record": canonicalize(record),
     }
     transaction.tables.put(schema.rollbacks_under_way, row)
@@ -121,7 +120,9 @@ class _Left:
                 return False
             sequence = int(newest[0]["ec_sequence_number"])
             row = self._view.tables.get(schema.kernel_event_log, sequence)
-            if row is not None and is_in_effect(mark_of(self._view, row["operation_id"])):
+            if row is None:
+                continue
+            if is_in_effect(mark_of(self._view, row["operation_id"]), (store, key)):
                 return self.has(row)
 
     def was_undone_by(self, operation_id: str) -> bool:

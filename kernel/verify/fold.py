@@ -23,7 +23,7 @@ from kernel.authority.strategy import AuthorityStrategy
 from kernel.errors import EffectInapplicable, LedgerCorrupt
 from kernel.host import Host
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_row
+from kernel.ledger.applied_effects import effect_row
 from kernel.ledger.ledger import LEDGER_ID, Head, Ledger, LedgerTransaction
 from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.spilling import SpillingStore

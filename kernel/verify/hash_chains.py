@@ -32,7 +32,7 @@ _EPHEMERAL_US = 24 * 3600 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ChainShape:
     """The names that a chain has in its table."""
 
     table: Table
@@ -51,7 +51,7 @@ class Shape:
     """Columns that repeat a number of the bytes."""
 
 
-LOG = Shape(
+LOG = ChainShape(
     schema.kernel_event_log,
     "ec_sequence_number",
     "prior_row_hash",
@@ -71,7 +71,7 @@ LOG = Shape(
     ("rules_version",),
 )
 
-RECEIPTS = Shape(
+RECEIPTS = ChainShape(
     schema.receipts,
     "receipt_sequence",
     "prior_receipt_hash",
@@ -86,7 +86,7 @@ RECEIPTS = Shape(
 class Chain:
     """One walk along a chain, row by row and to its head."""
 
-    def __init__(self, shape: Shape, findings: Findings) -> None:
+    def __init__(self, shape: ChainShape, findings: Findings) -> None:
         self.rows = 0
         self.last = 0
         """Number of the newest row."""

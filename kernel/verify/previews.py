@@ -6,7 +6,9 @@ without it and what is left of it can be checked.
 
 from kernel.canonical import CanonicalizationError, canonicalize
 from kernel.ledger import schema
+from kernel.ledger.answers import emitted_receipt_id
 from kernel.ledger.tables import Row
+from kernel.model.simulation import PREVIEW_EFFECT
 from kernel.verify.log import keeps_commitment
 from kernel.verify.reading import Reader, load_object
 
@@ -18,10 +20,11 @@ _OWN_FIELDS = ("salt", "preview_payload")
 def keeps_preview(row: Row, folded: Reader) -> bool:
     """Tell whether a preview's content is what its operation committed to."""
     operation_id = row["operation_id"]
-    where = {"operation_id": operation_id, "receipt_kind": "simulation_preview_emit"}
-    emitted = folded.select(schema.ephemeral_receipts, where, limit=1)
-    document = load_object(row["receipt_bytes"])
-    twin = load_object(emitted[0]["receipt_bytes"]) if emitted else None
+    # A simulation emits its preview first.
+    emitted = folded.get(schema.ephemeral_receipts, emitted_receipt_id(operation_id, 0))
+    if emitted is None or emitted["receipt_kind"] != PREVIEW_EFFECT:
+        return False
+    document, twin = load_object(row["receipt_bytes"]), load_object(emitted["receipt_bytes"])
     if document is None or twin is None:
         return False
     try:
@@ -49,5 +52,5 @@ def keeps_preview(row: Row, folded: Reader) -> bool:
         keeps_commitment(blob)
         and row["receipt_bytes"] == canonicalize(expected)
         and all(row[name] == expected[name] for name in columns)
-        and row["expires_at_us"] == emitted[0]["expires_at_us"]
+        and row["expires_at_us"] == emitted["expires_at_us"]
     )

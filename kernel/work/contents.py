@@ -6,24 +6,17 @@ A content keeps what its producer stated, fields that no model names included (K
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
+from kernel.bindings.source_binding import BindingTargetKind
 from kernel.priorities import CapacityPriority
 from kernel.stores.extraction import ExtractionAttempt
 from kernel.stores.typed import Key, Name, Payload
 
 BINDING_QUEUE = "binding-evaluation"
 EXTRACTION_QUEUE = "extraction-transition"
-
-BindingTargetKind = Literal[
-    "corpus_document_membership",
-    "case_metadata_update",
-    "relationship_candidate",
-    "court_disposition_observation",
-    "extraction_task",
-]
 
 
 class BindingEvaluation(Payload):

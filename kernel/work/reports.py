@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kernel.bindings.source_binding import BindingTargetKind
 from kernel.stores.typed import Name
-from kernel.work.contents import BindingTargetKind
 
 RequestId = Annotated[str, Field(min_length=1, max_length=512)]
 _Count = Annotated[int, Field(ge=0, le=10**12)]

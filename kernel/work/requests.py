@@ -29,7 +29,7 @@ from kernel.stores.typed import Payload
 from kernel.work import receipts
 from kernel.work.contents import QUEUE_KINDS, QueueKind
 from kernel.work.errors import WorkRefused
-from kernel.work.order import due_at_us
+from kernel.work.ready_requests import due_at_us
 
 REQUESTS_MAX = 256
 """Requests that one call may record."""

@@ -1,4 +1,6 @@
-"""The inbox of a gateway: answers to its requests, and hints to look into a mailbox or the leases.
+"""The inbox of a gateway: answers to its requests, and hints to look somewhere.
+
+A hint names a mailbox, the leases, or the record, of whose work the gateway is the relay.
 
 Each gateway has one list on which one connection blocks. The mailboxes of shards lie under their
 own hash tags, on different nodes of a cluster, so they cannot be waited for together, and a
@@ -34,6 +36,7 @@ TAKEN_BYTES_MAX: Final = 16 * 1024 * 1024
 _REPLY: Final = b"r"
 _MAIL: Final = b"m"
 LEASES_CHANGED: Final = b"l"
+WORK_RECORDED: Final = b"w"
 _SHARD: Final = re.compile(rb"[0-9]{1,9}")
 
 
@@ -46,6 +49,8 @@ class InboxBatch:
     """Shards whose mailboxes have new entries."""
 
     leases_changed: bool
+    work_recorded: bool = False
+    """Whether requests for work were recorded or closed."""
 
 
 def reply_note(sealed: bytes) -> bytes:
@@ -108,7 +113,7 @@ def _key(gateway: str) -> str:
 
 
 def _heard(notes: Iterable[bytes]) -> InboxBatch:
-    replies, mail_for, changed = [], set(), False
+    replies, mail_for, changed, recorded = [], set(), False, False
     for note in notes:
         kind = note[:1]
         if kind == _REPLY:
@@ -117,6 +122,8 @@ def _heard(notes: Iterable[bytes]) -> InboxBatch:
             mail_for.add(int(note[1:]))
         elif note == LEASES_CHANGED:
             changed = True
+        elif note == WORK_RECORDED:
+            recorded = True
         else:
             dropped("note")
-    return InboxBatch(replies, frozenset(mail_for), changed)
+    return InboxBatch(replies, frozenset(mail_for), changed, recorded)

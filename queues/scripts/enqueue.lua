@@ -1,10 +1,12 @@
 -- enqueue: many requests for work, each new, joined to what is known, or already known.
 -- KEYS[1]  prefix of the queue
--- ARGV     now_ms, the least urgent rank of the queue, then for each item: key, rank,
---          service_target_ms, cause, payload, lineage
--- Returns  for each item: new | merged | known | successor | dead
+-- ARGV     now_ms, the least urgent rank of the queue, the mark of a relay or '', then for each
+--          item: key, rank, service_target_ms, cause, payload, lineage
+-- Returns  for each item: new | merged | known | successor | dead; nothing where the queue has
+--          another mark, and then nothing was added
 -- Atomic   over the whole list; items of one key are taken in the order given.
 
+if ARGV[3] ~= '' and redis.call('GETRANGE', PREFIX .. 'mark', 0, 31) ~= ARGV[3] then return {} end
 local now, last_rank = now_ms(ARGV[1]), tonumber(ARGV[2])
 local dead_exist = redis.call('ZCARD', PREFIX .. 'dead') > 0
 
@@ -104,7 +106,7 @@ local function is_dead(key, cause)
 end
 
 local states = {}
-for i = 3, #ARGV, 6 do
+for i = 4, #ARGV, 6 do
   local key, rank, cause, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 3], ARGV[i + 4]
   local lineage = ARGV[i + 5]
   local deadline, item, outcome = now + tonumber(ARGV[i + 2]), item_key(key), nil

@@ -3,7 +3,8 @@
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import anyio
@@ -19,7 +20,7 @@ from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
-from kernel.ledger.tables import Store, Tables
+from kernel.ledger.tables import Store, Tables, Turn
 from tests.kernel.build import FakeHost
 
 ONTOLOGY = OntologyBundle("space", "v1", "graphs://one", "v1")
@@ -92,8 +93,39 @@ class ScriptedStore:
         self.inner.close()
 
 
-def scripted_ledger(inner: Store | None = None) -> tuple[Ledger, ScriptedStore]:
-    store = ScriptedStore(inner)
+class LateStore(ScriptedStore):
+    """A scripted store whose head is locked when a transaction is written, not before."""
+
+    def __init__(self, inner: Store | None = None) -> None:
+        super().__init__(inner)
+        self.meanwhile: deque[Callable[[], object]] = deque()
+        """What others do between a turn's snapshot and its lock, one for each turn."""
+
+        self.turns = 0
+
+    @contextmanager
+    def turn(self) -> Iterator[Turn]:
+        self.turns += 1
+        meanwhile = self.meanwhile.popleft() if self.meanwhile else None
+        with ExitStack() as opened:
+            snapshot = opened.enter_context(self.inner.view())
+
+            def hold() -> Tables:
+                if meanwhile is not None:
+                    meanwhile()
+                return opened.enter_context(self.transaction())
+
+            yield Turn(snapshot, hold)
+
+
+STORES = {"held": ScriptedStore, "late": LateStore}
+
+kind_of_store = ContextVar("kind_of_store", default="held")
+"""Which of them `scripted_ledger` makes."""
+
+
+def scripted_ledger(inner: Store | None = None) -> tuple[Ledger, Any]:
+    store = STORES[kind_of_store.get()](inner)
     ledger = Ledger.create(store, FakeHost().host)
     store.transactions = 0
     return ledger, store

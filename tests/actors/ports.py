@@ -14,7 +14,7 @@ _numbers = count(1)
 
 
 @dataclass(frozen=True)
-class Table:
+class FakeLeaseTable:
     table_id: str
     gateways: frozenset[str]
     owners: Mapping[int, str]
@@ -31,7 +31,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class SetAside:
+class FakeSetAside:
     shard: int
     offset: str
     bytes: int
@@ -42,6 +42,7 @@ class Heard:
     replies: list[bytes] = field(default_factory=list)
     mail_for: set[int] = field(default_factory=set)
     leases_changed: bool = False
+    work_recorded: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.replies or self.mail_for or self.leases_changed)
@@ -87,7 +88,7 @@ class MemoryLeases:
         self._me = object()
         self._first = True
 
-    async def beat(self, held: Collection[int]) -> Table | None:
+    async def beat(self, held: Collection[int]) -> FakeLeaseTable | None:
         hub, me = self._hub, self._gateway
         if not hub.reachable:
             return None
@@ -104,7 +105,7 @@ class MemoryLeases:
         self._first = False
         gateways = frozenset(living if mine else living - {me})
         age_ms = hub.now_ms() - hub.born_ms
-        return Table(hub.table_id, gateways, dict(hub.owners), age_ms >= self._ttl_ms)
+        return FakeLeaseTable(hub.table_id, gateways, dict(hub.owners), age_ms >= self._ttl_ms)
 
     async def claim(self, shards: Collection[int]) -> Collection[int]:
         hub, me = self._hub, self._gateway
@@ -206,9 +207,9 @@ class MemoryMail:
         body = self._hub.aside.pop((shard, offset), None)
         return body is not None and await self.post(shard, "again", body, owner or "")
 
-    async def aside(self, shards: Collection[int]) -> list[SetAside]:
+    async def aside(self, shards: Collection[int]) -> list[FakeSetAside]:
         return [
-            SetAside(shard, offset, len(body))
+            FakeSetAside(shard, offset, len(body))
             for (shard, offset), body in sorted(self._hub.aside.items())
             if shard in shards
         ]

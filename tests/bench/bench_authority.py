@@ -7,9 +7,9 @@ The nodes and edges that are there before are written into the tables directly; 
 - *reading*: the materialized authority of a random understanding, each in a snapshot of its own,
   beside a lookup by primary key with the driver alone, of the same file, in turn with it.
 - *cascade*: a claim changes; requests are recorded (in pages, as it is wide), what is ready is read
-  from snapshots and computed as a worker does, and each value is recorded by an envelope through
-  all checks, 256 to a transaction, with ``synchronous = FULL``. Its peer writes the rows that this
-  left behind into a new file, with as many transactions, and does nothing else.
+  from snapshots and computed as a worker does, and the values are recorded by envelopes of a page
+  each through all checks, 256 values to a transaction, with ``synchronous = FULL``. Its peer writes
+  the rows that this left behind into a new file, with as many transactions, and does nothing else.
 """
 
 import argparse
@@ -27,8 +27,10 @@ from pathlib import Path
 
 import structlog
 
+from actors.commit.batch import Waiting, run_units, whole
+from actors.commit.recompute_pages import RecomputeUnit
 from actors.commit.unit_context import CommitContext
-from actors.commit.units import IntentUnit, RecomputeUnit, Unit, records_read
+from actors.commit.units import IntentUnit, Unit, records_read
 from actors.orchestrator.intents import (
     AdaptFields,
     EnqueueRecompute,
@@ -88,7 +90,6 @@ def node_row(node_id: str, kind: str, **payload: object) -> dict:
         "overlay_target": None,
         "identity_key": None,
         "updated_at": _AT,
-        "updated_by_operation_id": "before",
         "record": canonicalize(record),
     }
 
@@ -113,7 +114,6 @@ def edge_row(source: str, target: str) -> dict:
         "target_node_id": target,
         "input_from": _CLAIM if source.startswith("claim") else _UNDERSTANDING,
         "active": 1,
-        "updated_by_operation_id": "before",
         "record": canonicalize(record),
     }
 
@@ -228,7 +228,7 @@ def measure_reading(count: int) -> None:
 # The cascade
 
 
-class Run:
+class CascadeRun:
     """One cascade on one ledger, and how long its parts took."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -295,9 +295,8 @@ class Run:
             context = CommitContext(transaction, self.kernel, self.orchestrator)
             policy = transaction.policy_generation_id()
             read_ahead(transaction, (key for unit in units for key in records_read(unit, policy)))
-            for unit in units:
-                with transaction.savepoint():
-                    result = unit.run(context)
+            [part] = whole([Waiting(units)])
+            for result in run_units(part, context):
                 if isinstance(result, tuple) and result[0] != "completed":
                     raise ValueError(f"not recorded: {result}")
 
@@ -325,7 +324,7 @@ def measure_cascade(shape: str, count: int) -> None:
     """Print how long a cascade takes, in all and in its parts, and the ratio to its peer."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.db"
-        run = Run(found(path, count, SHAPES[shape](count)))
+        run = CascadeRun(found(path, count, SHAPES[shape](count)))
         gc.collect()
         started_s, started_cpu_s = time.perf_counter(), time.process_time()
         done = run.cascade()
@@ -348,7 +347,7 @@ def measure_width(count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         claims = [f"claim-{number:07d}" for number in range(1, count)]
         pairs = ((name, name_of(0)) for name in ("claim", *claims))
-        run = Run(found(Path(folder) / "ledger.db", 1, pairs))
+        run = CascadeRun(found(Path(folder) / "ledger.db", 1, pairs))
         for batch in batched_rows(claims):
             with run.ledger.store.transaction() as tables:
                 rows = [node_row(name, _CLAIM, authority=0.5) for name in batch]

@@ -111,7 +111,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-class Measured:
+class MeasuredDoor:
     """The best of the rounds of one door."""
 
     def __init__(self, pid: int) -> None:
@@ -129,7 +129,7 @@ class Measured:
             self.rate, self.latencies_ms = rate, sorted(latencies_ms)
             self.cpu_us = (cpu_s(self.pid) - before_s) / decisions * 1e6
 
-    def show(self, name: str, bare: "Measured | None" = None) -> None:
+    def show(self, name: str, bare: "MeasuredDoor | None" = None) -> None:
         ratio = None if bare is None else self.rate / bare.rate
         figure(
             name, self.rate, "/s", ratio=ratio, of="a bare FastAPI route that validates the body"
@@ -142,8 +142,8 @@ class Measured:
 
 def measure(port: int, pid: int, bare_port: int, bare_pid: int) -> None:
     clients = range(CLIENTS)
-    eliminations, envelopes, bare = Measured(pid), Measured(pid), Measured(bare_pid)
-    streamed, offered = Measured(pid), Measured(bare_pid)
+    eliminations, envelopes, bare = MeasuredDoor(pid), MeasuredDoor(pid), MeasuredDoor(bare_pid)
+    streamed, offered = MeasuredDoor(pid), MeasuredDoor(bare_pid)
     for turn in range(ROUNDS):
         drive(port, [[declaration(turn, client)] for client in clients])
         struck = [

@@ -12,7 +12,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from tests.chaos import witness
-from tests.chaos.fleet import Fleet, Process
+from tests.chaos.fleet import ChaosFleet, FleetProcess
 from tests.chaos.schedule import Fault
 
 AIM_S = 1.0
@@ -22,16 +22,16 @@ EVICTED = 0.5
 """Of the keys, how many go at once."""
 
 Wait = Callable[[float], None]
-Inflict = Callable[[Fleet, Fault, Wait], None]
+Inflict = Callable[[ChaosFleet, Fault, Wait], None]
 
 
-def _kill(fleet: Fleet, fault: Fault, wait: Wait) -> None:
+def _kill(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     fleet.processes[fault.target].kill()
     wait(fault.lasts_s)
     fleet.processes[fault.target].start()
 
 
-def _pause(fleet: Fleet, fault: Fault, wait: Wait) -> None:
+def _pause(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     fleet.processes[fault.target].send(signal.SIGSTOP)
     try:
         wait(fault.lasts_s)
@@ -39,7 +39,7 @@ def _pause(fleet: Fleet, fault: Fault, wait: Wait) -> None:
         fleet.processes[fault.target].send(signal.SIGCONT)
 
 
-def _pause_writer(fleet: Fleet, fault: Fault, wait: Wait) -> None:
+def _pause_writer(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     """Stop a gateway while it writes: in the middle of a transaction that changes something."""
     process, until_s = fleet.processes[fault.target], time.monotonic() + AIM_S
     with psycopg.connect(fleet.database_url, autocommit=True) as connection:
@@ -55,7 +55,7 @@ def _pause_writer(fleet: Fleet, fault: Fault, wait: Wait) -> None:
 
 
 def _stop_if_it_writes(
-    process: Process, connection: "psycopg.Connection[tuple[int]]", gateway: str
+    process: FleetProcess, connection: "psycopg.Connection[tuple[int]]", gateway: str
 ) -> bool:
     writing = (
         "SELECT 1 FROM pg_stat_activity WHERE usename = %s AND backend_xid IS NOT NULL"
@@ -71,7 +71,7 @@ def _stop_if_it_writes(
     return False
 
 
-def _start_another_version(fleet: Fleet, fault: Fault, wait: Wait) -> None:
+def _start_another_version(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     process = fleet.processes[fault.target]
     process.kill()
     process.start(ROTULUS_CHAOS_PROTOCOL="999")
@@ -80,11 +80,11 @@ def _start_another_version(fleet: Fleet, fault: Fault, wait: Wait) -> None:
     process.start()
 
 
-def _flush(fleet: Fleet, _fault: Fault, _wait: Wait) -> None:
+def _flush(fleet: ChaosFleet, _fault: Fault, _wait: Wait) -> None:
     fleet.flush_redis()
 
 
-def _evict(fleet: Fleet, fault: Fault, _wait: Wait) -> None:
+def _evict(fleet: ChaosFleet, fault: Fault, _wait: Wait) -> None:
     with _administrator(fleet) as redis:
         keys = sorted(redis.scan_iter(count=1000))
         drawn = random.Random(fault.at_s).sample(keys, int(len(keys) * EVICTED))
@@ -92,19 +92,19 @@ def _evict(fleet: Fleet, fault: Fault, _wait: Wait) -> None:
             redis.unlink(*drawn)
 
 
-def _refuse(fleet: Fleet, fault: Fault, wait: Wait) -> None:
+def _refuse(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     """Have every write refused as a primary does that lost its replicas (NOREPLICAS)."""
     with _configured(fleet, "min-replicas-to-write", "1", "0"):
         wait(fault.lasts_s)
 
 
-def _fill(fleet: Fleet, fault: Fault, wait: Wait) -> None:
+def _fill(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     """Leave no memory: whatever might need more is refused (OOM)."""
     with _configured(fleet, "maxmemory", "1", "0"):
         wait(fault.lasts_s)
 
 
-def _busy(fleet: Fleet, fault: Fault, wait: Wait) -> None:
+def _busy(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     """Run a script without an end, while which others are told so (BUSY)."""
 
     def run_for_ever() -> None:
@@ -123,7 +123,7 @@ def _busy(fleet: Fleet, fault: Fault, wait: Wait) -> None:
 
 
 @contextmanager
-def _configured(fleet: Fleet, name: str, value: str, before: str) -> Iterator[None]:
+def _configured(fleet: ChaosFleet, name: str, value: str, before: str) -> Iterator[None]:
     with _administrator(fleet) as redis:
         redis.config_set(name, value)
     try:
@@ -134,24 +134,24 @@ def _configured(fleet: Fleet, name: str, value: str, before: str) -> Iterator[No
 
 
 @contextmanager
-def _administrator(fleet: Fleet) -> Iterator["Redis[bytes]"]:
+def _administrator(fleet: ChaosFleet) -> Iterator["Redis[bytes]"]:
     with Redis.from_url(fleet.redis_administrator_url) as redis:
         yield redis
 
 
-def _restart_redis(fleet: Fleet, fault: Fault, wait: Wait) -> None:
+def _restart_redis(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     fleet.kill_redis()
     wait(fault.lasts_s)
     fleet.redis.start()
 
 
-def _restart_postgres(fleet: Fleet, fault: Fault, wait: Wait) -> None:
+def _restart_postgres(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     fleet.postgres.stop(signal.SIGQUIT)
     wait(fault.lasts_s)
     fleet.postgres.start()
 
 
-def _delay(fleet: Fleet, fault: Fault, wait: Wait) -> None:
+def _delay(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     proxies = fleet.proxies_to(_server_of(fault))
     for proxy in proxies:
         proxy.delay_s = fault.delay_ms / 1000
@@ -162,7 +162,7 @@ def _delay(fleet: Fleet, fault: Fault, wait: Wait) -> None:
             proxy.delay_s = 0.0
 
 
-def _cut(fleet: Fleet, fault: Fault, wait: Wait) -> None:
+def _cut(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     """End the connections to a server, of one process or of all."""
     proxies = fleet.proxies_to(_server_of(fault), fault.target)
     for proxy in proxies:
@@ -174,7 +174,7 @@ def _cut(fleet: Fleet, fault: Fault, wait: Wait) -> None:
             fleet.proxies.run(proxy.mend())
 
 
-def _silence(fleet: Fleet, fault: Fault, wait: Wait) -> None:
+def _silence(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     """Lose every connection to a server without ending it, and those that are made meanwhile."""
     proxies = fleet.proxies_to(_server_of(fault))
     for proxy in proxies:
@@ -187,7 +187,7 @@ def _silence(fleet: Fleet, fault: Fault, wait: Wait) -> None:
             proxy.is_silent = False
 
 
-def _cut_at_commit(fleet: Fleet, fault: Fault, wait: Wait) -> None:
+def _cut_at_commit(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     """Cut a gateway off at its next COMMIT, before the server has it or before it answers."""
     [proxy] = fleet.proxies_to("postgres", fault.target)
     proxy.cuts_commit = "before" if fault.kind == "lose_commit" else "after"

@@ -34,7 +34,7 @@ PRODUCERS = "producers"
 TAIL = 4000
 
 
-class Process:
+class FleetProcess:
     """A process that is started again as it was."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Process:
         return self.log.read_text(errors="replace")[-TAIL:] if self.log.exists() else ""
 
 
-class Fleet:
+class ChaosFleet:
     """The processes of one run and the servers that they use."""
 
     def __init__(
@@ -141,7 +141,7 @@ class Fleet:
         ports = dict(zip(GATEWAYS, free_ports(len(GATEWAYS)), strict=True))
         self.urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         self.processes = {
-            name: Process(
+            name: FleetProcess(
                 name,
                 "tests.chaos.gateway_process",
                 self._environment(name, witness.role_of(name))
@@ -150,7 +150,7 @@ class Fleet:
             )
             for name, port in ports.items()
         } | {
-            name: Process(
+            name: FleetProcess(
                 name,
                 "tests.chaos.worker_process",
                 self._environment(name, "rotulus")
@@ -263,12 +263,12 @@ def _with_administrator(folder: Path) -> ServerBinary:
 
 
 @contextmanager
-def running_fleet(folder: Path, *, proxied: bool = True, **settings: str) -> Iterator[Fleet]:
+def running_fleet(folder: Path, *, proxied: bool = True, **settings: str) -> Iterator[ChaosFleet]:
     """Start a fleet for the time of a block and leave nothing of it behind."""
     with ExitStack() as stack:
         postgres = stack.enter_context(own_postgres())
         proxies = stack.enter_context(Proxies())
-        fleet = Fleet(folder, postgres, proxies, settings, proxied=proxied)
+        fleet = ChaosFleet(folder, postgres, proxies, settings, proxied=proxied)
         stack.callback(fleet.redis.stop)
         stack.callback(fleet.stop)
         fleet.start()

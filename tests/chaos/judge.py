@@ -88,7 +88,8 @@ def read_record(url: str) -> Record:
         attempts: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for run, number, record in rows(
             "SELECT extraction_run_id, attempt_number, record FROM extraction_attempts"
-            " JOIN kernel_event_log ON operation_id = updated_by_operation_id"
+            " JOIN kernel_event_log ON operation_id ="
+            " convert_from(record, 'UTF8')::json ->> 'updated_by_operation_id'"
             " ORDER BY ec_sequence_number"
         ):
             attempts[run].append((number, json.loads(record)["current_state"]))

@@ -24,7 +24,7 @@ class Unanswered(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LeanAnswer:
     """What of an answer is looked at."""
 
     status: int
@@ -47,7 +47,7 @@ class LeanClient:
             await stream.aclose()
         self._idle.clear()
 
-    async def post(self, path: str, body: bytes) -> Answer:
+    async def post(self, path: str, body: bytes) -> LeanAnswer:
         """Post JSON and return the answer.
 
         Raises:
@@ -87,7 +87,7 @@ class LeanClient:
             raise Unanswered("not accepted") from None
 
 
-async def _answer(stream: SocketStream) -> tuple[Answer, bool]:
+async def _answer(stream: SocketStream) -> tuple[LeanAnswer, bool]:
     """Read an answer; also whether the connection may be used again."""
     received = b""
     while _END not in received:
@@ -101,4 +101,4 @@ async def _answer(stream: SocketStream) -> tuple[Answer, bool]:
         body += await stream.receive()
     status = int(first.split()[1])
     code = "" if status < 400 else json.loads(body)["error"]["code"]
-    return Answer(status, "retry-after" in headers, code), headers.get("connection") != "close"
+    return LeanAnswer(status, "retry-after" in headers, code), headers.get("connection") != "close"

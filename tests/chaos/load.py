@@ -46,7 +46,7 @@ TRANSIENT = frozenset({429, 503})
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LoadPlan:
     """How much is asked, by how many, over what time."""
 
     producers: int
@@ -54,7 +54,7 @@ class Plan:
     seconds: float
 
     @classmethod
-    def of(cls, requests: int, seconds: float, producers: int) -> "Plan":
+    def of(cls, requests: int, seconds: float, producers: int) -> "LoadPlan":
         """Return the plan that asks for at least so much."""
         return cls(producers, -(-requests // (producers * PER_ROUND)), seconds)
 
@@ -118,11 +118,11 @@ def work_of(producer: int, turn: int) -> list[WorkRequest]:
     return [*bindings, *steps(f"run-{own}")]
 
 
-class Producer:
+class LoadProducer:
     """One producer; it asks for one thing after the other."""
 
     def __init__(
-        self, number: int, plan: Plan, urls: Sequence[str], place: LedgerPlace, answers: Answers
+        self, number: int, plan: LoadPlan, urls: Sequence[str], place: LedgerPlace, answers: Answers
     ) -> None:
         self._number = number
         self._plan = plan
@@ -295,8 +295,10 @@ def _requested(queue: str, request_id: str) -> dict[str, Any]:
     return {"kind": "requested", "request": request_id, "queue": QUEUE_KINDS[queue]}
 
 
-async def produce(plan: Plan, urls: Sequence[str], place: LedgerPlace, answers: Answers) -> None:
+async def produce(
+    plan: LoadPlan, urls: Sequence[str], place: LedgerPlace, answers: Answers
+) -> None:
     """Run every producer to its end."""
     async with anyio.create_task_group() as tasks:
         for number in range(plan.producers):
-            tasks.start_soon(Producer(number, plan, urls, place, answers).run)
+            tasks.start_soon(LoadProducer(number, plan, urls, place, answers).run)

@@ -34,8 +34,8 @@ from kernel.work.requests import WorkRequest, enqueue
 from queues.priorities import QUEUES
 from tests import loopback
 from tests.bench.mix import ROUND, intent_of
-from tests.chaos.fleet import Fleet
-from tests.chaos.lean_client import ANSWER_S, Answer, LeanClient, Unanswered
+from tests.chaos.fleet import ChaosFleet
+from tests.chaos.lean_client import ANSWER_S, LeanAnswer, LeanClient, Unanswered
 from tests.chaos.load import session_of
 from tests.system.gateways import HYPOTHESES, ONTOLOGY
 from workers.environment.ledger_access import open_store
@@ -101,7 +101,7 @@ class Overload:
     """Batches that were answered at the first asking once it was over, of `SESSIONS`."""
 
 
-async def overload(fleet: Fleet, seconds: float) -> Overload:
+async def overload(fleet: ChaosFleet, seconds: float) -> Overload:
     """Overload a running fleet for so long, and return what was seen once it has recovered."""
     report = Overload()
     batches = _Batches(fleet)
@@ -138,7 +138,7 @@ async def overload(fleet: Fleet, seconds: float) -> Overload:
 class _Batches:
     """Batches of a round of intents, each with new keys."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: ChaosFleet) -> None:
         self._clients = [LeanClient(url) for url in fleet.urls.values()]
         self._rounds: Counter[int] = Counter()
         intents = [intent_of(_CALLER, place) for place in range(ROUND)]
@@ -156,7 +156,7 @@ class _Batches:
         answer = await self._clients[0].post("/v1/sessions", json.dumps(body).encode())
         assert answer.status == 201, answer
 
-    async def post(self, session: int, gateway: int) -> Answer:
+    async def post(self, session: int, gateway: int) -> LeanAnswer:
         """Send the next batch of a session; raises `Unanswered`."""
         number = self._rounds[session]
         self._rounds[session] += 1
@@ -243,14 +243,14 @@ async def _ask_health(url: str, report: Overload) -> None:
         await anyio.sleep(HEALTH_EACH_S)
 
 
-async def _watch(fleet: Fleet, report: Overload) -> None:
+async def _watch(fleet: ChaosFleet, report: Overload) -> None:
     while True:
         for name, size in _rss(fleet).items():
             report.rss_most[name] = max(size, report.rss_most.get(name, 0))
         await anyio.sleep(0.2)
 
 
-async def _ask_critical(fleet: Fleet, request_ids: list[str], called: str) -> None:
+async def _ask_critical(fleet: ChaosFleet, request_ids: list[str], called: str) -> None:
     ledger = Ledger(open_store(fleet.place_of()), system_host())
 
     def ask() -> str:
@@ -268,13 +268,13 @@ async def _ask_critical(fleet: Fleet, request_ids: list[str], called: str) -> No
         ledger.close()
 
 
-async def _drained(fleet: Fleet) -> None:
+async def _drained(fleet: ChaosFleet) -> None:
     with anyio.fail_after(10 * ANSWER_S):
         while await anyio.to_thread.run_sync(fleet.open_requests):
             await anyio.sleep(0.2)
 
 
-def _times(fleet: Fleet, request_ids: Sequence[str]) -> list[float]:
+def _times(fleet: ChaosFleet, request_ids: Sequence[str]) -> list[float]:
     with psycopg.connect(fleet.database_url) as connection:
         rows = connection.execute(
             "SELECT (closed_at_us - enqueued_at_us) / 1e6 FROM outbox"
@@ -285,7 +285,7 @@ def _times(fleet: Fleet, request_ids: Sequence[str]) -> list[float]:
         return sorted(float(row[0]) for row in rows.fetchall())
 
 
-def _rss(fleet: Fleet) -> dict[str, int]:
+def _rss(fleet: ChaosFleet) -> dict[str, int]:
     page = os.sysconf("SC_PAGE_SIZE")
     return {
         name: int(Path(f"/proc/{process.pid}/statm").read_text().split()[1]) * page

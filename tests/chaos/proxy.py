@@ -165,10 +165,10 @@ class Proxies:
         for server in self._servers:
             server.close()
         mine = asyncio.current_task()
-        others = [task for task in asyncio.all_tasks() if task is not mine]
-        for task in others:
+        other_tasks = [task for task in asyncio.all_tasks() if task is not mine]
+        for task in other_tasks:
             task.cancel()
-        await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), STOP_S)
+        await asyncio.wait_for(asyncio.gather(*other_tasks, return_exceptions=True), STOP_S)
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -27,9 +27,9 @@ import anyio
 import psycopg
 
 from tests.chaos.faults import INFLICT
-from tests.chaos.fleet import Fleet, Process, running_fleet
+from tests.chaos.fleet import ChaosFleet, FleetProcess, running_fleet
 from tests.chaos.judge import judge, read_record
-from tests.chaos.load import Answers, Plan, produce, read_answers
+from tests.chaos.load import Answers, LoadPlan, produce, read_answers
 from tests.chaos.schedule import KINDS, SLOT_S_MIN, Fault, schedule
 
 PATIENCE_S = 180.0
@@ -41,7 +41,7 @@ PRODUCERS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ChaosReport:
     """What a run came to."""
 
     seed: int
@@ -62,7 +62,9 @@ class Report:
 class _Load(threading.Thread):
     """The producers, beside the faults."""
 
-    def __init__(self, plan: Plan, fleet: Fleet, answers: Answers, patience_s: float) -> None:
+    def __init__(
+        self, plan: LoadPlan, fleet: ChaosFleet, answers: Answers, patience_s: float
+    ) -> None:
         super().__init__(name="load", daemon=True)
         self._work = (plan, list(fleet.urls.values()), fleet.place_of(), answers)
         self._seconds = plan.seconds + patience_s
@@ -91,7 +93,7 @@ def run(
     kinds: Collection[str] = KINDS,
     patience_s: float = PATIENCE_S,
     **settings: str,
-) -> Report:
+) -> ChaosReport:
     """Run everything and return what it came to; the folder keeps what was said and answered.
 
     The processes of the fleet have the settings in their environments.
@@ -101,7 +103,7 @@ def run(
         say(f"started in {time.monotonic() - started_s:.1f} s")
         try:
             faults = schedule(seed, seconds, kinds=kinds)
-            plan = Plan.of(requests, seconds, producers)
+            plan = LoadPlan.of(requests, seconds, producers)
             report = _run(fleet, seed, plan, faults, patience_s, say)
         except BaseException:
             with suppress(psycopg.OperationalError):
@@ -113,13 +115,13 @@ def run(
 
 
 def _run(
-    fleet: Fleet,
+    fleet: ChaosFleet,
     seed: int,
-    plan: Plan,
+    plan: LoadPlan,
     faults: Sequence[Fault],
     patience_s: float,
     say: Callable[[str], None],
-) -> Report:
+) -> ChaosReport:
     folder = fleet.folder
     (folder / "schedule.json").write_text(json.dumps([asdict(fault) for fault in faults], indent=1))
     answers = Answers(folder / "answers.jsonl")
@@ -142,7 +144,7 @@ def _run(
         wrong["the load failed"] = traceback.format_exception(load.error)
     if load.is_given_up:
         wrong["the load did not end"] = [f"within {patience_s:g} s: {dict(answers.again)}"]
-    return Report(
+    return ChaosReport(
         seed=seed,
         requests=plan.requests,
         answers=len(answered),
@@ -188,7 +190,7 @@ def silences(
     return dict(sorted(longest.items(), key=lambda item: -item[1]))
 
 
-def ends(processes: Iterable[Process]) -> dict[str, list[str]]:
+def ends(processes: Iterable[FleetProcess]) -> dict[str, list[str]]:
     """Return what is wrong of each process that ended without having been killed, and its log."""
     endings = [
         f"{process.name} ended by itself, with {process.ended}:\n{process.tail()}"
@@ -199,7 +201,7 @@ def ends(processes: Iterable[Process]) -> dict[str, list[str]]:
 
 
 def _inflict(
-    fleet: Fleet, faults: Sequence[Fault], began_s: float, say: Callable[[str], None]
+    fleet: ChaosFleet, faults: Sequence[Fault], began_s: float, say: Callable[[str], None]
 ) -> None:
     for fault in faults:
         _sleep(fleet, began_s + fault.at_s - time.monotonic(), "")
@@ -211,20 +213,20 @@ def _inflict(
         INFLICT[fault.kind](fleet, fault, wait)
 
 
-def _sleep(fleet: Fleet, seconds: float, target: str) -> None:
+def _sleep(fleet: ChaosFleet, seconds: float, target: str) -> None:
     until_s = time.monotonic() + seconds
     while (left_s := until_s - time.monotonic()) > 0:
         time.sleep(min(POLL_S, left_s))
         fleet.keep_up(except_for=target)
 
 
-def _wait(fleet: Fleet, done: Callable[[], bool], seconds: float = float("inf")) -> None:
+def _wait(fleet: ChaosFleet, done: Callable[[], bool], seconds: float = float("inf")) -> None:
     until_s = time.monotonic() + seconds
     while not done() and time.monotonic() < until_s:
         _sleep(fleet, POLL_S, "")
 
 
-def _dump(fleet: Fleet, folder: Path) -> None:
+def _dump(fleet: ChaosFleet, folder: Path) -> None:
     """Keep the ledger's rows, by table, as text."""
     with psycopg.connect(fleet.database_url) as connection:
         names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")

@@ -6,7 +6,7 @@ import pytest
 
 from actors.sharding.assignment import shard_of
 from tests.chaos import judge as j
-from tests.chaos.fleet import Process
+from tests.chaos.fleet import FleetProcess
 from tests.chaos.load import STATES, session_of
 from tests.chaos.run import ends, silences
 from tests.chaos.schedule import Fault
@@ -112,14 +112,14 @@ def test_a_whole_record_is_found_whole():
     ("check", "changes"), BROKEN, ids=[f"{check.__name__}-{list(c)}" for check, c in BROKEN]
 )
 def test_a_check_finds_what_is_broken(check, changes):
-    found = j.judge(replace(WHOLE, **changes), ANSWERS)
-    assert found.get(check.__name__)
+    verdict = j.judge(replace(WHOLE, **changes), ANSWERS)
+    assert verdict.get(check.__name__)
 
 
 def test_an_intent_that_was_answered_with_two_operations_is_found():
     other = {**ANSWERS[1], "operation": "op-2", "row_hash": "hash-2"}
-    found = j.judge(WHOLE, [*ANSWERS, other])
-    assert set(found) == {"no_effect_twice"}
+    verdict = j.judge(WHOLE, [*ANSWERS, other])
+    assert set(verdict) == {"no_effect_twice"}
 
 
 def test_every_check_has_a_record_that_it_finds_broken():
@@ -128,7 +128,7 @@ def test_every_check_has_a_record_that_it_finds_broken():
 
 def test_a_process_that_ends_by_itself_is_wrong_whatever_comes_of_the_record(tmp_path):
     sound, broken = (
-        Process(name, "timeit", {}, tmp_path, ["-n1", "-r1", code])
+        FleetProcess(name, "timeit", {}, tmp_path, ["-n1", "-r1", code])
         for name, code in (
             ("sound", "import time; time.sleep(60)"),
             ("broken", "import os; print('what it said last', flush=True); os._exit(70)"),

@@ -37,5 +37,5 @@ def test_an_overloaded_fleet_refuses_with_a_time_stays_small_and_recovers(tmp_pa
         assert seen.accepted_after == SESSIONS
         assert fleet.open_requests() == {}
         fleet.stop()
-        found = verify_file(fleet.place, lambda _done, _total: None)
-        assert (found.findings, found.authorities_pending) == ((), 0)
+        verification = verify_file(fleet.place, lambda _done, _total: None)
+        assert (verification.findings, verification.authorities_pending) == ((), 0)

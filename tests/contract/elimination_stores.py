@@ -18,7 +18,7 @@ WHY = EliminationProvenance("adapter://test", "probe:1")
 COMMON = [f"common-{number}" for number in range(8)]
 
 
-class Opened:
+class OpenedStore:
     """A store of a kind at a place: a file, a URL, or nothing where it lives in memory.
 
     `known` is the universe of a session that was created by another process, for a Tee.
@@ -86,7 +86,7 @@ def striker(
     count: int,
 ) -> None:
     """Run as a process: say that the store is open, wait for a word, then tell of each call."""
-    with closing(Opened(*opened, known=universe)) as other:
+    with closing(OpenedStore(*opened, known=universe)) as other:
         connection.send("ready")
         connection.recv()
         strike_all(other.store, session_id, name, count, connection.send)

@@ -11,7 +11,6 @@ def node(name):
         "overlay_target": None,
         "identity_key": None,
         "updated_at": "2026-02-09T10:00:00.000000Z",
-        "updated_by_operation_id": "op",
         "record": b"{}",
     }
 

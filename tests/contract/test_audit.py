@@ -201,7 +201,7 @@ def test_pages_join_to_the_whole_without_gap_or_overlap(
     assert joined == whole
 
 
-class Watched:
+class CountedView:
     """A snapshot that counts what is read of it."""
 
     def __init__(self, tables):
@@ -219,7 +219,7 @@ class Watched:
 def test_an_entity_is_found_through_the_index_of_effects_and_a_time_by_halving(own_ledger):
     submit(own_ledger, *(create(f"n-{number}", "Document") for number in range(100)))
     with own_ledger.view() as view:
-        watched = Watched(view.tables)
+        watched = CountedView(view.tables)
         page = find_operations(LedgerView(watched), AuditFilter(entity="c-1", from_us=START_US))
     assert len(page.entries) == 3
     assert set(watched.selected) == {("applied_effects", ("store", "record_key"))}
@@ -260,18 +260,18 @@ def test_an_empty_record_has_no_operations(store):
 @pytest.mark.spec("§3.7 Q4")
 def test_causes_are_walked_back_to_the_roots(ledger):
     with ledger.view() as view:
-        found = causal_ancestors(view, "op-note")
+        ancestors = causal_ancestors(view, "op-note")
         assert causal_ancestors(view, "op-gone") is None
-    assert [entry.operation_id for entry in found.page.entries] == [
+    assert [entry.operation_id for entry in ancestors.page.entries] == [
         "op-claim",
         "op-cu",
         "op-link",
         "op-adapt",
         "op-note",
     ]
-    assert found.roots == ("op-claim", "op-adapt")
-    assert found.missing == ()
-    assert found.complete
+    assert ancestors.roots == ("op-claim", "op-adapt")
+    assert ancestors.missing == ()
+    assert ancestors.complete
 
 
 @pytest.mark.spec("§3.7 Q4", "§2.8")
@@ -280,9 +280,9 @@ def test_a_cause_that_an_earlier_log_lacks_is_told_as_missing(store):
     document = create("n", "Note") | {"operation_id": "op-old"}
     take(ledger, lite(document, causal_parent_operation_ids=["op-gone"]))
     with ledger.view() as view:
-        found = causal_ancestors(view, "op-old")
-    assert found.missing == ("op-gone",)
-    assert found.complete
+        ancestors = causal_ancestors(view, "op-old")
+    assert ancestors.missing == ("op-gone",)
+    assert ancestors.complete
 
 
 @pytest.mark.spec("§3.7 Q4")
@@ -305,40 +305,42 @@ def test_what_informed_an_authority_is_told_core_first_with_its_recompute(own_le
     drain(own_ledger, names="op-second")
     submit(own_ledger, adapt("u-1", title="again"))
     with own_ledger.view() as view:
-        found = authority_grounds(view, "u-1")
+        grounds = authority_grounds(view, "u-1")
         assert authority_grounds(view, "c-1") is None
         assert authority_grounds(view, "nothing") is None
         stored = view.node("u-1")["payload"]
-    inputs = [(one["edge_essentiality"], one["parent_node_id"]) for one in found.inputs]
+    inputs = [(input_["edge_essentiality"], input_["parent_node_id"]) for input_ in grounds.inputs]
     assert inputs == [("core", "c-1"), ("supporting", "c-2"), ("tangential", "c-0")]
-    assert found.cu_authority == stored["cu_authority"]
-    assert found.operation.operation_id == "op-second:0"
-    assert found.operation.semantic_intent == "recalculate_authority"
+    assert grounds.cu_authority == stored["cu_authority"]
+    assert grounds.operation.operation_id == "op-second:0"
+    assert grounds.operation.semantic_intent == "recalculate_authority"
 
 
 def test_an_authority_before_its_first_recompute_has_no_grounds(store):
     ledger, _ = ledger_on(store)
     submit(ledger, create("u-9", CU))
     with ledger.view() as view:
-        found = authority_grounds(view, "u-9")
-    assert (found.inputs, found.operation) == ((), None)
+        grounds = authority_grounds(view, "u-9")
+    assert (grounds.inputs, grounds.operation) == ((), None)
 
 
 @pytest.mark.spec("§3.7 Q5", "§4.5")
 def test_a_preview_goes_through_the_effects_backwards_and_names_what_undoes_them(ledger):
     with ledger.view() as view:
-        found = preview_rollback(view, "op-claim")
+        preview = preview_rollback(view, "op-claim")
         assert preview_rollback(view, "op-gone") is None
-    assert [(one.store, one.undone_by) for one in found.effects] == [
+    assert [
+        (stated_effect.store, stated_effect.undone_by) for stated_effect in preview.effects
+    ] == [
         ("corpus_membership_records", "membership_revoke"),
         ("nodes", "node_retract"),
     ]
-    assert found.lowest_tier == 1
-    assert not found.needs_user_confirmation
-    assert found.not_automatic == ()
-    assert found.effects[1].superseded_by == ("op-adapt", "op-note")
-    assert found.superseded
-    assert all(one.restores is None for one in found.effects)
+    assert preview.lowest_tier == 1
+    assert not preview.needs_user_confirmation
+    assert preview.not_automatic == ()
+    assert preview.effects[1].superseded_by == ("op-adapt", "op-note")
+    assert preview.superseded
+    assert all(stated_effect.restores is None for stated_effect in preview.effects)
 
 
 @pytest.mark.spec("§3.7 Q5", "§4.5")
@@ -363,8 +365,8 @@ def test_a_preview_names_so_many_later_writes_and_no_more(own_ledger):
     for number in range(LATER_WRITES_MAX + 3):
         submit(own_ledger, adapt("d-1", n=number))
     with own_ledger.view() as view:
-        found = preview_rollback(view, "op-document")
-    assert len(found.effects[-1].superseded_by) == LATER_WRITES_MAX
+        preview = preview_rollback(view, "op-document")
+    assert len(preview.effects[-1].superseded_by) == LATER_WRITES_MAX
 
 
 def test_an_erased_envelope_leaves_the_questions_that_the_row_answers(ledger, monkeypatch):
@@ -391,18 +393,21 @@ def test_an_export_verifies_and_does_not_depend_on_the_size_of_pages(own_ledger,
     monkeypatch.setattr(export_module, "PAGE_ROWS", 1)
     with own_ledger.view() as view:
         assert b"".join(export_lines(view)) == whole
-    found = verify_export(io.BytesIO(whole))
-    assert found.ok, found.finding
-    assert (found.rows, found.receipts) == (head.ec_sequence_number, head.receipt_sequence)
-    assert found.head_hash == head.row_hash
+    verification = verify_export(io.BytesIO(whole))
+    assert verification.ok, verification.finding
+    assert (verification.rows, verification.receipts) == (
+        head.ec_sequence_number,
+        head.receipt_sequence,
+    )
+    assert verification.head_hash == head.row_hash
 
 
 def test_an_export_of_nothing_verifies(store):
     ledger, _ = ledger_on(store)
     with ledger.view() as view:
         lines = list(export_lines(view))
-    found = verify_export(io.BytesIO(b"".join(lines)))
-    assert (found.ok, found.lines, found.rows, len(lines)) == (True, 2, 0, 2)
+    verification = verify_export(io.BytesIO(b"".join(lines)))
+    assert (verification.ok, verification.lines, verification.rows, len(lines)) == (True, 2, 0, 2)
 
 
 def test_bytes_that_are_no_document_are_called_a_corrupt_ledger(store):

@@ -73,7 +73,10 @@ def read(tables, table, row):
     where = {column: row[column]}
     # Rows that are equal in the order may come in any, so only their place in it is compared.
     pages = [
-        [one[order] for one in tables.select(table, wanted, order_by=order, **options)]
+        [
+            stored_row[order]
+            for stored_row in tables.select(table, wanted, order_by=order, **options)
+        ]
         for wanted in ({}, where)
         for options in (
             {"limit": 1},

@@ -123,7 +123,6 @@ REPLACED = {
         "ALTER TABLE share_links RENAME TO hidden",
         (
             "CREATE TABLE share_links (share_link_id VARCHAR NOT NULL, token_sha256 VARCHAR,"
-            " updated_by_operation_id VARCHAR NOT NULL,"
             " record BLOB NOT NULL AS (CAST(share_link_id AS BLOB)), PRIMARY KEY (share_link_id))"
         ),
     ),
@@ -179,9 +178,9 @@ def test_an_honest_file_has_no_faults(honest):
 @pytest.mark.parametrize("change", [*OF_SQLITE, *REPLACED])
 def test_on_sqlite_is_a_finding_and_no_ground_to_write_on(altered, change):
     path = altered(*(OF_SQLITE | REPLACED)[change])
-    found = findings_of(path)
-    rules = {one.rule for one in found}
-    assert rules & {"schema_differs", "not_a_table", "schema_unreadable"}, found
+    findings = findings_of(path)
+    rules = {finding.rule for finding in findings}
+    assert rules & {"schema_differs", "not_a_table", "schema_unreadable"}, findings
     assert ("not_a_table" in rules) == (change in REPLACED)
     assert ("schema_unreadable" in rules) == (change in NOT_READ_BY_SQLITE)
     with pytest.raises((LedgerSchemaDiffers, LedgerCorrupt)) as refused:
@@ -195,10 +194,10 @@ def test_what_stands_in_place_of_a_table_is_not_read(altered):
     endless = (
         "CREATE VIEW share_links AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
         " SELECT CAST(x AS TEXT) AS share_link_id, NULL AS token_sha256,"
-        " 'x' AS updated_by_operation_id, x'00' AS record FROM n"
+        " x'00' AS record FROM n"
     )
-    found = findings_of(altered("DROP TABLE share_links", endless))
-    assert {one.table for one in found} == {"share_links"}
+    findings = findings_of(altered("DROP TABLE share_links", endless))
+    assert {finding.table for finding in findings} == {"share_links"}
 
 
 def test_an_audit_names_a_schema_that_was_altered_meanwhile(altered):
@@ -237,7 +236,7 @@ def without_a_row(index, column, value):
     )
     return (
         f"DROP INDEX {index}",
-        f"{text} WHERE {column} <> '{value}'",
+        f"{text} {'AND' if ' WHERE ' in text else 'WHERE'} {column} <> '{value}'",
         "PRAGMA writable_schema = ON",
         ("UPDATE sqlite_master SET sql = ? WHERE name = ?", (text, index)),
     )
@@ -253,8 +252,8 @@ def test_an_index_without_the_row_of_an_overlay_is_found(altered):
     """The write that the overlay forbids goes through, and only the index says why."""
     assert isinstance(outcome_of_a_forbidden_write(altered()), RejectedResult)
     path = altered(*without_a_row("nodes_by_overlay", "node_id", "lock"))
-    found = findings_of(path)
-    assert {(one.table, one.rule) for one in found} == {("nodes", "index_differs")}
+    findings = findings_of(path)
+    assert {(finding.table, finding.rule) for finding in findings} == {("nodes", "index_differs")}
     assert isinstance(outcome_of_a_forbidden_write(path), SubmissionResult)
 
 
@@ -273,8 +272,10 @@ def test_nothing_is_built_again_through_a_damaged_index(altered):
 def test_an_index_without_a_row_of_history_is_found(altered):
     index = "applied_effects_by_record"
     assert findings_of(altered(*without_a_row(index, "record_key", "nobody"))) == ()
-    found = findings_of(altered(*without_a_row(index, "record_key", "claim")))
-    assert {(one.table, one.rule) for one in found} == {("applied_effects", "index_differs")}
+    findings = findings_of(altered(*without_a_row(index, "record_key", "claim")))
+    assert {(finding.table, finding.rule) for finding in findings} == {
+        ("applied_effects", "index_differs")
+    }
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------
@@ -363,10 +364,10 @@ OF_POSTGRES = {
         "CREATE VIEW share_links AS SELECT * FROM hidden",
     ),
     "a generated column": (
-        "ALTER TABLE share_links DROP COLUMN updated_by_operation_id",
+        "ALTER TABLE share_links DROP COLUMN token_sha256",
         (
-            "ALTER TABLE share_links ADD COLUMN updated_by_operation_id varchar"
-            ' COLLATE "C" NOT NULL GENERATED ALWAYS AS (share_link_id) STORED'
+            "ALTER TABLE share_links ADD COLUMN token_sha256 varchar"
+            ' COLLATE "C" GENERATED ALWAYS AS (share_link_id) STORED'
         ),
     ),
     "a table less": ("DROP TABLE share_links",),
@@ -410,7 +411,7 @@ def faults_after(postgres):
 def test_on_postgresql_every_change_of_the_schema_is_a_fault(faults_after):
     assert faults_after() == []
     for name, changes in OF_POSTGRES.items():
-        rules = {one.rule for one in faults_after(*changes)}
+        rules = {fault.rule for fault in faults_after(*changes)}
         assert rules & {"schema_differs", "not_a_table", "setting_differs"}, name
         assert ("not_a_table" in rules) == (name in NOT_READ), name
 
@@ -466,11 +467,11 @@ def test_an_index_without_a_row_is_found_on_postgresql_where_amcheck_is(postgres
         with psycopg.connect(postgres_empty_url, autocommit=True) as connection:
             connection.execute(ready.format("true", "nodes_by_kind"))
         with ledger.view() as view:
-            found = verify(view)
+            verification = verify(view)
     if installed:
-        assert [(finding.table, finding.rule) for finding in found.findings] == [
+        assert [(finding.table, finding.rule) for finding in verification.findings] == [
             ("nodes", "index_differs")
         ]
-        assert found.not_checked == ()
+        assert verification.not_checked == ()
     else:
-        assert "amcheck is not installed" in found.not_checked[0]
+        assert "amcheck is not installed" in verification.not_checked[0]

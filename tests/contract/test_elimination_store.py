@@ -15,7 +15,14 @@ from kernel.belief.errors import BeliefError
 from kernel.belief.limits import MAX_ID_CHARS
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
-from tests.contract.elimination_stores import COMMON, WHY, Opened, strike_all, striker, universe_of
+from tests.contract.elimination_stores import (
+    COMMON,
+    WHY,
+    OpenedStore,
+    strike_all,
+    striker,
+    universe_of,
+)
 from tests.forked import forked_together, sent
 from tests.kernel.build import findings
 from tests.workers.tee.fake_tee import FakeTee, seed, serving
@@ -65,7 +72,7 @@ def opened(request, tmp_path):
         place = request.getfixturevalue("postgres_url")
     elif request.param.startswith("tee"):
         place = request.getfixturevalue("tee")
-    found = Opened(request.param, place)
+    found = OpenedStore(request.param, place)
     yield found
     found.close()
 
@@ -155,9 +162,9 @@ def test_survivors_and_tombstones_part_the_universe(store, strikes, number):
         assert survivors | eliminated <= UNIVERSE
         assert survivors & eliminated == frozenset()
         assert survivors == expected
-    found = store.recover(session)
-    assert found.survivors == found.hypothesis_ids - found.eliminated
-    assert found == RecoveredState(UNIVERSE, UNIVERSE - expected, frozenset(expected))
+    recovered = store.recover(session)
+    assert recovered.survivors == recovered.hypothesis_ids - recovered.eliminated
+    assert recovered == RecoveredState(UNIVERSE, UNIVERSE - expected, frozenset(expected))
 
 
 @pytest.mark.spec("T-STORE-09")
@@ -232,20 +239,20 @@ def test_what_a_killed_process_was_told_is_kept_and_its_universe_is_still_parted
         answers += sent(connection)
         process.join()
         assert process.exitcode == -signal.SIGKILL
-    told = {struck for applied in answers for struck in applied}
+    struck_ids = {struck for applied in answers for struck in applied}
     with opened.again(universe) as store:
-        check_what_a_killed_process_left(store, universe, told)
+        check_what_a_killed_process_left(store, universe, struck_ids)
 
 
 def check_what_a_killed_process_left(store, universe, told):
-    found = store.recover(SESSION)
-    assert told <= found.eliminated
+    recovered = store.recover(SESSION)
+    assert told <= recovered.eliminated
     # At most one call took effect whose answer was lost with the process.
-    assert len(found.eliminated - told) <= 2
-    assert found.survivors == universe - found.eliminated
+    assert len(recovered.eliminated - told) <= 2
+    assert recovered.survivors == universe - recovered.eliminated
     # Asked again, the rest is applied and nothing twice.
     rest = store.eliminate(SESSION, universe, WHY)
-    assert rest.applied == universe - found.eliminated
+    assert rest.applied == universe - recovered.eliminated
 
 
 @pytest.mark.spec("T-STORE-10")

@@ -70,7 +70,6 @@ def test_a_new_ledger_has_a_head_before_everything_and_a_policy_in_force(ledger)
             "policy_generation_id": GENESIS_POLICY,
             "generation": 1,
             "in_force": 1,
-            "updated_by_operation_id": "",
             "record": b'{"generation":1,"payload":{},"policy_generation_id":"PG-1",'
             b'"state":"effective","version":1}',
         }
@@ -218,7 +217,7 @@ def test_a_receipt_goes_where_its_retention_class_says(kept_ledger, kind):
     assert head_of(kept_ledger).receipt_sequence - sequence == durable
     with kept_ledger.view() as view:
         receipts = view.receipts_of(f"op:{kind}")
-        assert [one["receipt_kind"] for one in receipts] == [kind] * durable
+        assert [receipt["receipt_kind"] for receipt in receipts] == [kind] * durable
 
 
 def test_a_receipt_kind_nobody_registered_is_not_recorded(ledger):
@@ -317,7 +316,6 @@ def test_the_policy_in_force_is_the_newest_generation(ledger):
                 "policy_generation_id": name,
                 "generation": number,
                 "in_force": in_force,
-                "updated_by_operation_id": "o",
                 "record": b"{}",
             }
             transaction.tables.insert(schema.policy_snapshots, row)

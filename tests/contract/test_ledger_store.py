@@ -70,7 +70,7 @@ UNIQUE_SETS = [
     pytest.param(table, columns, id=f"{table.name}-{'-'.join(columns)}")
     for table, columns in unique_sets()
 ]
-UNIQUE_TOGETHER = [one for one in UNIQUE_SETS if len(one.values[1]) > 1]
+UNIQUE_TOGETHER = [unique_set for unique_set in UNIQUE_SETS if len(unique_set.values[1]) > 1]
 
 
 # Reading what was written
@@ -90,13 +90,15 @@ def test_some_columns_of_rows_are_read_page_by_page(store):
 
 @pytest.mark.parametrize("table", schema.metadata.sorted_tables, ids=lambda table: table.name)
 def test_a_row_reads_back_with_the_values_and_types_it_was_written_with(kept_store, table):
-    others = stored(kept_store, table)
+    kept_rows = stored(kept_store, table)
     row = row_of(table) | {column.name: None for column in table.columns if column.nullable}
     fill(kept_store, table, row)
     with kept_store.view() as tables:
         key = [row[column.name] for column in table.primary_key.columns]
         assert tables.get(table, *key) == row
-        assert [one for one in tables.select(table) if one not in others] == [row]
+        assert [
+            stored_row for stored_row in tables.select(table) if stored_row not in kept_rows
+        ] == [row]
 
 
 def test_text_and_bytes_of_every_kind_read_back_as_they_were(store):
@@ -373,10 +375,10 @@ def test_put_and_update_may_not_take_the_unique_value_of_another_row(store):
 
 
 def test_a_value_that_was_given_up_can_be_taken(store):
-    [one] = fill(store, schema.outbox, row_of(schema.outbox))
+    [row] = fill(store, schema.outbox, row_of(schema.outbox))
     with store.transaction() as tables:
-        tables.update(schema.outbox, (one["request_id"],), {"request_sequence": 10**6})
-        other = row_of(schema.outbox, request_sequence=one["request_sequence"])
+        tables.update(schema.outbox, (row["request_id"],), {"request_sequence": 10**6})
+        other = row_of(schema.outbox, request_sequence=row["request_sequence"])
         tables.insert(schema.outbox, other)
         with pytest.raises(DuplicateKey):
             tables.insert(schema.outbox, row_of(schema.outbox, request_sequence=10**6))
@@ -438,7 +440,7 @@ def test_put_adds_a_row_or_replaces_the_one_with_its_key(store):
             tables.put(schema.nodes, one)
         assert tables.select(schema.nodes, {"node_kind": "later"}) == [later]
         assert tables.select(schema.nodes, {"node_kind": row["node_kind"]}) == []
-    assert stored(store, schema.nodes) == sorted([later, other], key=lambda one: one["node_id"])
+    assert stored(store, schema.nodes) == sorted([later, other], key=lambda node: node["node_id"])
 
 
 def test_put_replaces_by_the_whole_of_a_key_of_several_columns(store):

@@ -39,10 +39,10 @@ def test_every_store_holds_the_same_after_a_migration_and_it_verifies(store):
     with ledger.view() as view:
         assert verify(view).findings == ()
         assert view.log_row_of("changed")["supersedes_sequence"] == 4
-        found = find_operations(view, AuditFilter(entity="n", to_sequence=4)).entries
-        assert [one.operation_id for one in found] == ["made", "changed"]
+        entries = find_operations(view, AuditFilter(entity="n", to_sequence=4)).entries
+        assert [entry.operation_id for entry in entries] == ["made", "changed"]
         every = replay_all(view, 1, 7, "record_only", ActiveModels({}))
-        assert [one.output_reproduced for one in every] == [True, True, False, True, True]
+        assert [replay.output_reproduced for replay in every] == [True, True, False, True, True]
 
 
 @pytest.mark.spec("K24")

@@ -43,9 +43,9 @@ def made_postgres(postgres):
     def made(*statements):
         for statement in statements:
             connection.execute(statement)
-        found = described_postgres(connection)
+        facts = described_postgres(connection)
         connection.rollback()
-        return found
+        return facts
 
     url = postgres.new_database()
     with psycopg.connect(url) as connection:
@@ -62,8 +62,8 @@ def test_the_migrations_make_the_tables_of_this_program_on_sqlite():
 def test_the_migrations_make_the_tables_of_this_program_on_postgresql(made_postgres):
     from kernel.ledger import postgres_schema  # noqa: PLC0415 - needs the driver
 
-    found = made_postgres(*all_statements("postgresql"))
-    assert found == made_postgres(*postgres_schema.definitions()), FORGOTTEN
+    facts = made_postgres(*all_statements("postgresql"))
+    assert facts == made_postgres(*postgres_schema.definitions()), FORGOTTEN
 
 
 def test_alembic_sees_no_difference_to_the_schema():
@@ -164,14 +164,14 @@ def test_the_comparison_finds_on_postgresql(made_postgres):
 
 
 def test_revisions_are_numbered_without_a_gap_and_lead_forward_only():
-    found = migrations.scripts()
-    numbers = [int(script.revision) for script in found]
-    assert numbers == list(range(numbers[0], numbers[0] + len(found)))
-    assert [script.down_revision for script in found] == [
+    scripts = migrations.scripts()
+    numbers = [int(script.revision) for script in scripts]
+    assert numbers == list(range(numbers[0], numbers[0] + len(scripts)))
+    assert [script.down_revision for script in scripts] == [
         None,
-        *(script.revision for script in found[:-1]),
+        *(script.revision for script in scripts[:-1]),
     ]
-    for script in found:
+    for script in scripts:
         with pytest.raises(NotImplementedError, match="forward only"):
             script.module.downgrade()
 
@@ -182,7 +182,7 @@ def test_a_revision_imports_nothing_that_may_change(script):
     imported = set()
     for part in ast.walk(tree):
         if isinstance(part, ast.Import):
-            imported.update(one.name.partition(".")[0] for one in part.names)
+            imported.update(name.name.partition(".")[0] for name in part.names)
         elif isinstance(part, ast.ImportFrom):
             imported.add((part.module or "").partition(".")[0])
     assert imported <= {"alembic", "sqlalchemy"}

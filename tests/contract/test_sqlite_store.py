@@ -71,8 +71,7 @@ def test_what_was_committed_outlives_a_process_that_dies_at_once(path):
         "from kernel.ledger.sqlite import SqliteStore\n"
         "store = SqliteStore(pathlib.Path(sys.argv[1]))\n"
         "row = {'node_id': 'a', 'node_kind': 'k', 'identity_key': None, 'updated_at': '2',\n"
-        "       'updated_by_operation_id': 'o', 'record': b'',\n"
-        "       'overlay_in_force': 0, 'overlay_target': None}\n"
+        "       'record': b'', 'overlay_in_force': 0, 'overlay_target': None}\n"
         "with store.transaction() as tables: tables.insert(schema.nodes, row)\n"
         "with store.transaction() as tables:\n"
         "    tables.insert(schema.nodes, row | {'node_id': 'b'})\n"
@@ -87,11 +86,13 @@ def test_closing_folds_the_write_ahead_log_into_the_file(store, path):
     add(store, "a")
     assert names(store) == ["a"]
     store.close()
-    assert [one.name for one in path.parent.iterdir()] == ["ledger.db"]
+    assert [file_path.name for file_path in path.parent.iterdir()] == ["ledger.db"]
 
 
 def files_beside(path):
-    return sorted(one.name for one in path.parent.iterdir() if one.suffix != ".copy")
+    return sorted(
+        file_path.name for file_path in path.parent.iterdir() if file_path.suffix != ".copy"
+    )
 
 
 def names_in_a_copy(path):
@@ -99,9 +100,9 @@ def names_in_a_copy(path):
     copy = path.with_name("ledger.copy")
     shutil.copyfile(path, copy)
     reader = SqliteStore(copy, read_only=True)
-    found = names(reader)
+    all_names = names(reader)
     reader.close()
-    return found
+    return all_names
 
 
 def test_who_only_reads_leaves_one_file_behind(store, path):
@@ -140,7 +141,7 @@ def test_of_two_who_write_the_last_leaves_one_file(store, path):
 def test_what_a_killed_writer_left_is_there_after_somebody_read_it(store, path):
     """Who only looks changes nothing: the file's bytes are evidence, and the log beside it."""
     add(store, "a")
-    kept = {one.name: one.read_bytes() for one in path.parent.iterdir()}
+    kept = {file_path.name: file_path.read_bytes() for file_path in path.parent.iterdir()}
     killed = path.parent / "killed"
     killed.mkdir()
     for name in ("ledger.db", "ledger.db-wal"):
@@ -157,7 +158,10 @@ def test_a_new_file_and_what_is_beside_it_are_for_their_owner_alone(tmp_path):
     try:
         store = SqliteStore(tmp_path / "ledger.db")
         add(store, "a")
-        modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.iterdir()}
+        modes = {
+            file_path.name: stat.S_IMODE(file_path.stat().st_mode)
+            for file_path in tmp_path.iterdir()
+        }
         store.close()
     finally:
         os.umask(before)
@@ -181,7 +185,7 @@ def test_a_path_of_any_name_is_one_file(tmp_path, name):
     assert names(store) == names(reader) == ["a"]
     reader.close()
     store.close()
-    assert [one.name for one in folder.iterdir()] == [f"{name}.db"]
+    assert [file_path.name for file_path in folder.iterdir()] == [f"{name}.db"]
 
 
 def test_more_readers_than_are_kept_idle_may_read_at_once(store, connections):

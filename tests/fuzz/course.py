@@ -21,7 +21,7 @@ from tests.fuzz.legal import QUEUES
 from tests.fuzz.legal_work import dead_legal_work, open_legal_work, outcomes_by_queue
 from tests.fuzz.report import (
     MEBIBYTE,
-    Report,
+    FuzzReport,
     wrong_with_health,
     wrong_with_loops,
     wrong_with_memory,
@@ -53,10 +53,10 @@ class EndedError(Exception):
     """A process of the fleet has ended."""
 
 
-class Course:
+class FuzzCourse:
     """One run on one store."""
 
-    def __init__(self, fleet: FuzzFleet, report: Report, say: Say) -> None:
+    def __init__(self, fleet: FuzzFleet, report: FuzzReport, say: Say) -> None:
         self.fleet, self.report, self.say = fleet, report, say
         self.most: Counter[str] = Counter()
         self._sender: subprocess.Popen[str] | None = None

@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from kernel.ledger.ledger import Ledger
 from queues.embedded.server import EmbeddedRedis, find_server
 from tests import loopback
-from tests.chaos.fleet import Process
+from tests.chaos.fleet import FleetProcess
 from tests.fuzz.legal import TOKEN
 from tests.fuzz.redis_values import Hostile, inject
 from tests.loop_watchdog import Stall, read_report
@@ -52,7 +52,7 @@ class FuzzFleet:
             settings["ROTULUS_DATABASE_URL"] = place.get_secret_value()
         self._reports = {name: folder / f"{name}.stalls" for name in GATEWAYS}
         self.processes = {
-            name: Process(
+            name: FleetProcess(
                 name,
                 "tests.loop_watchdog",
                 settings | {"ROTULUS_PORT": str(port), "ROTULUS_GATEWAY_ID": name},
@@ -62,7 +62,7 @@ class FuzzFleet:
             for name, port in self.ports.items()
         }
         url = f"http://127.0.0.1:{self.ports[GATEWAYS[0]]}"
-        self.processes["worker"] = Process(
+        self.processes["worker"] = FleetProcess(
             "worker",
             "tests.chaos.worker_process",
             settings | {"ROTULUS_GATEWAY_URL": url},

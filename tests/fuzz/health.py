@@ -57,7 +57,7 @@ def machine_s(pid: int, before: dict[str, float], after: dict[str, float]) -> fl
     return loop + max(by_thread.values(), default=0.0)
 
 
-class Asker(threading.Thread):
+class HealthProbe(threading.Thread):
     """Asks one gateway until it is told to stop."""
 
     def __init__(self, name: str, port: int, pid: int) -> None:
@@ -105,7 +105,7 @@ class Asker(threading.Thread):
 
 def main() -> None:
     """Read who is to be asked (name to port and pid), ask until the input ends, tell of it."""
-    askers = [Asker(name, *place) for name, place in json.loads(sys.stdin.readline()).items()]
+    askers = [HealthProbe(name, *place) for name, place in json.loads(sys.stdin.readline()).items()]
     for asker in askers:
         asker.start()
     sys.stdin.read()

@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
-from tests.fuzz.legal import HOSTILE_BASES, SHARED, Names, Request
+from tests.fuzz.legal import HOSTILE_BASES, SHARED, LegalRequest, Names
 from tests.fuzz.odd_heads import connection_spoiled, head_spoiled
 from tests.fuzz.odd_values import (
     ODD_NAMES,
@@ -32,7 +32,7 @@ BIG_EACH: Final = 400
 BIG_BYTES: Final = (8 << 20) - 4096
 
 
-def legal_shot(request: Request) -> Shot:
+def legal_shot(request: LegalRequest) -> Shot:
     """Return a request that is not spoiled."""
     body = None if request.body is None else text_of(request.body)
     return Shot(request.route, "legal", "ask", bytes_of(request, body), legal=request.statuses)
@@ -80,7 +80,7 @@ def _spoil_values(body: Any, chance: Random) -> str:
     return ", ".join(done)
 
 
-def _values(request: Request, chance: Random) -> Shot:
+def _values(request: LegalRequest, chance: Random) -> Shot:
     if not request.body:
         return head_spoiled(request, chance)
     how = _spoil_values(request.body, chance)
@@ -90,7 +90,7 @@ def _values(request: Request, chance: Random) -> Shot:
 # Text and bytes
 
 
-def _texts(request: Request, chance: Random) -> Shot:
+def _texts(request: LegalRequest, chance: Random) -> Shot:
     if not request.body:
         return head_spoiled(request, chance)
     how = chance.choice(("token", "token", "twice", "deep", "long", "whole"))
@@ -108,7 +108,7 @@ def _texts(request: Request, chance: Random) -> Shot:
     return asked(request, text.encode("utf-8", "surrogatepass"), f"text {how}")
 
 
-def _bytes(request: Request, chance: Random) -> Shot:
+def _bytes(request: LegalRequest, chance: Random) -> Shot:
     content = text_of(request.body)
     cut = chance.randrange(len(content) + 1)
     spoilt = chance.choice(
@@ -128,7 +128,7 @@ def _bytes(request: Request, chance: Random) -> Shot:
     return asked(request, spoilt, "bytes")
 
 
-def _big(request: Request, chance: Random) -> Shot:
+def _big(request: LegalRequest, chance: Random) -> Shot:
     """A body as large as may be, of one of the shapes that cost the most."""
     room = BIG_BYTES
     if request.body and chance.random() < 0.8:
@@ -151,7 +151,7 @@ def _big(request: Request, chance: Random) -> Shot:
     return Shot(shot.route, shot.how, "ask", shot.content)
 
 
-_SPOILERS: Final[tuple[tuple[Callable[[Request, Random], Shot], int], ...]] = (
+_SPOILERS: Final[tuple[tuple[Callable[[LegalRequest, Random], Shot], int], ...]] = (
     (_values, 60),
     (_texts, 16),
     (_bytes, 6),

@@ -34,7 +34,7 @@ OK: Final = frozenset({200})
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class LegalRequest:
     """A request, before anything is made of it."""
 
     route: str
@@ -63,24 +63,24 @@ class Names:
         return str(UUID(int=self.chance.getrandbits(128), version=4))
 
 
-Build = Callable[[Names], Request]
+Build = Callable[[Names], LegalRequest]
 ANY: Final = frozenset[int]()
 
 
 def _post(
     route: str, path: str, body: Any, statuses: frozenset[int] = ANY, **options: Any
-) -> Request:
-    return Request(route, "POST", path, body, statuses=statuses, **options)
+) -> LegalRequest:
+    return LegalRequest(route, "POST", path, body, statuses=statuses, **options)
 
 
-def _get(route: str, path: str, statuses: frozenset[int] = OK) -> Request:
-    return Request(route, "GET", path, statuses=statuses)
+def _get(route: str, path: str, statuses: frozenset[int] = OK) -> LegalRequest:
+    return LegalRequest(route, "GET", path, statuses=statuses)
 
 
 # Belief sessions
 
 
-def declare(names: Names) -> Request:
+def declare(names: Names) -> LegalRequest:
     """Declare a session of its own."""
     body = {
         "session_id": names.new_session(),
@@ -93,14 +93,14 @@ def declare(names: Names) -> Request:
     return _post("declare", "/v1/sessions", body, frozenset({201}))
 
 
-def declare_shared(session: str) -> Request:
+def declare_shared(session: str) -> LegalRequest:
     """Declare a session that later requests go to."""
     body = {"session_id": session, "ontology": ONTOLOGY, "hypotheses": list(HYPOTHESES)}
     return _post("declare", "/v1/sessions", body, frozenset({201}))
 
 
 def _verb(verb: str, body: Callable[[Names], Any], statuses: frozenset[int] = ANY) -> Build:
-    def build(names: Names) -> Request:
+    def build(names: Names) -> LegalRequest:
         path = f"/v1/sessions/{names.session}/{verb.replace('OWN', names.own)}"
         return _post(verb, path, body(names), statuses)
 
@@ -178,13 +178,13 @@ operate = _verb("operations", lambda names: {"intents": intents(names.own, "fuzz
 operate_legal = _verb("operations", lambda names: {"intents": intents(names.own, "legal")}, OK)
 
 
-def stream(names: Names) -> Request:
+def stream(names: Names) -> LegalRequest:
     """Send a stream of one line."""
     line = names.chance.choice(intents(names.own, "fuzzed"))
     return _post("operations:bulk", f"/v1/sessions/{names.session}/operations:bulk", line)
 
 
-def stream_legal(names: Names) -> Request:
+def stream_legal(names: Names) -> LegalRequest:
     """Send a stream of one line that depends on nothing."""
     line = intents(names.own, "legal")[0]
     return _post("operations:bulk", f"/v1/sessions/{names.session}/operations:bulk", line, OK)
@@ -214,7 +214,7 @@ submit = _verb("envelopes", envelope_of)
 submit_legal = _verb("envelopes", legal_envelope, OK)
 
 
-def course_step(place: int) -> Request:
+def course_step(place: int) -> LegalRequest:
     """Return the submission of a step of the course as it is, for hostile requests to find."""
     return _post("envelopes", f"/v1/sessions/{SHARED[0]}/envelopes", json.loads(course()[place]))
 
@@ -269,7 +269,7 @@ def _content(names: Names, queue: str) -> dict[str, Any]:
 
 
 def _work(count: int, statuses: frozenset[int]) -> Build:
-    def build(names: Names) -> Request:
+    def build(names: Names) -> LegalRequest:
         queue = names.chance.choice((BINDING_QUEUE, EXTRACTION_QUEUE))
         requests = []
         for place in range(count):
@@ -281,7 +281,7 @@ def _work(count: int, statuses: frozenset[int]) -> Build:
 
 
 def _queue(verb: str, body: Callable[[Names], Any]) -> Build:
-    def build(names: Names) -> Request:
+    def build(names: Names) -> LegalRequest:
         path = f"/v1/queues/{names.chance.choice(QUEUES)}/{verb.replace('OWN', names.own)}"
         return _post(f"queues/{verb}", path, body(names))
 
@@ -344,7 +344,7 @@ recompute = _fixed(
 
 
 def _handed_in(path: str, body: Callable[[Names], Any]) -> Build:
-    def build(names: Names) -> Request:
+    def build(names: Names) -> LegalRequest:
         tokens = [f"Bearer {TOKEN}"] * 4 + ["Bearer wrong", TOKEN, "", "Basic eDp5"]
         headers = {"Authorization": names.chance.choice(tokens)}
         return _post(f"internal/{path}", f"/internal/{path}", body(names), headers=headers)
@@ -470,13 +470,13 @@ _READ_MISSING: Final = frozenset({"/v1/audit/migration-reviews?state=settled&lim
 """What may be answered otherwise than with 200."""
 
 
-def read(names: Names) -> Request:
+def read(names: Names) -> LegalRequest:
     """Read something that is there."""
     path = names.chance.choice([path for path in _READ_ALWAYS if path not in _READ_MISSING])
     return _get(path.partition("?")[0], path)
 
 
-def read_perhaps(names: Names) -> Request:
+def read_perhaps(names: Names) -> LegalRequest:
     """Read something that may not be there."""
     path = names.chance.choice(_READ_PERHAPS + _READ_ALWAYS)
     route = path.partition("?")[0]
@@ -507,14 +507,14 @@ MUST_SUCCEED: Final[tuple[Build, ...]] = (
 )
 
 
-def legal_request(seed: int, number: int) -> Request:
+def legal_request(seed: int, number: int) -> LegalRequest:
     """Return a request that has to succeed."""
     chance = Random(f"legal {seed} {number}")
     names = Names(f"{LEGAL_PREFIX}{seed}-{number}", chance.choice(LEGAL), chance)
     return chance.choice(MUST_SUCCEED)(names)
 
 
-def shared_records() -> list[Request]:
+def shared_records() -> list[LegalRequest]:
     """Return what is asked before anything hostile: sessions, nodes and a step of each kind."""
     requests = [declare_shared(session) for session in (*SHARED, *LEGAL)]
     body = {"intents": intents("shared", "fuzzed")}

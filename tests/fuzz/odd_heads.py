@@ -5,7 +5,7 @@ from random import Random
 from typing import Final
 from urllib.parse import quote
 
-from tests.fuzz.legal import Request
+from tests.fuzz.legal import LegalRequest
 from tests.fuzz.shot import Shot, bytes_of, text_of
 
 # The head
@@ -128,7 +128,7 @@ _HEADERS: Final = (
 )
 
 
-def head_spoiled(request: Request, chance: Random) -> Shot:
+def head_spoiled(request: LegalRequest, chance: Random) -> Shot:
     """Spoil the head; whether it can still be read is not known, so nothing has to come."""
     body = None if request.body is None else text_of(request.body)
     method, path, extra = request.method, request.path, ""
@@ -139,7 +139,7 @@ def head_spoiled(request: Request, chance: Random) -> Shot:
         method = chance.choice(_METHODS)
     else:
         extra = chance.choice(_HEADERS) + "\r\n"
-    odd = Request(request.route, method, path, None, request.headers)
+    odd = LegalRequest(request.route, method, path, None, request.headers)
     content = bytes_of(odd, body, extra=extra)
     description = {"path": path, "method": method, "header": extra}[how]
     return Shot(
@@ -150,7 +150,7 @@ def head_spoiled(request: Request, chance: Random) -> Shot:
 # The connection
 
 
-def connection_spoiled(request: Request, chance: Random) -> Shot:
+def connection_spoiled(request: LegalRequest, chance: Random) -> Shot:
     body = b"" if request.body is None else text_of(request.body)
     whole = bytes_of(request, body)
     how = chance.choice(("cut", "cut", "noise", "pipeline", "chunked", "short", "glued"))
@@ -177,7 +177,7 @@ def connection_spoiled(request: Request, chance: Random) -> Shot:
         health = b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
         return Shot(request.route, how, "pipeline", whole + health * (count - 1), count)
     if how == "chunked":
-        head = bytes_of(Request("", request.method, request.path, None, request.headers), None)
+        head = bytes_of(LegalRequest("", request.method, request.path, None, request.headers), None)
         size = chance.choice((b"%x" % len(body), b"%x" % (len(body) + 1), b"-1", b"zz", b"f" * 30))
         content = (
             head[:-2] + b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"

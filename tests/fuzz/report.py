@@ -16,7 +16,7 @@ CALLBACK_S: Final = STALL_S
 
 
 @dataclass
-class Report:
+class FuzzReport:
     """What a run came to; anything in `wrong` is a failure."""
 
     store: str
@@ -46,7 +46,7 @@ class Report:
     wrong: list[str] = field(default_factory=list)
 
 
-def described(report: Report) -> str:
+def described(report: FuzzReport) -> str:
     """Return a report as JSON."""
     return json.dumps(vars(report), indent=1)
 

@@ -22,10 +22,10 @@ import time
 from pathlib import Path
 
 from tests.fuzz.connection import Connection, NoAnswerError
-from tests.fuzz.course import IDLE_S, Course, EndedError, Say
+from tests.fuzz.course import IDLE_S, EndedError, FuzzCourse, Say
 from tests.fuzz.fleet import GATEWAYS, STORES, running_fuzz_fleet
 from tests.fuzz.judge import wrong_with
-from tests.fuzz.report import Report, described
+from tests.fuzz.report import FuzzReport, described
 from tests.fuzz.shot import Shot
 
 
@@ -38,14 +38,14 @@ def run(
     say: Say,
     *,
     seconds: float = 0.0,
-) -> Report:
+) -> FuzzReport:
     """Run everything on one store; the folder keeps what was said and what was answered wrongly."""
-    report, began_s = Report(store, seed), time.monotonic()
+    report, began_s = FuzzReport(store, seed), time.monotonic()
     say(
         f"{store}: seed {seed}; {requests} hostile requests, {redis_values} hostile values in Redis"
     )
     with running_fuzz_fleet(folder, store) as fleet:
-        course = Course(fleet, report, say)
+        course = FuzzCourse(fleet, report, say)
         try:
             with course.phase("begin"):
                 course.begin()
@@ -71,8 +71,8 @@ def replay(folder: Path, file: Path, store: str, say: Say) -> list[str]:
     content = base64.b64decode(problem["content"])
     shot = Shot(problem["route"], problem["how"], problem["manner"], content, problem["answers"])
     with running_fuzz_fleet(folder, store) as fleet:
-        report = Report(store, problem["seed"])
-        course = Course(fleet, report, say)
+        report = FuzzReport(store, problem["seed"])
+        course = FuzzCourse(fleet, report, say)
         course.begin()
         course.close()
         for name in GATEWAYS:

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tests.fuzz.legal import Request
+from tests.fuzz.legal import LegalRequest
 
 Manner = Literal["ask", "pipeline", "raw", "cut"]
 """ask: an answer must come. pipeline: so many as there are requests. raw: what comes, if anything,
@@ -29,7 +29,7 @@ class Shot:
     """The statuses of which one has to come, once whatever passes has passed; empty for any."""
 
 
-def bytes_of(request: Request, body: bytes | None, *, extra: str = "") -> bytes:
+def bytes_of(request: LegalRequest, body: bytes | None, *, extra: str = "") -> bytes:
     """Return a request as it is written."""
     lines = [f"{request.method} {request.path} HTTP/1.1", "host: 127.0.0.1"]
     lines += [f"{name}: {value}" for name, value in request.headers.items()]
@@ -44,6 +44,6 @@ def text_of(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def asked(request: Request, content: bytes, how: str) -> Shot:
+def asked(request: LegalRequest, content: bytes, how: str) -> Shot:
     head_only = request.method == "HEAD"
     return Shot(request.route, how, "ask", bytes_of(request, content), head_only=head_only)

@@ -454,6 +454,7 @@ def recompute(
         assert node is not None
         read = authority_of(view, BetaPosteriorMean(), node)
     value, inputs = read
+    entry = {"cu_authority": value}
     written = {
         "cu_authority": value,
         "cu_authority_computed_at": iso_time(START_US),
@@ -463,7 +464,7 @@ def recompute(
         "recalculate_authority",
         [
             effect("node_write", node_id, **written),
-            effect("index_update", node_id, index_name="authority", entry={"cu_authority": value}),
+            effect("index_update", node_id, index_name="authority_index", entry=entry),
         ],
         actor="system",
         policy_generation_id=view.policy_generation_id(),

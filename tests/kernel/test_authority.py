@@ -101,16 +101,16 @@ def test_a_claim_asks_for_all_that_depend_on_it_parents_first(ledger):
         requests = view.open_requests()
         cause = view.head().ec_sequence_number
     assert [request.item_key for request in requests] == ["a", "b", "c", "d"]
-    for number, one in enumerate(requests):
-        assert one.document == {
-            "request_id": one.request_id,
-            "target_cu_id": one.item_key,
+    for number, open_request in enumerate(requests):
+        assert open_request.document == {
+            "request_id": open_request.request_id,
+            "target_cu_id": open_request.item_key,
             "trigger_kind": "input_cu_update" if number else "versioned_claim_update",
             "trigger_source_id": by,
             "priority": "background_normal",
-            "enqueued_at": iso_time(one.enqueued_at_us),
+            "enqueued_at": iso_time(open_request.enqueued_at_us),
         }
-        assert (one.queue, one.cause_sequence) == ("authority-recompute", cause)
+        assert (open_request.queue, open_request.cause_sequence) == ("authority-recompute", cause)
 
 
 @pytest.mark.spec("§8.2")
@@ -309,10 +309,15 @@ def test_each_request_that_a_recompute_serves_gets_its_receipt(ledger):
         ids = [request.request_id for request in view.open_requests()]
         document = recompute(view, "a")
     result = work(ledger, document)
-    found = receipts(ledger, result.operation_id)
+    stored_receipts = receipts(ledger, result.operation_id)
     assert [
-        (one["receipt_kind"], one["request_id"], one["target_cu_id"], one["new_authority_value"])
-        for one in found
+        (
+            receipt["receipt_kind"],
+            receipt["request_id"],
+            receipt["target_cu_id"],
+            receipt["new_authority_value"],
+        )
+        for receipt in stored_receipts
     ] == [("authority_recompute_completed", name, "a", 0.5) for name in ids]
     with ledger.view() as view:
         outcome = view.outcome_of(ids[0])
@@ -341,7 +346,9 @@ def test_a_recompute_closes_what_was_caused_by_the_time_it_read_and_nothing_late
 
 def ready_now(ledger):
     with ledger.view() as view:
-        return sorted({one.item_key for one in ready_items(view, view.open_requests())})
+        return sorted(
+            {ready_item.item_key for ready_item in ready_items(view, view.open_requests())}
+        )
 
 
 def state(ledger, name, as_of=None):

@@ -214,7 +214,7 @@ def test_what_a_strategy_gives_is_a_number_from_0_to_1(value):
 def test_sums_that_overflow_are_refused():
     class Wide:
         def compute(self, inputs, _):
-            return math.fsum(one.captured_at_authority for one in inputs)
+            return math.fsum(input_.captured_at_authority for input_ in inputs)
 
     inputs = [AuthorityInput("n", "1", "core", 1.7e308)] * 2
     with pytest.raises(AuthorityInvalid) as refused:

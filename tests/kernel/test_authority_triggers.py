@@ -2,7 +2,8 @@
 
 import pytest
 
-from actors.commit.units import IntentUnit, RecomputeUnit, RequestRecomputeUnit
+from actors.commit.recompute_pages import RecomputeUnit
+from actors.commit.units import IntentUnit, RequestRecomputeUnit
 from actors.orchestrator.intents import EnqueueRecompute, InputsStated, RecalculateAuthority
 from kernel.authority import enqueue, recording
 from kernel.authority.enqueue import plan_deferred
@@ -76,7 +77,7 @@ class AuthorityWorld(World):
         return super().open(AUTHORITY_QUEUE)
 
     def asked(self):
-        return [one.item_key for one in self.open()]
+        return [request.item_key for request in self.open()]
 
     def stored(self, name):
         return self.node(name)["payload"].get("cu_authority")
@@ -143,9 +144,9 @@ def test_each_trigger_reaches_what_depends_on_it(world, document, kind, asked):
     world.chain()
     by = world.accept(document)
     assert world.asked() == [*asked]
-    [first, *below] = [one.document for one in world.open()]
+    [first, *below] = [request.document for request in world.open()]
     assert first["trigger_kind"] == kind
-    assert {one["trigger_kind"] for one in below} == {"input_cu_update"}
+    assert {request["trigger_kind"] for request in below} == {"input_cu_update"}
     assert {one["trigger_source_id"] for one in (first, *below)} == {by}
     drain(world.ledger)
     world.whole()
@@ -165,9 +166,9 @@ def test_who_asks_for_a_recompute_gets_the_request_and_all_below_is_asked_for(wo
     first = world.open()[0].document
     assert answer["request"] == first
     assert first["trigger_kind"] == "user_request"
-    assert {one.document["trigger_source_id"] for one in world.open()} == {"my reason"}
+    assert {request.document["trigger_source_id"] for request in world.open()} == {"my reason"}
     # What is below is as urgent: it is asked for with the priority of the request (§8.2).
-    assert [one.priority for one in world.open()] == ["user_initiated_critical"] * 2
+    assert [request.priority for request in world.open()] == ["user_initiated_critical"] * 2
     drain(world.ledger)
     world.whole()
 
@@ -193,13 +194,13 @@ def test_the_same_source_asks_once(world):
 @pytest.mark.spec("§8.2")
 def test_a_recompute_is_caused_by_the_operation_that_asked_for_it(world):
     world.chain("a")
-    asked = world.write(RequestRecomputeUnit("a", "why", "background_normal"))
+    outcome = world.write(RequestRecomputeUnit("a", "why", "background_normal"))
     with world.ledger.view() as view:
         [request] = ready_items(view, view.open_requests())
     result = reporter(world, request.item_key)
     with world.ledger.view() as view:
         parents = view.envelope(result.operation_id)["causal_parent_operation_ids"]
-    assert asked["operation_id"] in parents
+    assert outcome["operation_id"] in parents
 
 
 def reporter(world, target):
@@ -299,7 +300,7 @@ def test_what_waits_for_the_tick_is_asked_for_by_the_tick_with_all_below(world):
     assert result.authorities_pending == 1
     world.tick()
     assert world.asked() == ["b", "c"]
-    assert {one.document["trigger_kind"] for one in world.open()} == {
+    assert {request.document["trigger_kind"] for request in world.open()} == {
         "authority_decay_tick",
         "input_cu_update",
     }
@@ -332,11 +333,11 @@ def test_t3_the_tick_asks_below_a_decay_event_that_has_aged_past_the_threshold_o
     world.host.time_us += 2 * HOUR_US
     [result] = world.tick(7 * 24)
     assert world.asked() == ["a", "b", "c"]
-    [direct, *below] = [one.document for one in world.open()]
+    [direct, *below] = [request.document for request in world.open()]
     assert direct["trigger_kind"] == "authority_decay_tick"
     assert direct["trigger_source_id"] == tick_source(world.host.time_us)
-    assert {one["trigger_kind"] for one in below} == {"input_cu_update"}
-    assert {one.priority for one in world.open()} == {"background_low_priority"}
+    assert {request["trigger_kind"] for request in below} == {"input_cu_update"}
+    assert {request.priority for request in world.open()} == {"background_low_priority"}
     with world.ledger.view() as view:
         sent = view.envelope(result.operation_id)
     assert sent["actor"] == "system"
@@ -391,8 +392,8 @@ def test_t7_the_backfill_asks_for_every_authority_that_is_missing_parents_first(
     with world.ledger.view() as view:
         sent = view.envelope(result.operation_id)
     assert sent["actor"] == "migration"
-    assert {one.document["trigger_kind"] for one in world.open()} == {"migration_backfill"}
-    assert {one.priority for one in world.open()} == {"background_low_priority"}
+    assert {request.document["trigger_kind"] for request in world.open()} == {"migration_backfill"}
+    assert {request.priority for request in world.open()} == {"background_low_priority"}
     for name in "abcd":
         answer = reporter(world, name)
         with world.ledger.view() as view:
@@ -476,9 +477,9 @@ def test_a_cascade_that_is_too_wide_is_deferred_and_written_down_in_pages(world)
     assert receipt["receipt_kind"] == "authority_cascade_deferred"
     write_down(world)
     assert sorted(world.asked()) == sorted("abcdefgh")
-    assert {one.document["trigger_source_id"] for one in world.open()} == {root}
-    assert {one.priority for one in world.open()} == {"high_access_frequency"}
-    kinds = {one.item_key: one.document["trigger_kind"] for one in world.open()}
+    assert {request.document["trigger_source_id"] for request in world.open()} == {root}
+    assert {request.priority for request in world.open()} == {"high_access_frequency"}
+    kinds = {request.item_key: request.document["trigger_kind"] for request in world.open()}
     assert {name for name, kind in kinds.items() if kind == "versioned_claim_update"} == {*"abh"}
     order = drain(world.ledger)
     assert sorted(order) == sorted("abcdefgh")  # each once
@@ -491,7 +492,9 @@ def test_nothing_is_due_while_a_cascade_is_written_down(world):
     wide(world)
     world.accept(adapt("g", title="t"))
     with world.ledger.view() as view:
-        assert [one.item_key for one in ready_items(view, view.open_requests())] == ["g"]
+        assert [ready_item.item_key for ready_item in ready_items(view, view.open_requests())] == [
+            "g"
+        ]
         before = view.head().ec_sequence_number
         early = recompute(view, "g")
     world.accept(adapt("claim", authority=0))
@@ -564,7 +567,9 @@ def test_what_a_deferred_cascade_leaves_out_is_named_on_a_receipt(world):
     assert all(not one.cyclic for one in rest)
     result = world.record(page)
     with world.ledger.view() as view:
-        kinds = {one["receipt_kind"]: one for one in view.receipts_of(result.operation_id)}
+        kinds = {
+            receipt["receipt_kind"]: receipt for receipt in view.receipts_of(result.operation_id)
+        }
     assert kinds["cu_authority_cycle_detected"]["node_refs"] == ["f", "g"]
     write_down(world)
     assert sorted(world.asked()) == sorted("abcdeh")
@@ -578,14 +583,14 @@ def test_what_is_freed_is_what_waited_for_the_last_one_above(world):
     reporter(world, "a")
     reporter(world, "x")
     with world.ledger.view() as view:
-        assert {one.item_key for one in freed_by(view, ["a", "x"])} == {"b"}
+        assert {request.item_key for request in freed_by(view, ["a", "x"])} == {"b"}
 
 
 def test_a_page_names_each_request_once():
-    one = EnqueuedRequest(
+    request = EnqueuedRequest(
         target_cu_id="a", trigger_kind="user_request", priority="background_normal"
     )
-    page = RecomputeRequested(trigger_source_id="x", requests=[one])
+    page = RecomputeRequested(trigger_source_id="x", requests=[request])
     assert RecomputeRequested.model_validate(page.model_dump(exclude_none=True)) == page
 
 
@@ -597,7 +602,7 @@ def test_what_is_changed_in_an_active_session_is_urgent_and_what_is_below_is_not
     world.chain()
     assert code_of(work(world.ledger, belief_anchor("s"))) is None
     world.accept(adapt("claim", authority=0, envelope_changes={"session_id": "s"}))
-    assert {one.item_key: one.priority for one in world.open()} == {
+    assert {request.item_key: request.priority for request in world.open()} == {
         "a": "user_active_session",
         "b": "background_normal",
         "c": "background_normal",
@@ -605,7 +610,7 @@ def test_what_is_changed_in_an_active_session_is_urgent_and_what_is_below_is_not
     drain(world.ledger)
     world.host.time_us += HOUR_US
     world.accept(adapt("claim", authority=1, envelope_changes={"session_id": "s"}))
-    assert {one.priority for one in world.open()} == {"background_normal"}
+    assert {request.priority for request in world.open()} == {"background_normal"}
 
 
 @pytest.mark.spec("§8.3")
@@ -614,7 +619,7 @@ def test_an_understanding_that_is_read_often_says_so_itself(world):
     world.accept(adapt("b", recompute_priority="high_access_frequency"))
     drain(world.ledger)
     world.accept(adapt("claim", authority=0))
-    assert {one.item_key: one.priority for one in world.open()} == {
+    assert {request.item_key: request.priority for request in world.open()} == {
         "a": "high_access_frequency",
         "b": "high_access_frequency",
         "c": "background_normal",

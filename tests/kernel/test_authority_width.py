@@ -50,9 +50,9 @@ EDGES = st.builds(
 
 def stated(edges):
     """What is stated of edges, and what they bring."""
-    found = StatedInputs()
-    brought = [*stated_along(iter(edges), found)]
-    return found, brought
+    stated_inputs = StatedInputs()
+    brought = [*stated_along(iter(edges), stated_inputs)]
+    return stated_inputs, brought
 
 
 @pytest.mark.slow
@@ -87,9 +87,10 @@ def test_the_excerpt_is_bounded_and_has_an_input_of_every_visibility_class(edges
 def test_a_stream_of_inputs_gives_the_bits_of_the_exact_sum(edges, random):
     inputs = [edge.brings for edge in edges]
     alpha = 1 + sum(
-        Fraction(WEIGHTS[one.edge_essentiality] * one.captured_at_authority) for one in inputs
+        Fraction(WEIGHTS[input_.edge_essentiality] * input_.captured_at_authority)
+        for input_ in inputs
     )
-    total = 2 + sum(int(WEIGHTS[one.edge_essentiality]) for one in inputs)
+    total = 2 + sum(int(WEIGHTS[input_.edge_essentiality]) for input_ in inputs)
     random.shuffle(inputs)
     assert BetaPosteriorMean().compute(iter(inputs)) == float(alpha) / total
 
@@ -101,11 +102,11 @@ def test_any_number_of_inputs_is_stated_in_bounded_memory():
             yield InputEdge(f"edge-{number:07}", "public_open", brings)
 
     tracemalloc.start()
-    found = StatedInputs()
-    value = BetaPosteriorMean().compute(stated_along(edges(20_000), found))
+    stated_inputs = StatedInputs()
+    value = BetaPosteriorMean().compute(stated_along(edges(20_000), stated_inputs))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (found.count, value) == (20_000, 0.5)
+    assert (stated_inputs.count, value) == (20_000, 0.5)
     assert peak < 2_000_000
 
 

@@ -50,7 +50,7 @@ DENIED = CapacityGrant(
 )
 
 
-class Leases:
+class FixedCapacity:
     """A port that always answers the same, and remembers what it was asked."""
 
     def __init__(self, lease):
@@ -78,7 +78,7 @@ class CapacityWorld(World):
         return changed(document, ({} if cost is None else {COST: cost}) | changes)
 
     def submit(self, document=None, lease=None, submitter="caller"):
-        kernel = Kernel() if lease is None else Kernel(capacity=Leases(lease))
+        kernel = Kernel() if lease is None else Kernel(capacity=FixedCapacity(lease))
         document = self.note(2) if document is None else document
         return super().submit(document, kernel=kernel, submitter=submitter)
 
@@ -208,7 +208,7 @@ def test_a_lease_that_counts_no_cost_can_be_told_of(world, remaining):
 @pytest.mark.spec("§18.1")
 def test_a_policy_that_consumes_no_lease_asks_for_none(world):
     world.govern(consumes_ec_capacity_lease=False)
-    leases = Leases(DENIED)
+    leases = FixedCapacity(DENIED)
     result = submit(world.ledger, world.note(5), kernel=Kernel(capacity=leases))
     assert isinstance(result, SubmissionResult)
     assert leases.asked == []
@@ -224,7 +224,7 @@ def test_a_policy_that_consumes_no_lease_asks_for_none(world):
     ],
 )
 def test_the_lease_is_asked_for_by_kind_and_priority(world, changes, priority):
-    leases = Leases(ENOUGH)
+    leases = FixedCapacity(ENOUGH)
     document = world.note(1) | changes
     submit(world.ledger, document, kernel=Kernel(capacity=leases), submitter="orchestrator")
     assert leases.asked == [("create", priority)]
@@ -310,7 +310,7 @@ def test_a_confirmation_lifts_no_quota(world):
 def rolled_back(world):
     document = world.note()
     assert code_of(world.submit(document)) is None
-    kernel = Kernel(capacity=Leases(DENIED))
+    kernel = Kernel(capacity=FixedCapacity(DENIED))
     with world.ledger.transaction() as transaction:
         return rollback_operation(kernel, transaction, document["operation_id"]).submission
 
@@ -372,7 +372,7 @@ def test_each_verb_that_settles_what_was_begun_passes_without_capacity(world, ve
             "orchestrator",
             transaction,
             0,
-            capacity=Leases(DENIED),
+            capacity=FixedCapacity(DENIED),
         )
         verdict = v11_capacity.check(submission)
     assert isinstance(verdict, Passage), verdict
@@ -398,7 +398,7 @@ def test_a_caller_cannot_pass_for_the_runtime(world):
 
 @pytest.mark.spec("§18.2")
 def test_what_was_applied_is_drawn_on_the_lease_and_nothing_else_is(world):
-    leases = Leases(ENOUGH)
+    leases = FixedCapacity(ENOUGH)
     kernel = Kernel(capacity=leases)
     document = world.note(1.5)
     for _ in range(2):
@@ -413,7 +413,7 @@ def test_what_was_applied_is_drawn_on_the_lease_and_nothing_else_is(world):
 
 @pytest.mark.spec("§18.2", "§11.5")
 def test_a_simulation_draws_its_own_cost_and_not_that_of_what_it_shows(world):
-    leases = Leases(replace(ENOUGH, cost_remaining=100))
+    leases = FixedCapacity(replace(ENOUGH, cost_remaining=100))
     simulate(world.ledger, world.note(50), kernel=Kernel(capacity=leases))
     [(kind, _, cost)] = leases.drawn
     assert kind == "simulate"
@@ -423,7 +423,7 @@ def test_a_simulation_draws_its_own_cost_and_not_that_of_what_it_shows(world):
 @pytest.mark.spec("INV-A-COST-1")
 @pytest.mark.parametrize("stated", [None, 0, 0.01])
 def test_an_author_who_states_too_little_draws_by_the_effects(world, stated):
-    leases = Leases(ENOUGH)
+    leases = FixedCapacity(ENOUGH)
     submit(world.ledger, world.note(stated), kernel=Kernel(capacity=leases))
     assert leases.drawn == [("create", "user_active_session", ESTIMATE)]
 
@@ -585,7 +585,9 @@ def test_costs_are_told_by_intent_actor_and_lease(world):
     }
     assert (other.estimated_cost, other.ec_capacity_lease_id) == (ESTIMATE, "")
     # The generation came into force under the one before, which attributed costs.
-    assert [one.semantic_intent for one in rest.entries] == ["policy_snapshot_advance"]
+    assert [audited_entry.semantic_intent for audited_entry in rest.entries] == [
+        "policy_snapshot_advance"
+    ]
     assert rest.next_after is None
 
 
@@ -631,8 +633,8 @@ def test_the_estimate_of_an_erased_envelope_is_on_the_receipt_of_its_lease(world
     world.submit(free)
     with world.ledger.transaction() as transaction:
         refs = [
-            transaction.log_row_of(one["operation_id"])["envelope_payload_blob_ref"]
-            for one in (leased, free)
+            transaction.log_row_of(operation["operation_id"])["envelope_payload_blob_ref"]
+            for operation in (leased, free)
         ]
         kept = [transaction.tables.get(schema.blobs, ref) for ref in refs]
         for ref in refs:

@@ -32,7 +32,7 @@ def ledger():
     """A node with an edge that leaves it, one that leads to it, and a membership."""
     ledger = memory_ledger()
     made = [create("n", "Note"), create("m", "Note"), link("out", "n", "m"), link("in", "m", "n")]
-    assert {code_of(one) for one in submit(ledger, *made)} == {None}
+    assert {code_of(result) for result in submit(ledger, *made)} == {None}
     return ledger
 
 
@@ -125,8 +125,8 @@ def test_an_edge_between_two_that_go_together_is_stated_once(ledger, verb):
 def test_nothing_is_hung_on_a_node_by_the_operation_that_takes_it(ledger, verb, kind, ends):
     source, target = ends
     document = taking(verb, "n", "out", "in")
-    one = effect(kind, "new", source_node_id=source, target_node_id=target, edge_type="t")
-    document = beside(document, one)
+    effect_ = effect(kind, "new", source_node_id=source, target_node_id=target, edge_type="t")
+    document = beside(document, effect_)
     assert refused(ledger, document)[1:] == (INCOMPLETE, "primitive_effects", ["new"])
 
 

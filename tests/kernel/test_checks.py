@@ -981,7 +981,9 @@ def test_a_verb_is_satisfied_by_its_kinds_or_by_their_canonical_kinds(ledger, ve
 
 
 @pytest.mark.spec("K28")
-@pytest.mark.parametrize("verb", [one for one in SEMANTIC_VERBS.values() if one.exact])
+@pytest.mark.parametrize(
+    "verb", [semantic_verb for semantic_verb in SEMANTIC_VERBS.values() if semantic_verb.exact]
+)
 def test_a_verb_of_a_kinds_own_name_is_not_spoken_by_its_canonical_kind(ledger, verb):
     canonical = EFFECT_KINDS[verb.name].canonical
     if canonical == verb.name:
@@ -999,10 +1001,10 @@ def test_every_kind_that_a_verb_forbids_is_refused(ledger, verb):
     assert not verb.forbids & set(verb.requires)
     composed = [effect(kind, kind) for kind in verb.requires]
     for kind in sorted(verb.forbids):
-        one = effect(kind, f"x-{kind}")
+        effect_ = effect(kind, f"x-{kind}")
         if verb.name == ROLLBACK:
-            one["undoes"] = undoing
-        document = envelope(verb.name, [*composed, one])
+            effect_["undoes"] = undoing
+        document = envelope(verb.name, [*composed, effect_])
         result = submit(ledger, document, submitter="orchestrator")
         assert (result.rejection.check, result.rejection.reason_code) == ("V3", FORBIDDEN)
 
@@ -1032,8 +1034,8 @@ def test_every_reversible_kind_has_inverses_that_are_kinds_and_lead_back(kind):
 @pytest.mark.parametrize("kind", EFFECT_KINDS.values(), ids=EFFECT_KINDS)
 def test_each_inverse_that_the_registry_names_is_accepted_and_no_other(ledger, kind):
     for name in EFFECT_KINDS:
-        one = effect(kind.name, "x") | {"inverse_operation_kind": name}
-        document = envelope("annotate", [one])
+        effect_ = effect(kind.name, "x") | {"inverse_operation_kind": name}
+        document = envelope("annotate", [effect_])
         with ledger.transaction() as transaction:
             submission = Submission(
                 document,

@@ -29,7 +29,7 @@ from tests.kernel.build import (
     op_id,
     taking,
 )
-from tests.kernel.every import HASH, attempt, dated, own
+from tests.kernel.every import HASH, attempt, dated, own, snapshot
 from tests.world import World
 
 FIRST_WRITER = "envelope_conflict_first_writer_wins"
@@ -134,7 +134,7 @@ def test_five_briefs_converge_on_one_motion_chain(world):
     [edge] = world.contradictions()
     assert (edge["source_node_id"], edge["target_node_id"]) == ("MC-3", "MC-1")
     queued = world.items()
-    assert [one.receipt["operation_id"] for one in queued] == [
+    assert [queued_item.receipt["operation_id"] for queued_item in queued] == [
         documents["MC-2"]["operation_id"],
         documents["MC-5"]["operation_id"],
     ]
@@ -150,7 +150,7 @@ def test_five_briefs_converge_on_one_motion_chain(world):
     )
     assert code_of(world.submit(extended)) is None
     assert world.node("MC-1")["payload"]["reply_id"] == "R-1"
-    assert [one.receipt["operation_id"] for one in world.items()] == [
+    assert [listed_item.receipt["operation_id"] for listed_item in world.items()] == [
         documents["MC-5"]["operation_id"]
     ]
     [settled] = world.items("resolved")
@@ -304,8 +304,8 @@ def test_the_defaults_are_those_of_the_specification():
 def test_a_difference_has_its_class_and_the_default_of_it(
     world, conflict_class, field, before, after
 ):
-    [found] = differences({field: before}, {field: after}, {}, whole=False)
-    assert (found.conflict_class, found.field) == (conflict_class, field)
+    [difference] = differences({field: before}, {field: after}, {}, whole=False)
+    assert (difference.conflict_class, difference.field) == (conflict_class, field)
     result = world.pair({field: before}, {field: after})[2]
     assert code_of(result) == CODES[conflict_class]
     if code_of(result) is not None:
@@ -331,8 +331,8 @@ def test_a_bound_that_a_write_leaves_alone_is_the_standing_one(world):
 @pytest.mark.spec("§15.5")
 @pytest.mark.parametrize("field", sorted(PROVENANCE_FIELDS))
 def test_a_field_of_origin_is_no_relationship_whatever_its_name_ends_with(field):
-    [found] = differences({field: "a"}, {field: "b"}, {}, whole=True)
-    assert found.conflict_class == "metadata_provenance_conflict"
+    [difference] = differences({field: "a"}, {field: "b"}, {}, whole=True)
+    assert difference.conflict_class == "metadata_provenance_conflict"
     assert differences({field: "a"}, {}, {}, whole=True) == ()
 
 
@@ -466,8 +466,11 @@ def test_accepting_both_records_that_they_contradict(world):
     assert follow_up["causal_parent_operation_ids"] == parents
     [edge] = world.contradictions()
     assert (edge["source_node_id"], edge["target_node_id"]) == ("n", "n")
-    [told] = edge["edge_metadata"]["conflicts"]
-    assert (told["field"], told["existing_operation_id"]) == ("reply_id", first["operation_id"])
+    [conflict] = edge["edge_metadata"]["conflicts"]
+    assert (conflict["field"], conflict["existing_operation_id"]) == (
+        "reply_id",
+        first["operation_id"],
+    )
     assert b"R-1" not in orjson.dumps(edge)
 
 
@@ -649,9 +652,9 @@ def assigned(topic_id):
     return envelope("topic_assignment_write", [stated, index])
 
 
-def of_generation(selector):
+def of_generation(court_id):
     payload = {
-        "binding_snapshot": {"selectors": [selector]},
+        "binding_snapshot": snapshot(court_id),
         "effective_at": "2026-02-09T00:00:00Z",
     }
     return own("binding_generation_advance", "b", binding_generation_id="1", **payload)
@@ -848,7 +851,7 @@ def test_a_policy_lets_a_person_decide_about_filing_dates(world):
     world.state("field_value_disagree", "user_review_required")
     world.submit(filed("u-1", dated("filing_date"), document_ref="D-1"))
     refused(world.submit(filed("u-2", later("filing_date"), document_ref="D-1")), REVIEW)
-    assert [one.receipt["existing_record_ids"] for one in world.items()] == [["u-1"]]
+    assert [item.receipt["existing_record_ids"] for item in world.items()] == [["u-1"]]
 
 
 @pytest.mark.spec("§15.5", "§19.2")
@@ -948,7 +951,7 @@ def paged(view, state):
     found, after = [], 0
     while after is not None:
         page = adjudications(view, state, after=after, limit=2)
-        found += [one.receipt["receipt_id"] for one in page.items]
+        found += [item.receipt["receipt_id"] for item in page.items]
         after = page.next_after
     return found
 
@@ -971,12 +974,12 @@ def test_the_order_of_fields_does_not_change_what_is_found(before, after, whole,
         random.shuffle(names)
         return {name: fields[name] for name in names}
 
-    found = differences(before, after, {}, whole=whole)
-    assert differences(shuffled(before), shuffled(after), {}, whole=whole) == found
+    differing = differences(before, after, {}, whole=whole)
+    assert differences(shuffled(before), shuffled(after), {}, whole=whole) == differing
     assert differences(before, before, {}, whole=whole) == ()
     turned = differences(after, before, {}, whole=whole)
     assert {(one.conflict_class, one.field) for one in turned} == {
-        (one.conflict_class, one.field) for one in found
+        (one.conflict_class, one.field) for one in differing
     }
 
 
@@ -1008,7 +1011,7 @@ def test_whatever_is_written_blindly_verifies_and_does_not_depend_on_field_order
             names = list(fields)
             if turn and reversed_fields:
                 random.shuffle(names)
-            stated = {one: fields[one] for one in names}
+            stated = {own_name: fields[own_name] for own_name in names}
             document = (
                 create(f"new-{number}", "Note", identity_key=name, **stated)
                 if creates

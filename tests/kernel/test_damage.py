@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.sqlite_file import file_faults
+from kernel.ledger.sqlite_damage import file_faults
 from kernel.verify.expected import ExpectedHead
 from tests.kernel.build import FakeHost, create, submit
 from workers.cli.main import main
@@ -125,9 +125,9 @@ def wal_of(path):
 
 
 def test_a_write_ahead_log_that_fits_is_read(beside_wal):
-    found = found_in(beside_wal)
-    assert found.findings == ()
-    assert found.rows == 15
+    damage = found_in(beside_wal)
+    assert damage.findings == ()
+    assert damage.rows == 15
 
 
 @pytest.mark.parametrize("position", [0, 3, 9, 17, 25, 31])
@@ -177,8 +177,8 @@ def test_a_tail_that_was_cut_off_is_found_against_a_kept_head(tmp_path):
     write(path, 5)
     kept = ExpectedHead.parse(found_in(path).head)
     assert found_in(path, expect_head=kept).ok
-    [found] = found_in(before, expect_head=kept).findings
-    assert (found.table, found.rule) == ("kernel_event_log", "head_not_found")
+    [finding] = found_in(before, expect_head=kept).findings
+    assert (finding.table, finding.rule) == ("kernel_event_log", "head_not_found")
 
 
 def test_another_record_is_found_against_a_kept_head(tmp_path, path):
@@ -186,8 +186,8 @@ def test_another_record_is_found_against_a_kept_head(tmp_path, path):
     other.parent.mkdir()
     write(other, 12)
     kept = ExpectedHead.parse(found_in(path).head)
-    [found] = found_in(other, expect_head=kept).findings
-    assert (found.key, found.rule) == ("12", "head_not_found")
+    [finding] = found_in(other, expect_head=kept).findings
+    assert (finding.key, finding.rule) == ("12", "head_not_found")
 
 
 def test_an_older_head_still_holds(path):
@@ -209,8 +209,8 @@ def test_a_head_of_another_form_is_refused(text, tmp_path):
 
 def test_the_command_prints_the_head_that_it_expects_again(path):
     arguments = ["--data-dir", str(path.parent)]
-    told = CliRunner().invoke(main, ["verify", *arguments]).output
-    [head] = [line.split(": ")[1] for line in told.splitlines() if line.startswith("head: ")]
+    output = CliRunner().invoke(main, ["verify", *arguments]).output
+    [head] = [line.split(": ")[1] for line in output.splitlines() if line.startswith("head: ")]
     assert CliRunner().invoke(main, ["verify", *arguments, "--expect-head", head]).exit_code == 0
     wrong = head[:-1] + ("0" if head[-1] != "0" else "1")
     assert CliRunner().invoke(main, ["verify", *arguments, "--expect-head", wrong]).exit_code == 1

@@ -23,9 +23,9 @@ def ledger() -> Ledger:
 def given_up(ledger: Ledger, key: str, signature: str) -> str:
     content = {"binding_id": key, "source_event_id": f"e-{key}", "capacity_priority": "critical"}
     with ledger.transaction() as transaction:
-        [asked] = enqueue(transaction, [WorkRequest(BINDING_QUEUE, key, content)])
-        close(transaction, asked.request_id, "dead_letter", reason=signature)
-    return asked.request_id
+        [enqueued] = enqueue(transaction, [WorkRequest(BINDING_QUEUE, key, content)])
+        close(transaction, enqueued.request_id, "dead_letter", reason=signature)
+    return enqueued.request_id
 
 
 def listed(ledger: Ledger, signature: str | None = None, **more: Any) -> DeadLetters:
@@ -36,7 +36,7 @@ def listed(ledger: Ledger, signature: str | None = None, **more: Any) -> DeadLet
 
 def again(ledger: Ledger, *request_ids: str) -> list[str]:
     with ledger.transaction() as transaction:
-        return [one.request_id for one in requeue(transaction, BINDING_QUEUE, request_ids)]
+        return [request.request_id for request in requeue(transaction, BINDING_QUEUE, request_ids)]
 
 
 def test_dead_letters_are_listed_by_signature_in_pages(ledger):
@@ -60,9 +60,9 @@ def test_a_list_says_when_it_has_not_looked_at_everything(ledger, monkeypatch):
     monkeypatch.setattr(module, "PAGE_ROWS", 2)
     for number in range(5):
         given_up(ledger, f"k-{number}", "broken")
-    found = listed(ledger)
-    assert (found.by_signature, found.complete) == ({"broken": 4}, False)
-    again(ledger, *(letter.request_id for letter in found.dead_letters))
+    page = listed(ledger)
+    assert (page.by_signature, page.complete) == ({"broken": 4}, False)
+    again(ledger, *(letter.request_id for letter in page.dead_letters))
     empty = listed(ledger)
     assert (empty.dead_letters, empty.complete) == ((), False), "requeued ones are looked at too"
     rest = listed(ledger, after=empty.next_after)

@@ -51,10 +51,10 @@ def line_of(position):
 
 @pytest.mark.spec("§17.5")
 def test_an_honest_export_verifies_with_every_kind_of_line_in_it():
-    found = check(WHOLE)
-    assert found.ok, found.finding
-    assert found.lines == len(LINES)
-    assert found.rows == len(ROW_LINES)
+    checked = check(WHOLE)
+    assert checked.ok, checked.finding
+    assert checked.lines == len(LINES)
+    assert checked.rows == len(ROW_LINES)
     kinds = [json.loads(line)["kind"] for line in LINES]
     assert (kinds[0], kinds[-1]) == ("header", "head")
     assert kinds[-3:] == ["receipt", "receipt", "head"]
@@ -79,9 +79,9 @@ def test_a_row_of_an_export_has_both_layers_and_the_bytes_that_were_hashed():
 def test_any_flipped_byte_is_found_in_its_line(position, flip):
     changed = bytearray(WHOLE)
     changed[position] ^= flip
-    found = check(bytes(changed))
-    assert not found.ok
-    assert found.finding.line == line_of(position)
+    checked = check(bytes(changed))
+    assert not checked.ok
+    assert checked.finding.line == line_of(position)
 
 
 @pytest.mark.parametrize("flip", [0x01, 0x20])
@@ -99,41 +99,41 @@ def test_every_single_byte_of_a_small_export_counts(flip):
 
 @given(st.integers(0, len(WHOLE) - 1))
 def test_a_truncated_file_is_found(length):
-    found = check(WHOLE[:length])
-    assert not found.ok
-    assert found.lines <= line_of(length)
+    checked = check(WHOLE[:length])
+    assert not checked.ok
+    assert checked.lines <= line_of(length)
 
 
 def test_a_file_without_its_last_line_misses_it():
-    found = check(b"".join(LINES[:-1]))
-    assert (found.finding.line, found.finding.rule) == (len(LINES), "missing")
+    checked = check(b"".join(LINES[:-1]))
+    assert (checked.finding.line, checked.finding.rule) == (len(LINES), "missing")
 
 
 @pytest.mark.parametrize("index", range(len(LINES)))
 def test_a_removed_line_is_found_where_it_was(index):
-    found = check(b"".join(LINES[:index] + LINES[index + 1 :]))
-    assert found.finding.line == index + 1
+    checked = check(b"".join(LINES[:index] + LINES[index + 1 :]))
+    assert checked.finding.line == index + 1
 
 
 @pytest.mark.parametrize("index", range(len(LINES)))
 def test_a_line_that_comes_twice_is_found(index):
-    found = check(b"".join([*LINES[: index + 1], *LINES[index:]]))
-    assert found.finding.line == index + 2
+    checked = check(b"".join([*LINES[: index + 1], *LINES[index:]]))
+    assert checked.finding.line == index + 2
 
 
 @pytest.mark.parametrize("index", range(len(LINES) - 1))
 def test_swapped_lines_are_found(index):
     first, second = LINES[index : index + 2]
-    found = check(b"".join([*LINES[:index], second, first, *LINES[index + 2 :]]))
-    assert found.finding.line == index + 1
+    checked = check(b"".join([*LINES[:index], second, first, *LINES[index + 2 :]]))
+    assert checked.finding.line == index + 1
 
 
 @given(st.data())
 def test_lines_in_any_other_order_are_found(data):
     order = data.draw(st.permutations(range(len(LINES))).filter(lambda one: one != sorted(one)))
     first_moved = next(place for place, index in enumerate(order) if place != index)
-    found = check(b"".join(LINES[index] for index in order))
-    assert found.finding.line == first_moved + 1
+    checked = check(b"".join(LINES[index] for index in order))
+    assert checked.finding.line == first_moved + 1
 
 
 @given(st.sampled_from(ROW_LINES), st.data())
@@ -150,8 +150,8 @@ def test_whatever_takes_the_place_of_a_value_is_found_and_raises_nothing(number,
         line = canonicalize(document)
     except ValueError:
         line = json.dumps(document).encode()
-    found = check(b"".join([*LINES[:number], line + b"\n", *LINES[number + 1 :]]))
-    assert found.finding.line == number + 1
+    checked = check(b"".join([*LINES[:number], line + b"\n", *LINES[number + 1 :]]))
+    assert checked.finding.line == number + 1
 
 
 @given(st.lists(st.binary(max_size=40) | st.sampled_from(LINES), max_size=5))
@@ -186,8 +186,8 @@ def rehashed(number, **changes):
 )
 def test_a_row_that_was_hashed_again_is_found_by_what_it_commits_to(field, value, rule):
     number = ROW_LINES[2]
-    found = check(b"".join([*LINES[:number], rehashed(number, **{field: value})]))
-    assert (found.finding.line, found.finding.rule) == (number + 1, rule)
+    checked = check(b"".join([*LINES[:number], rehashed(number, **{field: value})]))
+    assert (checked.finding.line, checked.finding.rule) == (number + 1, rule)
 
 
 @pytest.mark.parametrize(
@@ -205,8 +205,8 @@ def test_a_receipt_that_was_hashed_again_is_found_by_what_stands_before_it(field
     receipt = documents[number]["receipt"] | {field: value}
     hashed = {"receipt": receipt, "receipt_hash": sha256_hex(canonicalize(receipt))}
     changed = canonicalize(documents[number] | hashed) + b"\n"
-    found = check(b"".join([*LINES[:number], changed]))
-    assert (found.finding.line, found.finding.rule) == (number + 1, rule)
+    checked = check(b"".join([*LINES[:number], changed]))
+    assert (checked.finding.line, checked.finding.rule) == (number + 1, rule)
 
 
 @pytest.mark.parametrize(
@@ -220,20 +220,20 @@ def test_a_line_says_what_it_says_in_one_way_alone(number, changes, rule):
     document = json.loads(LINES[number])
     changed = document | {name: change(document[name]) for name, change in changes.items()}
     assert changed != document
-    found = check(b"".join([*LINES[:number], canonicalize(changed) + b"\n"]))
-    assert (found.finding.line, found.finding.rule) == (number + 1, rule)
+    checked = check(b"".join([*LINES[:number], canonicalize(changed) + b"\n"]))
+    assert (checked.finding.line, checked.finding.rule) == (number + 1, rule)
 
 
 def test_an_envelope_that_was_taken_out_is_missing():
     number = ROW_LINES[3]
     document = json.loads(LINES[number]) | {"envelope": None, "salt": None}
-    found = check(b"".join([*LINES[:number], canonicalize(document) + b"\n"]))
-    assert (found.finding.line, found.finding.rule) == (number + 1, "missing")
+    checked = check(b"".join([*LINES[:number], canonicalize(document) + b"\n"]))
+    assert (checked.finding.line, checked.finding.rule) == (number + 1, "missing")
 
 
 def test_a_line_that_is_too_long_is_refused_before_it_is_read():
-    found = check(WHOLE, line_bytes_max=60)
-    assert (found.finding.line, found.finding.rule) == (2, "unreadable")
+    checked = check(WHOLE, line_bytes_max=60)
+    assert (checked.finding.line, checked.finding.rule) == (2, "unreadable")
 
 
 def test_progress_is_told_of_every_row():
@@ -252,8 +252,8 @@ def test_an_export_speaks_of_one_moment_while_others_write(tmp_path):
         first = next(lines)
         submit(ledger, adapt("n-1", more=1))
         submit(ledger, "nonsense")
-        found = check(first + b"".join(lines))
-    assert (found.ok, found.rows, found.receipts) == (True, 1, 0)
+        checked = check(first + b"".join(lines))
+    assert (checked.ok, checked.rows, checked.receipts) == (True, 1, 0)
     store.close()
 
 

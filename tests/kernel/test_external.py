@@ -135,9 +135,9 @@ def test_a_caller_may_not_report(ledger, actor):
 @pytest.mark.parametrize("kind", ["external_effect_performed", "external_effect_failed"])
 def test_no_other_verb_states_a_report(ledger, kind):
     request = asked(ledger, artifact("art"))
-    [one] = report(request)["primitive_effects"]
+    [primitive_effect] = report(request)["primitive_effects"]
     own = effect("receipt_only", query="q") | {"effect_id": "own"}
-    effects = [own, one | {"receipt_subkind": kind}]
+    effects = [own, primitive_effect | {"receipt_subkind": kind}]
     document = envelope("search_run_record", effects, actor="system")
     assert code_of(work(ledger, document)) == "receipt_kind_unknown"
     assert outcome_of(ledger, request) is None

@@ -52,14 +52,22 @@ def test_the_worked_example_of_a_reentry_is_one_chain_of_four_operations(ledger)
     for number, way in enumerate(ways, start=1):
         parent = go(ledger, number, *way, parent).operation_id
         operations.append(parent)
-    found = attempts(ledger)
-    assert [(one["attempt_number"], one["prior_state"], one["current_state"]) for one in found] == [
-        (number, *way) for number, way in enumerate(ways, start=1)
-    ]
-    assert [one["operation_id"] for one in found] == operations
+    attempt_states = attempts(ledger)
+    assert [
+        (
+            attempt_state["attempt_number"],
+            attempt_state["prior_state"],
+            attempt_state["current_state"],
+        )
+        for attempt_state in attempt_states
+    ] == [(number, *way) for number, way in enumerate(ways, start=1)]
+    assert [operation["operation_id"] for operation in attempt_states] == operations
     assert len(set(operations)) == 4
-    assert {one["extraction_run_id"] for one in found} == {RUN}
-    walked, by_operation = [operations[-1]], {one["operation_id"]: one for one in found}
+    assert {attempt_state["extraction_run_id"] for attempt_state in attempt_states} == {RUN}
+    walked, by_operation = (
+        [operations[-1]],
+        {operation["operation_id"]: operation for operation in attempt_states},
+    )
     while "parent_operation_id" in by_operation[walked[-1]]:
         walked.append(by_operation[walked[-1]]["parent_operation_id"])
     assert walked == operations[::-1]
@@ -67,7 +75,7 @@ def test_the_worked_example_of_a_reentry_is_one_chain_of_four_operations(ledger)
     # What came of it is taken back by a new operation, not by a rollback.
     back = go(ledger, 5, "succeeded", "degraded", operations[-1])
     assert back.operation_id not in operations
-    assert attempts(ledger)[:4] == found
+    assert attempts(ledger)[:4] == attempt_states
     assert findings(ledger) == ()
 
 

@@ -78,8 +78,10 @@ def unmatched(**payload):
 
 
 def move_in(corpus_id):
-    [one] = move("note", "candidate", "confirmed", "user_reject_event")["primitive_effects"]
-    return [changed(one, {"payload.corpus_id": corpus_id})]
+    [primitive_effect] = move("note", "candidate", "confirmed", "user_reject_event")[
+        "primitive_effects"
+    ]
+    return [changed(primitive_effect, {"payload.corpus_id": corpus_id})]
 
 
 def artifact(**payload):
@@ -165,6 +167,12 @@ STORES = [
         | {"primitive_effects": move_in("corpus:test")},
     ),
     ("node_not_found", TARGET, own("quarantine", "nobody", quarantine_reason="r")),
+    ("binding_verb_required", "semantic_intent", create("new", "SourceBinding")),
+    (
+        "binding_verb_required",
+        "semantic_intent",
+        envelope("source_binding_disable", [effect("node_write", "note", state="disabled")]),
+    ),
     ("node_access_unchanged", "payload.grantee", own("revoke_access", "note", grantee="g")),
     ("node_state_disallowed", TARGET, own("unquarantine", "note", quarantine_reason="r")),
     (
@@ -455,8 +463,8 @@ def test_a_recompute_that_is_not_due_or_does_not_add_up_is_refused(
 def test_the_recompute_that_the_cases_spoil_is_accepted_once(ledger):
     with ledger.view() as view:
         document = recompute(view, "cu")
-        more = effect("materialized_view_recompute", "view:cu")
-        document["primitive_effects"].append(more)
+        recompute_effect = effect("materialized_view_recompute", "view:cu")
+        document["primitive_effects"].append(recompute_effect)
     assert code_of(submit(ledger, document, submitter="orchestrator")) is None
     again = document | {"operation_id": "again", "idempotency_key": "again"}
     result = submit(ledger, again, submitter="orchestrator")

@@ -78,8 +78,12 @@ def row_of(view, sequence):
 def held(ledger, state="open"):
     with ledger.view() as view:
         return [
-            (one.receipt["operation_id"], one.receipt["reason_code"], one.resolved_by_operation_id)
-            for one in adjudications(view, state, kind=MIGRATION_KIND).items
+            (
+                item.receipt["operation_id"],
+                item.receipt["reason_code"],
+                item.resolved_by_operation_id,
+            )
+            for item in adjudications(view, state, kind=MIGRATION_KIND).items
         ]
 
 
@@ -158,7 +162,7 @@ BAD_LINES = [
 
 @pytest.mark.spec("§2.8", "§2.2 V1")
 @pytest.mark.parametrize(
-    ("line", "code"), [one[1:] for one in BAD_LINES], ids=[one[0] for one in BAD_LINES]
+    ("line", "code"), [line_[1:] for line_ in BAD_LINES], ids=[line_[0] for line_ in BAD_LINES]
 )
 def test_a_line_that_cannot_be_taken_is_named_and_nothing_is(ledger, line, code):
     log = log_of(CHANGED, MADE, *([line] if isinstance(line, dict) else []))
@@ -192,7 +196,7 @@ def test_a_log_that_is_written_while_it_is_taken_is_refused(ledger):
     log = Changing(log_of(MADE).getvalue())
     with pytest.raises(LiteLogInvalid):
         take_log(ledger, log)
-    assert [one.lite.operation_id for one in read_lite_log(log_of(MADE))] == ["made"]
+    assert [line.lite.operation_id for line in read_lite_log(log_of(MADE))] == ["made"]
 
 
 # Superseding
@@ -203,8 +207,8 @@ def test_a_lite_operation_is_superseded_by_a_row_of_its_own_that_names_it(ledger
     take(ledger, MADE, CHANGED)
     with ledger.view() as view:
         before = [dict(row) for row in view.log_rows()]
-    found = migrate(Kernel(), ledger)
-    assert (found.migrated, found.superseded, found.complete) == (2, 2, True)
+    migration = migrate(Kernel(), ledger)
+    assert (migration.migrated, migration.superseded, migration.complete) == (2, 2, True)
     with ledger.view() as view:
         rows = view.log_rows()
         assert rows[:3] == before
@@ -253,17 +257,17 @@ def test_reads_show_the_superseding_envelope_at_the_original_place(ledger):
             AuditFilter(from_sequence=5): [],
         }
         for asked, expected in wanted.items():
-            found = find_operations(view, asked).entries
-            assert [one.operation_id for one in found] == expected
+            entries = find_operations(view, asked).entries
+            assert [entry.operation_id for entry in entries] == expected
         paged = []
         for after in range(5):
             page = find_operations(view, AuditFilter(), after=after, limit=1)
             paged.append([entry.operation_id for entry in page.entries])
-        assert paged == [[one.operation_id] for one in every] + [[]]
+        assert paged == [[operation.operation_id] for operation in every] + [[]]
         ancestry = causal_ancestors(view, "changed")
         assert [entry.ec_sequence_number for entry in ancestry.page.entries] == [2, 3]
         assert [entry.operation_id for entry in cost_entries(view).entries] == [
-            one.operation_id for one in every
+            operation.operation_id for operation in every
         ]
 
 
@@ -287,11 +291,11 @@ def test_a_replay_finds_the_superseding_envelope_at_the_original_place(ledger):
     submit(ledger, create("between", "Note"))
     migrate(Kernel(), ledger)
     with ledger.view() as view:
-        one = replay_one(view, "changed", "record_only", NOTHING)
-        assert (one.ec_sequence_number, one.output_reproduced) == (3, True)
+        replay = replay_one(view, "changed", "record_only", NOTHING)
+        assert (replay.ec_sequence_number, replay.output_reproduced) == (3, True)
         every = list(replay_all(view, 1, 6, "record_only", NOTHING))
         assert [one.ec_sequence_number for one in every] == [1, 2, 3, 4]
-        assert all(one.output_reproduced for one in every)
+        assert all(replay.output_reproduced for replay in every)
         [alone] = replay_all(view, 3, 3, "record_only", NOTHING)
         assert alone.operation_id == "changed"
         assert list(replay_all(view, 5, 6, "record_only", NOTHING)) == []
@@ -304,10 +308,14 @@ def test_a_lite_envelope_is_not_replayable_and_blocks_nobody(ledger):
     submit(ledger, child)
     with ledger.view() as view:
         found = [
-            (one.output_reproduced, one.block_reason)
-            for one in replay_all(view, 1, 3, "record_only", NOTHING)
+            (replay.output_reproduced, replay.block_reason)
+            for replay in replay_all(view, 1, 3, "record_only", NOTHING)
         ]
-        assert [one.applied for one in reproduce_range(view, 1, 3)] == [True, False, True]
+        assert [reproduction.applied for reproduction in reproduce_range(view, 1, 3)] == [
+            True,
+            False,
+            True,
+        ]
     assert found == [(True, None), (False, "operation_not_replayable"), (True, None)]
 
 
@@ -392,8 +400,8 @@ def test_authorities_are_computed_as_of_lite_rows_and_for_what_was_migrated(ledg
 @pytest.mark.parametrize("name", REQUIRED)
 def test_what_lacks_a_field_that_is_required_is_held_and_the_job_goes_on(ledger, name):
     lacking = named(create("m", "Note"), "lacking", **{name: None})
-    found = migrated(ledger, lacking, MADE)
-    assert (found.migrated, found.held, found.complete) == (1, 1, False)
+    migration = migrated(ledger, lacking, MADE)
+    assert (migration.migrated, migration.held, migration.complete) == (1, 1, False)
     assert held(ledger) == [("lacking", "lite_field_missing", None)]
     with ledger.view() as view:
         [item] = adjudications(view, kind=MIGRATION_KIND).items
@@ -423,11 +431,13 @@ REFUSED = [
 
 @pytest.mark.spec("§2.8")
 @pytest.mark.parametrize(
-    ("document", "code"), [one[1:] for one in REFUSED], ids=[one[0] for one in REFUSED]
+    ("document", "code"),
+    [refused_value[1:] for refused_value in REFUSED],
+    ids=[refused_value[0] for refused_value in REFUSED],
 )
 def test_what_a_check_refuses_is_held_with_its_reason(ledger, document, code):
-    found = migrated(ledger, document, MADE)
-    assert (found.migrated, found.held) == (1, 1)
+    migration = migrated(ledger, document, MADE)
+    assert (migration.migrated, migration.held) == (1, 1)
     [(name, reason, _)] = held(ledger)
     assert name == "o"
     assert reason.startswith(code)
@@ -455,18 +465,18 @@ def test_what_was_written_since_by_somebody_else_is_not_written_over(ledger):
 )
 def test_what_follows_a_held_operation_waits_until_that_is_settled(ledger, child):
     grandchild = named(create("g", "Note"), "grand", causal_parent_operation_ids=["child"])
-    found = migrated(ledger, MADE, LACKING, child, grandchild)
-    assert (found.migrated, found.held, found.waiting) == (1, 1, 2)
-    assert [one[0] for one in held(ledger)] == ["lacking"]
+    migration = migrated(ledger, MADE, LACKING, child, grandchild)
+    assert (migration.migrated, migration.held, migration.waiting) == (1, 1, 2)
+    assert [held_operation[0] for held_operation in held(ledger)] == ["lacking"]
     with ledger.view() as view:
         [item] = adjudications(view, kind=MIGRATION_KIND).items
     supplied = create(
         "m", "Note", envelope={"adjudicates_receipt_ids": [item.receipt["receipt_id"]]}
     )
     assert code_of(submit(ledger, supplied)) is None
-    found = migrate(Kernel(), ledger)
-    assert (found.migrated, found.settled, found.superseded) == (2, 1, 3)
-    assert found.complete
+    migration = migrate(Kernel(), ledger)
+    assert (migration.migrated, migration.settled, migration.superseded) == (2, 1, 3)
+    assert migration.complete
     assert held(ledger) == []
     [resolved] = held(ledger, "resolved")
     assert resolved == ("lacking", "lite_field_missing", supplied["operation_id"])
@@ -483,8 +493,8 @@ def test_a_held_operation_is_discarded_once_and_never_superseded_afterwards(ledg
     with ledger.transaction() as transaction:
         again = discard(Kernel(), transaction, receipt_id, "again")
     assert code_of(again) == "envelope_idempotency_conflict"
-    found = migrate(Kernel(), ledger)
-    assert (found.settled, found.complete) == (1, True)
+    migration = migrate(Kernel(), ledger)
+    assert (migration.settled, migration.complete) == (1, True)
     scope = create("m", "Note")["affected_subgraph_descriptor"]
     with ledger.view() as view:
         completed = job.map_lite(view, LACKING | {"affected_subgraph_descriptor": scope}, 2)
@@ -508,7 +518,7 @@ def test_nobody_discards_what_is_no_item(ledger):
 # Going on
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     pass
 
 
@@ -522,12 +532,12 @@ def test_the_job_goes_on_where_it_was_killed(ledger, monkeypatch, batches):
 
     def die(done):
         if done > 2 * batches:
-            raise Killed
+            raise ProcessKilled
 
-    with pytest.raises(Killed):
+    with pytest.raises(ProcessKilled):
         migrate(Kernel(), ledger, die)
-    found = migrate(Kernel(), ledger)
-    assert (found.superseded, found.held) == (5, 1)
+    migration = migrate(Kernel(), ledger)
+    assert (migration.superseded, migration.held) == (5, 1)
     assert len(held(ledger)) == 1
     with ledger.view() as view:
         assert view.head().ec_sequence_number == 1 + 6 + 5
@@ -545,9 +555,9 @@ def test_capacity_that_is_not_there_stops_the_job_and_holds_nothing(ledger):
     governance = {"ec_capacity_lease_strategy": "queue_until_available"}
     advance_policy(ledger, kernel_cost_governance=governance)
     take(ledger, MADE, CHANGED)
-    found = migrate(Kernel(capacity=NoLease()), ledger)
-    assert (found.left, found.held, found.complete) == (2, 0, False)
-    assert found.stopped_by.retry_after_s == 1
+    migration = migrate(Kernel(capacity=NoLease()), ledger)
+    assert (migration.left, migration.held, migration.complete) == (2, 0, False)
+    assert migration.stopped_by.retry_after_s == 1
     assert migrate(Kernel(), ledger).complete
 
 
@@ -622,7 +632,7 @@ def test_verification_finds_a_second_row_for_the_same_operation():
     migrated(ledger, MADE)
     submit(ledger, create("x", "Note") | {"operation_id": "x"}, submitter="orchestrator")
     with ledger.transaction() as transaction:
-        [row] = [one for one in transaction.log_rows() if one["operation_id"] == "x"]
+        [row] = [log_row for log_row in transaction.log_rows() if log_row["operation_id"] == "x"]
         log = schema.kernel_event_log
         twin = {"operation_id": "made", "ec_sequence_number": "2"}
         document = json.loads(row["row_bytes"]) | {"operation_id": "made", "supersedes": twin}
@@ -632,9 +642,9 @@ def test_verification_finds_a_second_row_for_the_same_operation():
         transaction.tables.put(log, {**row, **forged, "supersedes_sequence": 2})
         transaction.head_now.row_hash = forged["row_hash"]
     with ledger.view() as view:
-        found = rules(view)
-    assert ("kernel_event_log", "3", "double_write") in found
-    assert ("kernel_event_log", "1", "double_write") in found
+        broken_rules = rules(view)
+    assert ("kernel_event_log", "3", "double_write") in broken_rules
+    assert ("kernel_event_log", "1", "double_write") in broken_rules
 
 
 @pytest.mark.spec("K24", "§17.5")
@@ -682,8 +692,8 @@ def test_verification_finds_a_record_that_somebody_else_had_written_since(monkey
 def test_an_export_holds_both_rows_and_verifies_by_itself(recorded):
     with recorded.view() as view:
         lines = list(export_lines(view))
-    found = verify_export(io.BytesIO(b"".join(lines)))
-    assert (found.ok, found.rows) == (True, 4)
+    verification = verify_export(io.BytesIO(b"".join(lines)))
+    assert (verification.ok, verification.rows) == (True, 4)
 
 
 @pytest.mark.spec("K24", "§17.5")
@@ -700,8 +710,8 @@ def test_an_export_whose_row_names_a_wrong_one_is_found(recorded, named, rule):
     with recorded.transaction() as transaction:
         resealed(transaction, 2, supersedes=named)
         lines = list(export_lines(transaction))
-    found = verify_export(io.BytesIO(b"".join(lines)))
-    assert (found.finding.line, found.finding.rule) == (3, rule)
+    verification = verify_export(io.BytesIO(b"".join(lines)))
+    assert (verification.finding.line, verification.finding.rule) == (3, rule)
 
 
 def test_an_export_in_which_an_operation_is_superseded_twice_is_found():
@@ -712,5 +722,5 @@ def test_an_export_in_which_an_operation_is_superseded_twice_is_found():
     with ledger.transaction() as transaction:
         resealed(transaction, 4, supersedes={"operation_id": "made", "ec_sequence_number": "1"})
         lines = list(export_lines(transaction))
-    found = verify_export(io.BytesIO(b"".join(lines)))
-    assert (found.finding.line, found.finding.rule) == (5, "double_write")
+    verification = verify_export(io.BytesIO(b"".join(lines)))
+    assert (verification.finding.line, verification.finding.rule) == (5, "double_write")

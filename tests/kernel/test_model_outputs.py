@@ -101,7 +101,7 @@ def test_an_answer_that_nobody_put_is_refused(ledger):
     assert code_of(result) == "envelope_schema_invalid"
     assert result.rejection.field == "recorded_model_outputs.1.output_payload_blob_ref"
     # Whoever put an answer takes it back when its envelope was refused.
-    assert [one.table for one in findings(ledger)] == ["blobs"]
+    assert [finding.table for finding in findings(ledger)] == ["blobs"]
     with ledger.transaction() as transaction:
         transaction.drop_blob(kept["output_payload_blob_ref"])
     assert findings(ledger) == ()
@@ -145,7 +145,7 @@ def shared():
     for document in documents:
         result = submit(ledger, stating(document, stated), submitter="orchestrator")
         assert code_of(result) is None
-    return ledger, host, [one["operation_id"] for one in documents], stated
+    return ledger, host, [stated_document["operation_id"] for stated_document in documents], stated
 
 
 def sweep(ledger, registry, now_us):
@@ -179,8 +179,8 @@ def test_an_answer_is_collected_seven_days_after_its_last_reference_and_stays_ve
             schema.receipts, {"receipt_kind": "recorded_model_output_collected"}
         )
         assert len(rows) == 1
-        found = replay_one(view, operations[0], "record_only", IN_USE)
-    assert found.block_reason == "recorded_output_unavailable"
+        replay = replay_one(view, operations[0], "record_only", IN_USE)
+    assert replay.block_reason == "recorded_output_unavailable"
     submit(ledger, adapt("n", a=3))
     assert findings(ledger) == ()
 
@@ -224,7 +224,9 @@ def test_an_answer_whose_bytes_were_changed_is_a_finding_and_not_replayed(shared
     key = (stated["output_payload_blob_ref"],)
     with ledger.transaction() as transaction:
         transaction.tables.update(schema.blobs, key, {"content": b"forged"})
-    assert [(one.table, one.rule) for one in findings(ledger)] == [("blobs", "bytes_changed")]
+    assert [(finding.table, finding.rule) for finding in findings(ledger)] == [
+        ("blobs", "bytes_changed")
+    ]
     with ledger.view() as view:
         assert replay_one(view, operations[0], "record_only", IN_USE).difference is not None
 

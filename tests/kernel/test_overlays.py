@@ -459,7 +459,7 @@ def test_an_override_names_the_overlays_that_it_speaks_for_and_stays_on_record(l
     document = overriding(["O1", "O2"])
     assert outcome(ledger, document) is None
     with ledger.view() as view:
-        kinds = [one["receipt_kind"] for one in view.receipts_of(document["operation_id"])]
+        kinds = [receipt["receipt_kind"] for receipt in view.receipts_of(document["operation_id"])]
     assert kinds == ["access_overlay_override"]
 
 
@@ -726,7 +726,7 @@ def test_overlays_are_found_by_what_they_lie_over(ledger):
     assert index_of(ledger, "O") == (0, None)
 
 
-class Counted:
+class CountedNodes:
     """A transaction's tables, which count what is asked of the nodes by their overlays."""
 
     def __init__(self, tables):
@@ -743,7 +743,7 @@ class Counted:
 @pytest.mark.spec("§12.2")
 def test_a_ledger_without_overlays_is_asked_once_in_a_transaction(ledger):
     with ledger.transaction() as transaction:
-        counted = transaction.tables = Counted(transaction.tables)
+        counted = transaction.tables = CountedNodes(transaction.tables)
         for _ in range(3):
             assert code_of(Kernel().submit(transaction, adapt("free", t=1), "caller")) is None
         assert counted.asked == 1

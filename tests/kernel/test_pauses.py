@@ -27,13 +27,13 @@ def test_a_pause_says_who_decided_it_and_why_and_stands_until_it_is_resumed():
     ledger = memory_ledger()
     decision = PauseDecision(BINDINGS, "background", "ada", "the model is being exchanged")
     assert decide(ledger, pause, decision, PauseDecision(AUTHORITIES)) == [True, True]
-    standing = {(one.queue, one.priority): one for one in ledger.read(pauses_of)}
+    standing = {(queue.queue, queue.priority): queue for queue in ledger.read(pauses_of)}
     assert standing.keys() == {(BINDINGS, "background"), (AUTHORITIES, None)}
     stated = standing[BINDINGS, "background"]
     assert (stated.decided_by, stated.reason) == ("ada", "the model is being exchanged")
 
     assert decide(ledger, resume, PauseDecision(BINDINGS, "background", "bob")) == [True]
-    assert [one.queue for one in ledger.read(pauses_of)] == [AUTHORITIES]
+    assert [queue.queue for queue in ledger.read(pauses_of)] == [AUTHORITIES]
     [receipt] = receipts_of_kind(ledger, "work_queue_resumed")
     assert (receipt["queue"], receipt["priority"]) == (BINDINGS, "background")
     assert receipt["decided_by"] == "bob"
@@ -79,7 +79,7 @@ def test_the_pauses_that_stand_are_those_whose_last_decision_was_a_pause(decisio
         changed = (place in expected) == (verb is resume)
         assert decide(ledger, verb, PauseDecision(*place)) == [changed]
         (expected.add if verb is pause else expected.discard)(place)
-    assert {(one.queue, one.priority) for one in ledger.read(pauses_of)} == expected
+    assert {(queue.queue, queue.priority) for queue in ledger.read(pauses_of)} == expected
     assert findings(ledger) == ()
 
 

@@ -39,7 +39,9 @@ def state(slots_held=(0, 0, 0), *, slots=4, free_in_ms=300, critical=1, user=1):
     capacity = Capacity(
         Amount(slots, inf), {"critical": Amount(critical), "user_initiated": Amount(user)}
     )
-    return CapacityState(capacity, tuple(Amount(one) for one in slots_held), (0, 0, 0), free_in_ms)
+    return CapacityState(
+        capacity, tuple(Amount(slot) for slot in slots_held), (0, 0, 0), free_in_ms
+    )
 
 
 @pytest.mark.spec("§8.3", "§14.2")
@@ -139,7 +141,7 @@ def test_background_feels_the_pressure_before_users_do():
 @pytest.mark.parametrize("free_in_ms", [None, 0, 1, 500, 10**9])
 def test_a_pause_is_as_long_as_it_takes_within_its_bounds(free_in_ms):
     full = state((4, 0, 0), free_in_ms=free_in_ms)
-    throttled, suspended = (course_of(full, one) for one in CAPACITY_PRIORITIES[1::-1])
+    throttled, suspended = (course_of(full, priority) for priority in CAPACITY_PRIORITIES[1::-1])
     assert THROTTLE_MS_MIN <= throttled.for_ms <= THROTTLE_MS_MAX
     assert THROTTLE_MS_MIN <= suspended.for_ms <= SUSPEND_MS_MAX
     if free_in_ms == 500:

@@ -16,6 +16,7 @@ from tests.kernel.build import (
     taking,
     unlink,
 )
+from tests.kernel.every import binding
 
 UNDERSTANDING = "ConsolidatedUnderstanding"
 LOWERED = "visibility_class_lowered"
@@ -118,10 +119,10 @@ def test_what_a_source_became_later_holds_no_other_write_up(ledger):
 REMOVALS = {
     "the span is no longer named": adapt("cu", **spans("open")),
     "the source is retracted": taking("retract", "secret", "edge"),
-    "the edge is removed": unlink("edge"),
     "the binding is disabled": envelope(
-        "source_binding_disable", [effect("node_write", "cu", state="disabled")]
+        "source_binding_disable", [effect("node_write", "binding", state="disabled")]
     ),
+    "the edge is removed": unlink("edge"),
     "the binding is detached": envelope(
         "detach_source_binding", [effect("detach_source_binding", "edge")]
     ),
@@ -131,6 +132,9 @@ REMOVALS = {
 @pytest.mark.parametrize("removal", REMOVALS.values(), ids=REMOVALS)
 def test_removing_the_provenance_relaxes_nothing(ledger, removal):
     submit(ledger, link("edge", "secret", "cu"))
+    bound = link("e:binding", "binding", "cu")["primitive_effects"]
+    made = [effect("node_write", "binding", node_kind="SourceBinding"), *bound, binding(1)]
+    assert code_of(submit(ledger, envelope("source_binding_create", made))) is None
     assert code_of(submit(ledger, removal)) is None
     assert class_of(ledger, "cu") == "firewalled"
     for lower in ("public_open", "work_product_internal"):

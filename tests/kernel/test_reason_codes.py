@@ -178,9 +178,9 @@ def said(ledger: Ledger) -> set[str]:
             *view.tables.select(schema.receipts),
             *view.tables.select(schema.ephemeral_receipts),
         ]
-    found = [orjson.loads(row["receipt_bytes"]) for row in rows]
+    documents = [orjson.loads(row["receipt_bytes"]) for row in rows]
     names = ("receipt_kind", "reason_code", "block_reason")
-    return {one[name] for one in found for name in names if name in one}
+    return {document[name] for document in documents for name in names if name in document}
 
 
 def refused_by_checks() -> Iterator[str]:
@@ -219,10 +219,10 @@ def asked_for_work() -> Iterator[str]:
     content = {"binding_id": "b", "source_event_id": "e"}
     signal = {"ec_capacity_lease_state": "none", "queue_depth": 0, "inflight_operations": 0}
     with ledger.transaction() as transaction:
-        [asked] = enqueue(transaction, [WorkRequest(BINDING_QUEUE, "k", content)])
+        [enqueued] = enqueue(transaction, [WorkRequest(BINDING_QUEUE, "k", content)])
         reject_for_capacity(
             transaction,
-            CapacityRejected(request_id=asked.request_id, capacity_signal_at_rejection=signal),
+            CapacityRejected(request_id=enqueued.request_id, capacity_signal_at_rejection=signal),
         )
     yield from said(ledger)
 
@@ -379,8 +379,8 @@ def migration() -> Iterator[str]:
 
 def open_reviews(ledger: Ledger) -> list[str]:
     with ledger.view() as view:
-        found = adjudications(view, kind=MIGRATION_KIND).items
-    return [one.receipt["receipt_id"] for one in found]
+        items = adjudications(view, kind=MIGRATION_KIND).items
+    return [item.receipt["receipt_id"] for item in items]
 
 
 PRODUCERS = (
@@ -402,10 +402,10 @@ PRODUCERS = (
 
 @pytest.fixture(scope="module")
 def produced() -> set[str]:
-    found = {code for producer in PRODUCERS for code in producer()}
+    codes = {code for producer in PRODUCERS for code in producer()}
     model = memory_ledger()
     submit_answered(model, create("n", "Note"), b"said", **ONE)
-    return found | said(model)
+    return codes | said(model)
 
 
 @pytest.mark.spec("§2.2", "§4.5", "§5.6", "§6.3", "§11.5", "§12.4", "§17.6", "§18.4", "§20.1")

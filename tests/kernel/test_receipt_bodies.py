@@ -141,7 +141,11 @@ def stating(kind, **payload):
     speaks = [verb for verb, kinds in OWN_RECEIPT.items() if kind in kinds]
     if speaks:
         # The receipt comes first, so that what is said of it does not depend on a node.
-        written = [one for one in composed(speaks[0]) if one["effect_kind"] != "receipt_only"]
+        written = [
+            effect_kind
+            for effect_kind in composed(speaks[0])
+            if effect_kind["effect_kind"] != "receipt_only"
+        ]
         return envelope(speaks[0], [*effects, *written])
     return create("n", "Note", *effects)
 
@@ -199,9 +203,9 @@ def test_a_recorded_body_that_its_kind_does_not_say_is_a_finding(change):
         transaction.tables.put(schema.receipts, row | sealed)
         transaction.head_now.receipt_hash = sealed["receipt_hash"]
     with ledger.view() as view:
-        [found] = verify(view).findings
-    assert (found.table, found.key, found.rule) == ("receipts", "1", "body_invalid")
-    assert next(iter(change)) in found.message
+        [finding] = verify(view).findings
+    assert (finding.table, finding.key, finding.rule) == ("receipts", "1", "body_invalid")
+    assert next(iter(change)) in finding.message
 
 
 def test_an_ephemeral_body_that_its_kind_does_not_say_is_a_finding():
@@ -212,8 +216,8 @@ def test_an_ephemeral_body_that_its_kind_does_not_say_is_a_finding():
         content = canonicalize(orjson.loads(row["receipt_bytes"]) | {"priority": 1})
         transaction.tables.put(schema.ephemeral_receipts, row | {"receipt_bytes": content})
     with ledger.view() as view:
-        [found] = verify(view).findings
-    assert (found.table, found.rule) == ("ephemeral_receipts", "body_invalid")
+        [finding] = verify(view).findings
+    assert (finding.table, finding.rule) == ("ephemeral_receipts", "body_invalid")
 
 
 def test_what_every_kind_says_here_is_what_it_may_say():

@@ -28,9 +28,9 @@ def test_each_audit_goes_on_where_the_last_one_ended():
     ledger, mark = written(), AuditMark()
     sequences = []
     for _ in range(10):
-        found = audit(ledger, mark, rows_max=2)
-        assert found.verification.ok, found.verification.findings
-        mark = found.mark
+        audit_page = audit(ledger, mark, rows_max=2)
+        assert audit_page.verification.ok, audit_page.verification.findings
+        mark = audit_page.mark
         sequences.append(mark.ec_sequence_number)
     assert sequences[:4] == [2, 4, 6, 6]
     submit(ledger, adapt("n-1", title="more"))
@@ -50,12 +50,12 @@ def test_a_row_that_was_changed_is_found_by_the_audit_that_looks_at_it(sequence)
         assert row is not None
         content = row["row_bytes"].replace(b"create", b"change")
         tables.update(schema.kernel_event_log, (sequence,), {"row_bytes": content})
-    found = audit(ledger, mark)
+    audit_page = audit(ledger, mark)
     # What lies before the mark is for a whole verification to find.
-    assert found.verification.ok == (sequence < mark.ec_sequence_number)
-    if not found.verification.ok:
-        assert found.mark == (mark if sequence > mark.ec_sequence_number else AuditMark())
-        assert found.verification.findings[0].key == str(sequence)
+    assert audit_page.verification.ok == (sequence < mark.ec_sequence_number)
+    if not audit_page.verification.ok:
+        assert audit_page.mark == (mark if sequence > mark.ec_sequence_number else AuditMark())
+        assert audit_page.verification.findings[0].key == str(sequence)
 
 
 @pytest.mark.parametrize("table", [schema.kernel_event_log, schema.receipts])
@@ -111,11 +111,11 @@ def test_the_same_findings_leave_one_receipt():
     ledger = written()
     with ledger.store.transaction() as tables:
         tables.update(schema.kernel_event_log, (3,), {"row_hash": "1" * 64})
-    found = audit(ledger, AuditMark()).verification
-    assert not found.ok
+    verification = audit(ledger, AuditMark()).verification
+    assert not verification.ok
     with ledger.transaction() as transaction:
-        assert record_violation(transaction, found, once=True)
-        assert record_violation(transaction, found, once=True) is None
+        assert record_violation(transaction, verification, once=True)
+        assert record_violation(transaction, verification, once=True) is None
     with ledger.view() as view:
         where = {"receipt_kind": "kernel_event_log_integrity_violation"}
         assert view.tables.count(schema.receipts, where) == 1

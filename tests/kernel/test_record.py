@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kernel.ledger.effects import effect_of, effect_row, hashed_effect
+from kernel.ledger.applied_effects import effect_of, effect_row, hashed_effect
 from kernel.ledger.memory import MemoryStore
 from tests.kernel.build import (
     adapt,
@@ -87,9 +87,9 @@ def test_a_row_says_what_its_envelope_said_and_when_it_was_committed(rows):
         said = envelopes[document["envelope_payload_blob_ref"]]
         scope = said["affected_subgraph_descriptor"]
         applied = [
-            hashed_effect(one, row["committed_at"])
-            for one in rows["applied_effects"]
-            if one["ec_sequence_number"] == number
+            hashed_effect(applied_effect, row["committed_at"])
+            for applied_effect in rows["applied_effects"]
+            if applied_effect["ec_sequence_number"] == number
         ]
         expected = {
             "prior_row_hash": row["prior_row_hash"],
@@ -100,7 +100,9 @@ def test_a_row_says_what_its_envelope_said_and_when_it_was_committed(rows):
             "operation_kind": said["operation_kind"],
             "actor": said["actor"],
             "idempotency_key": said["idempotency_key"],
-            "effect_kind_set": sorted({one["effect_kind"] for one in said["primitive_effects"]}),
+            "effect_kind_set": sorted(
+                {primitive_effect["effect_kind"] for primitive_effect in said["primitive_effects"]}
+            ),
             "canonical_effect_kind_set": sorted({one["canonical_kind"] for one in applied}),
             "causal_parent_operation_ids": said["causal_parent_operation_ids"],
             "affected_subgraph_descriptor_summary": {

@@ -71,9 +71,9 @@ def test_many_names_do_not_get_around_it():
         for number in range(refused)
     )
     assert receipts == ALL_RECEIPTS
-    found = runs.take()
-    assert len(found) <= RUNS_MAX + 1
-    assert sum(run.count for run in found) == refused - receipts
+    taken = runs.take()
+    assert len(taken) <= RUNS_MAX + 1
+    assert sum(run.count for run in taken) == refused - receipts
     assert (
         sum(offered(runs, Reason(f"t-{number}", "V1", "c"), 100 * ALL_S) for number in range(500))
         == 100
@@ -98,12 +98,12 @@ def test_receipts_and_counts_together_are_all_refusals(steps):
         for _ in range(7):
             receipts += offered(runs, Reason(session, "V1", code), now_s)
         if is_taken:
-            found = runs.take()
+            taken = runs.take()
             if passed_s % 2:
-                runs.put_back(found)
+                runs.put_back(taken)
             else:
-                counted += sum(run.count for run in found)
-                assert all(run.first_us <= run.last_us for run in found)
+                counted += sum(run.count for run in taken)
+                assert all(run.first_us <= run.last_us for run in taken)
     counted += sum(run.count for run in runs.take())
     assert receipts + counted == 7 * len(steps)
 

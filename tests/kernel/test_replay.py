@@ -9,7 +9,7 @@ import pytest
 
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_of
+from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.model.replay import AuditContext
@@ -96,12 +96,12 @@ def change(ledger, table, key, **fields):
 @pytest.mark.spec("§6.7")
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_scenario_a_the_recorded_output_is_reproduced(ledger, asked, strategy):
-    found = replay(ledger, asked, strategy)
-    assert (found.fingerprint_match, found.output_reproduced) == (True, True)
-    assert (found.block_reason, found.retention_class) == (None, "ephemeral")
-    assert (found.recorded_model_version, found.current_model_version) == (OPUS, OPUS)
+    replayed = replay(ledger, asked, strategy)
+    assert (replayed.fingerprint_match, replayed.output_reproduced) == (True, True)
+    assert (replayed.block_reason, replayed.retention_class) == (None, "ephemeral")
+    assert (replayed.recorded_model_version, replayed.current_model_version) == (OPUS, OPUS)
     [receipt] = receipts_of_kind(ledger, "audit_replay")
-    assert receipt["receipt_id"] == found.receipt_id
+    assert receipt["receipt_id"] == replayed.receipt_id
     assert receipt["original_operation_id"] == asked
     assert "block_reason" not in receipt
 
@@ -109,10 +109,13 @@ def test_scenario_a_the_recorded_output_is_reproduced(ledger, asked, strategy):
 @pytest.mark.spec("§6.7", "V3-AT-24")
 def test_scenario_b_another_model_blocks_with_two_durable_receipts(ledger, asked):
     before = everything(ledger)["kernel_event_log"]
-    found = replay(ledger, asked, BLOCKING, BUMPED)
-    assert (found.fingerprint_match, found.output_reproduced) == (False, False)
-    assert (found.block_reason, found.retention_class) == ("fingerprint_mismatch", "durable")
-    assert (found.recorded_model_version, found.current_model_version) == (OPUS, "claude-opus-5-1")
+    replayed = replay(ledger, asked, BLOCKING, BUMPED)
+    assert (replayed.fingerprint_match, replayed.output_reproduced) == (False, False)
+    assert (replayed.block_reason, replayed.retention_class) == ("fingerprint_mismatch", "durable")
+    assert (replayed.recorded_model_version, replayed.current_model_version) == (
+        OPUS,
+        "claude-opus-5-1",
+    )
     [receipt] = receipts_of_kind(ledger, "audit_replay")
     [blocked] = receipts_of_kind(ledger, "replay_blocked_fingerprint_mismatch")
     assert blocked["replay_receipt_id"] == receipt["receipt_id"]
@@ -123,10 +126,13 @@ def test_scenario_b_another_model_blocks_with_two_durable_receipts(ledger, asked
 @pytest.mark.spec("§6.7")
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_scenario_c_the_output_of_a_retired_model_is_unavailable(ledger, asked, strategy):
-    found = replay(ledger, asked, strategy, RETIRED)
-    assert (found.output_reproduced, found.fingerprint_match) == (False, False)
-    assert (found.block_reason, found.retention_class) == ("recorded_output_unavailable", "durable")
-    assert found.recorded_model_version == OPUS
+    replayed = replay(ledger, asked, strategy, RETIRED)
+    assert (replayed.output_reproduced, replayed.fingerprint_match) == (False, False)
+    assert (replayed.block_reason, replayed.retention_class) == (
+        "recorded_output_unavailable",
+        "durable",
+    )
+    assert replayed.recorded_model_version == OPUS
     assert receipts_of_kind(ledger, "replay_blocked_fingerprint_mismatch") == []
 
 
@@ -135,16 +141,19 @@ def test_scenario_c_the_output_of_a_retired_model_is_unavailable(ledger, asked, 
 def test_scenario_d_what_asked_no_model_is_reproduced_whatever_models_there_are(ledger, strategy):
     document = create("n", "Note")
     submit(ledger, document)
-    found = replay(ledger, document["operation_id"], strategy, RETIRED)
-    assert (found.fingerprint_match, found.output_reproduced) == (True, True)
-    assert (found.recorded_model_version, found.current_model_version) == (None, None)
+    replayed = replay(ledger, document["operation_id"], strategy, RETIRED)
+    assert (replayed.fingerprint_match, replayed.output_reproduced) == (True, True)
+    assert (replayed.recorded_model_version, replayed.current_model_version) == (None, None)
 
 
 @pytest.mark.spec("§6.3")
 def test_an_operation_that_is_not_on_the_log_is_not_replayable(ledger):
-    found = replay(ledger, "nowhere")
-    assert (found.output_reproduced, found.fingerprint_match) == (False, False)
-    assert (found.block_reason, found.retention_class) == ("operation_not_replayable", "durable")
+    replayed = replay(ledger, "nowhere")
+    assert (replayed.output_reproduced, replayed.fingerprint_match) == (False, False)
+    assert (replayed.block_reason, replayed.retention_class) == (
+        "operation_not_replayable",
+        "durable",
+    )
 
 
 def test_an_operation_whose_envelope_was_erased_is_not_replayable(ledger, asked):
@@ -165,8 +174,8 @@ def test_an_answer_that_was_erased_is_unavailable(ledger, asked, strategy):
 def test_an_answer_that_was_captured_as_not_to_be_replayed_is_unavailable(ledger):
     document = create("n", "Note")
     submit_answered(ledger, document, b"answer", replay_eligible=False)
-    found = replay(ledger, document["operation_id"])
-    assert found.block_reason == "recorded_output_unavailable"
+    replayed = replay(ledger, document["operation_id"])
+    assert replayed.block_reason == "recorded_output_unavailable"
 
 
 # --- the whole fingerprint --------------------------------------------------------------------
@@ -204,9 +213,9 @@ def test_an_output_whose_fingerprint_its_parts_do_not_give_is_not_recorded(ledge
 
 @pytest.mark.spec("§17.2")
 def test_going_on_in_spite_of_drift_is_recorded_durably(ledger, asked):
-    found = replay(ledger, asked, "record_only", BUMPED)
-    assert (found.output_reproduced, found.fingerprint_match) == (True, False)
-    assert (found.block_reason, found.retention_class) == (None, "durable")
+    replayed = replay(ledger, asked, "record_only", BUMPED)
+    assert (replayed.output_reproduced, replayed.fingerprint_match) == (True, False)
+    assert (replayed.block_reason, replayed.retention_class) == (None, "durable")
     assert receipts_of_kind(ledger, "replay_blocked_fingerprint_mismatch") == []
 
 
@@ -229,8 +238,8 @@ def test_going_on_in_spite_of_drift_is_recorded_durably(ledger, asked):
 def test_the_caller_decides_how_long_a_clean_replay_is_remembered(
     ledger, asked, context, retention
 ):
-    found = replay(ledger, asked, context=context)
-    assert found.retention_class == retention
+    replayed = replay(ledger, asked, context=context)
+    assert replayed.retention_class == retention
     rows = everything(ledger)
     table = "receipts" if retention == "durable" else "ephemeral_receipts"
     assert [row["receipt_kind"] for row in rows[table]].count("audit_replay") == 1
@@ -259,8 +268,8 @@ def test_an_ephemeral_receipt_of_a_replay_says_what_its_bytes_say(ledger, asked,
     with ledger.transaction() as transaction:
         transaction.tables.update(schema.ephemeral_receipts, key, {column: value})
     with ledger.view() as view:
-        found = verify(view).findings
-    assert [(one.table, one.key) for one in found] == [("ephemeral_receipts", key[0])]
+        faults = verify(view).findings
+    assert [(claim.table, claim.key) for claim in faults] == [("ephemeral_receipts", key[0])]
 
 
 def test_reading_again_without_a_receipt_writes_nothing(ledger, asked):
@@ -287,9 +296,13 @@ def test_a_replay_writes_receipts_and_nothing_else(used):
 def test_every_operation_of_every_kind_is_reproduced_by_itself(used):
     with used.view() as view:
         rows = view.log_rows(limit=1000)
-        found = [reproduce(view, row["operation_id"]) for row in rows]
-    assert len(found) > 90
-    assert [one for one in found if one.difference is not None or one.erased] == []
+        reproductions = [reproduce(view, row["operation_id"]) for row in rows]
+    assert len(reproductions) > 90
+    assert [
+        reproduction
+        for reproduction in reproductions
+        if reproduction.difference is not None or reproduction.erased
+    ] == []
 
 
 @pytest.mark.spec("§3.4", "PT-3")
@@ -297,9 +310,13 @@ def test_every_operation_of_every_kind_is_reproduced_by_itself(used):
 def test_a_range_is_reproduced_from_wherever_it_begins(used, first):
     with used.view() as view:
         last = view.head().ec_sequence_number
-        found = list(reproduce_range(view, first, last))
-    assert [one.ec_sequence_number for one in found] == list(range(first, last + 1))
-    assert [one for one in found if one.difference is not None] == []
+        reproductions = list(reproduce_range(view, first, last))
+    assert [reproduction.ec_sequence_number for reproduction in reproductions] == list(
+        range(first, last + 1)
+    )
+    assert [
+        reproduction for reproduction in reproductions if reproduction.difference is not None
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -319,8 +336,12 @@ def test_what_is_recorded_otherwise_is_corruption_and_is_raised(ledger, table, c
     with ledger.transaction() as transaction:
         transaction.tables.update(table, key, {column: value})
     with ledger.view() as view:
-        found = list(reproduce_range(view, 1, 3))
-    assert [one.difference is None for one in found] == [True, False, True]
+        reproductions = list(reproduce_range(view, 1, 3))
+    assert [reproduction.difference is None for reproduction in reproductions] == [
+        True,
+        False,
+        True,
+    ]
     before = everything(ledger)
     with pytest.raises(LedgerCorrupt, match="row 2"), ledger.transaction() as transaction:
         replay_range(transaction, 1, 3, "record_only", IN_USE)
@@ -342,7 +363,11 @@ def test_a_pre_image_that_was_changed_is_found_by_the_operation_that_needs_it(le
     with ledger.view() as view:
         assert reproduce(view, documents[2]["operation_id"]).difference is not None
         # A run computes the state itself, and needs no pre-image for what it has computed.
-        assert [one.difference for one in reproduce_range(view, 1, 3)] == [None, None, None]
+        assert [reproduction.difference for reproduction in reproduce_range(view, 1, 3)] == [
+            None,
+            None,
+            None,
+        ]
 
 
 def test_a_receipt_that_an_effect_emitted_is_compared_too(used):
@@ -383,8 +408,8 @@ def verdicts(ledger, first, last, registry=IN_USE):
 @pytest.mark.spec("§3.4")
 def test_parents_are_replayed_before_their_children(ledger):
     chain(ledger, [], ["o-0"], ["o-1"], ["o-0", "o-2"])
-    found = [verdict.operation_id for verdict in verdicts(ledger, 1, 4)]
-    assert found == ["o-0", "o-1", "o-2", "o-3"]
+    operation_ids = [verdict.operation_id for verdict in verdicts(ledger, 1, 4)]
+    assert operation_ids == ["o-0", "o-1", "o-2", "o-3"]
 
 
 @pytest.mark.spec("§3.4")
@@ -402,7 +427,13 @@ def test_a_child_of_what_was_not_replayed_is_blocked_and_names_it(ledger):
     assert found["o-3"].output_reproduced
     with ledger.transaction() as transaction:
         recorded = replay_range(transaction, 1, 5, BLOCKING, BUMPED)
-    assert [one.output_reproduced for one in recorded] == [False, False, False, True, True]
+    assert [replayed_row.output_reproduced for replayed_row in recorded] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
     assert len(receipts_of_kind(ledger, "audit_replay")) == 5
     assert findings(ledger) == ()
 
@@ -423,8 +454,10 @@ def test_of_parents_that_an_earlier_log_lacks_or_has_later_only_a_later_one_bloc
         for name, parents in caused.items()
     ]
     assert migrated(ledger, *map(lite, documents)).superseded == 4
-    found = verdicts(ledger, 1, 4)
-    assert [(one.operation_id, one.blocked_by_operation_id) for one in found] == [
+    verdict_list = verdicts(ledger, 1, 4)
+    assert [
+        (operation.operation_id, operation.blocked_by_operation_id) for operation in verdict_list
+    ] == [
         ("o-0", None),
         ("o-1", "o-2"),
         ("o-2", "o-1"),

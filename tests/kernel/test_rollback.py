@@ -92,14 +92,17 @@ def refused(ledger, do, *arguments):
 
 def state(ledger):
     """Every record of state but the marks of undoing."""
-    found = everything(ledger)
+    whole_state = everything(ledger)
     names = {str(table.name) for table in schema.STATE_TABLES}
-    return {name: found[name] for name in names}
+    return {name: whole_state[name] for name in names}
 
 
 def receipts(ledger, operation_id):
     with ledger.view() as view:
-        return {one["receipt_kind"]: one for one in view.receipts_of(operation_id)}
+        return {
+            stored_receipt["receipt_kind"]: stored_receipt
+            for stored_receipt in view.receipts_of(operation_id)
+        }
 
 
 # Tier 1
@@ -136,7 +139,7 @@ def test_effects_are_undone_in_reverse_and_a_record_written_twice_goes_all_the_w
     done = undo(ledger, operation_id)
     with ledger.view() as view:
         undone = view.envelope(done.submission.operation_id)["primitive_effects"]
-    assert [one["undoes"]["effect_id"] for one in undone[:2]] == ["two", "one"]
+    assert [undoing["undoes"]["effect_id"] for undoing in undone[:2]] == ["two", "one"]
     assert state(ledger) == before
     assert findings(ledger) == ()
 
@@ -213,7 +216,7 @@ def test_what_informed_an_operation_in_effect_does_not_go_before_it(ledger):
     assert findings(ledger) == ()
 
 
-class Counted:
+class CountedSnapshot:
     """A snapshot that counts the rows that are read of it."""
 
     def __init__(self, tables):
@@ -232,7 +235,7 @@ class Counted:
 def test_undoing_a_create_reads_as_much_however_long_the_log_is(ledger):
     def rows_read():
         with ledger.view() as view:
-            counted = Counted(view.tables)
+            counted = CountedSnapshot(view.tables)
             plan_operation(LedgerView(counted), made)
         return counted.rows_read
 
@@ -394,7 +397,10 @@ def test_a_materialization_is_undone_at_tier_2_as_far_as_it_goes(ledger):
     operation_id = accept(ledger, materialized())
     error = refused(ledger, undo, operation_id)
     assert error.code == "tier_1_requires_all_fully_reversible"
-    assert [one["effect_kind"] for one in error.details["irreversible_effects"]] == ["materialize"]
+    assert [
+        irreversible_effect["effect_kind"]
+        for irreversible_effect in error.details["irreversible_effects"]
+    ] == ["materialize"]
     with ledger.view() as view:
         plan = plan_epoch(view, operation_id)
     done = undo_epoch(ledger, operation_id, token_for(ledger, plan))
@@ -583,10 +589,16 @@ def test_the_word_for_the_whole_is_given_once_and_persists_are_named_by_their_pa
     assert plan.persists == []
     first = undo_epoch(ledger, "e", token_for(ledger, plan))
     second, third = undo_epoch(ledger, "e"), undo_epoch(ledger, "e")
-    assert [len(one.persistent_external_effects) for one in (first, second, third)] == [0, 0, 1]
+    assert [len(undone.persistent_external_effects) for undone in (first, second, third)] == [
+        0,
+        0,
+        1,
+    ]
     words = {
-        receipts(ledger, one.submission.operation_id)["tier_2_rollback"]["user_confirmation_token"]
-        for one in (first, second, third)
+        receipts(ledger, undone.submission.operation_id)["tier_2_rollback"][
+            "user_confirmation_token"
+        ]
+        for undone in (first, second, third)
     }
     assert words == {"t1"}
     assert findings(ledger) == ()
@@ -968,14 +980,14 @@ def test_a_state_that_the_log_gives_is_proved_and_left_as_it_is(ledger):
     receipt = receipts(ledger, done.submission.operation_id)["tier_3_rebuild"]
     assert "t3" in receipt["architect_confirmation_token"]
     assert receipt["restored_at"] == done.submission.committed_at
-    skipped = {one["effect_kind"] for one in receipt["irreversible_skipped"]}
+    skipped = {skipped_effect["effect_kind"] for skipped_effect in receipt["irreversible_skipped"]}
     irreversible = {
         name
         for name, kind in EFFECT_KINDS.items()
         if kind.reversibility == "irreversible_external_effect"
     }
     assert skipped == irreversible
-    assert all(one["skipped_at"] for one in receipt["irreversible_skipped"])
+    assert all(skipped_effect["skipped_at"] for skipped_effect in receipt["irreversible_skipped"])
     assert findings(ledger) == ()
 
 
@@ -1061,7 +1073,7 @@ def test_what_is_written_while_the_state_is_built_again_stays_written(ledger):
     done = replace_what_differs(ledger, prepared)
     assert {difference.key for difference in token_plan.differences} == {"n", "gone"}
     assert {difference.key for difference in done.plan.differences} == {"n", "gone", "later"}
-    skipped = [one["effect_kind"] for one in done.plan.irreversible_skipped]
+    skipped = [skipped_effect["effect_kind"] for skipped_effect in done.plan.irreversible_skipped]
     assert skipped == ["materialize"]
     with ledger.view() as view:
         assert view.node("m")["payload"]["title"] == "new"
@@ -1089,7 +1101,7 @@ def test_what_was_read_of_a_damaged_state_is_forgotten_when_it_is_built_again(le
     accept(ledger, create("n", "Note"))
     with ledger.view() as view:
         honest = view.policy_row()
-    forged = {"epoch_id": "e", "updated_by_operation_id": "o", "record": b'{"epoch_id":"e"}'}
+    forged = {"epoch_id": "e", "record": b'{"epoch_id":"e"}'}
     with ledger.transaction() as transaction:
         changed_row = honest | {"record": honest["record"].replace(b"{", b'{"a":1,', 1)}
         transaction.tables.put(schema.policy_snapshots, changed_row)

@@ -15,7 +15,7 @@ from kernel.canonical import canonicalize, sha256_hex
 from kernel.errors import EffectInapplicable, RulesVersionUnknown
 from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.ledger.effects import effects_of
+from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import LEDGER_ID, Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore
@@ -65,23 +65,25 @@ def test_the_ledger_of_a_version_verifies(kept):
     version, ledger = kept
     with ledger.view() as view:
         assert {row["rules_version"] for row in view.log_rows(limit=10_000)} == {version}
-        found = verify(view)
-        assert found.findings == (), ANEW
-        assert found.rows > 100
+        verification = verify(view)
+        assert verification.findings == (), ANEW
+        assert verification.rows > 100
 
 
 def test_the_ledger_of_a_version_replays(kept):
     with kept[1].view() as view:
         last = view.head().ec_sequence_number
         replayed = list(reproduce_range(view, 1, last))
-    assert [one.difference for one in replayed if one.difference is not None] == [], ANEW
+    assert [replay.difference for replay in replayed if replay.difference is not None] == [], ANEW
     assert sum(one.applied and not one.erased for one in replayed) > 100
 
 
 def test_the_ledger_of_a_version_is_built_again(kept):
     _, ledger = kept
     # History is held against the records of models' answers, so damage to them is damage to it.
-    damaged = [one for one in schema.STATE_TABLES if one is not schema.recorded_model_outputs]
+    damaged = [
+        table_ for table_ in schema.STATE_TABLES if table_ is not schema.recorded_model_outputs
+    ]
     with ledger.transaction() as transaction:
         for table in damaged:
             key = table.primary_key.columns[0].name
@@ -148,9 +150,9 @@ def test_each_row_is_folded_replayed_and_built_again_by_its_own_version(second_v
     assert code_of(submit(ledger, noted)) is None
     with ledger.view() as view:
         assert [row["rules_version"] for row in view.log_rows()] == [1, 1, 2]
-        found = verify(view)
-        assert found.findings == ()
-        assert [one.difference for one in reproduce_range(view, 1, 3)] == [None, None, None]
+        verification = verify(view)
+        assert verification.findings == ()
+        assert [replay.difference for replay in reproduce_range(view, 1, 3)] == [None, None, None]
         assert plan_rebuild(Kernel(), view, 0).differences == ()
 
 
@@ -209,12 +211,12 @@ def test_a_row_of_rules_that_are_not_known_is_a_finding_that_says_what_to_do():
         findings = verify(view).findings
         recent = audit_since(view, AuditMark()).verification.findings
     unknown = [finding for finding in findings if finding.rule == "rules_unknown"]
-    assert [(one.table, one.key) for one in unknown] == [("kernel_event_log", "2")]
+    assert [(claim.table, claim.key) for claim in unknown] == [("kernel_event_log", "2")]
     assert unknown[0].message == (
         "row 2 states version 2 of the rules, this program knows 1: use a newer program"
     )
     assert "not_folded" in {finding.rule for finding in findings}
-    assert [one.rule for one in recent] == ["rules_unknown"]
+    assert [finding.rule for finding in recent] == ["rules_unknown"]
 
 
 def test_a_row_of_rules_that_are_not_known_is_not_replayed_and_not_built_on():

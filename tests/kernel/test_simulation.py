@@ -218,8 +218,8 @@ def test_a_file_takes_back_what_was_tried_as_memory_does(tmp_path):
         *("simulate", "field_adapt"),
     ]
     with ledger.view() as view:
-        found = verify(view)
-    assert found.ok, found.findings
+        verification = verify(view)
+    assert verification.ok, verification.findings
     store.close()
 
 
@@ -246,7 +246,9 @@ def test_a_simulation_is_an_operation_of_receipts_on_the_log(ledger):
     result = simulate(ledger, adapt("n", x=1))
     document = envelope_of(ledger, result)
     assert (document["operation_kind"], document["semantic_intent"]) == ("simulate", "simulate")
-    assert {one["effect_kind"] for one in document["primitive_effects"]} == {"receipt_only"}
+    assert {
+        primitive_effect["effect_kind"] for primitive_effect in document["primitive_effects"]
+    } == {"receipt_only"}
     assert document["write_set_refs"] == []
     assert document["affected_subgraph_descriptor"]["scope_kind"] == "subgraph_within_corpus"
     assert document["affected_subgraph_descriptor"]["affected_node_refs"] == ["n"]
@@ -270,8 +272,8 @@ def test_what_a_simulation_wrote_verifies(ledger):
     simulate(ledger, own("share_link_grant", "link"), HALTS)
     simulate(ledger, "nothing")
     with ledger.view() as view:
-        found = verify(view)
-    assert found.ok, found.findings
+        verification = verify(view)
+    assert verification.ok, verification.findings
 
 
 # --- the preview is what happens --------------------------------------------------------------
@@ -370,7 +372,11 @@ def of_every_preview_kind(ledger):
         ledger,
         envelope(
             "source_binding_create",
-            [effect("node_write", "b", node_kind="SourceBinding"), edge("edge_create", "eb")],
+            [
+                effect("node_write", "b", node_kind="SourceBinding"),
+                edge("edge_create", "eb"),
+                binding(1, "b"),
+            ],
         ),
     )
     ruling = own(
@@ -465,10 +471,10 @@ def test_each_kind_of_preview_shows_what_its_kind_is_about(ledger, kind):
     assert state.preview_kind == kind
     document = state.model_dump(mode="json", exclude_none=True)["preview_payload"]
     for name, expected in EXPECTED[kind].items():
-        found = document[name]
+        stated_document = document[name]
         if isinstance(expected, list) and expected and isinstance(expected[0], dict):
-            found = [{k: one[k] for k in expected[0]} for one in found]
-        assert found == expected, name
+            stated_document = [{k: one[k] for k in expected[0]} for one in stated_document]
+        assert stated_document == expected, name
 
 
 @pytest.mark.spec("V4-G-2")
@@ -514,8 +520,8 @@ def test_a_filing_that_is_not_matched_yet_is_an_edge_without_an_end(ledger):
         source_filing_unit_id="unit",
         unmatched_expires_at="2026-03-01T00:00:00Z",
     )
-    [found] = shown(simulate(ledger, unmatched)).preview_payload.edges
-    assert (found.source_ref, found.target_ref) == ("unit", None)
+    [stored_edge] = shown(simulate(ledger, unmatched)).preview_payload.edges
+    assert (stored_edge.source_ref, stored_edge.target_ref) == ("unit", None)
 
 
 # --- effects outside (INV-G-SIM-EXTERNAL-1) ---------------------------------------------------
@@ -693,8 +699,10 @@ def test_the_third_receipt_is_above_public_and_the_warning_for_sealed_and_firewa
     assert result.preview.simulation_visibility_taint == visibility
     assert bool(result.preview.rendered_visibility_warning) == warned
     document = envelope_of(ledger, result)
-    found = [one["receipt_subkind"] for one in document["primitive_effects"]]
-    assert found == SUBKINDS[:receipts_emitted]
+    receipt_subkinds = [
+        primitive_effect["receipt_subkind"] for primitive_effect in document["primitive_effects"]
+    ]
+    assert receipt_subkinds == SUBKINDS[:receipts_emitted]
     assert document["resolved_output_visibility_class"] == visibility
     recorded = receipts_of_kind(ledger, "visibility_taint_warning_record")
     assert [("rendered_visibility_warning" in one) for one in recorded] == [warned] * (
@@ -841,7 +849,10 @@ def test_a_preview_is_kept_as_long_as_was_asked(retention):
     ledger = Ledger.create(MemoryStore(), fake.host)
     restricted(ledger, "s", "sealed")
     result = simulate(ledger, adapt("s", note="told"), retention=retention)
-    emitted = {one["receipt_kind"]: one["retention_class"] for one in _emitted(result)}
+    emitted = {
+        stored_receipt["receipt_kind"]: stored_receipt["retention_class"]
+        for stored_receipt in _emitted(result)
+    }
     assert [emitted[kind] for kind in KINDS] == [retention] * 2
     assert emitted["visibility_taint_warning_record"] == "durable"
     assert _told(ledger)
@@ -851,8 +862,8 @@ def test_a_preview_is_kept_as_long_as_was_asked(retention):
     assert _told(ledger) == (retention == "durable")
     assert bool(receipts_of_kind(ledger, KINDS[0])) == (retention == "durable")
     with ledger.view() as view:
-        found = verify(view)
-    assert found.ok, found.findings
+        verification = verify(view)
+    assert verification.ok, verification.findings
 
 
 def _emitted(result):

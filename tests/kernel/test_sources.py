@@ -415,12 +415,12 @@ def named_in(value):
 
 def undeclared(effects, looked_up):
     """Fields of payloads that name something on the record, and are not in the registry."""
-    for one in effects:
-        declared = EFFECT_KINDS[one["effect_kind"]].references
-        for name, value in one["payload"].items():
+    for stated_effect in effects:
+        declared = EFFECT_KINDS[stated_effect["effect_kind"]].references
+        for name, value in stated_effect["payload"].items():
             suffix = name.endswith(("_ref", "_refs", "_node_id", "_node_ref"))
             if name not in declared and (suffix or looked_up & set(named_in(value))):
-                yield one["effect_kind"], name
+                yield stated_effect["effect_kind"], name
 
 
 FREE = frozenset({"entry", "edge_type", "node_kind"})
@@ -437,7 +437,7 @@ def test_every_field_that_names_something_says_in_the_registry_what_it_does(aske
         effects = document["primitive_effects"]
         found = [one for one in undeclared(effects, asked.refs) if one[1] not in FREE]
         assert found == []
-        spoken |= {one["effect_kind"] for one in effects}
+        spoken |= {stated_effect["effect_kind"] for stated_effect in effects}
     assert spoken == set(EFFECT_KINDS), "a new kind is spoken in tests/kernel/every.py"
 
 
@@ -458,12 +458,14 @@ def test_a_field_that_the_registry_leaves_out_is_noticed():
 def test_every_kind_reads_what_its_fields_call_a_source(kind):
     reading = {name for name, role in kind.references.items() if role != "link"}
     payload = {name: ["S"] for name in kind.references}
-    found = {one.field.rsplit(".", 1)[1] for one in sources_of((), (), [(kind.name, payload)])}
-    assert found == reading
+    fields = {
+        source.field.rsplit(".", 1)[1] for source in sources_of((), (), [(kind.name, payload)])
+    }
+    assert fields == reading
 
 
 def test_the_class_of_several_is_the_most_restrictive(ledger):
     with ledger.view() as view:
         classes = SourceClasses(view)
-        found = [classes.of_ref(ref) for ref in ("O", "S", "D")]
-    assert max_visibility_class(one for one in found if one) == "sealed"
+        taints = [classes.of_ref(ref) for ref in ("O", "S", "D")]
+    assert max_visibility_class(taint for taint in taints if taint) == "sealed"

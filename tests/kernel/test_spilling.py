@@ -16,11 +16,11 @@ from tests.kernel.honest import write_honestly
 ROWS_MAX = 5
 
 
-class Watched(SpillingStore):
+class WatchedSpillingStore(SpillingStore):
     """A place for little, which tells how much was in memory between transactions."""
 
     most_rows = 0
-    made: "list[Watched]" = []  # noqa: RUF012 - of the test that patches it in
+    made: "list[WatchedSpillingStore]" = []  # noqa: RUF012 - of the test that patches it in
 
     def __init__(self):
         super().__init__(rows_in_memory_max=ROWS_MAX)
@@ -33,9 +33,9 @@ class Watched(SpillingStore):
 
 @pytest.fixture
 def watched(monkeypatch):
-    monkeypatch.setattr("kernel.verify.fold.SpillingStore", Watched)
-    monkeypatch.setattr(Watched, "made", [])
-    return Watched.made
+    monkeypatch.setattr("kernel.verify.fold.SpillingStore", WatchedSpillingStore)
+    monkeypatch.setattr(WatchedSpillingStore, "made", [])
+    return WatchedSpillingStore.made
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +83,9 @@ def test_what_a_transaction_wrote_is_gone_when_it_fails(rows_max):
 
 def test_verification_holds_no_more_than_its_bound_and_finds_the_same(honest, watched):
     with honest.view() as view:
-        found = verify(view)
+        verification = verify(view)
     [store] = watched
-    assert found.ok
+    assert verification.ok
     assert 0 < store.most_rows <= ROWS_MAX
     assert store.rows_in_memory == 0
 
@@ -95,7 +95,7 @@ def test_a_record_that_differs_is_found_in_a_file_too(watched):
     submit(ledger, *(create(f"n-{number}", "Note") for number in range(ROWS_MAX)))
     with ledger.transaction() as transaction:
         row = transaction.tables.get(schema.nodes, "n-3")
-        transaction.tables.put(schema.nodes, row | {"updated_by_operation_id": "nobody"})
+        transaction.tables.put(schema.nodes, row | {"updated_at": "never"})
         transaction.tables.delete(schema.nodes, "n-4")
     with ledger.view() as view:
         found = {(finding.table, finding.key, finding.rule) for finding in verify(view).findings}

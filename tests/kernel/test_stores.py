@@ -8,7 +8,7 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.transitions import STATES, TRANSITIONS
 from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, REPORT_VERB, REVIEW_DISCARD, SEMANTIC_VERBS
 from kernel.ledger import schema
-from kernel.ledger.effects import effect_of
+from kernel.ledger.applied_effects import effect_of
 from kernel.stores.appliers import APPLIERS
 from kernel.stores.court_dispositions import LIFECYCLE
 from kernel.stores.external import EXTERNAL_QUEUE
@@ -64,7 +64,7 @@ def record(ledger, table, key):
 
 @pytest.mark.spec("K15")
 def test_every_kind_and_every_verb_has_a_valid_envelope():
-    named = {one["effect_kind"] for one in every_effect()}
+    named = {kind["effect_kind"] for kind in every_effect()}
     spoken = {document["semantic_intent"] for document in every_kind()}
     assert named == set(EFFECT_KINDS)
     assert spoken == SEMANTIC_VERBS.keys() - {
@@ -74,7 +74,11 @@ def test_every_kind_and_every_verb_has_a_valid_envelope():
 
 
 def every_effect():
-    return [one for document in every_kind() for one in document["primitive_effects"]]
+    return [
+        primitive_effect
+        for document in every_kind()
+        for primitive_effect in document["primitive_effects"]
+    ]
 
 
 @pytest.mark.spec("K15", "§4.2")
@@ -91,10 +95,10 @@ def test_each_effect_writes_the_store_that_the_registry_names(used):
 @pytest.mark.spec("K2")
 def test_a_ledger_that_used_every_kind_verifies(used):
     with used.view() as view:
-        found = verify(view)
+        verification = verify(view)
         assert all(view.tables.count(table) for table in schema.STATE_TABLES)
-    assert found.findings == ()
-    assert found.rows == len(every_kind())
+    assert verification.findings == ()
+    assert verification.rows == len(every_kind())
 
 
 @pytest.mark.spec("K15")
@@ -102,27 +106,30 @@ def test_every_envelope_without_its_target_or_its_payload_is_refused():
     """Each is refused in the place of the course where it would otherwise be accepted."""
     ledger, refused = memory_ledger(), set()
     for document in every_kind():
-        one = document["primitive_effects"][0]
+        primitive_effects = document["primitive_effects"][0]
         bare = {f"{FIRST}.receipt_subkind": "gossip", f"{FIRST}.target_ref": ABSENT}
         spoiled = changed(
             {
                 **document,
                 "primitive_effects": [
-                    one | {"target_ref": "t"},
+                    primitive_effects | {"target_ref": "t"},
                     *document["primitive_effects"][1:],
                 ],
             },
             bare,
         )
         assert code_of(submit(ledger, spoiled)) is not None
-        if one["payload"] and one["effect_kind"] not in ("node_write", "receipt_only"):
+        if primitive_effects["payload"] and primitive_effects["effect_kind"] not in (
+            "node_write",
+            "receipt_only",
+        ):
             empty = changed(document, {f"{FIRST}.payload": {}})
-            if one.get("compensating_operation_kind"):
-                kinds = EFFECT_KINDS[one["effect_kind"]].compensations
+            if primitive_effects.get("compensating_operation_kind"):
+                kinds = EFFECT_KINDS[primitive_effects["effect_kind"]].compensations
                 empty = changed(empty, {f"{FIRST}.compensating_operation_kind": kinds[0]})
             result = submit(ledger, empty)
-            assert code_of(result) is not None, one
-            refused.add(one["effect_kind"])
+            assert code_of(result) is not None, primitive_effects
+            refused.add(primitive_effects["effect_kind"])
         accept(ledger, document)
     assert len(refused) > 25
 
@@ -132,16 +139,16 @@ def test_every_envelope_without_its_target_or_its_payload_is_refused():
 
 @pytest.mark.spec("K19", "§4.3.9")
 def test_what_is_to_happen_outside_is_asked_for_and_not_done(used):
-    external = [one for one in every_effect() if "external_effect_descriptor" in one]
+    external = [kind for kind in every_effect() if "external_effect_descriptor" in kind]
     with used.view() as view:
         requests = view.open_requests(queue=EXTERNAL_QUEUE)
         for request in requests:
             row = view.log_row_of(request.item_key)
             assert row["ec_sequence_number"] == request.cause_sequence
-    assert [one.document["effect_kind"] for one in requests] == [
-        one["effect_kind"] for one in external
+    assert [open_request.document["effect_kind"] for open_request in requests] == [
+        external_effect["effect_kind"] for external_effect in external
     ]
-    assert {one.document["effect_kind"] for one in requests} == {
+    assert {open_request.document["effect_kind"] for open_request in requests} == {
         kind.name
         for kind in EFFECT_KINDS.values()
         if kind.reversibility == "irreversible_external_effect"

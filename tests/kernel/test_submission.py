@@ -108,7 +108,7 @@ def test_refusals_leave_no_gap_in_the_sequence(ledger):
     ]
     results = submit(ledger, *documents)
     accepted = [result for result in results if isinstance(result, SubmissionResult)]
-    assert [one.ec_sequence_number for one in accepted] == [1, 2, 3]
+    assert [acceptance.ec_sequence_number for acceptance in accepted] == [1, 2, 3]
     with ledger.view() as view:
         assert [row["ec_sequence_number"] for row in view.log_rows()] == [1, 2, 3]
         assert view.head().ec_sequence_number == 3
@@ -191,8 +191,8 @@ def test_the_answer_says_where_the_operation_stands_and_what_it_did(founded):
         1,
         at,
         tuple(
-            {"effect_id": one["effect_id"], "applied_at": at}
-            for one in document["primitive_effects"]
+            {"effect_id": primitive_effect["effect_id"], "applied_at": at}
+            for primitive_effect in document["primitive_effects"]
         ),
         (
             {

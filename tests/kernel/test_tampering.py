@@ -19,8 +19,8 @@ _ROW = re.compile(r"^\| `(\w+)` \|(?: `(\w+)` \|)? (.+) \|$", re.MULTILINE)
 
 
 def stated():
-    found = _ROW.findall(README.read_text())
-    return {(table, column or "row"): cells.split(" | ") for table, column, cells in found}
+    rows = _ROW.findall(README.read_text())
+    return {(table, column or "row"): cells.split(" | ") for table, column, cells in rows}
 
 
 def test_the_table_has_every_column_of_the_schema():

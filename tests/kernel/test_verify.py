@@ -18,7 +18,7 @@ from kernel.canonical import canonicalize, sha256_hex
 from kernel.checks import v04_causality
 from kernel.checks.order import CHECKS
 from kernel.ledger import schema
-from kernel.ledger.effects import hashed_effect
+from kernel.ledger.applied_effects import hashed_effect
 from kernel.ledger.keys import key_names, values_getter
 from kernel.ledger.ledger import Ledger, blob_commitment
 from kernel.ledger.memory import MemoryStore
@@ -54,7 +54,11 @@ from tests.kernel.tampering import Copy, flipped, key_of, names, verify_file
 BESIDE_THE_RECORD = (schema.shard_epochs, schema.mailbox_offsets, schema.mail_keys)
 """They say who may write, and not what was decided."""
 
-TABLES = [one for one in schema.metadata.sorted_tables if one not in BESIDE_THE_RECORD]
+TABLES = [
+    sorted_table
+    for sorted_table in schema.metadata.sorted_tables
+    if sorted_table not in BESIDE_THE_RECORD
+]
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 BYTES_COLUMNS = [
     (table, column.name)
@@ -121,28 +125,31 @@ def test_an_honest_ledger_verifies_in_every_store(ledger_and_host):
     ledger, host = ledger_and_host
     write_honestly(ledger, host)
     with ledger.view() as view:
-        found = verify(view)
+        verification = verify(view)
         head = view.head()
         counts = {table.name: view.tables.count(table) for table in TABLES}
-    assert found.findings == ()
-    assert found.ok
-    assert found.rows == head.ec_sequence_number > 35
-    assert found.head_hash == head.row_hash
-    assert found.receipts == head.receipt_sequence == counts["receipts"]
-    assert found.blobs == counts["blobs"]
-    assert (found.belief_sessions, found.belief_events) == (2, counts["belief_events"])
-    assert found.requests_open == 1 + EXTERNAL + ASKED_OPEN
-    assert found.requests_closed == counts["outbox_outcomes"]
-    assert (found.authorities_equal, found.authorities_pending) == (5, 2)
+    assert verification.findings == ()
+    assert verification.ok
+    assert verification.rows == head.ec_sequence_number > 35
+    assert verification.head_hash == head.row_hash
+    assert verification.receipts == head.receipt_sequence == counts["receipts"]
+    assert verification.blobs == counts["blobs"]
+    assert (verification.belief_sessions, verification.belief_events) == (
+        2,
+        counts["belief_events"],
+    )
+    assert verification.requests_open == 1 + EXTERNAL + ASKED_OPEN
+    assert verification.requests_closed == counts["outbox_outcomes"]
+    assert (verification.authorities_equal, verification.authorities_pending) == (5, 2)
     assert all(counts.values()), "a table that the honest ledger does not write"
 
 
 def test_a_ledger_without_a_row_verifies(ledger_and_host):
     ledger, _ = ledger_and_host
     with ledger.view() as view:
-        found = verify(view)
-    assert found.ok
-    assert (found.rows, found.head_hash) == (0, "0" * 64)
+        verification = verify(view)
+    assert verification.ok
+    assert (verification.rows, verification.head_hash) == (0, "0" * 64)
 
 
 @pytest.mark.parametrize(("write", "every"), [(write_briefly, 1), (write_honestly, 8)])
@@ -152,7 +159,7 @@ def test_an_honest_ledger_verifies_at_every_point_of_its_history(write, every):
     points = []
     passed = itertools.count()
 
-    class Watched(Ledger):
+    class InterruptedLedger(Ledger):
         def transaction(self):
             if next(passed) % every == 0:
                 with self.view() as view:
@@ -161,9 +168,9 @@ def test_an_honest_ledger_verifies_at_every_point_of_its_history(write, every):
 
     store = MemoryStore()
     Ledger.create(store, host.host)
-    write(Watched(store, host.host), host)
+    write(InterruptedLedger(store, host.host), host)
     # Here the events of a session are stored one transaction before the log anchors them.
-    wrong = [one for found in points for one in found if one.rule != "anchor_differs"]
+    wrong = [finding for point in points for finding in point if finding.rule != "anchor_differs"]
     assert len(points) * every > 70
     assert wrong == []
 
@@ -188,10 +195,10 @@ def test_understandings_on_a_cycle_are_pending_and_not_wrong():
     accepted(submit(ledger, link("e-2", "cu-2", "cu-1")))
     drain(ledger)
     with ledger.view() as view:
-        found = verify(view)
-    assert found.findings == ()
-    assert found.authorities_equal + found.authorities_pending == 2
-    assert found.authorities_pending > 0
+        verification = verify(view)
+    assert verification.findings == ()
+    assert verification.authorities_equal + verification.authorities_pending == 2
+    assert verification.authorities_pending > 0
 
 
 def test_progress_counts_up_to_its_total(ledger_and_host):
@@ -210,9 +217,9 @@ def test_pages_meet_exactly_at_their_borders(ledger_and_host, monkeypatch):
         defaults = Reader.pages.__kwdefaults__ | {"page_rows": page_rows}
         monkeypatch.setattr(Reader.pages, "__kwdefaults__", defaults)
         with ledger.view() as view:
-            found = verify(view)
-            assert found.findings == ()
-            assert found.rows == view.head().ec_sequence_number
+            verification = verify(view)
+            assert verification.findings == ()
+            assert verification.rows == view.head().ec_sequence_number
 
 
 # --- one change at a time ---------------------------------------------------------------------
@@ -243,8 +250,8 @@ def test_what_the_record_does_without_may_be_gone(tampered, table):
 def test_a_window_is_whole_hours(tampered):
     row = tampered.a_row(schema.idempotency_records)
     tampered.set(schema.idempotency_records, row, expires_at_us=row["expires_at_us"] - 1)
-    found = tampered.first()
-    assert names(found, schema.idempotency_records, row)
+    first_finding = tampered.first()
+    assert names(first_finding, schema.idempotency_records, row)
 
 
 def test_a_session_was_not_written_after_its_newest_anchor(tampered):
@@ -270,17 +277,21 @@ def test_a_receipt_that_its_row_emits_is_missed(tampered_brief):
     """The fold emits it again, and names it by what the row calls it."""
     row = next(row for row in tampered_brief.rows(schema.receipts) if row["operation_id"])
     tampered_brief.delete(schema.receipts, row)
-    found = tampered_brief.verify(limit_findings=200).findings
+    findings = tampered_brief.verify(limit_findings=200).findings
     expected = ("receipts", row["receipt_id"], "missing")
-    assert expected in {(finding.table, finding.key, finding.rule) for finding in found}
+    assert expected in {(finding.table, finding.key, finding.rule) for finding in findings}
 
 
 def test_an_outcome_without_its_request_is_named(tampered):
     outcome = tampered.a_row(schema.outbox_outcomes)
     tampered.insert(schema.outbox_outcomes, outcome | {"request_id": "request:nobody"})
-    found = tampered.first()
-    assert (found.table, found.key, found.rule) == ("outbox_outcomes", "request:nobody", "extra")
-    assert found.message == "the outcome of a request that is not there"
+    first_finding = tampered.first()
+    assert (first_finding.table, first_finding.key, first_finding.rule) == (
+        "outbox_outcomes",
+        "request:nobody",
+        "extra",
+    )
+    assert first_finding.message == "the outcome of a request that is not there"
 
 
 def test_a_gap_among_the_events_of_a_session_is_named(tampered):
@@ -402,17 +413,17 @@ def test_rows_of_one_value_are_on_one_page(page_rows):
 def test_an_ephemeral_receipt_of_no_operation_is_named(tampered):
     row = tampered.a_row(schema.ephemeral_receipts)
     tampered.insert(schema.ephemeral_receipts, row | {"receipt_id": "receipt:nobody:0"})
-    found = tampered.first()
+    first_finding = tampered.first()
     expected = ("ephemeral_receipts", "receipt:nobody:0", "extra")
-    assert (found.table, found.key, found.rule) == expected
+    assert (first_finding.table, first_finding.key, first_finding.rule) == expected
 
 
 def test_an_ephemeral_receipt_that_the_log_does_not_give_is_named(tampered):
     row = tampered.a_row(schema.ephemeral_receipts)
     tampered.set(schema.ephemeral_receipts, row, expires_at_us=row["expires_at_us"] + 1)
-    found = tampered.first()
+    first_finding = tampered.first()
     expected = ("ephemeral_receipts", row["receipt_id"], "state_differs")
-    assert (found.table, found.key, found.rule) == expected
+    assert (first_finding.table, first_finding.key, first_finding.rule) == expected
 
 
 @pytest.mark.parametrize("waited_us", [0, 25 * HOUR_US])
@@ -443,14 +454,14 @@ def test_an_ephemeral_receipt_is_gone_after_its_time_and_not_before(waited_us):
 def rewrite_log_row(tampered, sequence, *, answer=False):
     """Change when an operation says it was recorded, everywhere but in the rows behind it."""
     row = next(
-        one
-        for one in tampered.rows(schema.kernel_event_log)
-        if one["ec_sequence_number"] == sequence
+        stored_row
+        for stored_row in tampered.rows(schema.kernel_event_log)
+        if stored_row["ec_sequence_number"] == sequence
     )
     blob = next(
-        one
-        for one in tampered.rows(schema.blobs)
-        if one["blob_ref"] == row["envelope_payload_blob_ref"]
+        stored_row
+        for stored_row in tampered.rows(schema.blobs)
+        if stored_row["blob_ref"] == row["envelope_payload_blob_ref"]
     )
     content = blob["content"].replace(b'"recorded_at":"2023', b'"recorded_at":"2022')
     assert content != blob["content"]
@@ -468,9 +479,9 @@ def rewrite_log_row(tampered, sequence, *, answer=False):
     )
     if answer:
         record = next(
-            one
-            for one in tampered.rows(schema.idempotency_records)
-            if one["ec_sequence_number"] == sequence
+            stored_row
+            for stored_row in tampered.rows(schema.idempotency_records)
+            if stored_row["ec_sequence_number"] == sequence
         )
         tampered.set(schema.idempotency_records, record, row_hash=bytes.fromhex(row_hash))
     return row["row_hash"], row_hash
@@ -478,15 +489,23 @@ def rewrite_log_row(tampered, sequence, *, answer=False):
 
 def test_a_row_rewritten_with_its_own_hash_breaks_the_link_and_is_named(tampered):
     rewrite_log_row(tampered, 12)
-    found = tampered.first()
-    assert (found.table, found.key, found.rule) == ("kernel_event_log", "12", "link_broken")
+    first_finding = tampered.first()
+    assert (first_finding.table, first_finding.key, first_finding.rule) == (
+        "kernel_event_log",
+        "12",
+        "link_broken",
+    )
 
 
 def test_the_last_row_rewritten_with_its_own_hash_is_named(tampered):
     last = len(tampered.rows(schema.kernel_event_log))
     rewrite_log_row(tampered, last)
-    found = tampered.first()
-    assert (found.table, found.key, found.rule) == ("kernel_event_log", str(last), "link_broken")
+    first_finding = tampered.first()
+    assert (first_finding.table, first_finding.key, first_finding.rule) == (
+        "kernel_event_log",
+        str(last),
+        "link_broken",
+    )
 
 
 def name_another_prior_row(tampered, sequence):
@@ -503,8 +522,12 @@ def name_another_prior_row(tampered, sequence):
 
 def test_a_row_that_names_another_prior_row_is_named(tampered):
     name_another_prior_row(tampered, 12)
-    found = tampered.first()
-    assert (found.table, found.key, found.rule) == ("kernel_event_log", "12", "link_broken")
+    first_finding = tampered.first()
+    assert (first_finding.table, first_finding.key, first_finding.rule) == (
+        "kernel_event_log",
+        "12",
+        "link_broken",
+    )
 
 
 @pytest.mark.spec("§17.5")
@@ -518,9 +541,9 @@ def test_a_row_that_does_not_fit_is_named_where_nothing_behind_it_can_be_relied_
         tampered.delete(schema.kernel_event_log, row)
     else:
         tampered.set(schema.kernel_event_log, row, row_bytes=flipped(row["row_bytes"]))
-    found = tampered.verify(limit_findings=200).findings
-    broken = [finding.key for finding in found if finding.rule == "link_broken"]
-    assert (found[0].table, broken[0]) == ("kernel_event_log", "12")
+    findings = tampered.verify(limit_findings=200).findings
+    broken = [finding.key for finding in findings if finding.rule == "link_broken"]
+    assert (findings[0].table, broken[0]) == ("kernel_event_log", "12")
 
 
 def test_two_rows_behind_one_row_are_a_double_write(tampered):
@@ -535,13 +558,13 @@ def test_two_rows_behind_one_row_are_a_double_write(tampered):
     )
     twin["row_hash"] = sha256_hex(twin["row_bytes"])
     tampered.insert(schema.kernel_event_log, twin)
-    found = tampered.verify(limit_findings=200).findings
-    findings = [one for one in found if one.rule != "schema_differs"]
+    faults = tampered.verify(limit_findings=200).findings
+    findings = [finding for finding in faults if finding.rule != "schema_differs"]
     assert all(
         finding.table in ("kernel_event_log", "idempotency_records") for finding in findings[:2]
     )
     written_twice = [finding for finding in findings if finding.rule == "double_write"]
-    assert str(len(rows) + 1) in {one.key for one in written_twice}
+    assert str(len(rows) + 1) in {claim.key for claim in written_twice}
 
 
 def test_a_chain_rewritten_to_its_end_is_found_by_the_answers(tampered):
@@ -552,15 +575,18 @@ def test_a_chain_rewritten_to_its_end_is_found_by_the_answers(tampered):
         old, new = row["row_hash"], sha256_hex(row_bytes)
         tampered.set(schema.kernel_event_log, row, row_hash=new, **values)
     tampered.set(schema.chain_head, tampered.a_row(schema.chain_head), row_hash=new)
-    found = tampered.first()
-    assert (found.table, found.rule) == ("idempotency_records", "column_differs")
-    assert found.key == "13"
+    first_finding = tampered.first()
+    assert (first_finding.table, first_finding.rule) == ("idempotency_records", "column_differs")
+    assert first_finding.key == "13"
 
 
 def test_a_record_rewritten_as_a_whole_is_sound_and_ends_with_another_hash(tampered, honest_file):
     """What no look at the record itself can find: compare the head with one kept elsewhere."""
     old, new = rewrite_log_row(tampered, 12, answer=True)
-    answers = {one["ec_sequence_number"]: one for one in tampered.rows(schema.idempotency_records)}
+    answers = {
+        stored_row["ec_sequence_number"]: stored_row
+        for stored_row in tampered.rows(schema.idempotency_records)
+    }
     for row in tampered.rows(schema.kernel_event_log)[12:]:
         row_bytes = row["row_bytes"].replace(old.encode(), new.encode())
         values = {"row_bytes": row_bytes, "prior_row_hash": new}
@@ -569,23 +595,23 @@ def test_a_record_rewritten_as_a_whole_is_sound_and_ends_with_another_hash(tampe
         answer = answers[row["ec_sequence_number"]]
         tampered.set(schema.idempotency_records, answer, row_hash=bytes.fromhex(new))
     tampered.set(schema.chain_head, tampered.a_row(schema.chain_head), row_hash=new)
-    found = tampered.verify()
-    assert found.ok
-    assert found.head_hash == new != old
+    verification = tampered.verify()
+    assert verification.ok
+    assert verification.head_hash == new != old
 
 
 def test_a_refusal_rewritten_with_its_own_hash_is_named(tampered):
     row = next(
-        one
-        for one in tampered.rows(schema.receipts)
-        if one["receipt_kind"] == "envelope_validation_failed"
+        stored_row
+        for stored_row in tampered.rows(schema.receipts)
+        if stored_row["receipt_kind"] == "envelope_validation_failed"
     )
     content = row["receipt_bytes"].replace(b'"message":"', b'"message":"not ')
     assert content != row["receipt_bytes"]
     tampered.set(schema.receipts, row, receipt_bytes=content, receipt_hash=sha256_hex(content))
-    found = tampered.first()
-    assert (found.table, found.rule) == ("receipts", "link_broken")
-    assert found.key == str(row["receipt_sequence"])
+    first_finding = tampered.first()
+    assert (first_finding.table, first_finding.rule) == ("receipts", "link_broken")
+    assert first_finding.key == str(row["receipt_sequence"])
 
 
 def test_a_receipt_from_before_the_one_before_it_is_named(tampered):
@@ -618,7 +644,7 @@ def test_an_effect_rewritten_with_its_row_is_found_by_the_fold(tampered):
     ]
     forged = effects[0] | {"post_image_hash": flipped(effects[0]["post_image_hash"], 20)}
     joined = [
-        sha256_hex(canonicalize([hashed_effect(one, last["committed_at"]) for one in each]))
+        sha256_hex(canonicalize([hashed_effect(part, last["committed_at"]) for part in each]))
         for each in (effects, [forged, *effects[1:]])
     ]
     row_bytes = last["row_bytes"].replace(joined[0].encode(), joined[1].encode())
@@ -632,17 +658,17 @@ def test_an_effect_rewritten_with_its_row_is_found_by_the_fold(tampered):
         if row["ec_sequence_number"] == last["ec_sequence_number"]
     )
     tampered.set(schema.idempotency_records, record, row_hash=bytes.fromhex(row_hash))
-    found = tampered.first()
-    assert (found.table, found.rule) == ("applied_effects", "state_differs")
-    assert found.key == key_of(schema.applied_effects, effects[0])
+    first_finding = tampered.first()
+    assert (first_finding.table, first_finding.rule) == ("applied_effects", "state_differs")
+    assert first_finding.key == key_of(schema.applied_effects, effects[0])
 
 
 def test_a_missing_tail_is_missed_by_the_head(tampered):
     last = tampered.rows(schema.kernel_event_log)[-1]
     tampered.delete(schema.kernel_event_log, last)
-    found = tampered.first()
-    assert names(found, schema.kernel_event_log, last)
-    assert found.rule == "missing"
+    first_finding = tampered.first()
+    assert names(first_finding, schema.kernel_event_log, last)
+    assert first_finding.rule == "missing"
 
 
 def cut_tail(tampered):
@@ -702,8 +728,8 @@ def test_what_a_cut_tail_leaves_behind_is_named(tampered, left):
             receipt_sequence=receipt["receipt_sequence"],
             receipt_hash=receipt["receipt_hash"],
         )
-    found = tampered.first()
-    assert (found.table, found.rule) == (left.name, "extra")
+    first_finding = tampered.first()
+    assert (first_finding.table, first_finding.rule) == (left.name, "extra")
     assert last is not None
 
 
@@ -714,45 +740,55 @@ def test_an_edited_record_is_named_with_the_sequence_of_its_last_effect(tampered
     record = row["record"].replace(b'"updated_at":"2', b'"updated_at":"3')
     tampered_brief.set(table, row, record=record)
     last = [
-        one["ec_sequence_number"]
-        for one in tampered_brief.rows(schema.applied_effects)
-        if (one["store"], one["record_key"]) == (table.name, key)
+        stored_row["ec_sequence_number"]
+        for stored_row in tampered_brief.rows(schema.applied_effects)
+        if (stored_row["store"], stored_row["record_key"]) == (table.name, key)
     ]
-    found = tampered_brief.first()
-    assert (found.table, found.key, found.rule) == (table.name, key, "state_differs")
+    first_finding = tampered_brief.first()
+    assert (first_finding.table, first_finding.key, first_finding.rule) == (
+        table.name,
+        key,
+        "state_differs",
+    )
     # A transition's row goes with the effect on its membership and has none of its own.
     # What a model answered is recorded beside the effects.
     without = (schema.membership_state_transitions, schema.recorded_model_outputs)
     assert bool(last) == (table not in without)
-    assert not last or f"sequence {max(last)}" in found.message
+    assert not last or f"sequence {max(last)}" in first_finding.message
 
 
 def test_an_authority_that_its_inputs_do_not_give_is_named(tampered):
-    row = next(one for one in tampered.rows(schema.nodes) if one["node_id"] == "cu-a")
+    row = next(
+        stored_row for stored_row in tampered.rows(schema.nodes) if stored_row["node_id"] == "cu-a"
+    )
     start = row["record"].index(b'"cu_authority":0.') + len(b'"cu_authority":0.')
     tampered.set(schema.nodes, row, record=flipped(row["record"], start))
-    found = tampered.verify(fold=False)
-    first = found.findings[0]
+    verification = tampered.verify(fold=False)
+    first = verification.findings[0]
     assert (first.table, first.key, first.rule) == ("nodes", "cu-a", "authority_differs")
-    assert found.authorities_equal < 5
+    assert verification.authorities_equal < 5
 
 
 def test_an_index_entry_that_differs_from_its_node_is_named(tampered):
     entry_id = "authority_index|cu-a"
-    row = next(one for one in tampered.rows(schema.derived_indexes) if one["entry_id"] == entry_id)
+    row = next(
+        stored_row
+        for stored_row in tampered.rows(schema.derived_indexes)
+        if stored_row["entry_id"] == entry_id
+    )
     start = row["record"].index(b'"cu_authority":0.') + len(b'"cu_authority":0.')
     tampered.set(schema.derived_indexes, row, record=flipped(row["record"], start))
-    found = tampered.verify(fold=False).findings
-    assert [(one.table, one.key) for one in found] == [("derived_indexes", entry_id)]
+    findings = tampered.verify(fold=False).findings
+    assert [(finding.table, finding.key) for finding in findings] == [("derived_indexes", entry_id)]
 
 
 def test_a_belief_trail_cut_at_its_end_is_found_by_its_anchor(tampered):
-    rows = [one for one in tampered.rows(schema.belief_events) if one["session_id"] == "s-1"]
+    rows = [row for row in tampered.rows(schema.belief_events) if row["session_id"] == "s-1"]
     tampered.delete(schema.belief_events, rows[-1])
     session = BeliefSession.restore([row["event_bytes"] for row in rows[:-1]])
     survivors = session.snapshot()["survivors"]
     summary = next(
-        one for one in tampered.rows(schema.belief_sessions) if one["session_id"] == "s-1"
+        row for row in tampered.rows(schema.belief_sessions) if row["session_id"] == "s-1"
     )
     tampered.set(
         schema.belief_sessions,
@@ -762,19 +798,27 @@ def test_a_belief_trail_cut_at_its_end_is_found_by_its_anchor(tampered):
         head_event_hash=session.head_event_hash,
         survivors_shown=canonicalize(survivors[:12]),
     )
-    found = tampered.first()
-    assert (found.table, found.key, found.rule) == ("belief_sessions", "s-1", "anchor_differs")
+    first_finding = tampered.first()
+    assert (first_finding.table, first_finding.key, first_finding.rule) == (
+        "belief_sessions",
+        "s-1",
+        "anchor_differs",
+    )
 
 
 def test_a_whole_belief_session_removed_is_missed_by_its_anchor(tampered):
     tampered.db.execute("DELETE FROM belief_events WHERE session_id = 's-1'")
     tampered.db.execute("DELETE FROM belief_sessions WHERE session_id = 's-1'")
-    found = tampered.first()
-    assert (found.table, found.key, found.rule) == ("belief_sessions", "s-1", "missing")
+    first_finding = tampered.first()
+    assert (first_finding.table, first_finding.key, first_finding.rule) == (
+        "belief_sessions",
+        "s-1",
+        "missing",
+    )
 
 
 def test_a_request_given_up_without_its_receipt_is_found(tampered):
-    row = next(one for one in tampered.rows(schema.outbox) if one["open"])
+    row = next(stored_row for stored_row in tampered.rows(schema.outbox) if stored_row["open"])
     tampered.set(schema.outbox, row, open=0)
     tampered.insert(
         schema.outbox_outcomes,
@@ -791,8 +835,12 @@ def test_a_request_given_up_without_its_receipt_is_found(tampered):
 
 
 def test_a_request_without_its_receipt_is_found(tampered):
-    row = next(one for one in tampered.rows(schema.outbox) if one["queue"] == BINDING_QUEUE)
-    last = max(one["request_sequence"] for one in tampered.rows(schema.outbox))
+    row = next(
+        stored_row
+        for stored_row in tampered.rows(schema.outbox)
+        if stored_row["queue"] == BINDING_QUEUE
+    )
+    last = max(stored_row["request_sequence"] for stored_row in tampered.rows(schema.outbox))
     forged = {**row, "request_id": "request:forged", "request_sequence": last + 1}
     tampered.insert(schema.outbox, {**forged, "open": 1})
     tampered.set(schema.chain_head, tampered.a_row(schema.chain_head), request_sequence=last + 1)
@@ -804,7 +852,11 @@ def test_a_request_without_its_receipt_is_found(tampered):
 @pytest.mark.parametrize("column", ["priority", "item_key", "queue", "request_bytes", "open"])
 def test_what_a_request_says_is_what_its_receipt_says(tampered, column):
     where = ("binding-evaluation", 1)
-    row = next(one for one in tampered.rows(schema.outbox) if (one["queue"], one["open"]) == where)
+    row = next(
+        stored_row
+        for stored_row in tampered.rows(schema.outbox)
+        if (stored_row["queue"], stored_row["open"]) == where
+    )
     changed = {"open": 0, "request_bytes": row["request_bytes"].replace(b"b-", b"c-")}
     tampered.set(schema.outbox, row, **{column: changed.get(column, "background_low_priority")})
     found = {(finding.table, finding.key) for finding in tampered.verify().findings}
@@ -814,9 +866,9 @@ def test_what_a_request_says_is_what_its_receipt_says(tampered, column):
 @pytest.mark.parametrize("column", ["outcome", "operation_id", "closed_sequence", "closed_at_us"])
 def test_an_outcome_is_the_one_that_its_receipt_says(tampered, column):
     row = next(
-        one
-        for one in tampered.rows(schema.outbox_outcomes)
-        if one["request_id"].startswith("request:binding-evaluation")
+        stored_row
+        for stored_row in tampered.rows(schema.outbox_outcomes)
+        if stored_row["request_id"].startswith("request:binding-evaluation")
     )
     changed = {"outcome": "cancelled", "operation_id": "somebody's"}
     tampered.set(schema.outbox_outcomes, row, **{column: changed.get(column, 7)})
@@ -829,20 +881,24 @@ def test_a_receipt_that_an_operation_emits_gives_up_no_request():
     accepted(submit(ledger, create("cu-1", "ConsolidatedUnderstanding")))
     with ledger.view() as view:
         (request,) = view.open_requests()
-    told = effect("receipt_only", request_id=request.request_id, target_cu_id="cu-1")
-    told["receipt_subkind"] = "authority_recompute_dead_lettered"
-    submit(ledger, envelope("search_run_record", [told]))
+    outcome_effect = effect("receipt_only", request_id=request.request_id, target_cu_id="cu-1")
+    outcome_effect["receipt_subkind"] = "authority_recompute_dead_lettered"
+    submit(ledger, envelope("search_run_record", [outcome_effect]))
     with ledger.view() as view:
-        found = verify(view)
-    assert found.findings == ()
-    assert (found.requests_open, found.authorities_pending) == (1, 1)
+        verification = verify(view)
+    assert verification.findings == ()
+    assert (verification.requests_open, verification.authorities_pending) == (1, 1)
 
 
 def test_an_erased_payload_is_named(tampered):
     row = tampered.a_row(schema.blobs)
     tampered.delete(schema.blobs, row)
-    found = tampered.first()
-    assert (found.table, found.key, found.rule) == ("blobs", row["blob_ref"], "missing")
+    first_finding = tampered.first()
+    assert (first_finding.table, first_finding.key, first_finding.rule) == (
+        "blobs",
+        row["blob_ref"],
+        "missing",
+    )
 
 
 # --- anything at all --------------------------------------------------------------------------
@@ -869,10 +925,10 @@ def test_garbage_anywhere_is_a_finding_and_never_an_exception(brief_file, tmp_pa
             shutil.copy(brief_file, path)
             if not _spoiled(path, table, column, garbage):
                 continue
-            found = verify_file(path)
+            verification = verify_file(path)
             path.unlink()
             if (table.name, column.name) not in NOT_ON_RECORD:
-                assert not found.ok, f"{table.name}.{column.name}"
+                assert not verification.ok, f"{table.name}.{column.name}"
 
 
 def _spoiled(path, table, column, garbage):
@@ -909,7 +965,11 @@ def test_a_table_of_other_types_is_a_finding_and_never_an_exception(tampered_bri
 @pytest.mark.parametrize("table", [schema.receipts, schema.ephemeral_receipts])
 def test_a_receipt_id_of_the_wrong_type_is_named(tampered_brief, table, value):
     """It was emitted by an operation, so somebody asks it with what it begins."""
-    row = next(one for one in tampered_brief.rows(table) if one["operation_id"] is not None)
+    row = next(
+        stored_row
+        for stored_row in tampered_brief.rows(table)
+        if stored_row["operation_id"] is not None
+    )
     where = f"WHERE rowid = {row['place']}"
     tampered_brief.run("UPDATE", table.name, f"SET receipt_id = {value}", where)
     assert table.name in {finding.table for finding in tampered_brief.verify().findings}
@@ -917,8 +977,8 @@ def test_a_receipt_id_of_the_wrong_type_is_named(tampered_brief, table, value):
 
 def test_no_more_findings_than_asked_for(tampered):
     tampered.db.execute("UPDATE kernel_event_log SET semantic_intent = 'x'")
-    found = tampered.verify(limit_findings=3)
-    assert [finding.key for finding in found.findings] == ["1", "2", "3"]
+    verification = tampered.verify(limit_findings=3)
+    assert [finding.key for finding in verification.findings] == ["1", "2", "3"]
 
 
 @pytest.fixture(scope="module")
@@ -948,11 +1008,11 @@ def test_any_single_flipped_bit_is_found(brief_memory, where, data):
         tables.update(table, key, {column: flipped(content, position, bit)})
     try:
         with brief_memory.view() as view:
-            found = verify(view)
+            verification = verify(view)
     finally:
         with store.transaction() as tables:
             tables.update(table, key, {column: content})
-    assert not found.ok
+    assert not verification.ok
 
 
 # What a finding is called
@@ -968,15 +1028,15 @@ def test_an_envelope_that_does_not_hash_to_its_commitment_is_found_at_its_payloa
         content = tables.get(schema.blobs, blob_ref)["content"]
         tables.update(schema.blobs, (blob_ref,), {"content": content.replace(b"Note", b"Nope")})
     with ledger.view() as view:
-        found = verify(view).findings[0]
-    assert (found.table, found.key, found.rule) == ("blobs", blob_ref, "bytes_changed")
+        findings = verify(view).findings[0]
+    assert (findings.table, findings.key, findings.rule) == ("blobs", blob_ref, "bytes_changed")
 
 
 def test_a_snapshot_of_a_length_that_a_session_never_had_differs_from_the_replay(tampered):
     row = tampered.a_row(schema.belief_snapshots)
     tampered.set(schema.belief_snapshots, row, n_events=999)
-    found = tampered.first()
-    assert (found.table, found.rule) == ("belief_snapshots", "replay_differs")
+    first_finding = tampered.first()
+    assert (first_finding.table, first_finding.rule) == ("belief_snapshots", "replay_differs")
 
 
 def test_of_a_store_that_could_not_be_opened_nothing_was_counted():
@@ -1024,9 +1084,9 @@ def test_a_cause_that_is_on_no_earlier_row_is_found(monkeypatch, cause):
         document = create(name, "Note", envelope={"operation_id": name, **more})
         accepted(submit(ledger, document, submitter="orchestrator", unseen=True))
     with ledger.view() as view:
-        [found] = verify(view).findings
-    assert (found.table, found.key, found.rule) == ("kernel_event_log", "2", "link_broken")
-    assert cause in found.message
+        [finding] = verify(view).findings
+    assert (finding.table, finding.key, finding.rule) == ("kernel_event_log", "2", "link_broken")
+    assert cause in finding.message
 
 
 @pytest.mark.spec("§2.7")

@@ -32,7 +32,7 @@ def ledger():
     ledger = memory_ledger()
     made = [create("n", "Topic"), create("m", "Note")]
     views = [computed("v", node_ref="n"), computed("w", node_ref="m"), computed("x")]
-    assert {code_of(one) for one in submit(ledger, *made, *views)} == {None}
+    assert {code_of(result) for result in submit(ledger, *made, *views)} == {None}
     return ledger
 
 

@@ -36,7 +36,7 @@ def test_a_sound_record_gets_no_receipt(ledger):
 
 def test_what_was_found_is_kept_in_the_chain_and_changes_nothing_of_what_is_found(ledger):
     damage(ledger)
-    found = findings(ledger)
+    faults = findings(ledger)
     with ledger.transaction() as transaction:
         receipt_id = record_violation(transaction, verify(transaction))
     with ledger.view() as view:
@@ -46,8 +46,8 @@ def test_what_was_found_is_kept_in_the_chain_and_changes_nothing_of_what_is_foun
     assert receipt["receipt_kind"] == "kernel_event_log_integrity_violation"
     assert "operation_id" not in receipt
     assert receipt["rows_verified"] == "1"
-    assert receipt["findings"] == [dataclasses.asdict(one) for one in found]
-    assert findings(ledger) == found
+    assert receipt["findings"] == [dataclasses.asdict(fault) for fault in faults]
+    assert findings(ledger) == faults
 
 
 def test_the_next_row_seals_it(ledger):

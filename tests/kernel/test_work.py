@@ -11,11 +11,16 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, Request
 from kernel.priorities import PRIORITIES_OF
-from kernel.work import order, receipts, requests
+from kernel.work import ready_requests, receipts, requests
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, QUEUE_KINDS
 from kernel.work.errors import WorkRefused
-from kernel.work.order import FAN_OUT_CYCLE_US, FAN_OUT_MAX, first_of_each_run, plan_fan_out
 from kernel.work.outcomes import close, open_by_queue, open_request, reject_for_capacity
+from kernel.work.ready_requests import (
+    FAN_OUT_CYCLE_US,
+    FAN_OUT_MAX,
+    first_of_each_run,
+    plan_fan_out,
+)
 from kernel.work.reports import CapacityRejected
 from kernel.work.requests import (
     DELAY_S_MAX,
@@ -51,7 +56,7 @@ def step(run: str, number: int, key: str | None = None, **more: Any) -> WorkRequ
 
 def ask(ledger: Ledger, *asked: WorkRequest) -> list[str]:
     with ledger.transaction() as transaction:
-        return [one.request_id for one in enqueue(transaction, asked)]
+        return [request.request_id for request in enqueue(transaction, asked)]
 
 
 def end(ledger: Ledger, request_id: str, outcome: Any = "completed", **more: Any) -> bool:
@@ -151,13 +156,13 @@ def test_what_cannot_be_asked_for_is_refused_whole(ledger, asked, code, field):
 @pytest.mark.spec("§14.2")
 def test_a_binding_waits_at_the_priority_that_its_policy_has(ledger, capacity):
     ask(ledger, binding(capacity_priority=capacity))
-    assert [one.priority for one in everything_open(ledger)] == [capacity]
+    assert [request.priority for request in everything_open(ledger)] == [capacity]
 
 
 @pytest.mark.parametrize("priority", [None, *PRIORITIES_OF[EXTRACTION_QUEUE]])
 def test_a_step_waits_at_the_priority_that_its_producer_states(ledger, priority):
     ask(ledger, WorkRequest(EXTRACTION_QUEUE, "k", step("r", 1).content, priority))
-    assert [one.priority for one in everything_open(ledger)] == [priority or "normal"]
+    assert [request.priority for request in everything_open(ledger)] == [priority or "normal"]
 
 
 @pytest.mark.parametrize("kind", [receipts.REQUESTED, receipts.CAPACITY_REJECTED])
@@ -210,12 +215,12 @@ def test_what_is_delayed_is_not_due_before_and_is_the_same_asking_again():
     assert refused(ledger, binding("k"))[0] == "work_request_conflict"
     [request] = everything_open(ledger)
     due_us = request.enqueued_at_us + 60_000_000
-    assert order.due([request], due_us - 1) == []
-    assert order.due([request], due_us) == [request]
+    assert ready_requests.due([request], due_us - 1) == []
+    assert ready_requests.due([request], due_us) == [request]
     with ledger.view() as view:
         status = status_of(view, request.request_id)
-        assert order.fan_out_of(view, "e-1", due_us - 1).admitted == frozenset()
-        assert order.fan_out_of(view, "e-1", due_us).admitted == {request.request_id}
+        assert ready_requests.fan_out_of(view, "e-1", due_us - 1).admitted == frozenset()
+        assert ready_requests.fan_out_of(view, "e-1", due_us).admitted == {request.request_id}
     assert status is not None
     assert status.not_before == iso_time(due_us)
     for delay_s in (-1, DELAY_S_MAX + 1):
@@ -229,7 +234,7 @@ def test_what_has_no_delay_is_due_though_a_clock_was_set_back(ledger):
     ask(ledger, binding(delay_s=5), step("r", 1))
     with ledger.view() as view:
         waiting = view.open_requests()
-    assert order.due(waiting, 0) == waiting
+    assert ready_requests.due(waiting, 0) == waiting
 
 
 @pytest.mark.spec("§16.4")
@@ -239,8 +244,10 @@ def test_a_delayed_attempt_holds_the_later_ones_of_its_run_back(ledger):
     with ledger.view() as view:
         waiting = view.open_requests()
         now_us = waiting[-1].enqueued_at_us
-        assert first_of_each_run(view, order.due(waiting, now_us)) == []
-        assert first_of_each_run(view, order.due(waiting, now_us + 60_000_000)) == waiting[:1]
+        assert first_of_each_run(view, ready_requests.due(waiting, now_us)) == []
+        assert (
+            first_of_each_run(view, ready_requests.due(waiting, now_us + 60_000_000)) == waiting[:1]
+        )
 
 
 @pytest.mark.parametrize("outcome", ["completed", "dead_letter", "cancelled"])
@@ -328,7 +335,7 @@ def test_of_each_run_only_the_first_open_attempt_is_ready(ledger):
     def ready() -> list[str]:
         with ledger.view() as view:
             waiting = view.open_requests(queue=EXTRACTION_QUEUE)
-            return [one.request_id for one in first_of_each_run(view, waiting)]
+            return [request.request_id for request in first_of_each_run(view, waiting)]
 
     assert ready() == [ids[1], ids[2]]
     end(ledger, ids[1], "dead_letter")
@@ -348,8 +355,8 @@ def test_how_a_request_of_any_queue_ended_is_one_question(ledger):
         assert outcome_of(view, BINDING_QUEUE, "nobody") is None
     end(ledger, bound, "completed", result={"outcome_state": "succeeded"})
     with ledger.view() as view:
-        found = outcome_of(view, BINDING_QUEUE, bound)
-    assert (found.state, found.result) == ("completed", {"outcome_state": "succeeded"})
+        outcome = outcome_of(view, BINDING_QUEUE, bound)
+    assert (outcome.state, outcome.result) == ("completed", {"outcome_state": "succeeded"})
 
 
 def test_open_requests_are_counted_by_queue_without_reading_them(ledger, monkeypatch):
@@ -375,9 +382,9 @@ def test_fifty_bindings_are_evaluated_for_an_event_in_a_cycle_the_most_urgent_fi
     asked.append(binding("other", source_event_id="e-2"))
     ids = ask(ledger, *asked)
 
-    def plan(at_us: int) -> order.FanOut:
+    def plan(at_us: int) -> ready_requests.FanOut:
         with ledger.view() as view:
-            return order.fan_out_of(view, "e-1", at_us)
+            return ready_requests.fan_out_of(view, "e-1", at_us)
 
     now_us = fake.time_us
     first = plan(now_us)
@@ -417,7 +424,7 @@ def test_a_cycle_never_has_more_than_its_fan_out_and_nothing_is_left_out(
     plan = plan_fan_out(waiting, evaluated_us, now_us, fan_out_max)
     recent = [at for at in evaluated_us if at > now_us - FAN_OUT_CYCLE_US]
     assert len(plan.admitted) + len(recent) <= max(fan_out_max, len(recent))
-    assert plan.admitted | set(plan.deferred) == {one.request_id for one in waiting}
+    assert plan.admitted | set(plan.deferred) == {request.request_id for request in waiting}
     assert not plan.admitted & set(plan.deferred)
     assert (plan.deferred_evaluation_at_us is not None) == bool(plan.deferred)
     if not recent:

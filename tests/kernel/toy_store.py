@@ -20,7 +20,6 @@ TOYS = Table(
     Column(
         "box", String, nullable=False, info=storage.of_record(lambda toy: toy["payload"]["box"])
     ),
-    Column("updated_by_operation_id", String, nullable=False),
     Column("record", LargeBinary, nullable=False),
     info=storage.state(
         storage.StateStore("tests", searched_by=(), compared=comparison.whole("toy_retract"))

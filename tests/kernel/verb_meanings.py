@@ -8,6 +8,7 @@ its own name.
 from typing import Any
 
 from tests.kernel.build import effect
+from tests.kernel.every import binding, snapshot
 
 HASH = "ab" * 32
 
@@ -126,9 +127,13 @@ CONTRADICTING: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ),
     ("source_binding_create", "binding_generation_advance", {"binding_generation_id": "2"}),
     ("source_binding_create", "binding_generation_advance", {}),
-    # §15.3: what a binding means changes with a generation; it is disabled by its own verb.
-    ("source_binding_update", "node_write", {"selectors": []}),
-    ("source_binding_update", "node_write", {"target_kind": "t"}),
+    # §15.3: what a binding means is in a generation; so is that it is enabled again (§13.2).
+    *(
+        (f"source_binding_{verb}", "node_write", {"node_kind": "SourceBinding", field: value})
+        for verb in ("create", "update")
+        for field, value in snapshot(priority=1, resource_policy={}).items()
+    ),
+    ("source_binding_update", "node_write", {"state": "active"}),
     ("source_binding_update", "node_write", {"node_kind": "Note"}),
     ("source_binding_update", "node_write", {"state": "disabled"}),
     ("source_binding_update", "node_write", {"field_lock": []}),
@@ -237,4 +242,6 @@ def spoken(verb: str, kind: str, number: int = 0, **fields: Any) -> dict[str, An
 def composed(verb: str) -> list[dict[str, Any]]:
     """The effects of a verb's row, in its order."""
     kinds = DECOMPOSITION.get(verb, (verb,))
-    return [spoken(verb, kind, number) for number, kind in enumerate(kinds)]
+    effects = [spoken(verb, kind, number) for number, kind in enumerate(kinds)]
+    # §3.5 and §15.3 have the first generation beside what the row says.
+    return [*effects, binding(1, "x-0")] if verb == "source_binding_create" else effects

@@ -57,7 +57,7 @@ MAKE = {
 
 
 @dataclass
-class Reference:
+class ReferenceSession:
     """What a session is said to be: a set that shrinks, one obligation, an end."""
 
     policy: SessionPolicy
@@ -126,11 +126,11 @@ async def live(history, policy=None):
     """Live through a history and return the answers, the last snapshot and the trail."""
     ledger, _ = scripted_ledger()
     answers, lives = [], [[]]
-    for one in history:
-        if one == RESTART:
+    for event in history:
+        if event == RESTART:
             lives.append([])
         else:
-            lives[-1].append(one)
+            lives[-1].append(event)
     async with running_sessions(ledger) as sessions:
         await sessions.ask("s-1", declare(*UNIVERSE, policy=policy or SessionPolicy()))
     for verbs in lives:
@@ -146,14 +146,14 @@ async def live(history, policy=None):
 
 
 def verbs_of(history):
-    return [one for one in history if one != RESTART]
+    return [event for event in history if event != RESTART]
 
 
 @pytest.mark.spec("seed001-monotonicity")
 @given(history=HISTORIES, policy=POLICIES)
 def test_survivors_never_grow_and_every_verb_answers_as_the_rules_say(history, policy):
     answers, snapshot, _ = anyio.run(live, history, policy)
-    reference, left = Reference(policy), set(UNIVERSE)
+    reference, left = ReferenceSession(policy), set(UNIVERSE)
     for one, answer in zip(verbs_of(history), answers, strict=True):
         assert said(answer) == reference.say(*one)
         if not isinstance(answer, BeliefError):
@@ -169,7 +169,7 @@ def test_survivors_never_grow_and_every_verb_answers_as_the_rules_say(history, p
 @pytest.mark.spec("seed001-idempotence")
 @given(history=HISTORIES)
 def test_every_elimination_again_changes_nothing_and_answers_the_same(history):
-    once = [one for one in history if one[0] != "terminate"]
+    once = [event for event in history if event[0] != "terminate"]
     answers, snapshot, trail = anyio.run(live, once)
     twice, numbers = [], []
     for one in once:
@@ -183,7 +183,7 @@ def test_every_elimination_again_changes_nothing_and_answers_the_same(history):
         if is_strike:
             assert said(second) == said(first)
     assert again["survivors"] == snapshot["survivors"]
-    assert [one["payload"] for one in trail_again] == [one["payload"] for one in trail]
+    assert [event["payload"] for event in trail_again] == [event["payload"] for event in trail]
 
 
 @pytest.mark.spec("seed001-order-independence")
@@ -201,7 +201,7 @@ def test_eliminations_in_any_order_leave_the_same(data, strikes):
 @given(history=HISTORIES, policy=POLICIES)
 def test_the_audit_replayed_is_the_session_as_it_stands(history, policy):
     _, snapshot, trail = anyio.run(live, history, policy)
-    replayed = BeliefSession.restore(canonicalize(one) for one in trail)
+    replayed = BeliefSession.restore(canonicalize(event) for event in trail)
     assert replayed.snapshot() == snapshot
     assert replayed.head_event_hash == trail[-1]["event_hash"]
 
@@ -214,8 +214,8 @@ def test_a_restart_is_not_noticed(history, policy):
     quiet_answers, quiet, quiet_trail = anyio.run(live, verbs_of(history), policy)
     assert list(map(said, answers)) == list(map(said, quiet_answers))
     named = ("verb", "payload", "delta", "survivors_after_hash")
-    assert [[one[name] for name in named] for one in trail] == [
-        [one[name] for name in named] for one in quiet_trail
+    assert [[event[name] for name in named] for event in trail] == [
+        [event[name] for name in named] for event in quiet_trail
     ]
     ids = ("audit_head_event_id",)
     assert {k: v for k, v in snapshot.items() if k not in ids} == {

@@ -24,7 +24,7 @@ CAPACITY = Capacity(Amount(float("inf"), TOTAL), {"critical": Amount(cost=KEPT)}
 
 
 @dataclass
-class Leases:
+class SwitchedLeases:
     """A lease of cost that comes back when a test says so, and cannot be read when it says so."""
 
     held: dict[str, float] = field(default_factory=dict)
@@ -63,7 +63,7 @@ STEPS = st.lists(
 @FAMILY
 @given(strategy=st.sampled_from(STRATEGIES), steps=STEPS)
 def test_no_load_gets_past_the_capacity_but_as_the_policy_says(strategy, steps):
-    ledger, leases = memory_ledger(), Leases()
+    ledger, leases = memory_ledger(), SwitchedLeases()
     advance_policy(ledger, kernel_cost_governance={"ec_capacity_lease_strategy": strategy})
     kernel = Kernel(capacity=leases)
     accepted = alerts = overrides = 0

@@ -17,10 +17,10 @@ FAMILIES = ("PT-1", "PT-2", "PT-3", "PT-4", "PT-5", "PT-6", "PT-7", "PT-8", "PT-
 
 def properties():
     """Each property with the rules that it and its module are marked with."""
-    for found in pkgutil.iter_modules(tests.properties.__path__):
-        if not found.name.startswith("test_"):
+    for iter_module in pkgutil.iter_modules(tests.properties.__path__):
+        if not iter_module.name.startswith("test_"):
             continue
-        module = importlib.import_module(f"tests.properties.{found.name}")
+        module = importlib.import_module(f"tests.properties.{iter_module.name}")
         of_module = getattr(module, "pytestmark", [])
         marks = of_module if isinstance(of_module, list) else [of_module]
         for name, function in vars(module).items():

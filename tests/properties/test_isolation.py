@@ -63,7 +63,7 @@ def test_a_prompt_reads_back_as_exactly_what_it_was_assembled_of(query, sources)
             for field, text in source.metadata.items()
         ]
     assert parsed.query == query
-    assert [(one.source, one.kind, one.text) for one in parsed.fields] == expected
+    assert [(field.source, field.kind, field.text) for field in parsed.fields] == expected
 
 
 @given(query=TEXTS, sources=SOURCES)

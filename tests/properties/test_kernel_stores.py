@@ -159,7 +159,7 @@ class Twins(RuleBasedStateMachine):
         self.kernel = Kernel(idempotency_window_hours=1)
         self.twins = [ledger_on(store) for store in (MemoryStore(), self.reopen())]
         self.numbers = 0
-        self.submit_a_group([(create(*one), "caller") for one in FURNISHED.items()], repeat=False)
+        self.submit_a_group([(create(*item), "caller") for item in FURNISHED.items()], repeat=False)
         self.submit_a_group([(link("e1", "a", "b"), "caller")], repeat=True)
 
     def name(self, document):
@@ -173,7 +173,7 @@ class Twins(RuleBasedStateMachine):
 
     def submit(self, ledger, batch):
         with ledger.transaction() as transaction:
-            return [self.kernel.submit(transaction, *one) for one in batch]
+            return [self.kernel.submit(transaction, *batch_unit) for batch_unit in batch]
 
     @rule(batch=st.lists(submissions(), min_size=1, max_size=4), repeat=st.booleans())
     def submit_a_group(self, batch, repeat):
@@ -202,8 +202,8 @@ class Twins(RuleBasedStateMachine):
         for ledger, _ in self.twins:
             before = everything(ledger)
             with abandoned(ledger.transaction()) as transaction:
-                for one in batch:
-                    self.kernel.submit(transaction, *one)
+                for batch_unit in batch:
+                    self.kernel.submit(transaction, *batch_unit)
             assert everything(ledger) == before
 
     @rule(start=st.sampled_from(range(len(STEPS))), steps=st.integers(1, 5))

@@ -73,7 +73,7 @@ WRITES = st.one_of(
     st.builds(lambda refs: {"cites_refs": refs}, REFS),
     st.builds(lambda refs: {"source_refs": refs}, REFS),
 )
-DAMAGED = st.sampled_from([str(one.name) for one in schema.STATE_TABLES if "record" in one.c])
+DAMAGED = st.sampled_from([str(table.name) for table in schema.STATE_TABLES if "record" in table.c])
 
 
 def edited(node_id, fields):
@@ -290,7 +290,7 @@ class Machine(RuleBasedStateMachine):
         return found
 
     def damage(self, transaction, store):
-        [table] = [one for one in schema.STATE_TABLES if one.name == store]
+        [table] = [table_ for table_ in schema.STATE_TABLES if table_.name == store]
         for row in transaction.tables.select(table)[:1]:
             transaction.tables.put(table, row | {"record": b"{}"})
 
@@ -357,21 +357,19 @@ class Machine(RuleBasedStateMachine):
             self.settled.add(item["operation_id"])
 
     def reviews(self):
-        found = self.look(lambda view: adjudications(view, kind=MIGRATION_KIND, limit=1000))
-        return [one.receipt for one in found.items]
+        page = self.look(lambda view: adjudications(view, kind=MIGRATION_KIND, limit=1000))
+        return [item.receipt for item in page.items]
 
     @rule(key=NODES)
     def somebody_asks_who_wrote(self, key):
-        found = self.look(lambda view: find_operations(view, AuditFilter(entity=key), limit=1000))
-        assert {entry.operation_id for entry in found.entries} <= set(
-            self.on_log()
-        ) - self.waiting()
+        page = self.look(lambda view: find_operations(view, AuditFilter(entity=key), limit=1000))
+        assert {entry.operation_id for entry in page.entries} <= set(self.on_log()) - self.waiting()
         every = self.look(lambda view: find_operations(view, AuditFilter(), limit=1000)).entries
-        assert [one.operation_id for one in every] == self.on_log()
+        assert [operation.operation_id for operation in every] == self.on_log()
 
     @rule(document=DOCUMENTS)
     def somebody_asks_what_would_come_of_it(self, document):
-        asked = Simulation(submitter="orchestrator")
+        simulation = Simulation(submitter="orchestrator")
         before = self.states()
         document = self.named(document)
         self.both(
@@ -381,7 +379,7 @@ class Machine(RuleBasedStateMachine):
                 copy.deepcopy(document),
                 NOTHING_FORBIDDEN,
                 PROFILE,
-                simulation=asked,
+                simulation=simulation,
             )
         )
         assert self.states() == before
@@ -422,9 +420,9 @@ class Machine(RuleBasedStateMachine):
             return
         for ledger in self.ledgers:
             with ledger.view() as view:
-                found = verify(view).findings
+                findings = verify(view).findings
             ledger.close()
-            assert found == ()
+            assert findings == ()
         self.folder.cleanup()
 
 

@@ -103,8 +103,8 @@ def test_a_spoilt_envelope_is_applied_whole_or_leaves_a_receipt(start, data):
             submit_whole(transaction, data.draw(spoilt(own)), submitter)
             walk(transaction, [document])
     with ledger.view() as view:
-        found = verify(view)
-    assert found.ok, found.findings
+        verification = verify(view)
+    assert verification.ok, verification.findings
 
 
 def submit_whole(transaction, document, submitter):

@@ -33,7 +33,7 @@ OVERLAYS = st.builds(
     st.frozensets(st.sampled_from(NAMES)),
     st.sampled_from(REFS),
 )
-SETS = st.lists(OVERLAYS, max_size=6, unique_by=lambda one: one.overlay_id)
+SETS = st.lists(OVERLAYS, max_size=6, unique_by=lambda laid_overlay: laid_overlay.overlay_id)
 
 
 def permitted(overlays, granted=frozenset()):
@@ -78,7 +78,9 @@ def test_a_less_specific_overlay_changes_nothing(overlays, more, level):
 
 @given(SETS, OVERLAYS)
 def test_a_more_specific_overlay_decides_alone(overlays, more):
-    broader = [one for one in overlays if one.granularity != "source_span"]
+    broader = [
+        laid_overlay for laid_overlay in overlays if laid_overlay.granularity != "source_span"
+    ]
     sharp = laid("new", 0, more.restriction, more.grants, more.redacted_ref)
     assert resolve([*broader, sharp]) == resolve([sharp])
 
@@ -86,8 +88,12 @@ def test_a_more_specific_overlay_decides_alone(overlays, more):
 @given(SETS.filter(bool))
 def test_the_outcome_is_one_of_the_restrictions_at_hand_or_blocked(overlays):
     resolution = resolve(overlays)
-    level = [one for one in overlays if one.granularity == resolution.granularity]
-    limits = {one.restriction for one in level} - {"none"}
+    level = [
+        laid_overlay
+        for laid_overlay in overlays
+        if laid_overlay.granularity == resolution.granularity
+    ]
+    limits = {laid_overlay.restriction for laid_overlay in level} - {"none"}
     expected = limits.pop() if len(limits) == 1 else ("blocked" if limits else "none")
     assert resolution.restriction == expected
     # Deny wins: nothing that one of them refuses is permitted by all of them together.

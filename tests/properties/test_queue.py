@@ -26,7 +26,7 @@ CAPACITY = 2
 STEP_MS = 1000
 
 
-class World:
+class ClockedQueue:
     """A queue, a clock that the test moves, and an event loop for its calls."""
 
     def __init__(self, url: str) -> None:
@@ -48,10 +48,10 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClockedQueue]:
     server = EmbeddedRedis(tmp_path_factory.mktemp("redis"), find_server())
     server.start()
-    world = World(server.url)
+    world = ClockedQueue(server.url)
     yield world
     world.do(world.redis.aclose())
     world.runner.close()

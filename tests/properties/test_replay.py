@@ -28,6 +28,7 @@ from tests.kernel.build import (
     submit_answered,
     unlink,
 )
+from tests.kernel.every import snapshot
 from tests.kernel.lites import lite, take
 from tests.properties.family import BESIDE, FAMILY
 
@@ -53,7 +54,7 @@ def attempted(number, prior, current):
 
 def generation(number, *, back=False):
     kind = "binding_generation_revert" if back else "binding_generation_advance"
-    stated = {"binding_generation_id": str(number), "binding_snapshot": {}}
+    stated = {"binding_generation_id": str(number), "binding_snapshot": snapshot()}
     payload = stated | {"effective_at": "2026-02-09T00:00:00Z"}
     return envelope(kind, [effect(kind, "binding", **payload)])
 
@@ -120,9 +121,9 @@ def test_every_recorded_operation_gives_its_bytes_again_alone_and_in_any_range(s
         last = view.head().ec_sequence_number
         first = data.draw(st.integers(1, last))
         ran = list(reproduce_range(view, first, last))
-        alone = [reproduce(view, one.operation_id) for one in ran]
+        alone = [reproduce(view, operation.operation_id) for operation in ran]
     assert [one.ec_sequence_number for one in ran] == list(range(first, last + 1))
-    assert [one.difference for one in ran] == [None] * len(ran)
+    assert [replay.difference for replay in ran] == [None] * len(ran)
     assert alone == ran
 
 
@@ -150,12 +151,12 @@ def test_what_was_superseded_gives_its_bytes_again_at_its_first_place(steps, dat
         first = data.draw(st.integers(1, len(rows)))
         last = data.draw(st.integers(first, len(rows)))
         ran = list(reproduce_range(view, first, last))
-        alone = [reproduce(view, one.operation_id) for one in ran]
+        alone = [reproduce(view, operation.operation_id) for operation in ran]
         superseded = {row["supersedes_sequence"] for row in rows}
         assert verify(view).findings == ()
     places = [row for row in rows[first - 1 : last] if not row["supersedes_sequence"]]
     assert [one.ec_sequence_number for one in ran] == [row["ec_sequence_number"] for row in places]
-    assert [one.difference for one in ran] == [None] * len(ran)
+    assert [replay.difference for replay in ran] == [None] * len(ran)
     assert [one.applied for one in ran] == [
         not is_lite(row) or row["ec_sequence_number"] in superseded for row in places
     ]
@@ -242,7 +243,7 @@ def test_a_ledger_on_which_everything_was_replayed_verifies(steps):
 
 GRAPHS = st.integers(1, 12).flatmap(
     lambda count: st.tuples(
-        *(st.lists(st.integers(0, max(0, one - 1)), max_size=3) for one in range(count))
+        *(st.lists(st.integers(0, max(0, number - 1)), max_size=3) for number in range(count))
     )
 )
 """By operation, the operations before it that caused it; the first names none."""
@@ -253,7 +254,7 @@ GRAPHS = st.integers(1, 12).flatmap(
 def test_whatever_causes_what_parents_come_first(graph):
     ledger = memory_ledger()
     parents = {
-        f"o-{number}": [f"o-{one}" for one in names if one != number]
+        f"o-{number}": [f"o-{own_name}" for own_name in names if own_name != number]
         for number, names in enumerate(graph)
     }
     for name, causes in parents.items():
@@ -264,7 +265,7 @@ def test_whatever_causes_what_parents_come_first(graph):
         verdicts = list(replay_all(view, 1, len(graph), "record_only", NEW_ONLY))
         assert verify(view).findings == ()
     assert all(verdict.output_reproduced for verdict in verdicts)
-    place = {one.operation_id: index for index, one in enumerate(verdicts)}
+    place = {operation.operation_id: index for index, operation in enumerate(verdicts)}
     assert place.keys() == parents.keys()
     for name, causes in parents.items():
         assert all(place[cause] < place[name] for cause in causes)

@@ -99,7 +99,10 @@ def test_an_effect_goes_back_the_way_that_its_reversibility_says(place, noise):
             for effect in reversed(document["primitive_effects"])
             if effect["reversibility"] == COMPENSATING
         ]
-        applied = [one["compensating_operation_kind"] for one in done.compensations_applied]
+        applied = [
+            compensation["compensating_operation_kind"]
+            for compensation in done.compensations_applied
+        ]
         assert applied == compensated
         persists = [
             effect["external_effect_descriptor"]
@@ -162,12 +165,12 @@ def test_an_epoch_goes_back_whole_and_names_what_does_not(place, length):
         made_up_for = [effect for effect in effects if effect["reversibility"] == COMPENSATING]
         assert len(done.compensations_applied) == len(made_up_for)
         receipts = {
-            one["receipt_kind"]: one
-            for one in transaction.receipts_of(done.submission.operation_id)
+            receipt["receipt_kind"]: receipt
+            for receipt in transaction.receipts_of(done.submission.operation_id)
         }
         assert ("rollback_partial_external_effect_persists" in receipts) == bool(outside)
         assert "tier_2_rollback" in receipts
-        written = {EFFECT_KINDS[one["effect_kind"]].store for one in (*outside, *made_up_for)}
+        written = {EFFECT_KINDS[effect["effect_kind"]].store for effect in (*outside, *made_up_for)}
         left = {*written, "membership_state_transitions", "extraction_attempts"}
         after = state_of(transaction)
         assert {store for store in after if after[store] != before[store]} <= left
@@ -204,7 +207,10 @@ def test_a_rebuild_gives_the_state_that_the_log_gives_and_performs_nothing(
         assert plan.state_digest == digest
         assert state_of(transaction) == before
         assert transaction.open_requests() == requests
-        skipped = [one["external_effect_descriptor"] for one in done.plan.irreversible_skipped]
+        skipped = [
+            skipped_effect["external_effect_descriptor"]
+            for skipped_effect in done.plan.irreversible_skipped
+        ]
         assert skipped == [
             effect["external_effect_descriptor"]
             for document in COURSE[checkpoint:place]

@@ -28,7 +28,7 @@ ROUNDS = st.lists(
 )
 
 
-class Asking:
+class RepeatedElimination:
     """One elimination that is asked for until it is answered."""
 
     def __init__(self, number, session_id, ids):
@@ -71,7 +71,7 @@ async def play(rounds, per_session):
     number, all_askings = 0, []
     for happening, strikes in rounds:
         askings = [
-            Asking(number + offset, session_id, ids)
+            RepeatedElimination(number + offset, session_id, ids)
             for offset, (session_id, ids) in enumerate(strikes)
         ]
         number += len(askings)
@@ -110,12 +110,12 @@ def test_whatever_happens_each_session_is_its_universe_without_what_was_struck(r
         own = [asking for asking in askings if asking.session_id == session_id]
         struck = {name for one in own for name in one.ids}
         assert snapshot["survivors"] == sorted(set(UNIVERSE) - struck)
-        assert sorted(one["payload"]["observation_id"] for one in trail[1:]) == sorted(
-            one.observation_id for one in own
+        assert sorted(event["payload"]["observation_id"] for event in trail[1:]) == sorted(
+            event.observation_id for event in own
         )
         assert anchor["head_event_hash"] == trail[-1]["event_hash"]
         assert {one.answer["audit_event_id"] for one in own} == {
-            one["event_id"] for one in trail[1:]
+            event["event_id"] for event in trail[1:]
         }
         removed = [name for one in own for name in one.answer["applied_eliminated"]]
         assert sorted(removed) == sorted(struck & set(UNIVERSE))
@@ -131,7 +131,7 @@ def test_the_order_across_sessions_makes_no_difference(rounds):
 
     for session_id in SESSIONS:
         trails = [
-            [(one["payload"], one["delta"], one["survivors_after_hash"]) for one in end[1]]
+            [(event["payload"], event["delta"], event["survivors_after_hash"]) for event in end[1]]
             for end in (together[session_id], apart[session_id])
         ]
         assert trails[0] == trails[1]

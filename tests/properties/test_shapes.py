@@ -25,7 +25,7 @@ from tests.actors.world import claim, source, understanding
 from tests.kernel.build import ABSENT, changed, informed, ledger_on, op_id, overlay
 from tests.kernel.reports import artifact
 from tests.properties.course import COURSE, KERNEL, renamed, standing_at
-from tests.properties.test_capacity import Leases
+from tests.properties.test_capacity import SwitchedLeases
 from tests.properties.test_kernel_stores import submissions
 from tests.properties.test_malformed import spoilt
 
@@ -79,7 +79,7 @@ def take(step, ledger, kernel, leases, actor):
 def recorded(store, steps, actor):
     """Return every row that the steps lead to, and their results."""
     ledger, _ = ledger_on(store)
-    leases = Leases()
+    leases = SwitchedLeases()
     kernel = Kernel(capacity=leases)
     furnished = [(step, "orchestrator") if isinstance(step, dict) else step for step in FURNISHED]
     results = [take(step, ledger, kernel, leases, actor) for step in [*furnished, *steps]]

@@ -85,8 +85,8 @@ def test_simulating_any_operation_at_any_place_of_the_course_changes_no_state(
     assert result.outcome == "previewed"
     assert still(ledger) == before
     with ledger.view() as view:
-        found = verify(view)
-    assert found.ok, found.findings
+        verification = verify(view)
+    assert verification.ok, verification.findings
 
 
 @pytest.mark.spec("§11.5")
@@ -168,8 +168,8 @@ def test_anything_at_all_is_answered_and_changes_no_state(document, place):
     assert result.outcome in ("previewed", "not_supported", "rejected")
     assert still(ledger) == before
     with ledger.view() as view:
-        found = verify(view)
-    assert found.ok, found.findings
+        verification = verify(view)
+    assert verification.ok, verification.findings
 
 
 @pytest.mark.spec("§11.5")

@@ -124,7 +124,9 @@ def bad_spans(draw):
 NO_SPAN = st.sampled_from([None, "plain", 0, True, [], ["plain"], {}])
 NO_SPANS = st.sampled_from([ABSENT, None, [], {}, "", "spans", 0, False])
 SHOWN = st.sampled_from([WITH, WITHOUT, ABSENT, None]) | st.text(max_size=9)
-SPOKEN = st.sampled_from([one.name for one in OPERATION_KINDS.values() if one.verb == "create"])
+SPOKEN = st.sampled_from(
+    [event.name for event in OPERATION_KINDS.values() if event.verb == "create"]
+)
 
 
 def stated(fields):
@@ -270,8 +272,8 @@ def test_no_kind_that_merges_a_payload_takes_the_spans_away(ledger, kind):
     ends = {"source_node_id": "plain", "target_node_id": "with", "edge_type": "supersedes"}
     effects = [effect("node_write", "plain", t=1), effect("edge_create", "e:new", **ends)]
     document = envelope("supersede", effects)
-    one = effect(kind, "with", source_spans=[])
-    document["primitive_effects"].append(one)
+    effect_ = effect(kind, "with", source_spans=[])
+    document["primitive_effects"].append(effect_)
     assert judged(ledger, document) == MISSING
 
 

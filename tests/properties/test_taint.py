@@ -207,7 +207,11 @@ def test_a_class_counts_however_far_back_and_wherever_it_is_named(history, cited
             return
         named = {name: effective(name, (history[0], now)) for name in last.values()}
         receipts = transaction.receipts_of(result.operation_id)
-        for receipt in (one for one in receipts if one["receipt_kind"] == "taint_propagation"):
+        for receipt in (
+            stored_receipt
+            for stored_receipt in receipts
+            if stored_receipt["receipt_kind"] == "taint_propagation"
+        ):
             counts = receipt["source_node_count_per_class"]
             assert counts == {
                 name: list(named.values()).count(name) for name in {*named.values(), *taint}

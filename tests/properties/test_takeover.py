@@ -41,7 +41,7 @@ STEPS = st.one_of(
 
 
 @dataclass(frozen=True)
-class Mark:
+class MarkUnit:
     """A unit that notes, in the order of the record, who has committed for which shard."""
 
     marks: list
@@ -51,7 +51,7 @@ class Mark:
         self.marks.append(self.mark)
 
 
-class Course:
+class TakeoverCourse:
     """Three gateways, of which each may end and begin again, and what was asked of them."""
 
     def __init__(self, stack):
@@ -69,7 +69,7 @@ class Course:
         commit = gateway.committer.commit
 
         async def marked(units, fence=None):
-            mark = Mark(self.marks, (None if fence is None else fence, id(gateway)))
+            mark = MarkUnit(self.marks, (None if fence is None else fence, id(gateway)))
             results = await commit([mark, *units], fence)
             return results[1:]
 
@@ -130,7 +130,7 @@ def test_one_owner_writes_and_every_accepted_entry_is_carried_out_once(steps):
 
 async def run(steps):
     async with AsyncExitStack() as stack:
-        course = Course(stack)
+        course = TakeoverCourse(stack)
         for name in NAMES:
             await course.begin(name)
         first = course.gateways["a"]

@@ -49,14 +49,14 @@ def more(draw, verb):
     kinds = ("receipt_only",) if verb == "extraction_state_change" else COMPANIONS
     effects = []
     for number, kind in enumerate(draw(st.lists(st.sampled_from(kinds), max_size=4))):
-        one = spoken(verb, kind, 100 + number, index_name="i")
+        stated_effect = spoken(verb, kind, 100 + number, index_name="i")
         if kind == "receipt_only":
-            one["receipt_subkind"] = draw(
+            stated_effect["receipt_subkind"] = draw(
                 st.sampled_from(["source_span_unavailable", "access_overlay_override"])
             )
         elif kind == "edge_create":
-            one["payload"].setdefault("edge_type", draw(st.text(min_size=1, max_size=4)))
-        effects.append(one)
+            stated_effect["payload"].setdefault("edge_type", draw(st.text(min_size=1, max_size=4)))
+        effects.append(stated_effect)
     return effects
 
 
@@ -94,7 +94,7 @@ def test_a_forbidden_kind_is_refused_wherever_it_stands(pair, data):
 @given(VERBS, st.data())
 def test_a_required_kind_that_is_left_out_is_missed_whatever_else_is_there(verb, data):
     left_out = data.draw(st.sampled_from(DECOMPOSITION[verb]))
-    effects = [one for one in data.draw(operations(verb)) if one["effect_kind"] != left_out]
+    effects = [step for step in data.draw(operations(verb)) if step["effect_kind"] != left_out]
     assert answer(verb, effects) == ("V3", MISSING)
 
 
@@ -109,11 +109,13 @@ def test_an_effect_that_contradicts_its_verb_is_refused_wherever_it_stands(case,
 @BESIDE
 @given(st.sampled_from(sorted(OWN_RECEIPT)), st.data())
 def test_no_receipt_stands_for_the_one_that_a_verb_has(verb, data):
-    others = sorted({one for kinds in OWN_RECEIPT.values() for one in kinds} - {*OWN_RECEIPT[verb]})
+    others = sorted(
+        {kind for kinds in OWN_RECEIPT.values() for kind in kinds} - {*OWN_RECEIPT[verb]}
+    )
     effects = data.draw(operations(verb))
-    for one in effects:
-        if one.get("receipt_subkind") in OWN_RECEIPT[verb]:
-            one["receipt_subkind"] = data.draw(
+    for stated_effect in effects:
+        if stated_effect.get("receipt_subkind") in OWN_RECEIPT[verb]:
+            stated_effect["receipt_subkind"] = data.draw(
                 st.sampled_from([*others, "source_span_unavailable"])
             )
     assert answer(verb, effects) == ("V3", COMPOSITION)
@@ -124,5 +126,7 @@ def test_no_receipt_stands_for_the_one_that_a_verb_has(verb, data):
 def test_a_topic_assignment_without_its_index_entry_is_refused(verb, data):
     assignment = effect("topic_assignment_write", "a") | {"effect_id": "assignment"}
     effects = data.draw(operations(verb, assignment))
-    effects = [one for one in effects if one["effect_kind"] != "index_update"]
+    effects = [
+        stated_effect for stated_effect in effects if stated_effect["effect_kind"] != "index_update"
+    ]
     assert answer(verb, effects) == ("V3", MISSING)

@@ -12,7 +12,7 @@ from kernel.ledger.memory import MemoryStore
 from kernel.verify import verify
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused
-from kernel.work.order import first_of_each_run
+from kernel.work.ready_requests import first_of_each_run
 from kernel.work.reports import (
     BindingEvaluated,
     BindingOutcomeRecord,
@@ -113,12 +113,12 @@ def test_a_request_has_at_most_one_outcome_and_the_outbox_follows_from_the_recor
         except WorkRefused:
             continue
     with ledger.view() as view:
-        found = verify(view)
+        verification = verify(view)
         rows = view.tables.select(schema.outbox)
         closed = view.tables.count(schema.outbox_outcomes)
         ready = first_of_each_run(view, view.open_requests(queue=EXTRACTION_QUEUE))
         waiting = view.open_requests(queue=EXTRACTION_QUEUE)
-    assert found.findings == ()
+    assert verification.findings == ()
     assert sum(not row["open"] for row in rows) == closed
     # Somebody may always go on, and in one run it is one.
     assert len(ready) == bool(waiting)

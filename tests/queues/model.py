@@ -37,7 +37,7 @@ class Work:
 
 
 @dataclass
-class Item:
+class ModelItem:
     work: Work
     state: str = "ready"
     attempt: int = 0
@@ -66,10 +66,10 @@ class Item:
 
 
 @dataclass
-class Model:
+class QueueModel:
     priorities: tuple[Priority, ...]
     now_ms: int = 1_000_000
-    items: dict[str, Item] = field(default_factory=dict)
+    items: dict[str, ModelItem] = field(default_factory=dict)
     dead: dict[str, Work] = field(default_factory=dict)
     paused: set[str | None] = field(default_factory=set)
     """Names of priorities; None is the queue."""
@@ -92,7 +92,7 @@ class Model:
         if dead and new.cause_id in dead.causes:
             return "dead"
         if item is None:
-            self.items[new.key] = Item(work)
+            self.items[new.key] = ModelItem(work)
             return "new"
         behind = item.successor.causes if item.successor else {}
         if new.cause_id in item.work.causes or new.cause_id in behind:
@@ -111,7 +111,7 @@ class Model:
 
     def service_order(
         self, least: int | None = None, *, paused_too: bool = False
-    ) -> list[tuple[str, Item]]:
+    ) -> list[tuple[str, ModelItem]]:
         """The top priority first, then of each rank's next the one with the earliest deadline."""
         ranks = []
         for row in self.priorities:
@@ -138,7 +138,7 @@ class Model:
             order.append(first.pop(0))
         return order
 
-    def claim(self, limit: int, token: str, least: int | None) -> list[tuple[str, Item]]:
+    def claim(self, limit: int, token: str, least: int | None) -> list[tuple[str, ModelItem]]:
         for item in self.items.values():
             if item.state == "delayed" and item.until_ms <= self.now_ms:
                 item.state = "ready"
@@ -155,14 +155,14 @@ class Model:
 
     # How a claim ends.
 
-    def held(self, key: str, token: str) -> Item | None:
+    def held(self, key: str, token: str) -> ModelItem | None:
         item = self.items.get(key)
         return item if item and item.state == "in_flight" and item.token == token else None
 
     def finish(self, key: str) -> None:
         item = self.items.pop(key)
         if item.successor:
-            self.items[key] = Item(item.successor)
+            self.items[key] = ModelItem(item.successor)
 
     def retry(self, key: str, delay_ms: int, attempts: int = 1) -> None:
         item = self.items[key]
@@ -228,7 +228,7 @@ class Model:
 
     # What can be seen.
 
-    def in_state(self, state: str) -> Iterable[tuple[str, Item]]:
+    def in_state(self, state: str) -> Iterable[tuple[str, ModelItem]]:
         return [entry for entry in self.items.items() if entry[1].state == state]
 
 

@@ -80,6 +80,13 @@ def test_a_whole_number_lies_within_its_bounds(value):
         return
 
 
+@pytest.mark.parametrize("digits", ["9" * 17, "9" * 5000, "-", "", "--1", "\u0661"])
+def test_digits_of_no_whole_number_are_foreign(digits):
+    for value in (digits, digits.encode()):
+        with pytest.raises(Foreign):
+            whole()(value)
+
+
 @given(st.integers(-WHOLE_MAX, WHOLE_MAX))
 def test_a_whole_number_is_read_as_a_number_and_as_digits(number):
     assert whole()(number) == whole()(b"%d" % number) == whole()(str(number)) == number
@@ -139,8 +146,8 @@ def test_what_is_foreign_is_left_out_counted_and_handed_back():
 
 
 def test_a_default_stands_for_what_is_absent_and_not_for_what_is_wrong():
-    table = {"a": Field(whole(), 7), "b": Field(whole(), name="c")}
-    assert fields({"b": 1, "other": "x"}, table) == {"a": 7, "c": 1}
+    read = fields({"a": Field(whole(), 7), "b": Field(whole(), name="c")})
+    assert read({"b": 1, "other": "x"}) == {"a": 7, "c": 1}
     for wrong in ({"a": "x", "b": 1}, {}):
         with pytest.raises(Foreign):
-            fields(wrong, table)
+            read(wrong)

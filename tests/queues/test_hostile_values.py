@@ -134,7 +134,7 @@ async def recovered(redis: Redis, what: Callable[[Redis], Awaitable[None]]) -> N
 @pytest.mark.parametrize("redis_kind", REAL_SERVERS, indirect=True)
 @pytest.mark.parametrize("tag", USES)
 async def test_no_malformed_value_stops_a_reader(redis: Redis, redis_kind: str, tag: str):
-    values = [one for one in all_hostile(fleet_keys()) if tag in one.key]
+    values = [claim for claim in all_hostile(fleet_keys()) if tag in claim.key]
     assert len(values) >= 30
     values = values[:: len(values) // VALUES_MAX.get(redis_kind, VALUES_MAX_ELSEWHERE) + 1]
     failures = []

@@ -39,7 +39,7 @@ CAPACITY = Capacity(
 
 
 @dataclass
-class Hold:
+class ModelHold:
     priority: str
     slots: int
     cost: int
@@ -48,13 +48,13 @@ class Hold:
 
 
 @dataclass
-class Model:
+class LeaseModel:
     now_ms: int = 1_000_000
     fence: int = 0
-    holds: dict[str, Hold] = field(default_factory=dict)
+    holds: dict[str, ModelHold] = field(default_factory=dict)
     waiting: dict[str, tuple[str, int]] = field(default_factory=dict)
 
-    def living(self) -> dict[str, Hold]:
+    def living(self) -> dict[str, ModelHold]:
         return {name: one for name, one in self.holds.items() if one.until_ms > self.now_ms}
 
     def fits(self, holder: str, priority: str, cost: int) -> bool:
@@ -84,9 +84,9 @@ class Model:
 
     def hold(self, name: str, priority: str, slots: int, cost: int) -> None:
         self.fence += 1
-        self.holds[name] = Hold(priority, slots, cost, self.now_ms + TTL_MS, self.fence)
+        self.holds[name] = ModelHold(priority, slots, cost, self.now_ms + TTL_MS, self.fence)
 
-    def held_by(self, holder: str, token: int) -> Hold | None:
+    def held_by(self, holder: str, token: int) -> ModelHold | None:
         hold = self.holds.get(holder)
         return hold if hold is not None and hold.token == token else None
 
@@ -98,7 +98,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     def __init__(self, redis: Redis) -> None:
         super().__init__()
-        self.model = Model()
+        self.model = LeaseModel()
         self.runner = asyncio.Runner()
         self.redis = redis
         self.leases = CapacityLeases(redis, lambda: self.model.now_ms)
@@ -165,17 +165,17 @@ class LeaseMachine(RuleBasedStateMachine):
     def the_same_is_left(self) -> None:
         living = self.model.living()
         found = {
-            one.holder: (one.token, one.expires_at_ms, one.capacity_priority, one.cost)
-            for one in self.do(self.leases.held("r"))
+            claim.holder: (claim.token, claim.expires_at_ms, claim.capacity_priority, claim.cost)
+            for claim in self.do(self.leases.held("r"))
         }
         assert found == {
-            name: (one.token, one.until_ms, one.priority, one.cost / 1e6)
-            for name, one in living.items()
-            if one.slots
+            name: (claim.token, claim.until_ms, claim.priority, claim.cost / 1e6)
+            for name, claim in living.items()
+            if claim.slots
         }
         state = self.do(self.leases.state("r", CAPACITY))
         for index, name in enumerate(CAPACITY_PRIORITIES):
-            held = [one for one in living.values() if one.priority == name]
+            held = [item for item in living.values() if item.priority == name]
             assert state.held[index] == Amount(
                 sum(one.slots for one in held), sum(one.cost for one in held) / 1e6
             )
@@ -183,7 +183,7 @@ class LeaseMachine(RuleBasedStateMachine):
                 one for one, until in self.model.waiting.values() if until > self.model.now_ms
             ]
             assert state.waiting[index] == asking.count(name)
-        ends = [one.until_ms - self.model.now_ms for one in living.values()]
+        ends = [item.until_ms - self.model.now_ms for item in living.values()]
         assert state.free_in_ms == min(ends, default=None)
 
     @invariant()

@@ -15,6 +15,7 @@ from kernel.authority.requests import AUTHORITY_QUEUE, close_requests
 from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView, Request
+from kernel.ledger.shards import Fence, found_shards, shards_of, take_shards
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import close, reject_for_capacity
 from kernel.work.pauses import PauseDecision, pause, resume
@@ -23,7 +24,8 @@ from kernel.work.requests import WorkRequest, enqueue
 from queues import outbox_relay as relay_module
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX
-from queues.outbox_relay import RESEND_AFTER_S, ROUTES, SWEEP_EVERY_S
+from queues.outbox_relay import RESEND_AFTER_S, ROUTES, SWEEP_EVERY_S, OutboxRelay
+from queues.queue_view import ANY_RELAY
 from queues.work_queue import WorkQueue
 from tests.kernel.build import (
     adapt,
@@ -77,7 +79,7 @@ class RelayWorld(QueuedWorld):
 
     def ask_for(self, *requests: WorkRequest) -> list[str]:
         with self.ledger.transaction() as transaction:
-            return [one.request_id for one in enqueue(transaction, requests)]
+            return [request.request_id for request in enqueue(transaction, requests)]
 
     def end(self, request_id: str) -> None:
         with self.ledger.transaction() as transaction:
@@ -154,11 +156,15 @@ async def test_what_is_sent_again_and_was_not_lost_stays_one_item(world: RelayWo
 
 
 async def test_a_relay_that_finds_a_redis_without_its_mark_leaves_one(world: RelayWorld):
+    await world.relay.sweep()
     world.ask("u-1")
     await world.redis.flushall()
-    await world.relay.send_new()
-    await world.relay.sweep()
-    assert await world.queue.marked()
+    with pytest.raises(QueueError) as refused:
+        await world.relay.send_new()
+    assert refused.value.code == "queue_mark_differs"
+    assert await world.waiting() == []
+    assert await world.relay.sweep() == 1
+    assert await world.queue.current_mark() == ANY_RELAY
     assert await world.relay.sweep() == 0
 
 
@@ -177,7 +183,7 @@ async def test_relays_of_several_gateways_make_one_item_of_a_request(world: Rela
     for relay in (world.relay, other):
         assert await relay.send_new() == 3
     assert sorted(await world.waiting()) == ["u0", "u1", "u2"]
-    assert [one.causes_count for one in await world.queue.claim(9, 60_000)] == [1, 1, 1]
+    assert [claim.causes_count for claim in await world.queue.claim(9, 60_000)] == [1, 1, 1]
     await world.redis.flushdb()
     assert await other.sweep() == 3
     world.pass_s(SWEEP_EVERY_S)
@@ -233,7 +239,7 @@ async def test_an_item_whose_urgency_rose_is_served_by_its_new_one(world: RelayW
     submit(world.ledger, adapt("u-child", envelope_changes=urgent, title="now"))
     relay = world.new_relay() if anew else world.relay
     await relay.sweep()
-    assert [(one.key, one.priority) for one in await world.queue.peek(1)] == [
+    assert [(claim.key, claim.priority) for claim in await world.queue.peek(1)] == [
         ("u-parent", "user_initiated_critical")
     ]
     assert await relay.sweep() == 0
@@ -629,10 +635,118 @@ async def test_nothing_is_sent_to_a_redis_that_lost_a_pause_before_it_is_paused(
     seen: list[frozenset[str | None]] = []
 
     class Watched(WorkQueue):
-        async def enqueue_many(self, items: Any) -> Any:
+        async def enqueue_many(self, items: Any, mark: str = "") -> Any:
             seen.append(await self.paused())
-            return await super().enqueue_many(items)
+            return await super().enqueue_many(items, mark)
 
     world.queue = Watched(world.redis, AUTHORITY_QUEUE, world.now_ms)
     await world.new_relay().look()
     assert seen == [frozenset({None})]
+
+
+# One relay in the fleet
+
+
+class LeasedShard:
+    """The lease of a gateway on the one shard of a ledger, as it believes to have it."""
+
+    def __init__(self, ledger: Ledger, gateway: str) -> None:
+        self.fence: Fence | None = None
+        self._ledger = ledger
+        self._gateway = gateway
+
+    def take(self) -> None:
+        with self._ledger.transaction() as transaction:
+            [self.fence] = take_shards(transaction, self._gateway, shards_of(transaction))
+
+    def lose(self, fence: Fence) -> None:
+        assert fence == self.fence
+        self.fence = None
+
+
+class LeasedRelays(RelayWorld):
+    """Two gateways on a ledger, each with a relay."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.ledger.transaction() as transaction:
+            found_shards(transaction, 1)
+        self.leases = [LeasedShard(self.ledger, name) for name in "ab"]
+        self.relays = [
+            OutboxRelay(self.ledger, self.queue, self.now_s, lease) for lease in self.leases
+        ]
+
+
+@pytest.fixture
+async def leased(anyio_backend: str) -> AsyncIterator[LeasedRelays]:
+    world = LeasedRelays()
+    yield world
+    await world.redis.aclose()
+
+
+async def test_who_does_not_hold_the_lease_neither_reads_nor_sends(leased, monkeypatch):
+    a, b = leased.relays
+    leased.leases[0].take()
+    leased.ask("u-1")
+    monkeypatch.setattr(b, "_ledger", None)
+    assert [await b.look(), await b.send_new(), await b.sweep()] == [0, 0, 0]
+    assert await a.look() == 1
+    leased.ask("u-2")
+    assert await a.send_new() == 1
+    assert await leased.waiting() == ["u-1", "u-2"]
+
+
+async def test_who_takes_the_lease_over_sends_what_is_open_and_was_not_sent(leased):
+    a, b = leased.relays
+    leased.leases[0].take()
+    leased.ask("u-1")
+    await a.look()
+    leased.ask("u-2")
+    leased.leases[1].take()
+    assert await b.look() == 2
+    assert await leased.waiting() == ["u-1", "u-2"]
+    assert await leased.queue.current_mark() == "2"
+
+
+async def test_who_was_replaced_while_it_was_paused_sends_nothing_and_learns_of_it(leased):
+    a, b = leased.relays
+    leased.leases[0].take()
+    leased.ask("u-1")
+    await a.look()
+    leased.leases[1].take()
+    await b.look()
+    assert await leased.claim() == ["u-1"]
+    leased.serve("u-1")
+    leased.ask("u-2")
+    with pytest.raises(QueueError) as refused:
+        await a.send_new()
+    assert refused.value.code == "queue_mark_differs"
+    assert await leased.waiting() == []
+    leased.pass_s(SWEEP_EVERY_S)
+    assert await a.look() == 0
+    assert leased.leases[0].fence is None
+    assert await leased.queue.current_mark() == "2"
+    assert await b.send_new() == 1
+    assert await leased.waiting() == ["u-2"]
+
+
+async def test_a_mark_that_no_lease_of_this_ledger_left_is_replaced(leased):
+    """A ledger that was restored from a backup has lower epochs than Redis remembers."""
+    leased.leases[0].take()
+    await leased.queue.mark("99")
+    leased.ask("u-1")
+    assert await leased.relays[0].look() == 1
+    assert await leased.queue.current_mark() == "1"
+
+
+async def test_a_relay_that_runs_begins_as_soon_as_it_is_woken_with_the_lease(leased):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(leased.relays[1].run)
+        await anyio.sleep(0.05)
+        leased.ask("u-1")
+        leased.leases[1].take()
+        leased.relays[1].notify()
+        with anyio.fail_after(0.5):
+            while not await leased.waiting():
+                await anyio.sleep(0.005)
+        tasks.cancel_scope.cancel()

@@ -8,7 +8,7 @@ import queues
 from kernel.priorities import CAPACITY_PRIORITIES, PRIORITIES_OF
 from queues.priorities import PRIORITIES, QUEUES, least_of
 from queues.redis_scripts import script_text
-from queues.retry_delay import BASE_MS, CAP_MS, backoff_ms
+from queues.retries import BASE_MS, CAP_MS, backoff_ms
 
 
 @given(attempt=st.integers(1, 10_000), unit=st.floats(0, 1, exclude_max=True))
@@ -74,7 +74,7 @@ def test_a_more_urgent_priority_never_draws_as_a_lesser_one(queue: str) -> None:
     ],
 )
 def test_what_may_be_claimed_follows_from_the_capacity(queue: str, least: list[str | None]) -> None:
-    assert [least_of(QUEUES[queue], one) for one in CAPACITY_PRIORITIES] == least
+    assert [least_of(QUEUES[queue], priority) for priority in CAPACITY_PRIORITIES] == least
 
 
 @pytest.mark.spec("§14.2")
@@ -83,9 +83,13 @@ def test_the_priorities_of_binding_work_are_the_capacity_priorities() -> None:
     assert names == ["critical", "user_initiated", "background"]
 
 
+PARTS = ("common", "lease_common", "service_order")
+"""What is put in front of scripts and holds no step of its own."""
+
+
 def script_names() -> list[str]:
     files = (Path(queues.__file__).parent / "scripts").glob("*.lua")
-    return sorted(file.stem for file in files if not file.stem.endswith("common"))
+    return sorted(file.stem for file in files if file.stem not in PARTS)
 
 
 @pytest.mark.parametrize("name", script_names())

@@ -123,9 +123,9 @@ async def test_a_cause_that_joins_a_delayed_item_does_not_hasten_it(queue, clock
 
 
 async def test_causes_beyond_the_limit_are_counted_but_not_kept(queue) -> None:
-    asked = [ask(f"c{n}") for n in range(CAUSES_KEPT_MAX + 3)]
-    await queue.enqueue_many(asked[:1000])
-    await queue.enqueue_many(asked[1000:])
+    requests = [ask(f"c{n}") for n in range(CAUSES_KEPT_MAX + 3)]
+    await queue.enqueue_many(requests[:1000])
+    await queue.enqueue_many(requests[1000:])
     (claim,) = await queue.claim(1, 1000)
     assert len(claim.causes) == CAUSES_KEPT_MAX
     assert claim.causes_count == CAUSES_KEPT_MAX + 3

@@ -178,13 +178,13 @@ async def test_a_second_death_under_one_key_joins_the_first(queue, redis) -> Non
 
 
 async def test_a_flush_is_noticed_and_everything_works_after_it(queue, redis) -> None:
-    assert not await queue.marked()
-    await queue.mark()
-    assert await queue.marked()
+    assert await queue.current_mark() == ""
+    assert await queue.mark("7")
+    assert await queue.current_mark() == "7"
     claims = await claimed(queue, "a")
     await redis.flushall()
     await redis.script_flush()
-    assert not await queue.marked()
+    assert await queue.current_mark() == ""
     assert await queue.acknowledge(claims) == [False]
     assert [each.state for each in await queue.enqueue_many([item("a")])] == ["new"]
     assert [claim.key for claim in await queue.claim(1, 1000)] == ["a"]
@@ -291,3 +291,22 @@ async def test_what_is_put_off_takes_its_successor_in(queue, clock):
     await queue.put_off([claim], [0], "nobody was there")
     [claim] = await queue.claim(1, 1000)
     assert (claim.payload, claim.causes, claim.attempt) == (b"new", ("c", "d"), 1)
+
+
+async def test_what_names_the_mark_of_a_relay_that_was_replaced_adds_nothing(queue) -> None:
+    assert await queue.mark("1")
+    assert [each.state for each in await queue.enqueue_many([item("a")], "1")] == ["new"]
+    assert await queue.mark("2", instead_of="1")
+    with pytest.raises(QueueError) as refused:
+        await queue.enqueue_many([item("b")], "1")
+    assert refused.value.code == "queue_mark_differs"
+    assert [each.key for each in await queue.peek(10)] == ["a"]
+    assert [each.state for each in await queue.enqueue_many([item("b")], "2")] == ["new"]
+
+
+async def test_a_mark_is_left_only_instead_of_the_one_that_was_read(queue) -> None:
+    assert await queue.mark("1")
+    assert await queue.mark("2", instead_of="1")
+    assert not await queue.mark("1", instead_of="1")
+    assert not await queue.mark("3")
+    assert await queue.current_mark() == "2"

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from queues.items import Claim, NewItem
 from queues.priorities import PRIORITIES
 from queues.work_queue import WorkQueue
-from tests.queues.model import VISIBILITY_MS, Item, Model, buried
+from tests.queues.model import VISIBILITY_MS, ModelItem, QueueModel, buried
 
 NAMES = [row.name for row in PRIORITIES]
 PLACES = ["a", "b", "c", "d", "e"]
@@ -35,7 +35,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self, redis: Redis) -> None:
         super().__init__()
-        self.model = Model(PRIORITIES)
+        self.model = QueueModel(PRIORITIES)
         self.runner = asyncio.Runner()
         self.redis = redis
         self.asked = 0
@@ -223,7 +223,7 @@ def seen_item(item):
     return item.key, item.state, item.attempts, item.deadline_ms, item.causes
 
 
-def model_item(key: str, item: Item):
+def model_item(key: str, item: ModelItem):
     return key, item.state, item.attempt, item.work.deadline_ms, tuple(item.work.causes)
 
 

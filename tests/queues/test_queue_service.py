@@ -248,12 +248,16 @@ async def test_pages_of_every_state_follow_each_other(queue, clock) -> None:
     claims = await queue.claim(4, 60_000)
     await queue.retry(claims[:2], [700, 300], "flaky")
     delayed = await queue.peek(5, 0, "delayed")
-    assert [(one.key, one.state_ends_at_ms - clock.now_ms, one.error) for one in delayed] == [
+    assert [
+        (claim.key, claim.state_ends_at_ms - clock.now_ms, claim.error) for claim in delayed
+    ] == [
         ("k1", 300, "flaky"),
         ("k0", 700, "flaky"),
     ]
     flying = await queue.peek(1, 1, "in_flight")
-    assert [(one.key, one.state_ends_at_ms - clock.now_ms) for one in flying] == [("k3", 60_000)]
+    assert [(claim.key, claim.state_ends_at_ms - clock.now_ms) for claim in flying] == [
+        ("k3", 60_000)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ ERRORS = [
 ]
 
 
-class Refusing(FakeAsyncRedis):
+class RefusingRedis(FakeAsyncRedis):
     """A server that refuses everything while it is told to."""
 
     error: Exception | None = None
@@ -66,7 +66,7 @@ async def expect_away(redis: Redis) -> None:
         lambda: queue.claim(1, 1000),
         lambda: queue.wait(0.1),
         queue.depth,
-        queue.marked,
+        queue.current_mark,
         lambda: leases.acquire("r", 1, "h", 1000),
         Heartbeats(redis).alive,
         lambda: Crons(redis).claim("c", 1, 1, "w"),
@@ -83,7 +83,7 @@ async def expect_away(redis: Redis) -> None:
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: str(error).split(" ")[0] or "EOF")
 async def test_an_error_reply_is_a_redis_that_is_away_until_it_is_back(error):
-    redis = Refusing()
+    redis = RefusingRedis()
     queue = WorkQueue(redis, "authority-recompute")
     await queue.enqueue(ITEM)
     redis.error = error

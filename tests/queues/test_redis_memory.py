@@ -53,7 +53,7 @@ async def test_what_a_server_says_is_read_and_what_it_may_not_say_is_no_limit(re
     assert await redis_memory(redis) == RedisMemory()
 
 
-async def test_a_queue_in_a_full_redis_is_drained_to_the_end(redis: Redis):
+async def test_a_queue_in_a_full_redis_is_drained_to_the_end(redis: Redis, administered_url: str):
     ledger = memory_ledger()
     keys = [f"{number:03}{'k' * 390}" for number in range(REQUESTS)]
     with ledger.transaction() as transaction:
@@ -65,9 +65,10 @@ async def test_a_queue_in_a_full_redis_is_drained_to_the_end(redis: Redis):
     queue = WorkQueue(redis, BINDING_QUEUE)
     relay = OutboxRelay(ledger, queue, lambda: now_s)
     await queue.mark()
-    # Somebody else holds nearly all that a queue may have.
-    await redis.set("held", b"x" * HELD_BYTES)
-    filled = (await redis_memory(redis)).used_bytes + 100_000
+    # Somebody else holds nearly all that a queue may have, and the server no buffer of theirs.
+    async with Redis.from_url(administered_url) as other:
+        await other.set("held", b"x" * HELD_BYTES)
+    filled = (await redis_memory(redis)).used_bytes + 1_000_000
     await redis.config_set("maxmemory", str(int(filled / (1 - RESERVED_SHARE))))
     assert 0 < await relay.look() < REQUESTS
     drained: list[int] = []

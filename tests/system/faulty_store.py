@@ -16,7 +16,7 @@ from kernel.ledger.ledger import LedgerTransaction
 from kernel.ledger.tables import Store
 
 
-class Steps:
+class CountedSteps:
     """Counts, and kills at one of the counts; never where there is none."""
 
     def __init__(self, kill_at: int | None = None) -> None:
@@ -32,7 +32,7 @@ class Steps:
 class FaultyTables:
     """The tables of a store, each call a step."""
 
-    def __init__(self, inner: Any, steps: Steps) -> None:
+    def __init__(self, inner: Any, steps: CountedSteps) -> None:
         self._inner = inner
         self._steps = steps
 
@@ -60,7 +60,7 @@ class FaultyTables:
 class FaultyStore:
     """A store, each use of which is a step."""
 
-    def __init__(self, inner: Store, steps: Steps) -> None:
+    def __init__(self, inner: Store, steps: CountedSteps) -> None:
         self._inner = inner
         self._steps = steps
 
@@ -83,14 +83,14 @@ class FaultyStore:
         self._inner.close()
 
 
-def step_in_ledger(steps: Steps) -> None:
+def step_in_ledger(steps: CountedSteps) -> None:
     """Make each call of a ledger's transaction a step as well, in this process from here on."""
     for name, method in getmembers(LedgerTransaction, isfunction):
         if not name.startswith("_"):
             setattr(LedgerTransaction, name, _stepped(method, steps))
 
 
-def _stepped(method: Callable[..., Any], steps: Steps) -> Callable[..., Any]:
+def _stepped(method: Callable[..., Any], steps: CountedSteps) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(*args: Any, **options: Any) -> Any:
         steps.step()

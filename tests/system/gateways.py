@@ -36,7 +36,7 @@ def session_id(number: int) -> str:
     return str(UUID(int=number, version=4))
 
 
-class Gateway:
+class GatewayProcess:
     """One gateway process; `watched` tells what held its loop, see `stalls`."""
 
     def __init__(
@@ -114,14 +114,14 @@ class Gateways:
         if database_url is not None:
             self._environment["ROTULUS_DATABASE_URL"] = database_url
         self.place: LedgerPlace = folder / "data" / "ledger.db"
-        self.started: list[Gateway] = []
+        self.started: list[GatewayProcess] = []
 
-    def start(self, name: str) -> Gateway:
-        gateway = Gateway(name, self._folder, self._environment, program=self.program)
+    def start(self, name: str) -> GatewayProcess:
+        gateway = GatewayProcess(name, self._folder, self._environment, program=self.program)
         self.started.append(gateway)
         return gateway
 
-    def pair(self) -> tuple[Gateway, Gateway]:
+    def pair(self) -> tuple[GatewayProcess, GatewayProcess]:
         """Two gateways with half of the shards each; begun with their names as they are."""
         living = {
             gateway.name: gateway for gateway in self.started if gateway.process.poll() is None
@@ -155,10 +155,10 @@ def running_gateways(
             gateway.stop_for_good()
 
 
-class Client:
+class RetryingClient:
     """Somebody who asks gateways in turn, until one answers."""
 
-    def __init__(self, *gateways: Gateway) -> None:
+    def __init__(self, *gateways: GatewayProcess) -> None:
         self._https = [
             httpx.AsyncClient(
                 base_url=gateway.url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False

@@ -21,7 +21,7 @@ def test_the_main_job_runs_on_a_database_and_leaves_no_file(postgres_empty_url, 
     assert report["failures"] == []
     assert report["record"]["verifies"]
     assert not (tmp_path / "data" / "ledger.db").exists()
-    found = verify_file(SecretStr(postgres_empty_url), lambda _done, _total: None)
-    assert found.ok, found.findings
-    assert (found.rows, found.requests_open) == (report["record"]["rows"], 0)
+    verification = verify_file(SecretStr(postgres_empty_url), lambda _done, _total: None)
+    assert verification.ok, verification.findings
+    assert (verification.rows, verification.requests_open) == (report["record"]["rows"], 0)
     assert postgres_empty_url not in run.stderr + run.stdout

@@ -126,10 +126,14 @@ async def test_nothing_that_was_answered_is_missing_and_survivors_are_what_the_a
             for session in SESSIONS:
                 trail = await audit_of(gateway.url, session)
                 by_observation = {
-                    one["payload"]["observation_id"]: one["event_id"] for one in trail[1:]
+                    event["payload"]["observation_id"]: event["event_id"] for event in trail[1:]
                 }
                 assert len(by_observation) == len(trail) - 1
-                told = [one.answered for one in streams if one.session == session]
+                told = [
+                    open_stream.answered
+                    for open_stream in streams
+                    if open_stream.session == session
+                ]
                 for observation_id, event_id in ((k, v) for one in told for k, v in one.items()):
                     assert by_observation[observation_id] == event_id
                 replayed = recorded(gateways.place, session)
@@ -138,7 +142,7 @@ async def test_nothing_that_was_answered_is_missing_and_survivors_are_what_the_a
             gateways.verify()
     finally:
         server.stop()
-    assert sum(len(one.answered) for one in streams) >= sum(KILLS_AFTER)
+    assert sum(len(open_stream.answered) for open_stream in streams) >= sum(KILLS_AFTER)
 
 
 def recorded(place, session: str) -> BeliefSession:

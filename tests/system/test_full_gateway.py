@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.system.gateways import HYPOTHESES, ONTOLOGY, Gateway, session_id
+from tests.system.gateways import HYPOTHESES, ONTOLOGY, GatewayProcess, session_id
 from tests.system.tree_run import wait_for
 
 pytestmark = pytest.mark.timeout(120)
@@ -22,13 +22,13 @@ BINDINGS = "/v1/queues/binding-evaluation"
 
 
 @contextmanager
-def running(folder: Path, redis_url: str) -> Iterator[tuple[Gateway, httpx.Client]]:
+def running(folder: Path, redis_url: str) -> Iterator[tuple[GatewayProcess, httpx.Client]]:
     environment = {
         "ROTULUS_REDIS_URL": redis_url,
         "ROTULUS_REQUESTS_MAX": str(PLACES),
         "ROTULUS_WORKER_TOKEN": TOKEN,
     }
-    gateway = Gateway("full", folder, environment)
+    gateway = GatewayProcess("full", folder, environment)
     try:
         gateway.wait_until_ready()
         with httpx.Client(base_url=gateway.url, timeout=20, trust_env=False) as http:
@@ -41,10 +41,10 @@ def declaration(number: int) -> dict[str, Any]:
     return {"session_id": session_id(number), "ontology": ONTOLOGY, "hypotheses": HYPOTHESES}
 
 
-class Slow:
+class SlowProducer:
     """A producer whose body comes in two halves."""
 
-    def __init__(self, gateway: Gateway, number: int) -> None:
+    def __init__(self, gateway: GatewayProcess, number: int) -> None:
         body = json.dumps(declaration(number)).encode()
         head = (
             f"POST /v1/sessions HTTP/1.1\r\nHost: 127.0.0.1:{gateway.port}\r\n"
@@ -71,7 +71,7 @@ def in_flight(http: httpx.Client) -> float:
 
 def test_slow_requests_fill_their_places_and_nothing_else(tmp_path: Path, valkey_url: str):
     with running(tmp_path, valkey_url) as (gateway, http), ExitStack() as stack:
-        slow = [Slow(gateway, number) for number in range(3 * PLACES)]
+        slow = [SlowProducer(gateway, number) for number in range(3 * PLACES)]
         for one in slow:
             stack.callback(one.close)
         wait_for("the places to be taken", lambda: in_flight(http) == PLACES, 20)
@@ -94,13 +94,13 @@ def test_slow_requests_fill_their_places_and_nothing_else(tmp_path: Path, valkey
         wait_for("the places to be free", lambda: in_flight(http) == 0, 20)
         assert http.post("/v1/sessions", json=declaration(99)).status_code == 201
         for number in range(3 * PLACES):
-            found = http.get(f"/v1/sessions/{session_id(number)}")
-            assert found.status_code == (200 if number < PLACES else 404)
+            response = http.get(f"/v1/sessions/{session_id(number)}")
+            assert response.status_code == (200 if number < PLACES else 404)
 
 
 def test_slow_requests_that_go_away_leave_their_places(tmp_path: Path, valkey_url: str):
     with running(tmp_path, valkey_url) as (gateway, http):
-        slow = [Slow(gateway, number) for number in range(PLACES)]
+        slow = [SlowProducer(gateway, number) for number in range(PLACES)]
         wait_for("the places to be taken", lambda: in_flight(http) == PLACES, 20)
         for one in slow:
             one.close()

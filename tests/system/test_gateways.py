@@ -17,7 +17,7 @@ from queues.embedded.server import EmbeddedRedis, find_server
 from tests import loopback
 from tests.system.gateways import (
     ANSWER_S,
-    Client,
+    RetryingClient,
     elimination,
     running_gateways,
     session_id,
@@ -72,7 +72,7 @@ def owners(gateways):
     ledger = Ledger(open_store(gateways.place, read_only=True), system_host())
     try:
         with ledger.view() as view:
-            return Counter(one.owner for one in shards_of(view))
+            return Counter(shard.owner for shard in shards_of(view))
     finally:
         ledger.close()
 
@@ -102,10 +102,10 @@ async def test_every_gateway_serves_every_session(gateways):
     pair = gateways.pair()
     assert owners(gateways) == {"a": 32, "b": 32}
     sessions = new_sessions(SESSIONS)
-    async with Client(*pair) as client:
+    async with RetryingClient(*pair) as client:
         await eliminate_each(client, sessions)
     for gateway in pair:
-        async with Client(gateway) as client:
+        async with RetryingClient(gateway) as client:
             await assert_exactly_once(client, sessions)
     gateways.verify()
 
@@ -114,7 +114,7 @@ async def test_every_gateway_serves_every_session(gateways):
 async def test_every_gateway_takes_a_stream_for_every_session(gateways):
     pair = gateways.pair()
     sessions = new_sessions(4)
-    async with Client(*pair) as client:
+    async with RetryingClient(*pair) as client:
         for session in sessions:
             await client.declare(session)
     for place, gateway in enumerate(pair):
@@ -132,12 +132,12 @@ async def test_every_gateway_takes_a_stream_for_every_session(gateways):
 async def test_a_killed_gateways_sessions_go_on_at_the_other(gateways):
     a, b = gateways.pair()
     sessions = new_sessions(CLIENTS)
-    async with Client(a, b) as client, anyio.create_task_group() as tasks:
+    async with RetryingClient(a, b) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(eliminate_each, client, sessions)
         await client.wait_until_answered(3 * len(sessions))
         a.send(signal.SIGKILL)
         await anyio.to_thread.run_sync(b.wait_until_owning, 64)
-    async with Client(b) as client:
+    async with RetryingClient(b) as client:
         await assert_exactly_once(client, sessions)
     gateways.verify()
 
@@ -166,14 +166,18 @@ async def test_a_gateway_that_was_paused_past_its_lease_writes_nothing_stale(gat
             path = f"/v1/sessions/{session}/eliminate"
             late[session] = await http.post(path, json=elimination(EACH))
 
-    async with Client(a, b) as both, Client(b) as living, anyio.create_task_group() as tasks:
+    async with (
+        RetryingClient(a, b) as both,
+        RetryingClient(b) as living,
+        anyio.create_task_group() as tasks,
+    ):
         await eliminate_each(both, sessions, range(2))
         with paused(a):
             for session in sessions:
                 tasks.start_soon(ask_the_paused, session)
             await anyio.to_thread.run_sync(b.wait_until_owning, 64)
             await eliminate_each(living, sessions, range(2, EACH))
-    async with Client(a, b) as both:
+    async with RetryingClient(a, b) as both:
         for session in sessions:
             answered = late[session].status_code == 200
             assert answered or late[session].status_code == 503
@@ -189,7 +193,7 @@ async def test_a_gateway_that_was_paused_past_its_lease_writes_nothing_stale(gat
 async def test_a_redis_that_is_flushed_and_then_restarted_loses_no_answer(gateways):
     a, b = gateways.pair()
     sessions = new_sessions(SESSIONS)
-    async with Client(a, b) as client, anyio.create_task_group() as tasks:
+    async with RetryingClient(a, b) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(eliminate_each, client, sessions, range(LONG))
         await client.wait_until_answered(3 * len(sessions))
         await anyio.to_thread.run_sync(flush, gateways.redis.url)
@@ -199,7 +203,7 @@ async def test_a_redis_that_is_flushed_and_then_restarted_loses_no_answer(gatewa
         await anyio.sleep(0.5)
         gateways.redis.start()
     gateways.pair()
-    async with Client(a, b) as client:
+    async with RetryingClient(a, b) as client:
         await assert_exactly_once(client, sessions, range(LONG))
     gateways.verify()
 
@@ -213,7 +217,7 @@ def flush(url):
 async def test_a_gateway_that_is_stopped_hands_over_before_it_ends(gateways):
     a, b = gateways.pair()
     sessions = new_sessions(SESSIONS)
-    async with Client(a, b) as client, anyio.create_task_group() as tasks:
+    async with RetryingClient(a, b) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(eliminate_each, client, sessions)
         await client.wait_until_answered(3 * len(sessions))
         a.send(signal.SIGTERM)
@@ -221,6 +225,6 @@ async def test_a_gateway_that_is_stopped_hands_over_before_it_ends(gateways):
         # By hand-over, and not because a lease is over: it holds nothing on the record any more.
         assert owners(gateways)["a"] == 0
         await anyio.to_thread.run_sync(b.wait_until_owning, 64)
-    async with Client(b) as client:
+    async with RetryingClient(b) as client:
         await assert_exactly_once(client, sessions)
     gateways.verify()

@@ -71,7 +71,7 @@ def test_a_tree_does_its_work_over_malformed_values_and_none_of_it_ends(
             with paused(run.process.pid):
                 written += asyncio.run(attack(run.data_dir, turn))
                 ask(facts["gateway_url"])
-        assert len({(one.key, one.malformation) for one in written}) >= VALUES_MIN
+        assert len({(claim.key, claim.malformation) for claim in written}) >= VALUES_MIN
         check(run)
         # Whoever ends before the whole tree does is started again, and that is said.
         assert "child_restarted" not in run.stderr

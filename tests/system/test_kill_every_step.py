@@ -20,7 +20,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, code_of, create, effect, everything, submit
-from tests.system.faulty_store import FaultyStore, Steps, step_in_ledger
+from tests.system.faulty_store import CountedSteps, FaultyStore, step_in_ledger
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -43,10 +43,10 @@ def batches() -> list[list[dict[str, Any]]]:
 
 BATCHES = batches()
 REFUSED = BATCHES[1][1]["operation_id"]
-ACCEPTED = {one["operation_id"] for batch in BATCHES for one in batch} - {REFUSED}
+ACCEPTED = {operation["operation_id"] for batch in BATCHES for operation in batch} - {REFUSED}
 
 
-class Course:
+class UndisturbedCourse:
     """What a run that nobody disturbs comes to."""
 
     def __init__(self, folder: Path) -> None:
@@ -70,8 +70,8 @@ class Course:
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
-    return Course(tmp_path_factory.mktemp("steps"))
+def course(tmp_path_factory: pytest.TempPathFactory) -> UndisturbedCourse:
+    return UndisturbedCourse(tmp_path_factory.mktemp("steps"))
 
 
 def opened(path: Path) -> Ledger:
@@ -106,13 +106,13 @@ class Child:
     def ended(self) -> tuple[int, list[str]]:
         """Its status and the answers that it gave."""
         with os.fdopen(self._read) as answers:
-            given = answers.read().splitlines()
-        return os.waitpid(self._pid, 0)[1], given
+            lines = answers.read().splitlines()
+        return os.waitpid(self._pid, 0)[1], lines
 
 
 def _submit_all(path: Path, kill_at: int | None, answers: int) -> None:
     """One line of answers once each transaction is durable, and at the end the number of steps."""
-    steps = Steps(kill_at)
+    steps = CountedSteps(kill_at)
     ledger = Ledger(FaultyStore(SqliteStore(path), steps), FakeHost().host)
     step_in_ledger(steps)
     for batch in BATCHES:
@@ -123,7 +123,7 @@ def _submit_all(path: Path, kill_at: int | None, answers: int) -> None:
     os.write(answers, f"{steps.count}\n".encode())
 
 
-def killed_at_each_step(course: Course) -> Iterator[tuple[int, Path, list[str]]]:
+def killed_at_each_step(course: UndisturbedCourse) -> Iterator[tuple[int, Path, list[str]]]:
     """Each step with the ledger that a kill there leaves, and the answers given before."""
     steps = iter(range(1, course.steps + 1))
     while some := list(islice(steps, AT_ONCE)):
@@ -166,25 +166,27 @@ def check_retry(ledger: Ledger, sequences: dict[str, int]) -> None:
     with ledger.view() as view:
         logged = [row["operation_id"] for row in view.log_rows()]
         assert sorted(logged) == sorted(ACCEPTED)
-        assert all(view.node(one) is not None for one in ("n", "cu", "m"))
+        assert all(view.node(node_id) is not None for node_id in ("n", "cu", "m"))
         assert view.node("late") is None
         assert len(view.open_requests()) == 1
 
 
 @pytest.mark.spec("§2.3", "§2.5", "K5", "K6", "K25")
-def test_whatever_the_step_the_record_is_whole_and_a_retry_completes_it(course: Course) -> None:
+def test_whatever_the_step_the_record_is_whole_and_a_retry_completes_it(
+    course: UndisturbedCourse,
+) -> None:
     assert course.steps > FEWEST_STEPS * len(BATCHES)
     verifier, reached = Verifier(), set()
     for step, path, answers in killed_at_each_step(course):
         ledger = opened(path)
-        found = everything(ledger)
-        assert found in course.states, step
-        durable = course.states.index(found)
+        state = everything(ledger)
+        assert state in course.states, step
+        durable = course.states.index(state)
         # An answer is given after COMMIT, so one transaction at most is durable and not answered.
         assert len(answers) <= durable <= len(answers) + 1, step
         reached.add((len(answers), durable))
         verifier.check(ledger, step)
-        rows = found["kernel_event_log"]
+        rows = state["kernel_event_log"]
         check_retry(ledger, {row["operation_id"]: row["ec_sequence_number"] for row in rows})
         verifier.check(ledger, step)
         ledger.close()

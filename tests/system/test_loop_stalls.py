@@ -17,7 +17,7 @@ import pytest
 
 from tests.kernel.build import create
 from tests.loop_watchdog import STALL_S, Stall
-from tests.system.gateways import ONTOLOGY, Gateway, session_id
+from tests.system.gateways import ONTOLOGY, GatewayProcess, session_id
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -27,10 +27,10 @@ UNIVERSE = LARGEST if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 100
 SPAN = {"source_ref": "s-0", "offset": 0, "length": 3}
 
 
-class Measured:
+class MeasuredGateway:
     """A gateway that is watched, and a client of it."""
 
-    def __init__(self, gateway: Gateway, http: httpx.Client) -> None:
+    def __init__(self, gateway: GatewayProcess, http: httpx.Client) -> None:
         self.gateway = gateway
         self.http = http
         self.before = set(gateway.stalls())
@@ -53,13 +53,13 @@ class Measured:
 
 
 @pytest.fixture
-def measured(tmp_path: Path, valkey_url: str) -> Iterator[Measured]:
+def measured(tmp_path: Path, valkey_url: str) -> Iterator[MeasuredGateway]:
     environment = {"ROTULUS_REDIS_URL": valkey_url, "ROTULUS_WORKER_TOKEN": TOKEN}
-    gateway = Gateway("watched", tmp_path, environment, watched=True)
+    gateway = GatewayProcess("watched", tmp_path, environment, watched=True)
     try:
         gateway.wait_until_ready()
         with httpx.Client(base_url=gateway.url, timeout=300, trust_env=False) as http:
-            yield Measured(gateway, http)
+            yield MeasuredGateway(gateway, http)
     finally:
         gateway.stop_for_good()
 
@@ -75,14 +75,14 @@ def allowed_s() -> float:
     return max(STALL_S, *costs)
 
 
-def check(measured: Measured) -> None:
+def check(measured: MeasuredGateway) -> None:
     allowed = allowed_s()
     limits = {"callback": allowed, "starved": 2 * allowed}
     long = [str(stall) for stall in measured.new_stalls() if stall.seconds > limits[stall.measure]]
     assert long == [], f"more than {allowed * 1000:.0f} ms"
 
 
-def test_a_universe_of_the_largest_size_holds_no_loop(measured: Measured):
+def test_a_universe_of_the_largest_size_holds_no_loop(measured: MeasuredGateway):
     session = session_id(1)
     ids = [f"{number:05x}" for number in range(UNIVERSE)]
     random.Random(1).shuffle(ids)
@@ -97,7 +97,7 @@ def test_a_universe_of_the_largest_size_holds_no_loop(measured: Measured):
     check(measured)
 
 
-def test_the_largest_bodies_of_every_other_route_hold_no_loop(measured: Measured):
+def test_the_largest_bodies_of_every_other_route_hold_no_loop(measured: MeasuredGateway):
     session = session_id(2)
     under = f"/v1/sessions/{session}"
     numbers = {"numbers": [1.0] * 150_000}
@@ -115,7 +115,7 @@ def test_the_largest_bodies_of_every_other_route_hold_no_loop(measured: Measured
         for number in range(256)
     ]
     results = measured.post(f"{under}/operations", {"intents": sources}).json()["results"]
-    assert {one["validation_result"] for one in results} == {"accepted"}
+    assert {outcome["validation_result"] for outcome in results} == {"accepted"}
     understanding = {
         "intent_kind": "synthesize_cu",
         "intent_key": "u",
@@ -135,7 +135,7 @@ def test_the_largest_bodies_of_every_other_route_hold_no_loop(measured: Measured
     measured.post(f"{under}/eliminate", struck | {"justification": numbers})
     measured.post(f"{under}/conclusions", {"conclusion_id": "c", "context": numbers})
     content = {"binding_id": "b", "source_event_id": "e", "note": "y" * 30_000}
-    requests = [{"request_key": str(one), "content": content} for one in range(256)]
+    requests = [{"request_key": str(number), "content": content} for number in range(256)]
     path = "/v1/queues/binding-evaluation/requests"
     assert measured.post(path, {"requests": requests}).status_code == 200
     inputs = [
@@ -172,7 +172,7 @@ def test_the_largest_bodies_of_every_other_route_hold_no_loop(measured: Measured
     check(measured)
 
 
-def test_bodies_at_their_limits_that_mean_nothing_hold_no_loop(measured: Measured):
+def test_bodies_at_their_limits_that_mean_nothing_hold_no_loop(measured: MeasuredGateway):
     """Refused or not: eight megabytes of each kind of value."""
     under = f"/v1/sessions/{session_id(3)}"
     measured.post(

@@ -97,10 +97,10 @@ def described(place):
 def head_of(place):
     ledger = Ledger(open_store(place), FakeHost().host)
     with ledger.view() as view:
-        found = verify(view)
+        verification = verify(view)
         head = view.head()
     ledger.close()
-    assert found.ok, found.findings
+    assert verification.ok, verification.findings
     return head
 
 
@@ -139,8 +139,8 @@ def test_a_ledger_of_the_baseline_is_migrated_verifies_and_serves(place, later_p
         open_store(place)
     assert refused.value.code == "ledger_schema_older"
 
-    found = migrate_ledger(typed(place))
-    assert (found.found_version, [revision.version for revision in found.revisions]) == (
+    migration = migrate_ledger(typed(place))
+    assert (migration.found_version, [revision.version for revision in migration.revisions]) == (
         LATER - 1,
         [LATER],
     )
@@ -187,10 +187,10 @@ def test_a_dry_run_changes_nothing_and_says_what_would_run(place, later_program)
         # It does not even wait for the lock of the one who writes.
         connection.execute("BEGIN" if is_database(place) else "BEGIN IMMEDIATE")
         connection.execute("UPDATE chain_head SET request_sequence = request_sequence")
-        found = migrate_ledger(typed(place), dry_run=True)
+        migration = migrate_ledger(typed(place), dry_run=True)
         connection.execute("ROLLBACK")
     assert described(place) == before
-    [revision] = found.revisions
+    [revision] = migration.revisions
     assert revision.statements[0].startswith("ALTER TABLE nodes ADD COLUMN reviewed_by VARCHAR")
     assert revision.statements == migrate_ledger(typed(place)).revisions[0].statements
 

@@ -14,7 +14,7 @@ from queues.embedded.server import EmbeddedRedis, find_server
 from tests.kernel.build import receipts_of_kind
 from tests.loopback import NO_TLS
 from tests.system import poisoned_gateway as poison
-from tests.system.gateways import Client, running_gateways, session_id
+from tests.system.gateways import RetryingClient, running_gateways, session_id
 from workers.environment.ledger_access import open_store
 from workers.environment.system_host import system_host
 
@@ -88,7 +88,7 @@ async def test_what_fails_whoever_takes_it_is_refused_and_ends_no_gateway(gatewa
     pair = gateways.pair()
     sessions = [session_id(number) for number in range(SESSIONS)]
     answers = []
-    async with Client(*pair) as client:
+    async with RetryingClient(*pair) as client:
         for session in sessions:
             await client.declare(session)
         async with anyio.create_task_group() as tasks:
@@ -112,13 +112,13 @@ async def test_what_fails_whoever_takes_it_is_refused_and_ends_no_gateway(gatewa
     gateways.verify()
 
 
-class Supervisor:
+class GatewayRestarter:
     """Starts each gateway again that has ended, under its name, and counts."""
 
     def __init__(self, gateways, *running):
         self._gateways = gateways
         self.ends = 0
-        self.living = {one.name: one for one in running}
+        self.living = {process.name: process for process in running}
 
     async def run(self):
         while True:
@@ -131,12 +131,14 @@ class Supervisor:
 
 async def test_what_ends_whoever_takes_it_is_set_aside_after_three_ends(gateways):
     a, b = gateways.pair()
-    supervisor = Supervisor(gateways, a, b)
+    supervisor = GatewayRestarter(gateways, a, b)
     sessions = [session_id(number) for number in range(SESSIONS)]
-    async with Client(a, b) as client:
+    async with RetryingClient(a, b) as client:
         for session in sessions:
             await client.declare(session)
-    owned_by_b = next(one for one in sessions if owner_of(gateways.place, one) == "b")
+    owned_by_b = next(
+        open_session for open_session in sessions if owner_of(gateways.place, open_session) == "b"
+    )
     answers = []
 
     async def poison_it():
@@ -154,7 +156,7 @@ async def test_what_ends_whoever_takes_it_is_set_aside_after_three_ends(gateways
             ends = supervisor.ends
             for gateway in list(supervisor.living.values()):
                 await anyio.to_thread.run_sync(gateway.wait_until_ready)
-            async with Client(*supervisor.living.values()) as client:
+            async with RetryingClient(*supervisor.living.values()) as client:
                 for session in sessions:
                     await strike_each(client, session)
                 for session in sessions:

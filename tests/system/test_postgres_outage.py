@@ -170,9 +170,9 @@ def test_the_main_job_goes_on_over_restarts_of_the_server_in_the_same_gateway(
         assert run.finish() == 0, run.stderr
         report = run.report()
     assert report["failures"] == []
-    found = verify_file(SecretStr(url), lambda _done, _total: None)
-    assert found.ok, found.findings
-    assert (found.rows, found.requests_open) == (report["record"]["rows"], 0)
+    verification = verify_file(SecretStr(url), lambda _done, _total: None)
+    assert verification.ok, verification.findings
+    assert (verification.rows, verification.requests_open) == (report["record"]["rows"], 0)
     assert "child_died" not in run.stderr
 
 
@@ -203,8 +203,8 @@ def test_a_stopped_process_that_holds_the_head_lets_the_others_go_on(url, monkey
     # It found no connection; nothing of it was written, and it may ask again.
     assert answer.splitlines() == ["ledger_unavailable", "2 False"]
     with ledger.view() as view:
-        found = verify(view)
+        verification = verify(view)
         assert view.tables.count(schema.nodes) == 2
-    assert found.ok, found.findings
-    assert found.rows == 2
+    assert verification.ok, verification.findings
+    assert verification.rows == 2
     ledger.close()

@@ -45,9 +45,9 @@ def files_of(run: TreeRun) -> dict[str, int]:
 
 
 def verifies(ledger: Path) -> int:
-    found = verify_file(ledger, lambda _done, _total: None)
-    assert found.ok, found.findings
-    return found.rows
+    verification = verify_file(ledger, lambda _done, _total: None)
+    assert verification.ok, verification.findings
+    return verification.rows
 
 
 def test_each_process_is_given_what_it_needs_and_no_command_line_has_a_secret(tmp_path):
@@ -151,7 +151,7 @@ def test_the_ledger_is_one_file_after_a_tree_and_a_copy_of_it_is_the_record(tmp_
             run.kill("gateway")
         run.process.send_signal(signal.SIGINT)
         run.finish(20)
-    assert sorted(one.name for one in run.data_dir.glob("ledger*")) == ["ledger.db"]
+    assert sorted(path.name for path in run.data_dir.glob("ledger*")) == ["ledger.db"]
     copy = tmp_path / "copy" / "ledger.db"
     copy.parent.mkdir()
     shutil.copyfile(run.data_dir / "ledger.db", copy)
@@ -159,7 +159,7 @@ def test_the_ledger_is_one_file_after_a_tree_and_a_copy_of_it_is_the_record(tmp_
     for arguments in (("verify",), ("export", "--output", str(tmp_path / "log"))):
         with running(run.data_dir, *arguments) as reader:
             assert reader.finish(60) == 0, reader.stderr
-        assert sorted(one.name for one in run.data_dir.glob("ledger*")) == ["ledger.db"]
+        assert sorted(path.name for path in run.data_dir.glob("ledger*")) == ["ledger.db"]
 
 
 def test_of_gateways_that_share_a_file_the_last_leaves_one_file(tmp_path):
@@ -172,5 +172,5 @@ def test_of_gateways_that_share_a_file_the_last_leaves_one_file(tmp_path):
                 assert gateway.process.wait(20) == 0
     finally:
         server.stop()
-    assert sorted(one.name for one in (tmp_path / "data").glob("ledger*")) == ["ledger.db"]
+    assert sorted(path.name for path in (tmp_path / "data").glob("ledger*")) == ["ledger.db"]
     assert verifies(tmp_path / "data" / "ledger.db") == 0

@@ -49,10 +49,10 @@ def test_thousands_are_asked_for_in_bulk_and_each_has_its_outcome(tmp_path: Path
         first = enqueue(run, file)
         assert (first["requests"], first["duplicates"]) == (MANY, 0)
         assert first["outcomes"] == {"completed": MANY}
-        assert len({one["operation_id"] for one in first["ended"]}) == MANY
+        assert len({operation["operation_id"] for operation in first["ended"]}) == MANY
         again = enqueue(run, file)
         assert again["duplicates"] == MANY
         assert again["ended"] == first["ended"]
         assert outcomes_for_each_request(run.ledger_path) == {1}
-        found = verify_file(run.ledger_path, lambda _done, _total: None)
-        assert (found.findings, found.requests_closed) == ((), MANY)
+        verification = verify_file(run.ledger_path, lambda _done, _total: None)
+        assert (verification.findings, verification.requests_closed) == ((), MANY)

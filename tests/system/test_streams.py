@@ -13,7 +13,7 @@ from queues.client.gateway_http import GatewayHttp
 from queues.client.session_operations import SessionOperations
 from queues.embedded.server import EmbeddedRedis, find_server
 from queues.errors import GatewayError
-from tests.system.gateways import Client, running_gateways, session_id
+from tests.system.gateways import RetryingClient, running_gateways, session_id
 from tests.workers.api.door import source, understanding
 from workers.environment.ledger_access import open_store
 from workers.environment.system_host import system_host
@@ -73,7 +73,7 @@ async def test_what_was_answered_is_on_the_record_and_the_rest_is_sent_again(tmp
             for count in KILLED_AFTER:
                 gateway = gateways.start("a")
                 gateway.wait_until_ready()
-                async with Client(gateway) as client:
+                async with RetryingClient(gateway) as client:
                     for session in SESSIONS:
                         await client.declare(session)
                 enough = anyio.Event()
@@ -96,7 +96,7 @@ async def test_what_was_answered_is_on_the_record_and_the_rest_is_sent_again(tmp
                 await submit(gateway.url, session, of_session)
                 assert before.items() <= of_session.items()
             _, nodes = recorded(gateways.place)
-            wanted = {one["node_id"] for session in SESSIONS for one in intents_of(session)}
+            wanted = {intent["node_id"] for session in SESSIONS for intent in intents_of(session)}
             assert sorted(nodes) == sorted(wanted)
             gateways.verify()
     finally:
@@ -112,7 +112,7 @@ async def test_a_line_is_answered_before_the_next_and_a_stop_ends_the_stream_wit
         with running_gateways(tmp_path, server.url) as gateways:
             gateway = gateways.start("a")
             gateway.wait_until_ready()
-            async with Client(gateway) as client:
+            async with RetryingClient(gateway) as client:
                 await client.declare(session)
             async with await anyio.connect_tcp("127.0.0.1", gateway.port) as stream:
                 await stream.send(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n")

@@ -28,12 +28,12 @@ def target_of(tee: TreeRun) -> str:
 
 def struck_in(target: str, session_id: str) -> frozenset[str]:
     with calling(target) as stub:
-        found = stub.GetTombstones(wire.TombstoneRequest(incident_id=session_id))
-    edges = [f"edge:{entry.source}|{entry.target}|DEPENDS_ON" for entry in found.edge_entries]
-    return frozenset([*found.node_ids, *edges])
+        tombstones = stub.GetTombstones(wire.TombstoneRequest(incident_id=session_id))
+    edges = [f"edge:{entry.source}|{entry.target}|DEPENDS_ON" for entry in tombstones.edge_entries]
+    return frozenset([*tombstones.node_ids, *edges])
 
 
-class Session:
+class PersistentSession:
     """A session over HTTP that asks again while a process comes back."""
 
     def __init__(self, url: str) -> None:
@@ -71,7 +71,7 @@ def test_session_and_tee_agree_through_kills_of_both(tmp_path):
         seed(target, UNIVERSE)
         environment = {"ROTULUS_TEE_TARGET": target}
         with running(tmp_path / "data", "up", env=environment) as tree:
-            session = Session(tree.wait_until_up()["gateway_url"])
+            session = PersistentSession(tree.wait_until_up()["gateway_url"])
             assert session.declare().status_code == 201
             assert session.strike("svc-a").json()["applied_eliminated"] == ["svc-a"]
             tree.kill("gateway")
@@ -89,5 +89,5 @@ def test_session_and_tee_agree_through_kills_of_both(tmp_path):
                 assert struck_in(target, session.id) == UNIVERSE - {"svc-c"}
                 second.process.send_signal(signal.SIGTERM)
                 assert second.finish(30) == 0
-    found = verify_file(tmp_path / "data" / "ledger.db", lambda _done, _total: None)
-    assert found.ok, found.findings
+    verification = verify_file(tmp_path / "data" / "ledger.db", lambda _done, _total: None)
+    assert verification.ok, verification.findings

@@ -81,7 +81,8 @@ def attempts_by_run(ledger_path: Path) -> dict[str, list[dict[str, object]]]:
     """The steps of each run in the order of the log."""
     query = """
         SELECT record FROM extraction_attempts
-        JOIN kernel_event_log ON operation_id = extraction_attempts.updated_by_operation_id
+        JOIN kernel_event_log
+          ON operation_id = json_extract(CAST(record AS TEXT), '$.updated_by_operation_id')
         ORDER BY ec_sequence_number
     """
     found: dict[str, list[dict[str, object]]] = defaultdict(list)
@@ -130,5 +131,5 @@ def test_a_worker_killed_with_all_three_queues_in_hand_leaves_one_outcome_for_ea
             assert [one["attempt_number"] for one in found] == list(range(1, len(STATES)))
             assert [one["current_state"] for one in found] == list(STATES[1:])
             parents = [one.get("parent_operation_id") for one in found]
-            assert parents == [None, *(one["operation_id"] for one in found[:-1])]
+            assert parents == [None, *(operation["operation_id"] for operation in found[:-1])]
         assert verify_file(run.ledger_path, lambda _done, _total: None).findings == ()

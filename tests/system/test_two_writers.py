@@ -122,5 +122,7 @@ def test_a_process_killed_among_its_submissions_keeps_what_was_answered_and_stop
     sequences = check_record(place, answered + finished)
     # At most one submission was committed and its answer lost with the process.
     of_killed = {name for name in sequences if name.startswith("a:")}
-    told = {operation_id for _, operation_id, *_ in answered if operation_id.startswith("a:")}
-    assert len(of_killed - told) <= 1
+    operation_ids = {
+        operation_id for _, operation_id, *_ in answered if operation_id.startswith("a:")
+    }
+    assert len(of_killed - operation_ids) <= 1

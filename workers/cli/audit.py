@@ -263,6 +263,8 @@ def authority(data_dir: Path | None, node_id: str, *, as_json: bool) -> None:
     )
     if known.operation is not None:
         click.echo(f"recorded by: {known.operation.operation_id}")
+    for request_id in known.request_ids:
+        click.echo(f"answers: {request_id}")
 
 
 @audit.command("adjudications")

@@ -30,7 +30,7 @@ from workers.dashboard.snapshot import (
     Queue,
     Requests,
     Session,
-    SetAside,
+    SetAsideRequest,
     SnapshotPart,
     Worker,
 )
@@ -242,7 +242,7 @@ def _requests(requests: Requests, _: DashboardSnapshot) -> Row:
     }
 
 
-def _set_aside(requests: tuple[SetAside, ...], snapshot: DashboardSnapshot) -> Row:
+def _set_aside(requests: tuple[SetAsideRequest, ...], snapshot: DashboardSnapshot) -> Row:
     return {
         "set_aside": _rows(
             (

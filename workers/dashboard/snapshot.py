@@ -178,7 +178,7 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class SetAsideRequest:
     """A request to a session that ended each process that took it, and is taken no more."""
 
     shard: str
@@ -223,7 +223,7 @@ class DashboardSnapshot:
     requests: SnapshotPart[Requests]
     dropped: SnapshotPart[tuple[Count, ...]]
     """Values of Redis that no fleet writes, by kind: by this gateway and the living workers."""
-    set_aside: SnapshotPart[tuple[SetAside, ...]]
+    set_aside: SnapshotPart[tuple[SetAsideRequest, ...]]
     """Newest first."""
     deaths: SnapshotPart[tuple[Death, ...]]
     """Processes of this gateway's tree that died alike."""

@@ -14,8 +14,8 @@ from kernel.ledger import sqlite_catalog, sqlite_schema
 from kernel.ledger.catalog import StorageFault
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.sqlite_file import file_faults
-from kernel.ledger.sqlite_folding import fold
+from kernel.ledger.sqlite_checkpoint import fold
+from kernel.ledger.sqlite_damage import file_faults
 from kernel.ledger.tables import Store
 from kernel.verify import Verification, unreadable, verify
 from kernel.verify.expected import ExpectedHead

@@ -15,7 +15,7 @@ from kernel.errors import LedgerUnavailable
 from kernel.host import Host
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.sqlite_folding import is_folded
+from kernel.ledger.sqlite_checkpoint import is_folded
 from workers.environment.private_files import FILE_MODE
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -6,7 +6,7 @@ The name is the same after a restart, so the gateway has its shards back at once
 """
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import anyio
@@ -16,8 +16,11 @@ from actors.forwarding.mailbox_consumer import MailboxConsumer
 from actors.forwarding.routed_sessions import RoutedSessions
 from actors.sessions.elimination_store import AsyncEliminationStore
 from actors.sessions.runtime import Handled, SessionLimits, SessionRuntime
-from actors.sharding.held_shards import HeldShards
+from actors.sharding.assignment import REQUESTS_OF
+from actors.sharding.held_shards import HeldShards, SessionLease
 from actors.sharding.shard_keeper import ShardKeeper, ShardListeners
+from actors.supervision import kept_up
+from kernel.authority.requests import CASCADE_QUEUE
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from queues.connection import RedisClient
@@ -25,6 +28,8 @@ from queues.gateways.inbox import Inbox
 from queues.gateways.message_seal import MessageSeal
 from queues.gateways.shard_leases import ShardLeases
 from queues.gateways.shard_mailboxes import VALID_MS, Refused, ShardMail
+from queues.gateways.work_notices import WorkNotices
+from queues.outbox_relay import ROUTES
 from workers.environment.settings import Settings
 
 LEAVE_S = 2.0
@@ -42,6 +47,10 @@ class GatewayCluster:
     mailbox_consumer: MailboxConsumer
     seal: MessageSeal
     mail: ShardMail
+    work_leases: Mapping[str, SessionLease]
+    """The right to relay the requests of each queue, or to plan what they ask for."""
+
+    work_notices: WorkNotices
 
     async def begin(self) -> None:
         """Take the shards that this gateway may have at once; one alone then serves everything.
@@ -62,6 +71,7 @@ class GatewayCluster:
             tasks.start_soon(self.runtime.run)
             tasks.start_soon(self.keeper.run)
             tasks.start_soon(self.mailbox_consumer.run)
+            tasks.start_soon(kept_up, "work_notices", self.work_notices.run)
 
     async def leave(self) -> None:
         """Let the actors finish, and release every shard."""
@@ -78,6 +88,9 @@ class Callbacks:
     mail_refused: Callable[[Refused], None]
     handled: Handled | None
     """See `SessionRuntime`."""
+
+    work_recorded: Callable[[], None] = lambda: None
+    """Called when another gateway has recorded or closed requests for work."""
 
 
 def share_sessions(
@@ -101,7 +114,15 @@ def share_sessions(
         mailbox_consumer.wake()
         callbacks.shards_taken()
 
+    def relaying() -> set[str]:
+        owners = {keeper.owner_of(lease.shard) for lease in work_leases.values()}
+        return {owner for owner in owners if owner not in (None, gateway)}
+
     held_shards = HeldShards(settings.shards, lost=shard_lost)
+    work_leases = {
+        queue: SessionLease(held_shards, REQUESTS_OF.format(queue))
+        for queue in (*ROUTES, CASCADE_QUEUE)
+    }
     runtime = SessionRuntime(
         ledger,
         committer,
@@ -153,8 +174,19 @@ def share_sessions(
         runtime,
         answered=sessions.answered,
         leases_changed=keeper.wake,
+        work_recorded=callbacks.work_recorded,
     )
-    return GatewayCluster(held_shards, runtime, sessions, keeper, mailbox_consumer, seal, mail)
+    return GatewayCluster(
+        held_shards,
+        runtime,
+        sessions,
+        keeper,
+        mailbox_consumer,
+        seal,
+        mail,
+        work_leases,
+        WorkNotices(inbox, relaying),
+    )
 
 
 def gateway_name(settings: Settings, port: int) -> str:

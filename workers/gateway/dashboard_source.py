@@ -40,7 +40,7 @@ from workers.dashboard.snapshot import (
     Queue,
     Requests,
     Session,
-    SetAside,
+    SetAsideRequest,
     SnapshotPart,
     Worker,
 )
@@ -82,7 +82,7 @@ class _LedgerPart:
     gateways: tuple[Count, ...]
     rejections: tuple[Count, ...]
     requests: Requests
-    set_aside: tuple[SetAside, ...]
+    set_aside: tuple[SetAsideRequest, ...]
     completed: dict[str, int]
     """Requests that were completed, by queue."""
 
@@ -296,8 +296,8 @@ def _tail_row(row: Row) -> LedgerRow:
     )
 
 
-def _set_aside(finding: Mapping[str, Any]) -> SetAside:
-    return SetAside(
+def _set_aside(finding: Mapping[str, Any]) -> SetAsideRequest:
+    return SetAsideRequest(
         finding["shard"],
         finding["offset"],
         finding.get("session_id", ""),

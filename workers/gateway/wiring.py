@@ -23,9 +23,11 @@ from actors.supervision import kept_up
 from actors.synthesis.local_model import LocalModel
 from actors.synthesis.model_client import ModelClient
 from actors.synthesis.synthesis import Synthesis
+from kernel.authority.requests import CASCADE_QUEUE
 from kernel.belief_record import declared_universe
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import Fence
 from kernel.model.replay import AuditContext, AuditReplayStrategy
 from kernel.model_registry import ActiveModels, ModelRegistry
 from kernel.refusal_runs import RefusalRuns
@@ -58,7 +60,7 @@ from workers.gateway.dashboard_source import LiveSource
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway.metrics import install as install_metrics
 from workers.gateway.tracing import gateway_traces
-from workers.use_cases.authority_sweeps import DeferredCascades
+from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
 from workers.use_cases.rollbacks import confirmations_of
 
 Run = Callable[[], Coroutine[Any, Any, None]]
@@ -109,7 +111,6 @@ def build_gateway(
     traces = gateway_traces(settings)
     leases = CapacityLeases(redis)
     queues = {queue: traces.queue(redis, queue) for queue in ROUTES}
-    relays = [OutboxRelay(ledger, queue, time.monotonic) for queue in queues.values()]
     outcomes = OutcomeWatch(ledger)
     capacity, refusals = _capacity(settings, leases, host.random_bytes), RefusalRuns()
     kernel = Kernel(
@@ -120,11 +121,15 @@ def build_gateway(
     )
     measures = GatewayMeasures()
 
-    def committed(_: object) -> None:
+    def work_recorded() -> None:
         for relay in relays:
             relay.notify()
-        external.notify()
         cascades.notify()
+
+    def committed(_: object) -> None:
+        work_recorded()
+        sharing.work_notices.notify()
+        external.notify()
         outcomes.notify()
 
     committer = Committer(
@@ -137,6 +142,7 @@ def build_gateway(
     )
 
     def shards_taken() -> None:
+        work_recorded()
         external.notify()
 
     sharing = share_sessions(
@@ -146,8 +152,12 @@ def build_gateway(
         settings,
         name,
         _tombstones(settings, ledger),
-        Callbacks(shards_taken, measures.mail_refused, traces.handled),
+        Callbacks(shards_taken, measures.mail_refused, traces.handled, work_recorded),
     )
+    relays = [
+        OutboxRelay(ledger, queue, time.monotonic, sharing.work_leases[name])
+        for name, queue in queues.items()
+    ]
     external = ExternalEffects(
         ledger,
         committer,
@@ -158,7 +168,7 @@ def build_gateway(
     )
     sessions = traces.sessions(sharing.sessions)
     write = writing(committer)
-    cascades = DeferredCascades(ledger, write)
+    cascades = DeferredCascades(ledger, write, sharing.work_leases[CASCADE_QUEUE])
     recorder = RefusalRecorder(refusals, write)
     models = ActiveModels(settings.current_model_versions)
     model, worker_token = model_of(settings), settings.worker_token
@@ -226,11 +236,11 @@ def build_gateway(
     )
 
 
-def writing(committer: Committer) -> Write:
+def writing(committer: Committer) -> FencedWrite:
     """Return what runs one unit in the next commit."""
 
-    async def write(unit: Unit) -> Any:
-        [result] = await committer.commit([unit])
+    async def write(unit: Unit, fence: Fence | None = None) -> Any:
+        [result] = await committer.commit([unit], fence)
         if isinstance(result, Exception):
             raise result
         return result

@@ -24,7 +24,7 @@ NODE_TYPES = _names(NodeType, "NODE_TYPE_")
 _EDGE_TYPE_NUMBERS = {name: number for number, name in EDGE_TYPES.items()}
 
 
-class EdgeKey(NamedTuple):
+class EdgeHypothesis(NamedTuple):
     """The source, target and type of an edge."""
 
     source: str
@@ -47,7 +47,7 @@ def is_edge(hypothesis_id: str) -> bool:
     return hypothesis_id.startswith(EDGE_PREFIX)
 
 
-def edge_of(hypothesis_id: str) -> EdgeKey:
+def edge_of(hypothesis_id: str) -> EdgeHypothesis:
     """Read the id of an edge.
 
     Raises:
@@ -57,4 +57,4 @@ def edge_of(hypothesis_id: str) -> EdgeKey:
     number = _EDGE_TYPE_NUMBERS.get(parts[-1])
     if len(parts) != 3 or not all(parts) or number is None:
         raise invalid("hypotheses", f"{hypothesis_id!r} is not {EDGE_PREFIX}source|target|TYPE")
-    return EdgeKey(parts[0], parts[1], number)
+    return EdgeHypothesis(parts[0], parts[1], number)

@@ -31,7 +31,7 @@ from kernel.belief.elimination_store import (
 from kernel.belief.errors import BeliefError
 from kernel.belief.limits import MAX_CLAIMED_IDS, MAX_HYPOTHESES, check_ids, check_text, invalid
 from workers.tee import tee_pb2 as wire
-from workers.tee.hypothesis_ids import EDGE_TYPES, EdgeKey, edge_of, is_edge
+from workers.tee.hypothesis_ids import EDGE_TYPES, EdgeHypothesis, edge_of, is_edge
 from workers.tee.rpc import client_methods
 
 CALL_TIMEOUT_S = 10.0
@@ -194,7 +194,7 @@ class TeeStore:
             raise EliminationStoreUnavailable(f"{method}: {error}") from None
 
 
-def _entry(key: EdgeKey) -> wire.EdgeTombstoneEntry:
+def _entry(key: EdgeHypothesis) -> wire.EdgeTombstoneEntry:
     kind = wire.EdgeType.Name(key.type)
     return wire.EdgeTombstoneEntry(source=key.source, target=key.target, type=kind)
 
@@ -203,7 +203,7 @@ def _edge_hypotheses(edges: Iterable[Any]) -> Iterator[str]:
     """The ids of edges, or of entries that name them; a type that is unknown here names nothing."""
     for edge in edges:
         if edge.type in EDGE_TYPES:
-            yield EdgeKey(edge.source, edge.target, edge.type).hypothesis_id
+            yield EdgeHypothesis(edge.source, edge.target, edge.type).hypothesis_id
 
 
 def _pages(ids: list[str]) -> Iterator[list[str]]:

@@ -20,7 +20,7 @@ class TracedQueue(WorkQueue):
         super().__init__(redis, name)
         self._spans = spans
 
-    async def enqueue_many(self, items: Sequence[NewItem]) -> list[Enqueued]:
+    async def enqueue_many(self, items: Sequence[NewItem], mark: str = "") -> list[Enqueued]:
         """Add requests as a queue does, each under the span of its sending."""
         began_ns = time.time_ns()
         places = [self._spans.root(item.operation_id or item.key) for item in items]
@@ -32,7 +32,8 @@ class TracedQueue(WorkQueue):
             [
                 item if place is None else replace(item, traceparent=place.traceparent)
                 for item, place in zip(items, contexts, strict=True)
-            ]
+            ],
+            mark,
         )
         times_ns = began_ns, time.time_ns()
         for root, place, item, entered in zip(places, contexts, items, states, strict=True):

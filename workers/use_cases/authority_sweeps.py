@@ -8,15 +8,16 @@ kind runs in a gateway at a time (`authority_sweep_running`, 409).
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
 import structlog
 
 from actors.commit.units import IntentUnit, Unit
-from actors.errors import ActorError
+from actors.errors import ActorError, StaleEpoch
 from actors.orchestrator.intents import EnqueueRecompute
+from actors.sharding.held_shards import SessionLease
 from actors.supervision import WakeSignal
 from kernel.authority.enqueue import plan_deferred, plan_sweep
 from kernel.authority.requests import CASCADE_QUEUE, CASCADES
@@ -34,11 +35,14 @@ from kernel.authority.triggers import DECAY_TICK, MIGRATION
 from kernel.canonical import digest
 from kernel.errors import KernelError, LedgerUnavailable
 from kernel.ledger.ledger import Document, Ledger, LedgerView
+from kernel.ledger.shards import Fence
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model.stated_receipts import RecomputeRequested
 
-LOOK_EVERY_S = 30.0
+LOOK_EVERY_S = 1.0
+"""Pause between looks for what other gateways have deferred, of which a note may be lost."""
+
 PAUSE_BETWEEN_LOOKS_S = 0.05
 """Collects what is committed meanwhile."""
 
@@ -46,6 +50,14 @@ _US_PER_HOUR = 3600 * 1_000_000
 
 Write = Callable[[Unit], Awaitable[Any]]
 """Runs one unit in the next commit; raises what it raised."""
+
+
+class FencedWrite(Protocol):
+    """Runs one unit in the next commit, under a fence where there is one."""
+
+    def __call__(self, unit: Unit, fence: Fence | None = None) -> Awaitable[Any]:
+        """Return its result; raises what it raised, and `StaleEpoch`."""
+
 
 _log = structlog.get_logger(__name__)
 
@@ -159,12 +171,17 @@ def backfill_progress(ledger: Ledger) -> BackfillProgress:
 class DeferredCascades:
     """Writes down the cascades that were too wide for their trigger; run `run` in a task group.
 
-    What was recorded of one survives with its request, which stays open until its last page.
+    What was recorded of one survives with its request, which stays open until its last page. Where
+    gateways share a ledger, one of them does it, and its pages are committed under its fence.
     """
 
-    def __init__(self, ledger: Ledger, write: Write) -> None:
+    def __init__(
+        self, ledger: Ledger, write: FencedWrite, lease: SessionLease | None = None
+    ) -> None:
+        """Without a lease, nobody else does it for this ledger."""
         self._ledger = ledger
         self._write = write
+        self._lease = lease
         self._wake = WakeSignal()
 
     def notify(self) -> None:
@@ -176,6 +193,8 @@ class DeferredCascades:
         while True:
             try:
                 await self.write_down()
+            except StaleEpoch:
+                _log.warning("cascades_lost")
             except (ActorError, SweepRefused, LedgerUnavailable) as error:
                 # Another gateway may have been faster: the record tells at the next look.
                 _log.warning("cascade_waits", code=getattr(error, "code", "internal"))
@@ -183,13 +202,32 @@ class DeferredCascades:
             await self._wake.wait(LOOK_EVERY_S)
 
     async def write_down(self) -> int:
-        """Write down every deferred cascade, the oldest first; return how many pages it took."""
+        """Write down every deferred cascade, the oldest first; return how many pages it took.
+
+        Nothing is written down where another gateway does it.
+
+        Raises:
+            StaleEpoch: another gateway does it from now on.
+        """
         count = 0
-        while pages := await anyio.to_thread.run_sync(self._plan):
+        while True:
+            fence = None if self._lease is None else self._lease.fence
+            if fence is None and self._lease is not None:
+                return count
+            pages = await anyio.to_thread.run_sync(self._plan)
+            if not pages:
+                return count
             for page in pages:
-                accepted(await self._write(IntentUnit(_intent(page), None, "system")))
+                await self._record(page, fence)
             count += len(pages)
-        return count
+
+    async def _record(self, page: RecomputeRequested, fence: Fence | None) -> None:
+        try:
+            accepted(await self._write(IntentUnit(_intent(page), None, "system"), fence))
+        except StaleEpoch:
+            if self._lease is not None and fence is not None:
+                self._lease.lose(fence)
+            raise
 
     def _plan(self) -> list[RecomputeRequested]:
         with self._ledger.view() as view:

@@ -52,6 +52,7 @@ def grounds_document(grounds: AuthorityGrounds) -> dict[str, Any]:
         "stale_since": grounds.stale_since,
         "inputs": list(grounds.inputs),
         "operation": None if grounds.operation is None else grounds.operation.document(),
+        "request_ids": list(grounds.request_ids),
     }
 
 

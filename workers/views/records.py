@@ -8,7 +8,7 @@ from kernel.audit.log import log_document, superseded_row
 from kernel.audit.operations import envelope_of
 from kernel.authority.graph import is_understanding
 from kernel.authority.requests import stale_since
-from kernel.ledger.effects import effects_of
+from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import LedgerView
 from kernel.work.outcomes import open_by_queue
 from queues.outbox_relay import ROUTES

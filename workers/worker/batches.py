@@ -26,7 +26,7 @@ from kernel.fleet_protocol import is_spoken
 from kernel.priorities import CapacityPriority
 from queues.errors import GatewayError, QueueError
 from queues.items import Claim
-from queues.retry_delay import ENDS_MAX, MAX_ATTEMPTS, backoff_ms
+from queues.retries import ENDS_MAX, MAX_ATTEMPTS, backoff_ms
 from queues.work_queue import WorkQueue
 from workers.worker.gateway_reports import NO_ROOM, GatewayReporter, Outcome
 
@@ -202,10 +202,12 @@ class BatchProcessor:
             return [ClaimResult(claim, "put_off", error.code) for claim in claims]
         except (QueueError, OSError):
             raise
-        except Exception as error:  # noqa: BLE001 - a defect of the handler fails its batch alone
-            _log.exception("batch_failed", queue=self.queue.name)
-            code = getattr(error, "code", "internal")
-            return [ClaimResult(claim, "failed", str(code)) for claim in claims]
+        except Exception as error:  # noqa: BLE001 - a defect fails the item that it is met with
+            if len(claims) > 1:
+                # What of the batch is recorded already is closed, and found so.
+                return [result for claim in claims for result in await self._handle([claim])]
+            _log.exception("item_failed", queue=self.queue.name, item_key=claims[0].key)
+            return [ClaimResult(claims[0], "failed", str(getattr(error, "code", "internal")))]
 
     async def _settle(self, settled: Sequence[ClaimResult]) -> None:
         done = [result.claim for result in settled if result.verdict == "done"]

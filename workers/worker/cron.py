@@ -143,7 +143,7 @@ class CronRunner:
 
 
 _HASH: Final = matching(r"[0-9a-f]{64}")
-_MARK: Final[Mapping[str, Field]] = MappingProxyType(
+_MARK: Final = fields(
     {
         "ec_sequence_number": Field(whole(0)),
         "row_hash": Field(_HASH),
@@ -155,7 +155,5 @@ _MARK: Final[Mapping[str, Field]] = MappingProxyType(
 
 def _mark(state: dict[str, Any]) -> AuditMark:
     """Read how far the last audit came; a hint, which the record has to bear out."""
-    read = records(
-        "chain_audit_mark", [state] if state else [], lambda stored: fields(stored, _MARK)
-    )
+    read = records("chain_audit_mark", [state] if state else [], _MARK)
     return AuditMark(**read[0]) if read else AuditMark()

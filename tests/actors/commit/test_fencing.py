@@ -5,6 +5,7 @@ import itertools
 import anyio
 import pytest
 
+from actors.commit.group_committer import COMPUTED_MAX
 from actors.commit.units import ConsumedUnit, IntentUnit
 from actors.errors import CommitFailed, ReplyLost, ShardUnowned, StaleEpoch
 from actors.messages import Audit, Operate, Query
@@ -16,14 +17,17 @@ from kernel.ledger.shards import (
     Position,
     consumed_to,
     found_shards,
+    record_consumed,
     shards_of,
     take_shards,
 )
 from kernel.model.result import RejectedResult
 from kernel.verify import verify
 from tests.actors.harness import (
+    STORES,
     Gate,
     declare,
+    kind_of_store,
     log_length,
     make_committer,
     running_committer,
@@ -33,6 +37,15 @@ from tests.actors.harness import (
 from tests.actors.world import put, source
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True, params=STORES)
+def each_kind_of_store(request):
+    """Every test here holds whether the head is locked first or late."""
+    token = kind_of_store.set(request.param)
+    yield
+    kind_of_store.reset(token)
+
 
 SHARDS = 4
 
@@ -47,7 +60,7 @@ def made():
 
 def take(ledger, owner, *shards):
     with ledger.transaction() as transaction:
-        rows = [one for one in shards_of(transaction) if one.shard in shards]
+        rows = [shard for shard in shards_of(transaction) if shard.shard in shards]
         return take_shards(transaction, owner, rows)
 
 
@@ -337,3 +350,63 @@ async def test_confirming_tells_a_held_fence_from_a_stale_one(made):
         await committer.confirm(fence)
         with pytest.raises(StaleEpoch):
             await committer.confirm(Fence(0, fence.epoch - 1))
+
+
+# --- a head that is locked late -------------------------------------------------------------------
+
+
+@pytest.fixture
+def late():
+    token = kind_of_store.set("late")
+    ledger, store = scripted_ledger()
+    kind_of_store.reset(token)
+    with ledger.transaction() as transaction:
+        found_shards(transaction, SHARDS)
+    return ledger, store
+
+
+def writes(ledger):
+    """What another process writes: something that no chain tells of."""
+
+    def write():
+        with ledger.transaction() as transaction:
+            record_consumed(transaction, "s-9", Position("m", "1"))
+
+    return write
+
+
+@pytest.mark.parametrize("times", [0, 1, 2, 5])
+async def test_a_batch_is_computed_again_where_others_wrote_and_at_last_with_the_head_held(
+    late, times
+):
+    ledger, store = late
+    store.meanwhile.extend([writes(ledger)] * times)
+    async with running_committer(ledger) as committer:
+        results = await committer.commit([create("a"), create("b")])
+    assert [result.ec_sequence_number for result in results] == [1, 2]
+    assert store.turns == min(times + 1, COMPUTED_MAX)
+    assert log_length(ledger) == 2
+    with ledger.view() as view:
+        assert verify(view).findings == ()
+
+
+async def test_a_shard_that_is_taken_while_its_batch_is_computed_fails_its_units_alone(late):
+    ledger, store = late
+    [lost] = take(ledger, "a", 1)
+    [kept] = take(ledger, "a", 2)
+    store.meanwhile.append(lambda: take(ledger, "b", 1))
+    outcomes = {}
+
+    async def commit(name, fence):
+        try:
+            outcomes[name] = await committer.commit([create(name)], fence)
+        except StaleEpoch as error:
+            outcomes[name] = error
+
+    async with running_committer(ledger) as committer, anyio.create_task_group() as tasks:
+        tasks.start_soon(commit, "lost", lost)
+        tasks.start_soon(commit, "kept", kept)
+    assert isinstance(outcomes["lost"], StaleEpoch)
+    [result] = outcomes["kept"]
+    assert result.ec_sequence_number == 1
+    assert log_length(ledger) == 1

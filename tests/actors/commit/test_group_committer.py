@@ -29,8 +29,10 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.model.result import SubmissionResult
 from kernel.verify import verify
 from tests.actors.harness import (
+    STORES,
     Gate,
     dump,
+    kind_of_store,
     log_length,
     make_committer,
     running_committer,
@@ -42,6 +44,14 @@ from tests.kernel.build import FakeHost, op_id
 from tests.kernel.build import create as envelope
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True, params=STORES)
+def each_kind_of_store(request):
+    """Every test here holds whether the head is locked first or late."""
+    token = kind_of_store.set(request.param)
+    yield
+    kind_of_store.reset(token)
 
 
 def create(node_id, **changes):
@@ -143,11 +153,14 @@ async def test_envelopes_are_read_before_the_transaction_begins(monkeypatch):
         for number in range(2)
     ]
     async with running_committer(ledger) as committer:
-        units = [EnvelopeUnit(one, "s-1") for one in (*envelopes, {"operation_id": "none"})]
+        units = [
+            EnvelopeUnit(stated_envelope, "s-1")
+            for stated_envelope in (*envelopes, {"operation_id": "none"})
+        ]
         *accepted, refused = await committer.commit(units)
 
     assert seen == [(op_id("op-0"), 0), (op_id("op-1"), 0), ("none", 0)]
-    assert [one.ec_sequence_number for one in accepted] == [1, 2]
+    assert [acceptance.ec_sequence_number for acceptance in accepted] == [1, 2]
     assert refused.rejection.check == "V1"
 
 
@@ -530,7 +543,7 @@ async def test_callers_that_wait_are_counted():
 
 
 @dataclass
-class Slow:
+class SlowUnit:
     """A unit that takes a while."""
 
     seconds: float
@@ -559,7 +572,7 @@ async def test_urgent_units_wait_for_the_batch_in_hand_and_for_no_other():
             await anyio.wait_all_tasks_blocked()
             gate.open()
     assert ended.index("urgent") <= ended.index(1)
-    assert [one for one in ended if isinstance(one, int)] == list(range(12))
+    assert [ended_row for ended_row in ended if isinstance(ended_row, int)] == list(range(12))
 
 
 async def test_too_much_that_is_urgent_is_refused_and_not_taken(monkeypatch):
@@ -585,9 +598,9 @@ async def test_a_slow_ledger_has_small_batches_and_never_none(monkeypatch):
     ledger, _ = scripted_ledger()
     sizes = []
     async with running_committer(ledger, measured=lambda one: sizes.append(one.units)) as committer:
-        await committer.commit([Slow(0.01) for _ in range(8)])
+        await committer.commit([SlowUnit(0.01) for _ in range(8)])
         answers: dict[int, object] = {}
-        await submit_all(committer, [[Slow(0.001)] for _ in range(64)], answers)
+        await submit_all(committer, [[SlowUnit(0.001)] for _ in range(64)], answers)
     assert len(answers) == 64
     assert max(sizes[1:]) == 8
 

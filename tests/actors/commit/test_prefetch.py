@@ -5,7 +5,8 @@ from contextlib import contextmanager
 import pytest
 
 from actors.commit.prefetch import records_named
-from actors.commit.units import EnvelopeUnit, IntentUnit, RecomputeUnit
+from actors.commit.recompute_pages import RecomputeUnit
+from actors.commit.units import EnvelopeUnit, IntentUnit
 from kernel.authority.graph import authority_of
 from kernel.authority.read_ahead import Around, read_ahead
 from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE
@@ -48,9 +49,9 @@ class Listening:
         return self._tables.select(table, where, **options)
 
     def select_any(self, table, column, values, where, **options):
-        found = self._tables.select_any(table, column, values, where, **options)
-        self._in_bulk.append((table.name, column, len(found)))
-        return found
+        rows = self._tables.select_any(table, column, values, where, **options)
+        self._in_bulk.append((table.name, column, len(rows)))
+        return rows
 
 
 class ListeningStore:
@@ -161,7 +162,7 @@ def test_a_batch_of_authorities_is_computed_from_what_was_read_in_one_go(store, 
             view.open_requests_of(AUTHORITY_QUEUE, target) for target in targets
         ]
     assert together == apart
-    assert [one for one in store.asked if one[0] != "outbox"] == []
+    assert [asked_key for asked_key in store.asked if asked_key[0] != "outbox"] == []
 
 
 async def test_a_batch_leaves_what_its_units_leave_one_by_one():

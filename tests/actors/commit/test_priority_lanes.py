@@ -117,7 +117,7 @@ async def test_who_takes_is_woken_by_either_lane():
 async def test_closing_returns_what_waits_and_lets_nothing_more_in():
     lanes = await lanes_of([1], [2])
     MADE.remove(lanes)
-    assert [one[0] for one in lanes.close()] == ["urgent", "other"]
+    assert [caller[0] for caller in lanes.close()] == ["urgent", "other"]
     with pytest.raises(anyio.ClosedResourceError):
         await lanes.put(("late", 0, 0))
     with pytest.raises(anyio.ClosedResourceError):

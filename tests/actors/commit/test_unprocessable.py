@@ -18,8 +18,10 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.verify import verify
 from tests.actors.harness import (
+    STORES,
     ScriptedStore,
     declare,
+    kind_of_store,
     running_committer,
     running_sessions,
     strike,
@@ -28,6 +30,15 @@ from tests.actors.world import source
 from tests.kernel.build import FakeHost
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True, params=STORES)
+def each_kind_of_store(request):
+    """Every test here holds whether the head is locked first or late."""
+    token = kind_of_store.set(request.param)
+    yield
+    kind_of_store.reset(token)
+
 
 SURROGATE, NUL, ENORMOUS = "\ud800", "a\x00b", 2**70
 
@@ -70,7 +81,7 @@ class Raising:
 
 
 @dataclasses.dataclass
-class Asking:
+class SwallowingUnit:
     """A unit that lets the store fail in the middle, and goes on."""
 
     session_id: str = "s-1"
@@ -125,17 +136,17 @@ POISONS = {
     "a value of no type": Writing(row("r-1", expires_at_us={"no": "type"})),
     "a name that no index holds": Writing(row("".join(chr(n) for n in range(48, 9000)))),
     "a column that is missing": Writing({"receipt_id": "r-1"}),
-    "a question that cannot be asked": Asking(),
+    "a question that cannot be asked": SwallowingUnit(),
 }
 
 
 async def commit_beside(committer, poison, where):
     """Let a unit be committed with four others, of its own caller or of others, in one batch."""
-    others = [source_unit(f"n-{number}") for number in range(4)]
+    other_units = [source_unit(f"n-{number}") for number in range(4)]
     if where == "of one caller":
-        return await committer.commit([*others[:2], poison, *others[2:]])
+        return await committer.commit([*other_units[:2], poison, *other_units[2:]])
     results = [None] * 5
-    lists = [[one] for one in (*others[:2], poison, *others[2:])]
+    lists = [[other] for other in (*other_units[:2], poison, *other_units[2:])]
 
     async def one(number):
         [results[number]] = await committer.commit(lists[number])
@@ -150,11 +161,11 @@ def refusals(ledger):
     with ledger.view() as view:
         rows = view.tables.select(schema.receipts, {"receipt_kind": "request_unprocessable"})
         # What a test writes beside the kernel is no receipt.
-        found = [
+        findings = [
             finding for finding in verify(view).findings if finding.table != "ephemeral_receipts"
         ]
-        assert found == []
-    return [orjson.loads(one["receipt_bytes"]) for one in rows]
+        assert findings == []
+    return [orjson.loads(stored_row["receipt_bytes"]) for stored_row in rows]
 
 
 @pytest.mark.slow
@@ -170,16 +181,16 @@ async def test_a_unit_that_fails_a_batch_is_refused_and_its_neighbours_are_commi
 
         for result in (first, second, *last):
             assert isinstance(result, SubmissionResult)
-        found = refusals(ledger)
+        refused = refusals(ledger)
         if isinstance(of_poison, RequestUnprocessable):
             assert not of_poison.retryable
-            [receipt] = found
+            [receipt] = refused
             assert receipt["reason_code"] == "request_unprocessable"
             assert receipt["receipt_id"] == of_poison.details["receipt_id"]
             assert receipt["request_digest"] == of_poison.details["request_digest"]
         else:
             # A store that holds what others do not, or a verdict of the kernel's own.
-            assert found == []
+            assert refused == []
             assert isinstance(of_poison, RejectedResult | str)
 
         # Asked again it is the same, and leaves nothing more.
@@ -188,7 +199,7 @@ async def test_a_unit_that_fails_a_batch_is_refused_and_its_neighbours_are_commi
             assert type(again) is type(of_poison)
         [after] = await committer.commit([source_unit("after")])
     assert isinstance(after, SubmissionResult)
-    assert len(refusals(ledger)) <= max(1, len(found))
+    assert len(refusals(ledger)) <= max(1, len(refused))
 
 
 async def test_what_fails_in_the_reading_ahead_fails_nothing(made, monkeypatch):
@@ -294,9 +305,14 @@ async def test_a_message_that_fails_its_batch_takes_no_neighbour_along(made, poi
         assert getattr(answer, "retryable", False) is False, answer
         trail = (await runtime.ask("s-1", Audit()))["events"]
     observed = [
-        one["payload"]["observation_id"] for one in trail if "observation_id" in one["payload"]
+        event["payload"]["observation_id"]
+        for event in trail
+        if "observation_id" in event["payload"]
     ]
-    assert [one for one in observed if one in ("o-1", "o-2")] == ["o-1", "o-2"]
+    assert [observation for observation in observed if observation in ("o-1", "o-2")] == [
+        "o-1",
+        "o-2",
+    ]
     refusals(ledger)
 
 
@@ -323,7 +339,7 @@ async def test_a_message_whose_handling_fails_is_refused_on_the_record(made, mon
     assert isinstance(refused, RequestUnprocessable)
     [receipt] = refusals(ledger)
     assert (receipt["asked"], receipt["session_id"]) == ("Eliminate", "s-1")
-    assert [one["payload"]["observation_id"] for one in trail[1:]] == ["a", "b"]
+    assert [event["payload"]["observation_id"] for event in trail[1:]] == ["a", "b"]
 
 
 class Forgetful:

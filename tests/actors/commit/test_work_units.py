@@ -47,7 +47,7 @@ def do(ledger: Ledger, unit: Any) -> Any:
 
 
 def ask(ledger: Ledger, *asked: WorkRequest) -> list[str]:
-    return [one.request_id for one in do(ledger, RequestWorkUnit(asked))]
+    return [request.request_id for request in do(ledger, RequestWorkUnit(asked))]
 
 
 def step(number: int, prior: str, current: str, run: str = RUN, **more: Any) -> WorkRequest:
@@ -97,9 +97,9 @@ def attempts(ledger: Ledger) -> list[dict[str, Any]]:
 
 def state(ledger: Ledger, request_id: str) -> str:
     with ledger.view() as view:
-        found = status_of(view, request_id)
-    assert found is not None
-    return found.state
+        status = status_of(view, request_id)
+    assert status is not None
+    return status.state
 
 
 @pytest.mark.spec("§16.5", "§16.8", "§16.4")
@@ -117,10 +117,13 @@ def test_the_steps_of_a_run_are_orchestrated_operations_each_with_its_parent(led
         outcome, result = record(ledger, request_id)
         assert outcome == "completed"
         results.append(result)
-    found = attempts(ledger)
+    attempt_states = attempts(ledger)
     operations = [one.operation_id for one in results]
-    assert [one["operation_id"] for one in found] == operations
-    assert [one.get("parent_operation_id") for one in found] == [None, *operations[:-1]]
+    assert [operation["operation_id"] for operation in attempt_states] == operations
+    assert [attempt_state.get("parent_operation_id") for attempt_state in attempt_states] == [
+        None,
+        *operations[:-1],
+    ]
     with ledger.view() as view:
         envelopes = [view.envelope(operation) for operation in operations]
         status = status_of(view, ids[3])
@@ -146,8 +149,8 @@ def test_a_step_that_is_delivered_twice_is_recorded_once(ledger):
 
 @pytest.mark.spec("§16.5")
 def test_the_same_step_asked_for_under_two_keys_is_one_operation(ledger):
-    one = step(1, "pending", "running")
-    ids = ask(ledger, one, WorkRequest(one.queue, "another key", one.content))
+    next_step = step(1, "pending", "running")
+    ids = ask(ledger, next_step, WorkRequest(next_step.queue, "another key", next_step.content))
     first, second = (record(ledger, request_id) for request_id in ids)
     assert (first[0], second[0]) == ("completed", "completed")
     assert first[1].operation_id == second[1].operation_id

@@ -108,8 +108,10 @@ async def test_step_2_the_understanding_is_sealed_and_points_at_its_sources(bank
     assert node["payload"]["display_kind"] == "synthesis_with_spans"
     assert node["payload"]["cu_authority_strategy"] == "eager_on_parent_update"
     quoted = [
-        texts[one["source_ref"]][one["offset"] : one["offset"] + one["length"]]
-        for one in node["payload"]["source_spans"]
+        texts[source_span["source_ref"]][
+            source_span["offset"] : source_span["offset"] + source_span["length"]
+        ]
+        for source_span in node["payload"]["source_spans"]
     ]
     assert quoted == [
         "A. Counsel called the duty of care a courtesy."[3:],

@@ -35,6 +35,7 @@ from actors.sharding.assignment import NO_SESSION, shard_of
 from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
 from kernel.fleet_protocol import PROTOCOL
+from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import NOBODY
 from kernel.model.result import SubmissionResult
 from tests.actors.commit.test_fencing import sessions_of
@@ -48,7 +49,7 @@ ASKS = count()
 pytestmark = pytest.mark.anyio
 
 
-class World:
+class SharedGateways:
     """A ledger, a hub, and the gateways on them."""
 
     def __init__(self, stack):
@@ -57,8 +58,8 @@ class World:
         self.hub = Hub(self.clock)
         self._stack = stack
 
-    async def gateway(self, name, **options):
-        made = SharedGateway(self.ledger, self.hub, name, **options)
+    async def gateway(self, name, ledger=None, **options):
+        made = SharedGateway(ledger or self.ledger, self.hub, name, **options)
         await self._stack.enter_async_context(made.running())
         return made
 
@@ -83,7 +84,7 @@ class World:
 @pytest.fixture
 async def world(anyio_backend):
     async with AsyncExitStack() as stack:
-        yield World(stack)
+        yield SharedGateways(stack)
 
 
 # --- who owns what --------------------------------------------------------------------------------
@@ -200,6 +201,43 @@ async def test_who_cannot_commit_leaves_its_shards_to_others_and_comes_back(worl
     world.verify()
 
 
+class CutStore:
+    """A store that one gateway may be cut off from."""
+
+    def __init__(self, store):
+        self._store = store
+        self.is_cut = False
+
+    def __getattr__(self, name):
+        if self.is_cut:
+            raise LedgerUnavailable("cut off")
+        return getattr(self._store, name)
+
+
+async def test_who_is_cut_off_from_the_ledger_leaves_its_shards_although_nobody_asks_it(world):
+    """What it does for the fleet, such as relaying, stands still until somebody else has it."""
+    store = CutStore(world.store)
+    a = await world.gateway("a", Ledger(store, world.ledger.host))
+    b = await world.gateway("b")
+    async with anyio.create_task_group() as tasks:
+        for one in (a, b):
+            tasks.start_soon(one.keeper.run)
+        await settle(lambda: [len(one.held) for one in (a, b)] == [2, 2])
+        for _ in range(2):
+            world.clock.now_ms += TTL_MS // 2
+            await anyio.sleep(TTL_MS / 2000)
+        store.is_cut = True
+        began_s = anyio.current_time()
+        with anyio.fail_after(3 * TTL_MS / 1000):
+            while owners(world.ledger) != ["b"] * SHARDS:
+                await anyio.sleep(0.02)
+        assert anyio.current_time() - began_s > TTL_MS / 2000
+        store.is_cut = False
+        await settle(lambda: sorted(a.held + b.held) == [0, 1, 2, 3] and len(a.held) == 2)
+        tasks.cancel_scope.cancel()
+    world.verify()
+
+
 @pytest.mark.parametrize("fault", ["lost", "found"])
 async def test_a_taking_of_unknown_outcome_is_done_again(world, fault):
     a = await world.gateway("a")
@@ -283,7 +321,7 @@ async def test_requests_for_one_session_take_effect_in_the_order_of_their_mailbo
         for name in "abcdef":
             tasks.start_soon(a.sessions.ask, session_id, strike(name, name))
     trail = (await b.sessions.ask(session_id, Audit()))["events"]
-    assert [one["payload"]["observation_id"] for one in trail[1:]] == list("abcdef")
+    assert [event["payload"]["observation_id"] for event in trail[1:]] == list("abcdef")
 
 
 async def test_a_session_that_nobody_owns_is_not_available_right_now(world):
@@ -513,10 +551,10 @@ async def test_who_asks_by_a_clock_that_is_minutes_off_is_told_so_and_nothing_is
     read = b.mail.read
 
     async def read_by_another_clock(cursors, limit):
-        found = await read(cursors, limit)
+        by_shard = await read(cursors, limit)
         return {
             shard: [replace(entry, clocks_differ=True) for entry in entries]
-            for shard, entries in (found or {}).items()
+            for shard, entries in (by_shard or {}).items()
         }
 
     monkeypatch.setattr(b.mail, "read", read_by_another_clock)

@@ -188,9 +188,9 @@ def test_fields_of_an_intent_arrive(fields):
 @given(st.floats(0, 1))
 def test_an_authority_arrives_to_the_bit(value):
     intent = RECOMPUTED.model_copy(update={"cu_authority": value})
-    [found] = sent(Recomputed((intent,))).intents
-    assert math.copysign(1, found.cu_authority) == math.copysign(1, value)
-    assert found.cu_authority == value
+    [decoded_intent] = sent(Recomputed((intent,))).intents
+    assert math.copysign(1, decoded_intent.cu_authority) == math.copysign(1, value)
+    assert decoded_intent.cu_authority == value
 
 
 REPORTS = (
@@ -231,8 +231,8 @@ def test_what_a_model_answered_arrives_with_its_bytes():
     put(ledger, source("s"))
     answer = '{"said":"Ä \\u0000"}'.encode()
     intent = synthesized(ledger, "u", "s", outputs=(captured("s", answer=answer),))
-    [found] = sent(Operate((intent,))).intents
-    assert found.outputs[0].answer == answer
+    [decoded_intent] = sent(Operate((intent,))).intents
+    assert decoded_intent.outputs[0].answer == answer
 
 
 SUBMITTED = SubmissionResult("op", 2**60, "now", ({"a": "b"},), (), "hash", duplicate=True)

@@ -7,12 +7,12 @@ import pytest
 
 from actors.commit.units import EnvelopeUnit
 from actors.errors import RequestSetAside
-from actors.forwarding import mailbox_consumer
-from actors.forwarding.mailbox_consumer import ENDS_MAX
+from actors.forwarding import poisoned_entries
 from actors.forwarding.message_codec import ForwardedMessage, encode_asking
+from actors.forwarding.poisoned_entries import ENDS_MAX
 from actors.messages import Audit, SubmitEnvelope
 from kernel.errors import LedgerUnavailable
-from tests.actors.forwarding.test_forwarding import World
+from tests.actors.forwarding.test_forwarding import SharedGateways
 from tests.actors.harness import declare, strike
 from tests.kernel.build import findings, receipts_of_kind
 
@@ -25,7 +25,7 @@ FAIL_S = 20
 @pytest.fixture
 async def world():
     async with AsyncExitStack() as stack:
-        yield World(stack)
+        yield SharedGateways(stack)
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ async def test_an_entry_that_ends_its_takers_is_set_aside_and_its_neighbours_are
     assert list(world.hub.aside) == [(int(finding["shard"]), finding["offset"])]
     for session in others:
         trail = (await alive.sessions.ask(session, Audit()))["events"]
-        assert [one["payload"].get("observation_id") for one in trail[1:]] == ["o-1"]
+        assert [event["payload"].get("observation_id") for event in trail[1:]] == ["o-1"]
     trail = (await alive.sessions.ask(poisoned, Audit()))["events"]
     assert trail[-1]["payload"]["observation_id"] == "o-2"
     assert not alive.is_dead
@@ -118,7 +118,7 @@ async def test_an_entry_that_ends_its_takers_is_set_aside_and_its_neighbours_are
 async def test_a_graceful_stop_is_no_end(world):
     for _ in range(2 * ENDS_MAX):
         async with AsyncExitStack() as stack:
-            passing = World(stack)
+            passing = SharedGateways(stack)
             passing.ledger, passing.hub = world.ledger, world.hub
             gateway = await passing.gateway("b")
             await gateway.turn()
@@ -131,19 +131,19 @@ async def test_a_graceful_stop_is_no_end(world):
 
 
 async def test_the_asker_is_told_that_its_request_was_set_aside(world, dying, monkeypatch):
-    monkeypatch.setattr(mailbox_consumer, "ENDS_MAX", 0)
+    monkeypatch.setattr(poisoned_entries, "ENDS_MAX", 0)
     a, b = await world.pair()
     session = next(world.sessions(b))
     shard = b.held_shards.fence_for(session).shard
     take, counted = b.mail.read, []
 
     async def read(cursors, limit):
-        found = await take(cursors, limit)
-        for entries in (found or {}).values():
+        taken = await take(cursors, limit)
+        for entries in (taken or {}).values():
             for entry in entries:
                 counted.append(entry)
                 object.__setattr__(entry, "ends", 1)
-        return found
+        return taken
 
     monkeypatch.setattr(b.mail, "read", read)
     with pytest.raises(RequestSetAside) as refused:

@@ -14,6 +14,7 @@ from actors.orchestrator.intents import (
     CreateClaim,
     EnqueueRecompute,
     PublicIntent,
+    RecalculatePage,
     RecordExtractionTransition,
     ReportExternalEffect,
 )
@@ -92,6 +93,9 @@ EVERY_KIND = {
     "link_input": lambda _: link("cl-2", "cu-1"),
     "field_adapt": lambda _: adapt("cl-1", authority=0.5),
     "recalculate_authority": lambda ledger: recalculation(ledger, "cu-1"),
+    "recalculate_page": lambda ledger: RecalculatePage(
+        intent_key="k", recomputes=(recalculation(ledger, "cu-1"),)
+    ),
     "anchor_belief": lambda _: anchored("s-9", 1, "a" * 64, "b" * 64),
     "report_external_effect": report_of,
     "record_extraction_transition": lambda _: RecordExtractionTransition(
@@ -212,9 +216,9 @@ def test_each_source_touched_is_one_entry_of_the_taint(ledger):
     ]
     with ledger.view() as view:
         receipts = [
-            one
-            for one in view.receipts_of(result.operation_id)
-            if one["receipt_kind"] == "taint_propagation"
+            receipt
+            for receipt in view.receipts_of(result.operation_id)
+            if receipt["receipt_kind"] == "taint_propagation"
         ]
     assert [receipt["source_node_count_per_class"] for receipt in receipts] == [
         {"public_open": 2, "sealed": 1}
@@ -255,7 +259,11 @@ def test_an_understanding_without_spans_says_why_and_of_what_it_was_made(ledger,
     assert envelope_of(ledger, result)["source_refs"] == ["src-1", "sealed"]
     with ledger.view() as view:
         receipts = view.receipts_of(result.operation_id)
-    [receipt] = [one for one in receipts if one["receipt_kind"] == "source_span_unavailable"]
+    [receipt] = [
+        stored_receipt
+        for stored_receipt in receipts
+        if stored_receipt["receipt_kind"] == "source_span_unavailable"
+    ]
     assert (receipt["cu_node_ref"], receipt["reason"]) == ("summary", reason)
     assert receipt["source_doc_refs"] == ["src-1", "sealed"]
 
@@ -320,7 +328,7 @@ def test_at_most_sixty_four_parents_are_named_and_they_are_the_newest():
     (result,) = put(ledger, understanding("cu-1", *reversed(names)))
 
     assert envelope_of(ledger, result)["causal_parent_operation_ids"] == [
-        one.operation_id for one in written[6:]
+        operation.operation_id for operation in written[6:]
     ]
 
 
@@ -609,10 +617,14 @@ def test_text_that_replaces_wrapped_text_is_wrapped(ledger):
 
 
 def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
-    public = {one.model_fields["intent_kind"].default for one in PublicIntent.__origin__.__args__}
+    public = {
+        intent_class.model_fields["intent_kind"].default
+        for intent_class in PublicIntent.__origin__.__args__
+    }
 
     assert set(EVERY_KIND) - public == {
         "recalculate_authority",
+        "recalculate_page",
         "anchor_belief",
         "synthesized_cu",
         "report_external_effect",
@@ -726,7 +738,9 @@ def test_r5_what_is_read_and_written_is_stated(ledger):
 @pytest.mark.spec("§20.4 R6", "§2.7", "K11")
 def test_r6_the_cause_is_the_version_that_was_read_and_not_what_was_written_since(ledger):
     intent = synthesized(ledger, "cu-2", "src-1", "src-2")
-    seen = [node_of(ledger, one)["updated_by_operation_id"] for one in ("src-1", "src-2")]
+    seen = [
+        node_of(ledger, source_id)["updated_by_operation_id"] for source_id in ("src-1", "src-2")
+    ]
     (since,) = put(ledger, adapt("src-1", "note", note="read by nobody"))
     (result,) = put(ledger, intent)
 

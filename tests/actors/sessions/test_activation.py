@@ -61,9 +61,9 @@ def snapshots(ledger):
 async def test_only_what_came_after_the_newest_snapshot_is_replayed(ledger, replayed):
     assert snapshots(ledger) == [EVERY, 2 * EVERY, 3 * EVERY]
     async with running_sessions(ledger) as sessions:
-        found = await sessions.ask("s", Query())
+        reply = await sessions.ask("s", Query())
         assert len(replayed) == EVENTS - 3 * EVERY
-        assert found["survivors"] == [NAMES[0]]
+        assert reply["survivors"] == [NAMES[0]]
         answer = await sessions.ask("s", strike("o-new", NAMES[0]))
         assert answer["applied_eliminated"] == [NAMES[0]]
         page = await sessions.ask("s", Audit())
@@ -152,7 +152,7 @@ async def test_a_session_that_its_record_contradicts_is_not_served(ledger, lie):
 
 
 async def test_a_snapshot_that_lies_about_what_no_event_says_is_found_by_verifying(ledger):
-    rewritten(ledger, 2 * EVERY, lambda one: one["observations"].pop())
+    rewritten(ledger, 2 * EVERY, lambda part: part["observations"].pop())
     with ledger.view() as view:
-        [found] = verify(view).findings
-    assert (found.table, found.key) == ("belief_snapshots", f"s/{2 * EVERY}")
+        [finding] = verify(view).findings
+    assert (finding.table, finding.key) == ("belief_snapshots", f"s/{2 * EVERY}")

@@ -59,8 +59,8 @@ async def test_an_obligation_is_left_when_enough_was_eliminated_since():
     assert (early["approved"], early["reason"]) == (False, "minimum eliminations not met")
     assert (left["approved"], left["reason"]) == (True, "approved")
     assert after["active_obligation_id"] is None
-    told = [one["audit_event_id"] for one in (entered, early, left)]
-    assert told == [one["event_id"] for one in trail if one["verb"] not in _QUIET]
+    audit_event_ids = [one["audit_event_id"] for one in (entered, early, left)]
+    assert audit_event_ids == [event["event_id"] for event in trail if event["verb"] not in _QUIET]
     assert trail[3]["payload"]["context"] == {"why": "too soon"}
     assert anchor_of(ledger, "s-1")["n_events"] == len(trail) == 6
 
@@ -130,8 +130,8 @@ async def test_a_snapshot_lists_as_many_survivors_as_are_asked_for(survivors_max
     async with running_sessions(ledger) as sessions:
         declared = await sessions.ask("s-1", declare(*TRIO, survivors_max=survivors_max))
         entered = await sessions.ask("s-1", EnterObligation("o", 0, survivors_max=survivors_max))
-        found = await sessions.ask("s-1", Query(survivors_max))
-    for snapshot in (declared, entered["snapshot"], found):
+        answer = await sessions.ask("s-1", Query(survivors_max))
+    for snapshot in (declared, entered["snapshot"], answer):
         assert snapshot["survivors"] == list(TRIO[:listed])
         assert snapshot["n_survivors"] == 3
 

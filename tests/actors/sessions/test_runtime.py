@@ -68,12 +68,12 @@ async def assert_agreement(ledger, sessions, session_id):
     snapshot = await sessions.ask(session_id, Query())
     trail = (await sessions.ask(session_id, Audit()))["events"]
     rows, anchor = events_on_record(ledger, session_id), anchor_of(ledger, session_id)
-    assert [row["event_id"] for row in rows] == [one["event_id"] for one in trail]
+    assert [row["event_id"] for row in rows] == [event["event_id"] for event in trail]
     assert snapshot["audit_head_event_id"] == trail[-1]["event_id"]
     assert anchor["head_event_hash"] == rows[-1]["event_hash"] == trail[-1]["event_hash"]
     assert anchor["n_events"] == len(trail)
     assert orjson.loads(rows[-1]["event_bytes"])["event_id"] == snapshot["audit_head_event_id"]
-    struck = {name for one in trail for name in one["delta"]["eliminated"]}
+    struck = {name for event in trail for name in event["delta"]["eliminated"]}
     declared = set(trail[0]["payload"]["hypotheses"])
     assert set(snapshot["survivors"]) == declared - struck
 
@@ -90,8 +90,8 @@ async def test_a_session_takes_messages_in_the_order_in_which_they_were_asked():
         trail = (await sessions.ask("s-1", Audit()))["events"]
 
     assert [answer["snapshot"]["n_survivors"] for answer in answers] == list(range(99, -1, -1))
-    assert [one["payload"]["eliminated"] for one in trail[1:]] == [[name] for name in names]
-    assert [one["event_id"] for one in trail[1:]] == [
+    assert [event["payload"]["eliminated"] for event in trail[1:]] == [[name] for name in names]
+    assert [event["event_id"] for event in trail[1:]] == [
         answer["audit_event_id"] for answer in answers
     ]
 
@@ -151,15 +151,15 @@ async def test_a_session_answers_declare_eliminate_query_and_audit():
     async with running_sessions(ledger) as sessions:
         declared = await sessions.ask("s-1", declare(*TRIO))
         struck = await sessions.ask("s-1", strike("o-1", "h1", "elsewhere"))
-        asked = await sessions.ask("s-1", Query())
+        answer = await sessions.ask("s-1", Query())
         since = (await sessions.ask("s-1", Audit(declared["audit_head_event_id"])))["events"]
         await assert_agreement(ledger, sessions, "s-1")
 
     assert declared["survivors"] == ["h1", "h2", "h3"]
     assert struck["applied_eliminated"] == ["h1"]
     assert struck["ignored_eliminated"] == ["elsewhere"]
-    assert struck["snapshot"] == asked
-    assert [one["event_id"] for one in since] == [struck["audit_event_id"]]
+    assert struck["snapshot"] == answer
+    assert [event["event_id"] for event in since] == [struck["audit_event_id"]]
 
 
 async def test_two_declarations_at_once_make_one_session():
@@ -180,10 +180,10 @@ async def test_an_unknown_session_is_not_found(message):
         with pytest.raises(BeliefError) as refused:
             await sessions.ask("nobody", message())
         await sessions.ask("nobody", declare(*TRIO))
-        found = await sessions.ask("nobody", Query())
+        answer = await sessions.ask("nobody", Query())
 
     assert refused.value.code == "SESSION_NOT_FOUND"
-    assert found["n_survivors"] == 3
+    assert answer["n_survivors"] == 3
 
 
 async def test_an_expected_head_is_compared_in_order():

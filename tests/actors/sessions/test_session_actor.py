@@ -103,7 +103,7 @@ async def test_messages_taken_together_are_one_commit_and_run_in_order():
     assert store.transactions == 1
     assert [one["n_survivors"] for one in (answers[0], answers[2])] == [3, 2]
     assert answers[1]["applied_eliminated"] == ["h1"]
-    assert [type(one) for one in answers[3]] == [SubmissionResult] * 2
+    assert [type(answer) for answer in answers[3]] == [SubmissionResult] * 2
     assert (answers[4]["applied_eliminated"], answers[4]["ignored_eliminated"]) == (["h2"], ["h1"])
     verbs = [event["verb"] for event in answers[5]["events"]]
     assert verbs == ["DECLARE_SESSION", "ELIMINATE", "ELIMINATE"]
@@ -174,7 +174,7 @@ async def test_a_refusal_is_not_told_before_what_it_rests_on_is_durable():
             gate.open()
 
     assert not told_early
-    assert [getattr(one, "code", None) for one in await told(first, conflicting)] == [
+    assert [getattr(line, "code", None) for line in await told(first, conflicting)] == [
         None,
         "CONFLICT",
     ]
@@ -304,8 +304,8 @@ async def test_sessions_of_one_commit_share_an_anchor_and_one_that_fails_fails_a
     ledger, store = scripted_ledger()
     async with running_committer(ledger) as committer:
         actors = [SessionActor(f"s-{at}", None, committer, ledger.host) for at in range(3)]
-        for one in actors:
-            await ask(one, declare(*TRIO))
+        for actor in actors:
+            await ask(actor, declare(*TRIO))
         stale = SessionActor("s-1", restored(ledger, "s-1"), committer, ledger.host)
         await ask(actors[1], strike("o-1", "h1"))
         gate, rows = Gate(), log_length(ledger)
@@ -322,8 +322,8 @@ async def test_sessions_of_one_commit_share_an_anchor_and_one_that_fails_fails_a
             # While the first is being committed the others gather for the next transaction.
             tasks.start_soon(strike_in, "first", actors[1])
             await gate.reached()
-            for name, one in (("a", actors[0]), ("stale", stale), ("b", actors[2])):
-                tasks.start_soon(strike_in, name, one)
+            for name, actor in (("a", actors[0]), ("stale", stale), ("b", actors[2])):
+                tasks.start_soon(strike_in, name, actor)
                 await anyio.lowlevel.checkpoint()
             gate.open()
 
@@ -335,7 +335,7 @@ async def test_sessions_of_one_commit_share_an_anchor_and_one_that_fails_fails_a
         assert verify(view).ok
     sessions = document["primitive_effects"][0]["payload"]["sessions"]
     assert [session["session_id"] for session in sessions] == ["s-0", "s-2"]
-    trail = [orjson.loads(one) for one in events_of(ledger, "s-0")]
+    trail = [orjson.loads(event) for event in events_of(ledger, "s-0")]
     assert sessions[0] == {
         "session_id": "s-0",
         "prior_head_event_hash": trail[0]["event_hash"],
@@ -373,8 +373,8 @@ async def test_what_no_single_operation_can_anchor_is_anchored_by_several(monkey
         store.gate = gate
         async with anyio.create_task_group() as tasks:
             for at in range(6):
-                one = SessionActor(f"s-{at}", None, committer, ledger.host)
-                tasks.start_soon(one.handle, [declare(*TRIO)])
+                actor = SessionActor(f"s-{at}", None, committer, ledger.host)
+                tasks.start_soon(actor.handle, [declare(*TRIO)])
                 if not at:
                     await gate.reached()
             await anyio.sleep(0.01)
@@ -463,8 +463,8 @@ async def test_a_preview_names_the_profile_of_its_session():
         ledger, _ = scripted_ledger()
         async with running_committer(ledger) as committer:
             actor = SessionActor("s-1", None, committer, ledger.host)
-            asked = Simulate(source("src-1"))
-            _, shown = await ask(actor, declare(*TRIO, policy=policy), asked)
+            message = Simulate(source("src-1"))
+            _, shown = await ask(actor, declare(*TRIO, policy=policy), message)
         hashes.add(shown.preview.session_profile_hash)
     assert len(hashes) == 2
 
@@ -583,14 +583,14 @@ async def test_giving_up_closes_every_open_request_of_an_item_with_a_receipt_eac
     async with running_committer(ledger) as committer:
         actor = SessionActor("s-1", None, committer, ledger.host)
         await _with_understandings(actor)
-        asked = [request.request_id for request in _open_requests(ledger, "cu-1")]
+        request_ids = [request.request_id for request in _open_requests(ledger, "cu-1")]
         late = recalculation(ledger, "cu-1")
         (closed,) = await committer.commit([DeadLetterUnit("cu-1", "ValueError:boom")])
         (again,) = await committer.commit([DeadLetterUnit("cu-1", "ValueError:boom")])
         (outcomes,) = await ask(actor, Recomputed((late,)))
 
-    assert closed == asked
-    assert len(asked) == 2
+    assert closed == request_ids
+    assert len(request_ids) == 2
     assert again == []
     assert outcomes == [("closed", None)]
     with ledger.view() as view:

@@ -13,7 +13,7 @@ NAMES = st.sampled_from(["a", "b", "c", "d", "e"])
 
 
 @dataclass
-class Table:
+class OwnerTable:
     gateways: frozenset[str]
     owners: dict[int, str] = field(default_factory=dict)
     settled: bool = True
@@ -29,7 +29,7 @@ def holding(*numbers: int, epoch: int = 1) -> dict[int, Fence]:
 
 
 def taken(todo):
-    return [one.shard for one in todo.take]
+    return [shard.shard for shard in todo.take]
 
 
 @given(st.text(st.characters(exclude_categories=())), st.integers(1, 4096))
@@ -59,39 +59,39 @@ def test_shares_add_up_to_all_shards_and_differ_by_one_at_most(gateways, shards)
 
 
 def test_a_gateway_alone_takes_everything():
-    assert taken(plan("a", Table(frozenset("a")), rows(*[NOBODY] * 4), {})) == [0, 1, 2, 3]
+    assert taken(plan("a", OwnerTable(frozenset("a")), rows(*[NOBODY] * 4), {})) == [0, 1, 2, 3]
 
 
 def test_one_that_joins_waits_and_the_other_gives_up_what_is_beyond_its_share():
     owners = dict.fromkeys(range(4), "a")
-    table = Table(frozenset("ab"), owners)
+    table = OwnerTable(frozenset("ab"), owners)
     assert plan("b", table, rows(*"aaaa"), {}).take == ()
     assert plan("a", table, rows(*"aaaa"), holding(*range(4))).hand_over == (2, 3)
 
 
 def test_what_a_dead_gateway_leaves_is_shared_out():
-    table = Table(frozenset("bc"), dict.fromkeys(range(4), "a"))
+    table = OwnerTable(frozenset("bc"), dict.fromkeys(range(4), "a"))
     assert taken(plan("b", table, rows(*"aaaa"), {})) == [0, 1]
     assert taken(plan("c", table, rows(*"aaaa"), {})) == [0, 1]  # the lease decides who has them
 
 
 def test_what_a_living_gateway_leases_is_lost_and_not_tried_again():
-    todo = plan("a", Table(frozenset("ab"), {0: "b", 1: "a"}), rows("a", "a"), holding(0, 1))
+    todo = plan("a", OwnerTable(frozenset("ab"), {0: "b", 1: "a"}), rows("a", "a"), holding(0, 1))
     assert (todo.lost, todo.take, todo.hand_over) == ((0,), (), ())
 
 
 def test_what_has_changed_hands_on_the_record_is_lost_and_taken_anew():
     """Somebody had it meanwhile and gave it back, so its lease is here and its epoch is not."""
-    todo = plan("a", Table(frozenset("a"), {0: "a"}), rows(NOBODY), holding(0, epoch=0))
+    todo = plan("a", OwnerTable(frozenset("a"), {0: "a"}), rows(NOBODY), holding(0, epoch=0))
     assert (todo.lost, taken(todo)) == ((0,), [0])
     todo = plan("a", None, rows("b"), holding(0, epoch=0))
     assert (todo.lost, taken(todo)) == ((0,), [])
 
 
 def test_after_a_flush_nothing_is_taken_that_somebody_may_still_hold():
-    new = Table(frozenset("a"), settled=False)
+    new = OwnerTable(frozenset("a"), settled=False)
     assert taken(plan("a", new, rows("a", "b", NOBODY), {})) == [0, 2]
-    assert taken(plan("a", Table(frozenset("a")), rows("a", "b", NOBODY), {})) == [0, 1, 2]
+    assert taken(plan("a", OwnerTable(frozenset("a")), rows("a", "b", NOBODY), {})) == [0, 1, 2]
 
 
 def test_without_a_table_only_what_nobody_else_holds_is_taken():
@@ -101,14 +101,14 @@ def test_without_a_table_only_what_nobody_else_holds_is_taken():
 
 def test_leases_beyond_the_share_are_given_back():
     """So it is when a gateway was started again, and another has joined meanwhile."""
-    table = Table(frozenset("ab"), dict.fromkeys(range(4), "a"))
+    table = OwnerTable(frozenset("ab"), dict.fromkeys(range(4), "a"))
     todo = plan("a", table, rows(*"aaaa"), {})
     assert taken(todo) == [0, 1]
     assert todo.give_back == (2, 3)
 
 
 def test_who_lost_its_name_to_another_process_serves_nothing():
-    assert plan("a", Table(frozenset("b")), rows("a", "a"), holding(0, 1)).lost == (0, 1)
+    assert plan("a", OwnerTable(frozenset("b")), rows("a", "a"), holding(0, 1)).lost == (0, 1)
 
 
 @given(
@@ -122,7 +122,7 @@ def test_a_plan_never_takes_from_the_living_and_never_more_than_the_share(
     gateways, owners, recorded, held, settled
 ):
     me = min(gateways)
-    todo = plan(me, Table(gateways, owners, settled), rows(*recorded), holding(*held))
+    todo = plan(me, OwnerTable(gateways, owners, settled), rows(*recorded), holding(*held))
     living = {shard for shard, owner in owners.items() if owner in gateways - {me}}
     kept = held - set(todo.lost) - set(todo.hand_over)
     assert not living & set(taken(todo))
@@ -142,7 +142,7 @@ def test_gateways_that_follow_their_plans_come_to_equal_shares(count, data):
     record = rows(*[NOBODY] * 12)
     held = {gateway: set() for gateway in gateways}
     for me in data.draw(st.permutations(sorted(gateways))) + sorted(gateways) * 3:
-        todo = plan(me, Table(gateways, owners), record, holding(*held[me]))
+        todo = plan(me, OwnerTable(gateways, owners), record, holding(*held[me]))
         held[me] -= {*todo.lost, *todo.hand_over}
         for shard in (*todo.hand_over, *todo.give_back):
             if owners.get(shard) == me:

@@ -20,15 +20,15 @@ async def answer(query, *texts):
 
 async def test_it_quotes_the_sentence_that_shares_most_words_with_the_question():
     text = "The court met. The defendant owed a duty of care! It was late."
-    found = await answer("Which duty of care?", text, "Nothing here fits")
-    draft = read_answer(found.text, may_search=False)
+    reply = await answer("Which duty of care?", text, "Nothing here fits")
+    draft = read_answer(reply.text, may_search=False)
 
     assert isinstance(draft, UnderstandingDraft)
     assert [(span.source, span.quote) for span in draft.source_spans] == [
         ("doc-1", "The defendant owed a duty of care!"),
         ("doc-2", "Nothing here fits"),
     ]
-    assert (found.model_provider, found.model_version) == ("local", "rotulus-local-1")
+    assert (reply.model_provider, reply.model_version) == ("local", "rotulus-local-1")
 
 
 async def test_without_a_word_to_quote_it_finds_nothing():
@@ -39,9 +39,9 @@ async def test_without_a_word_to_quote_it_finds_nothing():
 
 
 async def test_the_longest_sources_stay_within_an_answer():
-    found = await answer("x" * 4096, *["\U0001f600" * 65536] * 3, *["<&>" * 400] * 61)
-    assert len(found.text.encode()) <= ANSWER_MAX_BYTES
-    read_answer(found.text, may_search=False)
+    reply = await answer("x" * 4096, *["\U0001f600" * 65536] * 3, *["<&>" * 400] * 61)
+    assert len(reply.text.encode()) <= ANSWER_MAX_BYTES
+    read_answer(reply.text, may_search=False)
 
 
 @pytest.mark.spec("K16")

@@ -25,7 +25,7 @@ EXAMPLES = {
 
 
 def test_the_table_has_the_twelve_families():
-    assert [one.name for one in FIELD_FAMILIES] == list(EXAMPLES)
+    assert [family.name for family in FIELD_FAMILIES] == list(EXAMPLES)
 
 
 @pytest.mark.parametrize("family", EXAMPLES)
@@ -49,8 +49,8 @@ def test_a_field_that_nobody_knows_is_unknown_and_not_left_out():
 
 @given(names=st.lists(st.text() | st.sampled_from(["a:b", "exif:", ":", "Subject"]), unique=True))
 def test_every_field_has_exactly_one_family(names):
-    known = {one.name for one in FIELD_FAMILIES} | {UNKNOWN_FAMILY}
-    found = families_of(names)
+    known = {family.name for family in FIELD_FAMILIES} | {UNKNOWN_FAMILY}
+    families = families_of(names)
 
-    assert list(found) == names
-    assert set(found.values()) <= known
+    assert list(families) == names
+    assert set(families.values()) <= known

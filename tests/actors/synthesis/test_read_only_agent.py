@@ -69,7 +69,7 @@ def test_nothing_that_writes_can_be_reached_from_a_specialist(ledger):
         agent = ReadOnlyAgent(view, ScratchSpace())
         agent.emit(source("src-2"))
 
-        assert [one for one in reachable(agent) if isinstance(one, writers)] == []
+        assert [reached for reached in reachable(agent) if isinstance(reached, writers)] == []
         for name in ("insert", "put", "update", "delete", "put_blob", "write_head"):
             assert not hasattr(agent.view, name)
 

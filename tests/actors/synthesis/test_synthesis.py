@@ -260,7 +260,8 @@ async def test_each_call_of_a_model_has_its_own_recorded_output(ledger):
 async def test_a_look_up_sees_one_corpus_and_only_isolated_sources_that_are_there(ledger):
     put(ledger, source("elsewhere").model_copy(update={"corpus_id": "corpus:other"}))
     asked = [
-        {"intent_kind": "read_source", "node_id": one} for one in ("elsewhere", "nowhere", "s-1")
+        {"intent_kind": "read_source", "node_id": node_id}
+        for node_id in ("elsewhere", "nowhere", "s-1")
     ]
     model = ScriptedModel(*asked, ONE)
     result = await synthesise(ledger, model, asking("cu-1", "src-1", may_search=True))
@@ -430,8 +431,8 @@ def test_an_answer_that_went_without_a_receipt_is_a_finding(ledger):
     with ledger.transaction() as transaction:
         transaction.tables.delete(schema.blobs, recorded["output_payload_blob_ref"])
 
-    [found] = findings(ledger)
-    assert (found.table, found.key, found.rule) == (
+    [finding] = findings(ledger)
+    assert (finding.table, finding.key, finding.rule) == (
         "blobs",
         recorded["output_payload_blob_ref"],
         "missing",

@@ -109,7 +109,7 @@ def test_an_elimination_of_many_answers_as_one_of_few(universe, claimed):
     assert result.ignored == sorted(set(claimed) - set(universe))
     again = session.eliminate("x", "y", list(reversed(claimed)), **STAMP | {"event_id": "e-3"})
     assert (again.applied, again.ignored) == (result.applied, result.ignored)
-    events = [one.to_bytes() for one in session.audit()]
+    events = [event.to_bytes() for event in session.audit()]
     assert orjson.loads(events[0])["payload"]["hypotheses"] == sorted(set(universe))
     assert BeliefSession.restore(events).survivors_hash == session.survivors_hash
 

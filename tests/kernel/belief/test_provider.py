@@ -11,7 +11,7 @@ from kernel.belief.provider import HypothesisProvider, eliminated_by
 NAMES = ("a", "b", "c", "d")
 
 
-class Table:
+class TableProvider:
     """A provider whose answers are a table."""
 
     def __init__(self, answers: Mapping[str, Any]) -> None:
@@ -35,13 +35,13 @@ class Table:
 
 
 def test_the_table_is_a_provider_and_less_is_not():
-    assert isinstance(Table({}), HypothesisProvider)
+    assert isinstance(TableProvider({}), HypothesisProvider)
     assert not isinstance(object(), HypothesisProvider)
 
 
 @pytest.mark.spec("seed 000 §1")
 def test_a_probe_eliminates_what_is_true_and_what_is_left_out_stays():
-    table = Table({"p": {"b": False, "c": True, "a": True}})
+    table = TableProvider({"p": {"b": False, "c": True, "a": True}})
     assert eliminated_by(table, frozenset(NAMES), "p", "x") == ["a", "c"]
 
 
@@ -58,5 +58,5 @@ def test_a_probe_eliminates_what_is_true_and_what_is_left_out_stays():
 )
 def test_an_answer_that_does_not_fit_changes_nothing(answer, code):
     with pytest.raises(BeliefInputError) as caught:
-        eliminated_by(Table({"p": answer}), frozenset(NAMES), "p", "x")
+        eliminated_by(TableProvider({"p": answer}), frozenset(NAMES), "p", "x")
     assert caught.value.code == code

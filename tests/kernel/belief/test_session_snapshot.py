@@ -52,7 +52,7 @@ def test_what_was_resumed_goes_on_like_what_was_replayed(declare, given_steps, e
     assert shown(session) == shown(driver.session)
     assert session.n_events_left_out == parts[-1].n_events
     session.fill_in(stored[: parts[-1].n_events])
-    assert [one.to_bytes() for one in session.audit()] == stored
+    assert [event.to_bytes() for event in session.audit()] == stored
     twin = driver.session
     for number in range(100, 104):
         for one in (session, twin):

@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -62,7 +62,6 @@ def test_the_index_answers_as_if_each_binding_had_been_asked(bindings, event):
     assert sorted(routed(bindings).match(event)) == one_by_one(bindings, event)
 
 
-@spec
 class Bindings(RuleBasedStateMachine):
     """Bindings that are created, changed, disabled and enabled again, in any order."""
 
@@ -95,7 +94,8 @@ class Bindings(RuleBasedStateMachine):
         assert pickle.dumps(self.index) == pickle.dumps(RoutingIndex()), "something is left"
 
 
-test_bindings = Bindings.TestCase
+TestBindings = pytest.mark.spec("004 §13.4")(Bindings.TestCase)
+TestBindings.settings = settings(max_examples=settings().max_examples // 2, stateful_step_count=15)
 
 
 @given(st.lists(GLOBS, max_size=8), st.lists(PATHS, min_size=1, max_size=4), st.data())

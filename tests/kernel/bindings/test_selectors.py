@@ -8,7 +8,7 @@ from kernel.bindings.selectors import (
     SELECTOR_KINDS,
     SELECTORS_MAX,
     VALUE_MAX,
-    SelectorRefused,
+    BindingRefused,
     read_selector_list,
 )
 
@@ -82,7 +82,7 @@ def excluding(*exclude):
     ],
 )
 def test_what_no_binding_may_select_by_is_refused(document, code, field):
-    with pytest.raises(SelectorRefused) as refused:
+    with pytest.raises(BindingRefused) as refused:
         read_selector_list(document)
     assert (refused.value.code, refused.value.field) == (code, field)
 

@@ -129,7 +129,9 @@ def test_steps_7_and_8_the_simulate_envelope_is_on_the_record(ledger, simulated)
     with ledger.view() as view:
         document = view.envelope(simulated.preview.simulated_operation_id)
     assert document["semantic_intent"] == "simulate"
-    assert [one["receipt_subkind"] for one in document["primitive_effects"]] == [
+    assert [
+        primitive_effect["receipt_subkind"] for primitive_effect in document["primitive_effects"]
+    ] == [
         "simulation_preview_emit",
         "simulation_external_effect_policy_check",
         "visibility_taint_warning_record",
@@ -161,6 +163,6 @@ def test_steps_9_and_10_the_commit_is_a_new_operation_that_names_the_simulation(
         assert after["causal_parent_operation_ids"] == [simulation]
         assert len({simulation, commit["operation_id"]}) == 2
         caused_by = causal_ancestors(view, commit["operation_id"], limit=10).page.entries
-        assert simulation in [one.operation_id for one in caused_by]
-        found = verify(view)
-    assert found.ok, found.findings
+        assert simulation in [operation.operation_id for operation in caused_by]
+        verification = verify(view)
+    assert verification.ok, verification.findings

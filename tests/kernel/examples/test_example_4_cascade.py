@@ -54,10 +54,10 @@ EDGES = [
 def by_hand(claims):
     """The four authorities, as §9.1B would have them under ruling K13."""
     zero = (1 + 4 * claims["V-1"] + 2 * claims["V-2"]) / (2 + 6)
-    one = (1 + 4 * claims["V-1"] + 4 * zero + 1 * claims["V-3"]) / (2 + 9)
-    two = (1 + 4 * one + 4 * claims["V-4"]) / (2 + 8)
-    three = (1 + 4 * one) / (2 + 4)
-    return {"C-0": zero, "C-1": one, "C-2": two, "C-3": three}
+    expected = (1 + 4 * claims["V-1"] + 4 * zero + 1 * claims["V-3"]) / (2 + 9)
+    two = (1 + 4 * expected + 4 * claims["V-4"]) / (2 + 8)
+    three = (1 + 4 * expected) / (2 + 4)
+    return {"C-0": zero, "C-1": expected, "C-2": two, "C-3": three}
 
 
 BEFORE = by_hand(CLAIMS)
@@ -98,7 +98,10 @@ def recompute_next(ledger):
     """Record the recompute of whatever is most urgent and ready, as a worker does."""
     with ledger.view() as view:
         ready = ready_items(view, view.open_requests(queue=AUTHORITY_QUEUE))
-        first = min(ready, key=lambda one: (PRIORITIES.index(one.priority), one.request_sequence))
+        first = min(
+            ready,
+            key=lambda request: (PRIORITIES.index(request.priority), request.request_sequence),
+        )
         root = first.document["trigger_source_id"]
         document = recompute(view, first.item_key, causal_parent_operation_ids=[root])
     assert code_of(work(ledger, document)) is None
@@ -114,10 +117,10 @@ def test_the_graph_before_the_update_is_computed(ledger):
 def test_the_update_asks_for_everything_that_rests_on_it_in_its_own_transaction(ledger):
     update(ledger)
     with ledger.view() as view:
-        asked = view.open_requests(queue=AUTHORITY_QUEUE)
-        assert [one.item_key for one in asked] == ["C-0", "C-1", "C-2", "C-3"]
-        assert {one.document["trigger_source_id"] for one in asked} == {UPDATE}
-        assert {one.item_key: one.document["trigger_kind"] for one in asked} == {
+        requests = view.open_requests(queue=AUTHORITY_QUEUE)
+        assert [request.item_key for request in requests] == ["C-0", "C-1", "C-2", "C-3"]
+        assert {request.document["trigger_source_id"] for request in requests} == {UPDATE}
+        assert {request.item_key: request.document["trigger_kind"] for request in requests} == {
             "C-0": "versioned_claim_update",
             "C-1": "versioned_claim_update",
             "C-2": "input_cu_update",
@@ -155,7 +158,7 @@ def test_c_1_is_not_recomputed_from_the_c_0_of_before(ledger):
 def test_an_authority_reads_as_it_was_and_says_that_it_is_stale_until_its_turn(ledger):
     update(ledger)
     with ledger.view() as view:
-        [row] = [one for one in view.log_tail(1) if one["operation_id"] == UPDATE]
+        [row] = [operation for operation in view.log_tail(1) if operation["operation_id"] == UPDATE]
     for turn in range(5):
         done = list(UNDERSTANDINGS)[:turn]
         with ledger.view() as view:
@@ -195,7 +198,7 @@ def test_afterwards_every_authority_is_what_its_inputs_give_from_scratch(ledger)
             assert AFTER[name] < BEFORE[name]
             shown = authority_grounds(view, name).inputs
             assert sorted(one["parent_node_id"] for one in shown) == sorted(
-                one.parent_node_id for one in inputs.excerpt
+                excerpt_input.parent_node_id for excerpt_input in inputs.excerpt
             )
         assert verify(view).findings == ()
 

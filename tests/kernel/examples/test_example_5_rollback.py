@@ -28,8 +28,8 @@ LINK = {
 
 
 def state(ledger):
-    found = everything(ledger)
-    return {str(table.name): found[table.name] for table in schema.STATE_TABLES}
+    whole_state = everything(ledger)
+    return {str(table.name): whole_state[table.name] for table in schema.STATE_TABLES}
 
 
 @pytest.mark.spec("§21.5", "INV-A-ROLLBACK-1", "§5.6")
@@ -61,7 +61,9 @@ def test_worked_example_five_an_epoch_with_a_file_and_a_share_link():
     )
     op_3 = own("share_link_grant", "link", **LINK)
     op_4 = envelope("annotate", [effect("node_write", "n", note="by the host")])
-    accept(ledger, *(one | {"epoch_id": "E-1"} for one in (op_1, op_2, op_3, op_4)))
+    accept(
+        ledger, *(operation_id | {"epoch_id": "E-1"} for operation_id in (op_1, op_2, op_3, op_4))
+    )
     accept(ledger, states("epoch_close", "epoch_closed", epoch_id="E-1"))
     for document in (op_1, op_3):
         with ledger.transaction() as transaction, pytest.raises(RollbackRefused) as refused:
@@ -72,7 +74,7 @@ def test_worked_example_five_an_epoch_with_a_file_and_a_share_link():
         for document in (op_2, op_4):
             assert plan_operation(view, document["operation_id"]).tier == 1
     order = [step.operation_id for step in plan.steps]
-    assert order == [one["operation_id"] for one in (op_4, op_3, op_2, op_1)]
+    assert order == [operation["operation_id"] for operation in (op_4, op_3, op_2, op_1)]
     what = Confirmable(2, "E-1", plan.digest)
     now_us = ledger.host.now_us()
     token = KEYS.issue("user", what, confirmation_id="t-21-5", now_us=now_us)
@@ -90,7 +92,9 @@ def test_worked_example_five_an_epoch_with_a_file_and_a_share_link():
     assert tier_2["epoch_id"] == "E-1"
     assert "t-21-5" in tier_2["user_confirmation_token"]
     assert tier_2["compensations_applied"] == []
-    assert sorted(one["effect_kind"] for one in tier_2["partial_external_effects_persist"]) == [
+    assert sorted(
+        stated_effect["effect_kind"] for stated_effect in tier_2["partial_external_effects_persist"]
+    ) == [
         "materialization_emit",
         "materialize",
         "share_link_grant",

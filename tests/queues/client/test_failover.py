@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 URLS = ("http://a:1", "http://b:2", "https://c")
 
 
-class Fleet(httpx.AsyncBaseTransport):
+class GatewaysByHost(httpx.AsyncBaseTransport):
     """Gateways by host, each of which does the same with every request."""
 
     def __init__(self, **answers):
@@ -45,14 +45,14 @@ async def ask(fleet, times=1):
 
 
 async def test_the_first_is_asked_while_it_answers():
-    fleet = Fleet(a=200, b=200, c=200)
+    fleet = GatewaysByHost(a=200, b=200, c=200)
     assert await ask(fleet, times=3) == (["a", "a", "a"], 0)
     assert {url for url, _, _ in fleet.asked} == {"http://a:1/x?y=1"}
 
 
 @pytest.mark.parametrize("answer", [503, httpx.ConnectError("no"), httpx.ReadTimeout("silent")])
 async def test_whoever_does_not_answer_is_left_for_the_next(answer):
-    fleet = Fleet(a=answer, b=200, c=200)
+    fleet = GatewaysByHost(a=answer, b=200, c=200)
     answers, waited_s = await ask(fleet, times=3)
     assert (answers, len(fleet.asked)) == (["b", "b", "b"], 4)
     assert waited_s < 1
@@ -60,27 +60,27 @@ async def test_whoever_does_not_answer_is_left_for_the_next(answer):
 
 
 async def test_all_are_asked_and_then_the_first_again():
-    fleet = Fleet(a=503, b=httpx.ConnectError("no"), c=503)
+    fleet = GatewaysByHost(a=503, b=httpx.ConnectError("no"), c=503)
     with pytest.raises(GatewayError):
         await ask(fleet)
     assert [host for _, host, _ in fleet.asked[:4]] == ["a:1", "b:2", "c", "a:1"]
 
 
 async def test_what_is_wrong_with_a_request_is_nobody_elses_to_answer():
-    fleet = Fleet(a=422, b=200, c=200)
+    fleet = GatewaysByHost(a=422, b=200, c=200)
     with pytest.raises(GatewayError):
         await ask(fleet)
     assert len(fleet.asked) == 1
 
 
 async def test_one_gateway_holds_nobody_for_longer_than_its_time():
-    fleet = Fleet(a=200, b=200, c=200)
+    fleet = GatewaysByHost(a=200, b=200, c=200)
     await ask(fleet)
     assert set(fleet.timeouts.values()) == {ANSWER_WAIT_S}
 
 
 async def test_requests_that_fail_together_turn_from_a_gateway_once():
-    fleet = Fleet(a=503, b=200, c=503)
+    fleet = GatewaysByHost(a=503, b=200, c=503)
     transport = FailoverTransport(URLS, fleet)
     async with GatewayHttp(URLS[0], transport=transport) as http, anyio.create_task_group() as all_:
         for _ in range(4):

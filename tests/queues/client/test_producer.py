@@ -18,7 +18,7 @@ ENDED = {"request_id": "r", "state": "completed", "operation_id": "op", "unheard
 WORK = NewRequest({"binding_id": "b", "source_event_id": "e"})
 
 
-class Gateway:
+class ScriptedGateway:
     """Answers in turn, the last answer for ever, and remembers what it was asked."""
 
     def __init__(self, *answers: Any) -> None:
@@ -53,7 +53,7 @@ def refusal(status: int, code: str, headers: Any = None, **details: Any) -> http
 
 
 def taken(request: httpx.Request) -> httpx.Response:
-    keys = [one["request_key"] for one in json.loads(request.content)["requests"]]
+    keys = [open_request["request_key"] for open_request in json.loads(request.content)["requests"]]
     asked = [{"request_id": f"request:{key}", "duplicate": False} for key in keys]
     return httpx.Response(200, json={"requests": asked})
 
@@ -72,19 +72,19 @@ def taken(request: httpx.Request) -> httpx.Response:
     ],
 )
 async def test_a_call_has_one_key_however_often_it_is_sent(trouble):
-    gateway = Gateway(trouble, trouble, taken)
+    gateway = ScriptedGateway(trouble, trouble, taken)
     async with gateway.producer() as producer:
-        asked = await producer.enqueue(WORK)
+        enqueued = await producer.enqueue(WORK)
         other = await producer.enqueue(WORK)
     first, second, third, fourth = gateway.bodies
     assert first == second == third
-    assert asked.request_id == f"request:{first['requests'][0]['request_key']}"
-    assert other.request_id != asked.request_id
+    assert enqueued.request_id == f"request:{first['requests'][0]['request_key']}"
+    assert other.request_id != enqueued.request_id
     assert first != fourth
 
 
 async def test_a_pause_is_at_least_as_long_as_the_gateway_says():
-    gateway = Gateway(refusal(429, "work_requests_too_many", {"Retry-After": "7"}), taken)
+    gateway = ScriptedGateway(refusal(429, "work_requests_too_many", {"Retry-After": "7"}), taken)
     async with gateway.producer() as producer:
         await producer.enqueue(WORK)
     assert gateway.pauses_s[0] >= 7
@@ -95,7 +95,7 @@ async def test_patience_ends_with_the_last_reason():
         (refusal(429, "work_requests_too_many"), "work_requests_too_many"),
         (httpx.ConnectError("refused"), "gateway_unreachable"),
     ):
-        gateway = Gateway(trouble)
+        gateway = ScriptedGateway(trouble)
         async with gateway.producer(give_up_after_s=1.0) as producer:
             with pytest.raises(ProducerError) as caught:
                 await producer.enqueue(WORK)
@@ -105,7 +105,9 @@ async def test_patience_ends_with_the_last_reason():
 
 
 async def test_what_was_refused_is_not_sent_again_and_says_which_and_why():
-    gateway = Gateway(taken, refusal(409, "work_request_conflict", field="request_key", index=3))
+    gateway = ScriptedGateway(
+        taken, refusal(409, "work_request_conflict", field="request_key", index=3)
+    )
     async with gateway.producer() as producer:
         with pytest.raises(ProducerError) as caught:
             await producer.enqueue_many([WORK] * 300)
@@ -117,7 +119,7 @@ async def test_what_was_refused_is_not_sent_again_and_says_which_and_why():
 
 
 async def test_an_answer_of_something_else_is_an_error_of_its_own():
-    gateway = Gateway(httpx.Response(500, text="<html>"))
+    gateway = ScriptedGateway(httpx.Response(500, text="<html>"))
     async with gateway.producer() as producer:
         with pytest.raises(ProducerError) as caught:
             await producer.status("r")
@@ -125,12 +127,12 @@ async def test_an_answer_of_something_else_is_an_error_of_its_own():
 
 
 async def test_many_are_sent_in_chunks_and_only_what_was_stated():
-    gateway, told = Gateway(taken), []
+    gateway, told = ScriptedGateway(taken), []
     full = NewRequest({"a": 1}, request_key="k", priority="critical", delay_s=5)
     async with gateway.producer() as producer:
-        asked = await producer.enqueue_many(iter([full] + [WORK] * 599), progress=told.append)
+        enqueued = await producer.enqueue_many(iter([full] + [WORK] * 599), progress=told.append)
     assert [len(body["requests"]) for body in gateway.bodies] == [256, 256, 88]
-    assert (len(asked), told) == (600, [256, 512, 600])
+    assert (len(enqueued), told) == (600, [256, 512, 600])
     assert gateway.bodies[0]["requests"][0] == {
         "request_key": "k",
         "content": {"a": 1},
@@ -141,17 +143,17 @@ async def test_many_are_sent_in_chunks_and_only_what_was_stated():
 
 
 async def test_a_call_is_never_larger_than_a_gateway_takes():
-    gateway = Gateway(taken)
+    gateway = ScriptedGateway(taken)
     async with gateway.producer() as producer:
-        asked = await producer.enqueue_many([NewRequest({"x": "y" * 32_000})] * 300)
-    assert len(asked) == 300
+        enqueued = await producer.enqueue_many([NewRequest({"x": "y" * 32_000})] * 300)
+    assert len(enqueued) == 300
     assert sum(len(body["requests"]) for body in gateway.bodies) == 300
     assert max(len(request.content) for request in gateway.requests) < MAX_BODY_BYTES
 
 
 @pytest.mark.parametrize("content", [{"x": float("nan")}, {"x": object()}])
 async def test_what_is_no_json_is_refused_and_what_came_before_is_known(content):
-    gateway = Gateway(taken)
+    gateway = ScriptedGateway(taken)
     async with gateway.producer() as producer:
         with pytest.raises(ProducerError) as caught:
             await producer.enqueue_many([*[WORK] * 257, NewRequest(content)])
@@ -163,16 +165,16 @@ async def test_an_outcome_is_asked_for_until_it_is_there():
     def answer(*outcomes: Any) -> httpx.Response:
         return httpx.Response(200, json={"outcomes": outcomes})
 
-    gateway, told = Gateway(answer(OPEN, ENDED), answer(ENDED, ENDED)), []
+    gateway, told = ScriptedGateway(answer(OPEN, ENDED), answer(ENDED, ENDED)), []
     async with gateway.producer() as producer:
         found = await producer.wait_many(["r", "s"], 60, progress=told.append)
-    assert [one.state for one in found] == ["completed", "completed"]
+    assert [outcome.state for outcome in found] == ["completed", "completed"]
     assert told == [1, 2]
     assert all(0 < body["wait_s"] <= 30 for body in gateway.bodies)
 
 
 async def test_after_the_deadline_it_is_said_what_is_still_open():
-    gateway = Gateway(httpx.Response(200, json={"outcomes": [OPEN]}))
+    gateway = ScriptedGateway(httpx.Response(200, json={"outcomes": [OPEN]}))
     async with gateway.producer() as producer:
         with anyio.fail_after(10):
             assert (await producer.wait("r", 0)).state == "open"
@@ -181,7 +183,7 @@ async def test_after_the_deadline_it_is_said_what_is_still_open():
 
 @pytest.mark.parametrize("name", ["a/b", "a?b#c", "u-1 ü", "request:1:n"])
 async def test_any_name_is_one_part_of_the_path(name):
-    gateway = Gateway(refusal(404, "work_request_unknown"))
+    gateway = ScriptedGateway(refusal(404, "work_request_unknown"))
     async with gateway.producer() as producer:
         with pytest.raises(ProducerError):
             await producer.cancel(name, "why")

@@ -146,12 +146,12 @@ def test_every_file_of_the_server_is_private_whatever_the_umask_is(server, tmp_p
             written(client)
     finally:
         os.umask(before)
-    found = [one for one in (tmp_path / "redis").rglob("*") if one.is_file()]
+    paths = [path for path in (tmp_path / "redis").rglob("*") if path.is_file()]
     assert {"lock", "password", "server.conf", "server.json", "server.log"} <= {
-        one.name for one in found
+        path.name for path in paths
     }
-    assert [one for one in found if ".aof" in one.name]
-    assert [one for one in found if stat.S_IMODE(one.stat().st_mode) & 0o077] == []
+    assert [path for path in paths if ".aof" in path.name]
+    assert [path for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
 
 
 ADMINISTRATION = (

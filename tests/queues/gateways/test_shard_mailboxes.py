@@ -30,8 +30,8 @@ def mail_of(request, redis, clock):
 
 
 async def bodies(mail, shard, after=""):
-    found = await mail.read({shard: after}, 100)
-    return [one.body for one in found.get(shard, [])]
+    snapshot = await mail.read({shard: after}, 100)
+    return [one.body for one in snapshot.get(shard, [])]
 
 
 async def test_entries_are_read_in_order_and_by_place(mail_of):
@@ -45,7 +45,7 @@ async def test_entries_are_read_in_order_and_by_place(mail_of):
     assert offsets == sorted(offsets)
     assert await bodies(mail, 7, offsets[0]) == [b"2", b"3"]
     assert await bodies(mail, 8) == []
-    assert [one.body for one in (await mail.read({7: ""}, 2))[7]] == [b"1", b"2"]
+    assert [mail_entry.body for mail_entry in (await mail.read({7: ""}, 2))[7]] == [b"1", b"2"]
 
 
 async def test_a_full_mailbox_takes_no_more_until_something_is_deleted(mail_of):
@@ -131,7 +131,7 @@ def sealed(place, direction="ask", key=KEY):
     return MessageSeal(key).close(direction, place, "x", 2**62, b"content")
 
 
-class Watched:
+class WatchedMail:
     """The mail of a gateway, and what it refused."""
 
     def __init__(self, redis, gateway, key=KEY):
@@ -167,7 +167,7 @@ async def forge(redis, shard, **fields):
 async def test_an_entry_that_no_gateway_sealed_for_the_shard_is_deleted_unread_and_counted(
     redis, fields
 ):
-    watched = Watched(redis, "a")
+    watched = WatchedMail(redis, "a")
     await watched.mail.post(0, f"ask-{next(ASKS)}", b"1", "a")
     await forge(redis, 0, **fields)
     await watched.mail.post(0, f"ask-{next(ASKS)}", b"2", "a")
@@ -179,7 +179,7 @@ async def test_an_entry_that_no_gateway_sealed_for_the_shard_is_deleted_unread_a
 
 
 async def test_a_gateway_of_another_key_reads_nothing_and_hears_no_answer(redis):
-    one, other = Watched(redis, "a"), Watched(redis, "b", b"x" * 32)
+    one, other = WatchedMail(redis, "a"), WatchedMail(redis, "b", b"x" * 32)
     await one.mail.post(0, f"ask-{next(ASKS)}", b"1", "b")
     assert await bodies(other.mail, 0) == []
     await one.mail.reply({"b": [("1", b"1"), ("2", b"2")]})
@@ -189,7 +189,7 @@ async def test_a_gateway_of_another_key_reads_nothing_and_hears_no_answer(redis)
 
 
 async def test_an_answer_that_no_gateway_sealed_for_this_one_is_not_heard(redis):
-    watched = Watched(redis, "a")
+    watched = WatchedMail(redis, "a")
     other = sealed("gateway:b", "answer")
     await watched.inbox.tell(["a"], reply_note(b"forged"), reply_note(other))
     await watched.mail.reply({"a": [("t", b"true")]})
@@ -258,7 +258,7 @@ async def aged(redis, shard, age_s):
 
 
 async def test_what_has_expired_is_deleted_and_counted(redis):
-    watched = Watched(redis, "a")
+    watched = WatchedMail(redis, "a")
     await watched.mail.post(0, "ask-1", b"1", "a")
     await aged(redis, 0, VALID_MS / 1000)
     await watched.mail.reply({"a": [("ask-2", b"2")]})
@@ -273,7 +273,7 @@ async def test_what_has_expired_is_deleted_and_counted(redis):
     ("behind_s", "differs"), [(0, False), (119, False), (-119, False), (121, True), (-121, True)]
 )
 async def test_an_asker_whose_clock_is_minutes_off_is_told_and_hears_it(redis, behind_s, differs):
-    asker, owner = Watched(redis, "a"), Watched(redis, "b")
+    asker, owner = WatchedMail(redis, "a"), WatchedMail(redis, "b")
     asker.now_s -= behind_s
     await asker.mail.post(0, "ask-1", b"1", "b")
     [entry] = (await owner.mail.read({0: ""}, 10))[0]
@@ -285,7 +285,7 @@ async def test_an_asker_whose_clock_is_minutes_off_is_told_and_hears_it(redis, b
 
 
 async def test_what_is_put_there_again_is_not_taken_again(redis):
-    watched = Watched(redis, "a")
+    watched = WatchedMail(redis, "a")
     await watched.mail.post(0, "ask-1", b"1", "a")
     [(_, fields)] = await redis.xrange("rotulus:{shard:0}:mail")
     [entry] = (await watched.mail.read({0: ""}, 10))[0]
@@ -300,15 +300,15 @@ async def test_what_is_put_there_again_is_not_taken_again(redis):
 
 
 async def ends(mail, shard):
-    found = await mail.read({shard: ""}, 100)
-    return [one.ends for one in found.get(shard, [])]
+    snapshot = await mail.read({shard: ""}, 100)
+    return [one.ends for one in snapshot.get(shard, [])]
 
 
 async def test_an_entry_is_counted_from_its_taking_until_it_is_deleted_or_given_back(mail_of):
     mail = mail_of("a")
     for body in (b"1", b"2", b"3"):
         await mail.post(0, f"ask-{body}", body, "a")
-    first, second, _ = [one.offset for one in (await mail.read({0: ""}, 100))[0]]
+    first, second, _ = [mail_entry.offset for mail_entry in (await mail.read({0: ""}, 100))[0]]
     for _ in range(2):
         assert await mail.take({0: [first, second]})
     assert await ends(mail, 0) == [2, 2, 0]

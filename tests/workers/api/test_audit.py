@@ -130,7 +130,7 @@ async def test_costs_come_page_by_page(door: Door):
     [entry] = page["entries"]
     rest = await found(door, "costs", after=page["next_after"])
     assert rest["next_after"] is None
-    operations = [one["operation_id"] for one in [entry, *rest["entries"]]]
+    operations = [operation["operation_id"] for operation in [entry, *rest["entries"]]]
     assert len(operations) == len(await numbers(door))
     assert entry["estimated_cost"] > 0
 

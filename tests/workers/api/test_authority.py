@@ -68,8 +68,8 @@ async def test_the_same_source_with_another_urgency_is_another_asking(door):
 
 @pytest.mark.spec("§8.6")
 async def test_the_sweeps_say_what_they_asked_for(door):
-    found = (await door.http.post("/v1/authority/tick", json={})).json()
-    assert found["requested"] == 0
+    document = (await door.http.post("/v1/authority/tick", json={})).json()
+    assert document["requested"] == 0
     filled = (await door.http.post("/v1/authority/backfill")).json()
     assert filled["requested"] == 0  # its creation asked for it
     counted = {"understandings": 1, "materialized": 0, "requested": 1, "share": 0, "ready": False}
@@ -103,13 +103,13 @@ async def test_a_gateway_writes_down_what_was_too_wide(door, monkeypatch):
     def waiting():
         return [row for row in rows(door.services.ledger, schema.outbox) if row["open"]]
 
-    assert [one["item_key"] for one in waiting() if one["queue"] == "authority-cascade"]
+    assert [request["item_key"] for request in waiting() if request["queue"] == "authority-cascade"]
     cascades = DeferredCascades(door.services.ledger, door.services.write)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(cascades.run)
-        await eventually(lambda: all(one["queue"] != "authority-cascade" for one in waiting()))
+        await eventually(lambda: all(queue["queue"] != "authority-cascade" for queue in waiting()))
         tasks.cancel_scope.cancel()
-    assert {"cu:1", "cu:2"} <= {one["item_key"] for one in waiting()}
+    assert {"cu:1", "cu:2"} <= {request["item_key"] for request in waiting()}
 
 
 @pytest.mark.parametrize("source", ["\\ud800", "a\\u0000b", "", "x" * 513])

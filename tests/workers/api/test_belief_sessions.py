@@ -53,7 +53,7 @@ async def test_a_session_goes_through_every_verb(door: Door):
     answered = [body, refused, held, left, accepted, ended]
     events = await audit(door)
     assert [event["event_id"] for event in events if event["verb"] not in _QUIET] == [
-        one["audit_event_id"] for one in answered
+        answer["audit_event_id"] for answer in answered
     ]
     assert events[5]["payload"]["context"] == {"by": "me"}
     assert ended["snapshot"] == (await door.http.get(PATH)).json()
@@ -182,8 +182,8 @@ async def test_survivors_bounds_the_list_of_an_answer(door: Door, wanted, listed
     body = {"session_id": SESSION, "ontology": ONTOLOGY, "hypotheses": ["c", "a", "b"]}
     declared = (await door.send(f"/v1/sessions{query}", body)).json()["snapshot"]
     concluded = await door.post(f"conclusions{query}", VERBS["conclusions"])
-    found = (await door.http.get(PATH + query)).json()
-    for snapshot in (declared, concluded.json()["snapshot"], found):
+    document = (await door.http.get(PATH + query)).json()
+    for snapshot in (declared, concluded.json()["snapshot"], document):
         assert snapshot.get("survivors") == listed
         assert snapshot["n_survivors"] == 3
     error_of(await door.http.get(f"{PATH}?survivors=-1"), 422, "INVALID_REQUEST")
@@ -257,7 +257,7 @@ async def test_fifty_clients_strike_a_thousand_times_in_one_order(door: Door):
     assert left == list(range(1000))
     recorded = rows(door.ledger, schema.belief_events)[1:]
     by_order = sorted(answers.values(), key=lambda one: -one["snapshot"]["n_survivors"])
-    assert [one["event_id"] for one in recorded] == [one["audit_event_id"] for one in by_order]
+    assert [event["event_id"] for event in recorded] == [one["audit_event_id"] for one in by_order]
 
 
 @pytest.mark.parametrize(

@@ -255,8 +255,8 @@ async def test_any_json_as_an_envelope_is_answered_and_the_record_stays_whole():
             refusals = len(rows(door.ledger, schema.receipts)) - receipts
             assert refusals == (0 if code == "INVALID_REQUEST" else 1), document
         with door.ledger.view() as view:
-            found = verify(view)
-        assert found.ok, found.findings
+            verification = verify(view)
+        assert verification.ok, verification.findings
         assert accepted
         assert accepted < len(documents)
 
@@ -366,9 +366,9 @@ async def test_beyond_a_rate_a_refusal_is_a_429_and_what_is_good_goes_through(
     recorder = RefusalRecorder(runs, bounded.services.write)
     await recorder.record()
     await recorder.record()
-    found = rows(bounded.ledger, schema.receipts)
-    assert len(found) == receipts + 1
-    counted = orjson.loads(found[-1]["receipt_bytes"])
+    stored_rows = rows(bounded.ledger, schema.receipts)
+    assert len(stored_rows) == receipts + 1
+    counted = orjson.loads(stored_rows[-1]["receipt_bytes"])
     assert (counted["refusals"], counted["session_id"]) == (5, SESSION)
     assert findings(bounded.ledger) == ()
 

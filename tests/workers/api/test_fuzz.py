@@ -36,8 +36,8 @@ from workers.api.operation_stream import MEDIA_TYPE
 
 DOCUMENT = openapi_doc.document()
 OPERATIONS = {
-    one.ok().label: one.ok()
-    for one in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()
+    operation.ok().label: operation.ok()
+    for operation in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations()
 }
 CHECKS = [
     status_code_conformance,

@@ -94,7 +94,7 @@ async def test_a_gateway_that_owns_no_shard_is_not_ready_and_refuses_for_now():
 async def test_a_gateway_says_how_many_shards_it_owns():
     async with running_door(host=FakeHost().host, shards=4) as door:
         with door.ledger.transaction() as transaction:
-            seen = [one for one in shards_of(transaction) if one.shard < 3]
+            seen = [shard for shard in shards_of(transaction) if shard.shard < 3]
             door.services.held_shards.add(take_shards(transaction, "a", seen))
         body = (await door.http.get("/readyz")).json()
         assert body == {"status": "ready", "problems": {}, "shards": {"owned": 3, "of": 4}}

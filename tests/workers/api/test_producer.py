@@ -19,32 +19,32 @@ def producer_of(door: Door, queue: str) -> Producer:
 async def test_a_producer_asks_waits_looks_and_takes_back(door: Door):
     async with producer_of(door, EXTRACTION_QUEUE) as producer:
         content = step("r")["content"]
-        asked = await producer.enqueue(NewRequest(content, "mine", "user_initiated"))
+        enqueued = await producer.enqueue(NewRequest(content, "mine", "user_initiated"))
         again = await producer.enqueue(NewRequest(content, "mine", "user_initiated"))
-        assert (again.request_id, again.duplicate) == (asked.request_id, True)
-        status = await producer.status(asked.request_id)
+        assert (again.request_id, again.duplicate) == (enqueued.request_id, True)
+        status = await producer.status(enqueued.request_id)
         assert (status.state, status.priority) == ("open", "user_initiated")
-        await done(door, asked.request_id)
-        outcome = await producer.wait(asked.request_id, 10)
+        await done(door, enqueued.request_id)
+        outcome = await producer.wait(enqueued.request_id, 10)
         assert outcome.state == "completed"
-        assert not (await producer.cancel(asked.request_id, "late")).cancelled
+        assert not (await producer.cancel(enqueued.request_id, "late")).cancelled
         with pytest.raises(ProducerError) as caught:
             await producer.enqueue(NewRequest(content, "mine"))
         assert (caught.value.code, caught.value.index) == ("work_request_conflict", 0)
     async with producer_of(door, BINDING_QUEUE) as producer:
-        asked = await producer.enqueue(NewRequest(binding("b")["content"], delay_s=60))
-        cancelled = await producer.cancel(asked.request_id, "no longer wanted")
+        enqueued = await producer.enqueue(NewRequest(binding("b")["content"], delay_s=60))
+        cancelled = await producer.cancel(enqueued.request_id, "no longer wanted")
         assert cancelled.cancelled
         assert cancelled.request.not_before is not None
-        assert (await producer.wait(asked.request_id, 10)).reason == "no longer wanted"
+        assert (await producer.wait(enqueued.request_id, 10)).reason == "no longer wanted"
 
 
 async def test_a_bulk_is_on_the_record_when_it_was_answered(door: Door):
     async with producer_of(door, BINDING_QUEUE) as producer:
         wanted = [NewRequest(binding(str(number))["content"]) for number in range(600)]
-        asked = await producer.enqueue_many(wanted)
-        outcomes = await producer.wait_many([one.request_id for one in asked], 0)
-    assert len({one.request_id for one in asked}) == 600
+        enqueued = await producer.enqueue_many(wanted)
+        outcomes = await producer.wait_many([request.request_id for request in enqueued], 0)
+    assert len({request.request_id for request in enqueued}) == 600
     assert {row["request_id"] for row in rows(door.ledger, schema.outbox)} == {
         outcome.request_id for outcome in outcomes
     }

@@ -48,16 +48,16 @@ async def test_a_pause_is_decided_while_redis_is_away_and_the_relay_carries_it_t
 
 
 async def test_dead_letters_are_listed_by_signature_and_requeued(door: Door):
-    asked = await enqueued(door, BINDINGS, *(binding(name) for name in "abc"))
-    ids = [one["request_id"] for one in asked]
+    requests = await enqueued(door, BINDINGS, *(binding(name) for name in "abc"))
+    ids = [request["request_id"] for request in requests]
     queue = door.services.queues[BINDING_QUEUE]
     for request_id, signature in zip(ids, ("odd", "broken", "broken"), strict=True):
         await given_up(door, BINDING_QUEUE, request_id, signature)
     await queue.enqueue(NewItem(ids[0], queue.priorities[-1].name, "cause", b"{}"))
     await queue.bury(await queue.claim(1, 1000))
-    found = (await door.http.get(f"{BINDINGS}/dead-letters")).json()
-    assert found["by_signature"] == {"broken": 2, "odd": 1}
-    assert {letter["request_id"] for letter in found["dead_letters"]} == set(ids)
+    document = (await door.http.get(f"{BINDINGS}/dead-letters")).json()
+    assert document["by_signature"] == {"broken": 2, "odd": 1}
+    assert {letter["request_id"] for letter in document["dead_letters"]} == set(ids)
     page = {"error_signature": "broken", "limit": 1}
     first = (await door.http.get(f"{BINDINGS}/dead-letters", params=page)).json()
     page["after"] = first["next_after"]

@@ -33,14 +33,14 @@ async def test_an_operation_is_shown_with_row_envelope_effects_and_receipts(door
     await door.operate(source("s-1"), understanding("u-1", "s-1"))
     [result] = await door.operate(claim("c-1", "s-1", "u-1"))
     path = f"/v1/operations/{result['operation_id']}"
-    found = (await door.http.get(path)).json()
-    assert set(found) == {"operation_id", "row", "envelope", "effects", "receipts"}
-    assert found["row"]["row_hash"] == result["row_hash"]
-    assert found["row"]["ec_sequence_number"] == result["ec_sequence_number"]
-    assert found["envelope"]["target_refs"] == ["c-1"]
-    effects = [effect["effect_id"] for effect in found["effects"]]
+    document = (await door.http.get(path)).json()
+    assert set(document) == {"operation_id", "row", "envelope", "effects", "receipts"}
+    assert document["row"]["row_hash"] == result["row_hash"]
+    assert document["row"]["ec_sequence_number"] == result["ec_sequence_number"]
+    assert document["envelope"]["target_refs"] == ["c-1"]
+    effects = [effect["effect_id"] for effect in document["effects"]]
     assert effects == [effect["effect_id"] for effect in result["applied_effects"]]
-    shown = {receipt["receipt_id"] for receipt in found["receipts"]}
+    shown = {receipt["receipt_id"] for receipt in document["receipts"]}
     durable = {
         receipt["receipt_id"]
         for receipt in result["emitted_receipts"]
@@ -51,9 +51,9 @@ async def test_an_operation_is_shown_with_row_envelope_effects_and_receipts(door
 
 async def test_a_refused_operation_is_shown_with_its_receipt_alone(door: Door):
     await door.post("envelopes", {"operation_id": "op-refused"})
-    found = (await door.http.get("/v1/operations/op-refused")).json()
-    assert set(found) == {"operation_id", "receipts"}
-    [receipt] = found["receipts"]
+    document = (await door.http.get("/v1/operations/op-refused")).json()
+    assert set(document) == {"operation_id", "receipts"}
+    [receipt] = document["receipts"]
     assert receipt["receipt_kind"] == "envelope_validation_failed"
     assert receipt["reason_code"] == "envelope_schema_invalid"
 
@@ -129,18 +129,18 @@ async def test_the_queues_say_what_the_record_asks_for_and_what_waits(door: Door
         "outcomes": {"completed": 0, "dead_letter": 0, "cancelled": 0},
     }
     await door.operate(source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1"))
-    found = (await door.http.get("/v1/queues")).json()
-    assert (found["requests"]["recorded"], found["requests"]["open"]) == (2, 2)
-    assert found["requests"]["open_by_queue"]["authority-recompute"] == 2
-    assert {name: one["in_flight"] for name, one in found["queues"].items()} == dict.fromkeys(
+    document = (await door.http.get("/v1/queues")).json()
+    assert (document["requests"]["recorded"], document["requests"]["open"]) == (2, 2)
+    assert document["requests"]["open_by_queue"]["authority-recompute"] == 2
+    assert {name: one["in_flight"] for name, one in document["queues"].items()} == dict.fromkeys(
         QUEUES, 0
     )
-    assert (found["workers"], found["fleet"]) == ([], [])
+    assert (document["workers"], document["fleet"]) == ([], [])
     beat = WorkerBeat("w-1", 7, QUEUES, 2, 0, 10, 1, 3, "1.2.3", "a-host", "broken")
     await door.services.heartbeats.beat(beat, 60_000)
-    found = (await door.http.get("/v1/queues")).json()
-    [record] = found["fleet"]
-    assert found["workers"] == [record["worker_id"]] == ["w-1"]
+    document = (await door.http.get("/v1/queues")).json()
+    [record] = document["fleet"]
+    assert document["workers"] == [record["worker_id"]] == ["w-1"]
     assert (record["queues"], record["host"], record["last_error"]) == (
         list(QUEUES),
         "a-host",
@@ -159,8 +159,8 @@ async def test_sequences_leave_the_process_as_text_past_what_javascript_can_coun
         await door.declare(SESSION, "a")
         [result] = await door.operate(source("s-1"))
         assert result["ec_sequence_number"] == str(far + 2)
-        found = await door.http.get(f"/v1/operations/{result['operation_id']}")
-        assert found.json()["row"]["ec_sequence_number"] == str(far + 2)
+        response = await door.http.get(f"/v1/operations/{result['operation_id']}")
+        assert response.json()["row"]["ec_sequence_number"] == str(far + 2)
         log = (await door.http.get("/v1/log", params={"after": far})).json()["rows"]
         assert [row["ec_sequence_number"] for row in log] == [str(far + 1), str(far + 2)]
         refused = await door.post("envelopes", {"operation_id": "op-refused"})

@@ -21,8 +21,8 @@ async def replay(door: Door, **body):
 
 
 def audit_replays(door: Door, table):
-    found = rows(door.services.ledger, table)
-    return [row for row in found if row["receipt_kind"] == "audit_replay"]
+    stored_rows = rows(door.services.ledger, table)
+    return [row for row in stored_rows if row["receipt_kind"] == "audit_replay"]
 
 
 async def test_an_operation_is_replayed_with_one_receipt(door: Door):

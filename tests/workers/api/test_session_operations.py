@@ -69,7 +69,7 @@ async def test_an_elimination_says_what_it_did_and_where_the_session_stands(door
     assert body["ignored_eliminated"] == ["unheard-of"]
     assert body["snapshot"]["n_survivors"] == 2
     audit = (await door.http.get(f"/v1/sessions/{SESSION}/audit")).json()["events"]
-    assert [one["verb"] for one in audit] == ["DECLARE_SESSION", "ELIMINATE"]
+    assert [event["verb"] for event in audit] == ["DECLARE_SESSION", "ELIMINATE"]
     assert audit[1]["event_id"] == body["audit_event_id"]
     assert audit[1]["delta"]["eliminated"] == ["a"]
 

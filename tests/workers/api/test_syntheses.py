@@ -32,8 +32,8 @@ async def test_a_synthesis_is_recorded_and_asked_again_it_is_a_duplicate(door):
     result = answer.json()["result"]
     assert result["validation_result"] == "accepted"
     assert again.json()["result"] == result | {"duplicate": True}
-    found = await door.http.get(f"/v1/operations/{result['operation_id']}")
-    [recorded] = found.json()["envelope"]["recorded_model_outputs"]
+    response = await door.http.get(f"/v1/operations/{result['operation_id']}")
+    [recorded] = response.json()["envelope"]["recorded_model_outputs"]
     assert recorded["model_version"] == "rotulus-local-1"
     assert "DENIED" in (await door.http.get("/v1/nodes/u-1")).json()["payload"]["text"]
 

@@ -27,13 +27,19 @@ async def outcomes_of(door: Door, path: str, ids: list[str], wait_s: float = 0) 
 
 @pytest.mark.spec("K19")
 async def test_what_is_answered_is_on_the_record(door: Door):
-    asked = await enqueued(door, BINDINGS, binding("a", note=[1]), binding("b"))
+    open_requests = await enqueued(door, BINDINGS, binding("a", note=[1]), binding("b"))
     stored = rows(door.ledger, schema.outbox)
-    assert {one["request_id"] for one in asked} == {row["request_id"] for row in stored}
-    assert [one["duplicate"] for one in asked] == [False, False]
-    found = (await door.http.get(f"{BINDINGS}/requests/{asked[0]['request_id']}")).json()
-    assert (found["state"], found["queue"], found["request_key"]) == ("open", BINDING_QUEUE, "a")
-    assert found["content"] == binding("a", note=[1])["content"]
+    assert {request["request_id"] for request in open_requests} == {
+        row["request_id"] for row in stored
+    }
+    assert [request["duplicate"] for request in open_requests] == [False, False]
+    document = (await door.http.get(f"{BINDINGS}/requests/{open_requests[0]['request_id']}")).json()
+    assert (document["state"], document["queue"], document["request_key"]) == (
+        "open",
+        BINDING_QUEUE,
+        "a",
+    )
+    assert document["content"] == binding("a", note=[1])["content"]
     assert findings(door.ledger) == ()
 
 
@@ -79,26 +85,26 @@ async def test_a_queue_that_is_full_says_when_to_ask_again(door: Door, monkeypat
 
 
 async def test_a_request_may_wait_for_a_time(door: Door):
-    [asked] = await enqueued(door, EXTRACTIONS, step("r", delay_s=60))
+    [request] = await enqueued(door, EXTRACTIONS, step("r", delay_s=60))
     assert (await enqueued(door, EXTRACTIONS, step("r", delay_s=60)))[0]["duplicate"]
-    found = (await door.http.get(f"{EXTRACTIONS}/requests/{asked['request_id']}")).json()
-    assert found["not_before"] > found["enqueued_at"]
+    document = (await door.http.get(f"{EXTRACTIONS}/requests/{request['request_id']}")).json()
+    assert document["not_before"] > document["enqueued_at"]
 
 
 async def test_a_request_is_found_in_its_own_queue_alone(door: Door):
-    [asked] = await enqueued(door, BINDINGS, binding("a"))
-    for path in (f"{EXTRACTIONS}/requests/{asked['request_id']}", f"{BINDINGS}/requests/nobody"):
+    [request] = await enqueued(door, BINDINGS, binding("a"))
+    for path in (f"{EXTRACTIONS}/requests/{request['request_id']}", f"{BINDINGS}/requests/nobody"):
         error_of(await door.http.get(path), 404, "work_request_unknown")
         error_of(await door.http.get(f"{path}/outcome"), 404, "work_request_unknown")
         body = {"reason": "why"}
         error_of(await door.send(f"{path}/cancel", body), 404, "work_request_unknown")
-    body = {"request_ids": [asked["request_id"], "nobody"]}
+    body = {"request_ids": [request["request_id"], "nobody"]}
     error_of(await door.send(f"{BINDINGS}/outcomes", body), 404, "work_request_unknown")
 
 
 async def test_an_outcome_is_answered_as_soon_as_it_is_on_the_record(door: Door):
-    [asked] = await enqueued(door, EXTRACTIONS, step("r"))
-    path = f"{EXTRACTIONS}/requests/{asked['request_id']}/outcome"
+    [request] = await enqueued(door, EXTRACTIONS, step("r"))
+    path = f"{EXTRACTIONS}/requests/{request['request_id']}/outcome"
     assert (await door.http.get(path)).json()["state"] == "open"
     found: list[Any] = []
 
@@ -109,7 +115,7 @@ async def test_an_outcome_is_answered_as_soon_as_it_is_on_the_record(door: Door)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
-            await done(door, asked["request_id"])
+            await done(door, request["request_id"])
     [outcome] = found
     assert outcome["state"] == "completed"
     assert outcome["operation_id"]
@@ -121,9 +127,9 @@ async def test_many_are_waited_for_until_all_of_them_ended_or_the_time_is_over(d
     first, second = await enqueued(door, EXTRACTIONS, step("r"), step("s"))
     ids = [second["request_id"], first["request_id"]]
     await done(door, first["request_id"])
-    found = await outcomes_of(door, EXTRACTIONS, ids, 0.05)
-    assert [one["state"] for one in found] == ["open", "completed"]
-    assert [one["request_id"] for one in found] == ids
+    outcomes = await outcomes_of(door, EXTRACTIONS, ids, 0.05)
+    assert [outcome["state"] for outcome in outcomes] == ["open", "completed"]
+    assert [outcome["request_id"] for outcome in outcomes] == ids
     results: list[Any] = []
 
     async def wait() -> None:
@@ -138,24 +144,24 @@ async def test_many_are_waited_for_until_all_of_them_ended_or_the_time_is_over(d
 
 async def test_an_outcome_that_another_process_records_is_found_as_well(door: Door, monkeypatch):
     monkeypatch.setattr(outcome_watch, "LOOK_EVERY_S", 0.02)
-    [asked] = await enqueued(door, EXTRACTIONS, step("r"))
+    [request] = await enqueued(door, EXTRACTIONS, step("r"))
     results: list[Any] = []
 
     async def wait() -> None:
-        results.extend(await outcomes_of(door, EXTRACTIONS, [asked["request_id"]], 30))
+        results.extend(await outcomes_of(door, EXTRACTIONS, [request["request_id"]], 30))
 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
             with door.ledger.transaction() as transaction:
-                close(transaction, asked["request_id"], "completed")
+                close(transaction, request["request_id"], "completed")
     assert results[0]["state"] == "completed"
 
 
 async def test_waits_have_a_limit_and_end_with_the_process(door: Door, monkeypatch):
-    asked = await enqueued(door, EXTRACTIONS, step("r"), step("s"))
-    ids = [one["request_id"] for one in asked]
+    open_requests = await enqueued(door, EXTRACTIONS, step("r"), step("s"))
+    ids = [request["request_id"] for request in open_requests]
     monkeypatch.setattr(outcome_watch, "WAITED_FOR_MAX", 1)
     response = await door.send(f"{EXTRACTIONS}/outcomes", {"request_ids": ids, "wait_s": 30})
     error_of(response, 503, "waits_full")
@@ -182,8 +188,8 @@ async def test_the_outcome_of_an_authority_is_waited_for_like_any_other(door: Do
 
 
 async def test_a_request_is_taken_back_once_and_leaves_the_queue(door: Door):
-    [asked] = await enqueued(door, BINDINGS, binding("a"))
-    request_id = asked["request_id"]
+    [request] = await enqueued(door, BINDINGS, binding("a"))
+    request_id = request["request_id"]
     queue = door.services.queues[BINDING_QUEUE]
     await queue.enqueue(NewItem(request_id, queue.priorities[-1].name, "cause", b"{}"))
     path = f"{BINDINGS}/requests/{request_id}/cancel"

@@ -275,8 +275,8 @@ STEP = {
 
 
 async def ask(door: Door, queue: str, key: str, content: dict[str, Any]) -> str:
-    [asked] = await door.services.write(RequestWorkUnit((WorkRequest(queue, key, content),)))
-    return str(asked.request_id)
+    [result] = await door.services.write(RequestWorkUnit((WorkRequest(queue, key, content),)))
+    return str(result.request_id)
 
 
 def due(request_id: str) -> dict[str, Any]:
@@ -330,9 +330,13 @@ async def test_a_mailbox_that_is_full_pushes_back(monkeypatch):
         refused = [answer for answer in answers if answer.status_code == 429]
         assert refused
         assert {one.headers["Retry-After"] for one in refused} == {"1"}
-        told = [answer.json()["outcomes"][0]["outcome"] for answer in answers if answer.is_success]
-        assert sorted(set(told)) == sorted({"completed", *(told if len(told) > 1 else [])})
-        assert told.count("completed") == 1
+        outcomes = [
+            answer.json()["outcomes"][0]["outcome"] for answer in answers if answer.is_success
+        ]
+        assert sorted(set(outcomes)) == sorted(
+            {"completed", *(outcomes if len(outcomes) > 1 else [])}
+        )
+        assert outcomes.count("completed") == 1
 
 
 async def test_what_is_over_is_swept_when_a_worker_says_so(door: Door):
@@ -370,7 +374,7 @@ async def test_urgent_reports_go_past_a_full_mailbox_and_come_to_the_same(door: 
     async def full(*_: Any) -> Any:
         raise MailboxFull("full")
 
-    [asked] = await door.services.write(
+    [result] = await door.services.write(
         RequestWorkUnit((WorkRequest(BINDING_QUEUE, "k", BINDING),))
     )
     outcome = {
@@ -383,7 +387,7 @@ async def test_urgent_reports_go_past_a_full_mailbox_and_come_to_the_same(door: 
     }
     report = {
         "report_kind": "binding_evaluated",
-        "request_id": asked.request_id,
+        "request_id": result.request_id,
         "outcome": outcome,
     }
     work = {"queue": BINDING_QUEUE, "reports": [report]}

@@ -31,9 +31,9 @@ def folder(data_folder):
 def open_items(folder):
     ledger = Ledger(SqliteStore(folder.ledger_path, read_only=True), system_host())
     with ledger.view() as view:
-        found = {request.item_key for request in view.open_requests()}
+        item_keys = {request.item_key for request in view.open_requests()}
     ledger.close()
-    return found
+    return item_keys
 
 
 @pytest.mark.spec("§8.2")

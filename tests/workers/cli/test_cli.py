@@ -180,8 +180,8 @@ def test_a_secret_goes_with_twenty_questions_alone(kit):
 def test_the_docket_report_counts_the_sample():
     with sample_path().open("rb") as file:
         content = file.read()
-    found = CliRunner().invoke(main, ["dockets", "report", "-", "--json"], input=content)
-    counts = json.loads(found.stdout)
+    result = CliRunner().invoke(main, ["dockets", "report", "-", "--json"], input=content)
+    counts = json.loads(result.stdout)
     assert (counts["one"], counts["several"], counts["unnarrowed"]) == (2, 2, 0)
     text = CliRunner().invoke(main, ["dockets", "report", "-"], input=content).stdout
     assert re.search(r"^all +2 +2 +0 +0$", text, re.MULTILINE)
@@ -189,14 +189,14 @@ def test_the_docket_report_counts_the_sample():
 
 
 def test_verify_says_that_a_sound_record_verifies(folder: DataFolder):
-    found = printed("verify", "--json")
-    assert found["verifies"] is True
-    assert found["findings"] == []
-    assert (found["rows"], found["belief_sessions"], found["belief_events"]) == (4, 1, 2)
-    assert found["requests_open"] == 1
+    output = printed("verify", "--json")
+    assert output["verifies"] is True
+    assert output["findings"] == []
+    assert (output["rows"], output["belief_sessions"], output["belief_events"]) == (4, 1, 2)
+    assert output["requests_open"] == 1
     text = rotulus("verify").stdout
     assert "verifies: true" in text
-    assert f"head_hash: {found['head_hash']}" in text
+    assert f"head_hash: {output['head_hash']}" in text
 
 
 def test_verify_names_what_is_wrong_and_fails(folder: DataFolder):
@@ -206,9 +206,9 @@ def test_verify_names_what_is_wrong_and_fails(folder: DataFolder):
     store.close()
     result = rotulus("verify", "--json")
     assert result.exit_code == 1
-    found = json.loads(result.stdout)
-    assert found["verifies"] is False
-    assert found["findings"][0]["table"] == "belief_sessions"
+    document = json.loads(result.stdout)
+    assert document["verifies"] is False
+    assert document["findings"][0]["table"] == "belief_sessions"
     text = rotulus("verify")
     assert text.exit_code == 1
     assert "belief_sessions" in text.stdout
@@ -224,16 +224,16 @@ def test_verify_records_what_it_found_where_it_is_told_to(folder: DataFolder):
     before = json.loads(rotulus("verify", "--json").stdout)
     result = rotulus("verify", "--record", "--json")
     assert result.exit_code == 1
-    found = json.loads(result.stdout)
-    assert found["receipts"] == before["receipts"]
+    document = json.loads(result.stdout)
+    assert document["receipts"] == before["receipts"]
     store = SqliteStore(folder.ledger_path, read_only=True)
     with store.view() as tables:
         [*_, row] = tables.select(schema.receipts, order_by="receipt_sequence")
     store.close()
     receipt = json.loads(row["receipt_bytes"])
-    assert receipt["receipt_id"] == found["recorded_receipt_id"]
+    assert receipt["receipt_id"] == document["recorded_receipt_id"]
     assert receipt["receipt_kind"] == "kernel_event_log_integrity_violation"
-    assert receipt["findings"] == found["findings"] == before["findings"]
+    assert receipt["findings"] == document["findings"] == before["findings"]
     assert receipt["head_hash"] == before["head_hash"]
     # The receipt is itself sound: what is found afterwards is what was found before.
     after = json.loads(rotulus("verify", "--json").stdout)
@@ -289,7 +289,7 @@ def test_show_session_lists_sessions_or_tells_ones_trail(folder: DataFolder):
     }
     assert f"{SESSION}  2/3  A v. B" in rotulus("show", "session").stdout
     trail = printed("show", "session", SESSION, "--json")
-    assert [one["verb"] for one in trail] == ["DECLARE_SESSION", "ELIMINATE"]
+    assert [event["verb"] for event in trail] == ["DECLARE_SESSION", "ELIMINATE"]
     lines = rotulus("show", "session", SESSION).stdout.splitlines()
     assert lines[1].endswith("ELIMINATE  o-1  -a")
     one_line_error(rotulus("show", "session", "nobody"), "SESSION_NOT_FOUND")
@@ -297,9 +297,9 @@ def test_show_session_lists_sessions_or_tells_ones_trail(folder: DataFolder):
 
 def test_show_operation_and_node_print_json(folder: DataFolder):
     [newest, *_] = printed("show", "log", "--json")
-    found = printed("show", "operation", newest["operation_id"])
-    assert found["row"] == newest
-    assert found["envelope"]["operation_id"] == newest["operation_id"]
+    output = printed("show", "operation", newest["operation_id"])
+    assert output["row"] == newest
+    assert output["envelope"]["operation_id"] == newest["operation_id"]
     assert printed("show", "node", "u-1")["node_kind"] == "ConsolidatedUnderstanding"
     one_line_error(rotulus("show", "operation", "nothing"), "not_found")
     one_line_error(rotulus("show", "node", "nothing"), "not_found")
@@ -325,8 +325,8 @@ def test_audit_operations_filters_and_pages(folder: DataFolder):
     assert whole["next_after"] is None
     creates = printed("audit", "operations", "--intent", "create", "--actor", "user", "--json")
     assert {operation["semantic_intent"] for operation in creates["operations"]} == {"create"}
-    [one] = printed("audit", "operations", "--entity", "u-1", "--json")["operations"]
-    assert one["ec_sequence_number"] == "4"
+    [listed_operation] = printed("audit", "operations", "--entity", "u-1", "--json")["operations"]
+    assert listed_operation["ec_sequence_number"] == "4"
     text = rotulus("audit", "operations", "--limit", "2").stdout.splitlines()
     assert text[0].split() == ["sequence", "committed", "intent", "actor", "effects", "operation"]
     assert [line.split()[0] for line in text[1:3]] == ["1", "2"]
@@ -340,9 +340,9 @@ def test_audit_replay_reads_the_file_and_writes_nothing(folder: DataFolder):
     before = folder.ledger_path.read_bytes()
     document = printed("audit", "replay", "--from", "1", "--json")
     assert document == {"reproduced": 4, "blocked": 0, "not_reproduced": []}
-    [one] = printed("audit", "operations", "--entity", "u-1", "--json")["operations"]
+    [operation] = printed("audit", "operations", "--entity", "u-1", "--json")["operations"]
     strategy = ("--strategy", "blocked_on_fingerprint_mismatch")
-    alone = rotulus("audit", "replay", one["operation_id"], *strategy)
+    alone = rotulus("audit", "replay", operation["operation_id"], *strategy)
     assert (alone.exit_code, alone.stdout) == (0, "reproduced: 1  not reproduced: 0\n")
     assert printed("audit", "replay", "--to", "2", "--json")["reproduced"] == 2
     missing = rotulus("audit", "replay", "nowhere")
@@ -368,8 +368,8 @@ def test_audit_replay_reads_the_file_and_writes_nothing(folder: DataFolder):
     ],
 )
 def test_audit_operations_takes_each_condition(folder: DataFolder, option, value, count):
-    found = printed("audit", "operations", option, value, "--json")
-    assert len(found["operations"]) == count
+    output = printed("audit", "operations", option, value, "--json")
+    assert len(output["operations"]) == count
 
 
 def test_a_time_that_is_none_is_a_usage_error(folder: DataFolder):
@@ -381,9 +381,9 @@ def test_a_time_that_is_none_is_a_usage_error(folder: DataFolder):
 def test_audit_tells_causes_previews_and_grounds(folder: DataFolder):
     [*_, newest] = printed("audit", "operations", "--json")["operations"]
     name = newest["operation_id"]
-    found = printed("audit", "ancestors", name, "--json")
-    assert found["operations"][-1] == newest
-    assert found["complete"] is True
+    output = printed("audit", "ancestors", name, "--json")
+    assert output["operations"][-1] == newest
+    assert output["complete"] is True
     assert "roots: " in rotulus("audit", "ancestors", name).stdout
     preview = printed("audit", "preview", name, "--json")
     assert (preview["executable"], preview["lowest_tier"]) == (True, 1)
@@ -403,11 +403,11 @@ def test_an_export_is_a_file_that_verifies_without_the_ledger(folder: DataFolder
     assert (result.exit_code, result.stdout) == (0, "")
     assert "4 of 4 rows" in result.stderr
     assert rotulus("export").stdout_bytes == target.read_bytes()
-    assert [one.name for one in tmp_path.glob("*.part")] == []
+    assert [path.name for path in tmp_path.glob("*.part")] == []
     folder.ledger_path.unlink()
-    found = printed("verify", "--export", str(target), "--json")
-    assert (found["verifies"], found["rows"], found["head_hash"]) == (True, 4, head)
-    assert found["findings"] == []
+    output = printed("verify", "--export", str(target), "--json")
+    assert (output["verifies"], output["rows"], output["head_hash"]) == (True, 4, head)
+    assert output["findings"] == []
 
 
 def test_audit_adjudications_tells_what_waits_and_who_settled_it(folder: DataFolder):
@@ -578,15 +578,15 @@ class InProcess:
 
 def test_simulate_tells_what_an_operation_would_come_to(tmp_path, monkeypatch):
     monkeypatch.setattr(asking_module, "GatewayClient", InProcess)
-    asked = tmp_path / "asked.json"
-    asked.write_text(json.dumps({"intent": source("s-1", visibility_class="sealed")}))
-    told = rotulus("simulate", SESSION, str(asked))
-    assert told.exit_code == 0, told.output
-    assert "preview_kind: node_write_preview" in told.stdout
-    assert "visibility: sealed" in told.stdout
-    assert "rendered_visibility_warning: " in told.stdout
-    assert "  nodes s-1" in told.stdout
-    answer = printed("simulate", SESSION, str(asked), "--json")
+    request_file = tmp_path / "asked.json"
+    request_file.write_text(json.dumps({"intent": source("s-1", visibility_class="sealed")}))
+    result = rotulus("simulate", SESSION, str(request_file))
+    assert result.exit_code == 0, result.output
+    assert "preview_kind: node_write_preview" in result.stdout
+    assert "visibility: sealed" in result.stdout
+    assert "rendered_visibility_warning: " in result.stdout
+    assert "  nodes s-1" in result.stdout
+    answer = printed("simulate", SESSION, str(request_file), "--json")
     assert answer["preview"]["preview_state"]["affected_node_refs"] == ["s-1", "corpus:test"]
 
 
@@ -602,11 +602,11 @@ def test_play_on_a_gateway_goes_as_it_goes_here(monkeypatch):
 @pytest.mark.parametrize("content", ["not JSON", "[]", "{}"])
 def test_simulate_says_what_is_wrong_with_its_file(tmp_path, monkeypatch, content):
     monkeypatch.setattr(asking_module, "GatewayClient", InProcess)
-    asked = tmp_path / "asked.json"
-    asked.write_text(content)
-    one_line_error(rotulus("simulate", SESSION, str(asked)), "INVALID_REQUEST")
-    asked.write_text('{"intent":{"a":1,"a":2}}')
-    one_line_error(rotulus("simulate", SESSION, str(asked)), "json_key_repeated")
+    request_file = tmp_path / "asked.json"
+    request_file.write_text(content)
+    one_line_error(rotulus("simulate", SESSION, str(request_file)), "INVALID_REQUEST")
+    request_file.write_text('{"intent":{"a":1,"a":2}}')
+    one_line_error(rotulus("simulate", SESSION, str(request_file)), "json_key_repeated")
 
 
 def test_a_gateway_on_a_port_that_is_taken_says_so(folder: DataFolder):

@@ -42,8 +42,8 @@ def written(tmp_path: Path, *documents: Any) -> str:
 @pytest.mark.spec("§2.8", "K24")
 def test_a_log_is_taken_migrated_and_held_until_everything_is_settled(tmp_path):
     log = written(tmp_path, MADE, LACKING, CHILD)
-    found = printed("migrate-log", log, "--json", code=1)
-    assert found == {
+    output = printed("migrate-log", log, "--json", code=1)
+    assert output == {
         "taken": 3,
         "on_record_before": 0,
         "migrated": 1,
@@ -64,9 +64,9 @@ def test_a_log_is_taken_migrated_and_held_until_everything_is_settled(tmp_path):
     ledger = Ledger(SqliteStore(DataFolder(tmp_path / "data").ledger_path), FakeHost().host)
     assert code_of(submit(ledger, create("m", "Note", envelope=named))) is None
     ledger.close()
-    found = printed("migrate-log", log, "--json", code=0)
-    assert (found["taken"], found["on_record_before"]) == (0, 3)
-    assert (found["migrated"], found["superseded"], found["settled"]) == (1, 2, 1)
+    output = printed("migrate-log", log, "--json", code=0)
+    assert (output["taken"], output["on_record_before"]) == (0, 3)
+    assert (output["migrated"], output["superseded"], output["settled"]) == (1, 2, 1)
     assert printed("verify", "--json", code=0)["verifies"]
     operation = printed_operation("made")
     assert operation["row"]["ec_sequence_number"] == "1"
@@ -75,7 +75,9 @@ def test_a_log_is_taken_migrated_and_held_until_everything_is_settled(tmp_path):
     assert operation["superseded"]["envelope"] == MADE
     log_shown = printed("show", "log", "--json", code=0)
     assert {"operation_receipt_lite"} == {
-        one["semantic_intent"] for one in log_shown if one["operation_id"] == "lacking"
+        listed_operation["semantic_intent"]
+        for listed_operation in log_shown
+        if listed_operation["operation_id"] == "lacking"
     }
 
 
@@ -90,10 +92,10 @@ def test_a_held_operation_is_discarded_with_its_reason(tmp_path):
     assert rotulus("migrate-log", "--discard", receipt_id).exit_code == 2
     result = rotulus("migrate-log", "--discard", "receipt:x", "--reason", "r")
     assert "Error: envelope_adjudication_unknown" in result.stderr
-    found = printed(
+    output = printed(
         "migrate-log", "--discard", receipt_id, "--reason", "a duplicate", "--json", code=0
     )
-    assert (found["settled"], found["complete"]) == (1, True)
+    assert (output["settled"], output["complete"]) == (1, True)
     [done] = printed("audit", "migration-reviews", "--state", "resolved", "--json", code=0)["items"]
     [discarded] = printed_operation(done["resolved_by_operation_id"])["receipts"]
     assert discarded["reason"] == "a duplicate"
@@ -130,8 +132,8 @@ def test_a_migration_that_was_killed_goes_on_where_it_was(tmp_path):
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert rows_at(path) >= 100
-    found = printed("migrate-log", log, "--json", code=1)
-    assert (found["superseded"], found["held"], found["left"]) == (DOCUMENTS, 1, 0)
+    output = printed("migrate-log", log, "--json", code=1)
+    assert (output["superseded"], output["held"], output["left"]) == (DOCUMENTS, 1, 0)
     ledger = Ledger(SqliteStore(path, read_only=True), FakeHost().host)
     with ledger.view() as view:
         assert verify(view).findings == ()
@@ -144,11 +146,11 @@ def rows_at(path: Path) -> int:
     try:
         ledger = Ledger(SqliteStore(path, read_only=True), FakeHost().host)
         with ledger.view() as view:
-            found = view.head().ec_sequence_number
+            sequence = view.head().ec_sequence_number
         ledger.close()
     except Exception:  # noqa: BLE001 - there is no ledger yet
         return 0
-    return found
+    return sequence
 
 
 @pytest.mark.spec("§2.8", "K24")
@@ -165,8 +167,10 @@ async def test_over_http_what_was_superseded_stands_at_its_place_and_what_is_hel
             "operation_receipt_lite",
             "create",
         ]
-        found = (await door.http.get("/v1/audit/operations")).json()["operations"]
-        places = [(one["operation_id"], one["ec_sequence_number"]) for one in found]
+        operations = (await door.http.get("/v1/audit/operations")).json()["operations"]
+        places = [
+            (operation["operation_id"], operation["ec_sequence_number"]) for operation in operations
+        ]
         assert places == [("made", "1"), ("lacking", "2")]
         [item] = (await door.http.get("/v1/audit/migration-reviews")).json()["items"]
         assert item["receipt"]["operation_id"] == "lacking"

@@ -49,19 +49,19 @@ class OneRecord:
     def client(self, _url: str) -> Any:
         record = self
 
-        class Client:
+        class ClientOfDoor:
             async def __aenter__(self) -> Any:
                 return (await record._stack.enter_async_context(record.door())).client()
 
             async def __aexit__(self, *_: object) -> None:
                 await record._stack.aclose()
 
-        return Client()
+        return ClientOfDoor()
 
     def producer(self, queue: str, url: str) -> Any:
         record, late = self, LateTransport()
 
-        class Asking(Producer):
+        class ProducerOfDoor(Producer):
             async def __aenter__(self) -> Any:
                 late.app = (await record._stack.enter_async_context(record.door())).app
                 return self
@@ -69,7 +69,7 @@ class OneRecord:
             async def __aexit__(self, *_: object) -> None:
                 await record._stack.aclose()
 
-        return Asking(queue, url, give_up_after_s=0, transport=late)
+        return ProducerOfDoor(queue, url, give_up_after_s=0, transport=late)
 
 
 @pytest.fixture
@@ -102,17 +102,17 @@ def test_lines_are_asked_for_once_from_a_file_or_standard_input(record, tmp_path
     second = printed("enqueue", BINDING_QUEUE, "--json", stdin=content)
     assert second["duplicates"] == 2, "the line without a key is another request"
     assert second["asked"][0]["request_id"] == first["asked"][0]["request_id"]
-    told = rotulus("enqueue", BINDING_QUEUE, str(file))
-    assert told.stdout.splitlines() == ["requests: 3", "duplicates: 2"]
-    assert "3/3" in told.stderr
+    result = rotulus("enqueue", BINDING_QUEUE, str(file))
+    assert result.stdout.splitlines() == ["requests: 3", "duplicates: 2"]
+    assert "3/3" in result.stderr
 
 
 def test_who_waits_is_told_what_did_not_end_in_time(record):
-    told = rotulus(
+    result = rotulus(
         "enqueue", BINDING_QUEUE, "--wait", "--timeout", "0", "--json", stdin=lines(binding("a"))
     )
-    assert told.exit_code == 1
-    document = json.loads(told.stdout)
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
     assert document["outcomes"] == {"open": 1}
     assert document["ended"][0]["request_id"] == document["asked"][0]["request_id"]
 
@@ -150,18 +150,18 @@ def test_what_the_record_refuses_is_named_by_its_place(record):
 
 def test_an_operator_sees_pauses_and_takes_back(record):
     asked = printed("enqueue", BINDING_QUEUE, "--json", stdin=lines(binding("a")))["asked"]
-    told = rotulus("queues").stdout
-    assert f"{BINDING_QUEUE}  open 1" in told
+    output = rotulus("queues").stdout
+    assert f"{BINDING_QUEUE}  open 1" in output
     for state in ("delayed", "in_flight", "dead", "ready", "suspended", "oldest"):
-        assert state in told
+        assert state in output
     why = ("--by", "ada", "--reason", "models are being exchanged")
     assert rotulus("queues", "pause", BINDING_QUEUE, *why).stdout == "changed: true\n"
-    told = rotulus("queues").stdout
-    assert f"{BINDING_QUEUE} paused at " in told
-    assert "by ada: models are being exchanged" in told
+    output = rotulus("queues").stdout
+    assert f"{BINDING_QUEUE} paused at " in output
+    assert "by ada: models are being exchanged" in output
     assert rotulus("queues", "resume", BINDING_QUEUE).stdout == "changed: true\n"
     assert "paused at" not in rotulus("queues").stdout
-    [request_id] = [one["request_id"] for one in asked]
+    [request_id] = [request["request_id"] for request in asked]
     arguments = ("queues", "cancel", BINDING_QUEUE, request_id, "--reason", "why")
     assert rotulus(*arguments).stdout == "cancelled: 1\n"
     assert printed(*arguments, "--json")["cancelled"][0]["cancelled"] is False
@@ -170,16 +170,16 @@ def test_an_operator_sees_pauses_and_takes_back(record):
 
 def test_an_operator_lists_dead_letters_and_requeues_them(record):
     async def bury(door: Door) -> list[str]:
-        asked = await enqueued(door, BINDINGS, *(binding(str(number)) for number in range(5)))
-        for index, one in enumerate(asked):
+        requests = await enqueued(door, BINDINGS, *(binding(str(number)) for number in range(5)))
+        for index, request in enumerate(requests):
             signature = "odd" if index == 0 else "broken"
-            await given_up(door, BINDING_QUEUE, one["request_id"], signature)
-        return [one["request_id"] for one in asked]
+            await given_up(door, BINDING_QUEUE, request["request_id"], signature)
+        return [request["request_id"] for request in requests]
 
     ids = in_door(record, bury)
-    told = rotulus("queues", "dead", BINDING_QUEUE).stdout
-    assert "4  broken" in told
-    assert all(request_id in told for request_id in ids)
+    output = rotulus("queues", "dead", BINDING_QUEUE).stdout
+    assert "4  broken" in output
+    assert all(request_id in output for request_id in ids)
     odd = printed("queues", "dead", BINDING_QUEUE, "--signature", "odd", "--json")
     assert [letter["request_id"] for letter in odd["dead_letters"]] == ids[:1]
     assert rotulus("queues", "requeue", BINDING_QUEUE, ids[1]).stdout == "requeued: 1\n"

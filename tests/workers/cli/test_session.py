@@ -83,8 +83,8 @@ def test_if_match_and_force_are_passed_on(kept):
 
 def test_hypotheses_may_come_from_a_file(kept, tmp_path):
     (tmp_path / "names").write_text("x y\nz\n")
-    found = told("declare", "a", "--file", str(tmp_path / "names"), "--session-id", NEW)
-    assert found["survivors"] == ["a", "x y", "z"]
+    printed = told("declare", "a", "--file", str(tmp_path / "names"), "--session-id", NEW)
+    assert printed["survivors"] == ["a", "x y", "z"]
 
 
 def test_a_session_that_nobody_declared_is_a_clean_error(kept):

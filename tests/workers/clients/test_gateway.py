@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 URL = "http://gateway.test"
 
 
-class Patience:
+class ScriptedAnswers:
     """Answers in turn, and the pauses that were made between them."""
 
     def __init__(self, *answers: Any) -> None:
@@ -61,7 +61,7 @@ OK = httpx.Response(200, json={"fine": True})
     ],
 )
 async def test_what_may_pass_is_asked_again_the_same(trouble):
-    gateway = Patience(trouble, trouble, OK)
+    gateway = ScriptedAnswers(trouble, trouble, OK)
     async with gateway.client() as client:
         assert await client.post("/path", {"a": 1}) == {"fine": True}
     assert [json.loads(request.content) for request in gateway.requests] == [{"a": 1}] * 3
@@ -70,7 +70,7 @@ async def test_what_may_pass_is_asked_again_the_same(trouble):
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 413, 421, 422, 500, 502])
 async def test_what_was_refused_is_not_asked_again(status):
-    gateway = Patience(error(status, "the_code"))
+    gateway = ScriptedAnswers(error(status, "the_code"))
     async with gateway.client() as client:
         with pytest.raises(GatewayError) as caught:
             await client.post("/path", {})
@@ -87,7 +87,7 @@ async def test_what_was_refused_is_not_asked_again(status):
     ],
 )
 async def test_patience_ends_after_the_time_that_was_waited(trouble, code):
-    gateway = Patience(trouble)
+    gateway = ScriptedAnswers(trouble)
     async with gateway.client(give_up_after_s=10) as client:
         with pytest.raises(GatewayError) as caught:
             await client.get("/path")
@@ -97,7 +97,7 @@ async def test_patience_ends_after_the_time_that_was_waited(trouble, code):
 
 
 async def test_pauses_grow_up_to_a_bound_and_are_never_the_same_for_all():
-    gateway = Patience(httpx.ConnectError("refused"))
+    gateway = ScriptedAnswers(httpx.ConnectError("refused"))
     async with gateway.client(give_up_after_s=30) as client:
         with pytest.raises(GatewayError):
             await client.get("/path")
@@ -115,7 +115,7 @@ async def test_pauses_grow_up_to_a_bound_and_are_never_the_same_for_all():
 async def test_a_pause_is_at_least_what_the_gateway_names_within_reason(named, least_s, most_s):
     full = error(429, "mailbox_full")
     full.headers["Retry-After"] = named
-    gateway = Patience(full, OK)
+    gateway = ScriptedAnswers(full, OK)
     async with gateway.client() as client:
         await client.get("/path")
     assert least_s <= gateway.pauses_s[0] <= most_s
@@ -125,7 +125,7 @@ async def test_a_pause_is_at_least_what_the_gateway_names_within_reason(named, l
     "body", [b"", b"<html>", b"[]", b"{}", b'{"error": "x"}', b'{"error": {"code": "only"}}']
 )
 async def test_an_answer_that_is_not_ours_has_a_code_all_the_same(body):
-    gateway = Patience(httpx.Response(502, content=body))
+    gateway = ScriptedAnswers(httpx.Response(502, content=body))
     async with gateway.client() as client:
         with pytest.raises(GatewayError) as caught:
             await client.get("/path")
@@ -133,7 +133,7 @@ async def test_an_answer_that_is_not_ours_has_a_code_all_the_same(body):
 
 
 async def test_queries_are_sent_and_the_token_is_proven_but_not_told():
-    gateway = Patience(OK)
+    gateway = ScriptedAnswers(OK)
     async with gateway.client(auth=WorkerProof("sesame")) as client:
         await client.get("/v1/log", after=7, limit=2)
     [request] = gateway.requests
@@ -145,7 +145,7 @@ async def test_queries_are_sent_and_the_token_is_proven_but_not_told():
 
 
 async def test_without_a_token_none_is_sent():
-    gateway = Patience(OK)
+    gateway = ScriptedAnswers(OK)
     async with gateway.client() as client:
         await client.get("/v1/log")
     assert "authorization" not in gateway.requests[0].headers
@@ -156,7 +156,7 @@ async def test_without_a_token_none_is_sent():
     [(OK, True), (error(503), False), (error(404), False), (httpx.ConnectError("no"), False)],
 )
 async def test_whether_it_answers_is_asked_once(answer, expected):
-    gateway = Patience(answer)
+    gateway = ScriptedAnswers(answer)
     async with gateway.client() as client:
         assert await client.answers("/readyz") is expected
     assert len(gateway.requests) == 1
@@ -164,7 +164,7 @@ async def test_whether_it_answers_is_asked_once(answer, expected):
 
 
 async def test_waiting_can_be_cancelled():
-    gateway = Patience(httpx.ConnectError("refused"))
+    gateway = ScriptedAnswers(httpx.ConnectError("refused"))
     slept = anyio.Event()
 
     async def sleep(_: float) -> None:

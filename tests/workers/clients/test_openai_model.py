@@ -30,7 +30,7 @@ def completion(content="{}", **more):
     return {"choices": [{"message": {"content": content}, "finish_reason": "stop"}], **more}
 
 
-class Server:
+class ModelServer:
     """Answers every request with what the test says, and keeps the requests."""
 
     def __init__(self, answer, status=200):
@@ -57,7 +57,7 @@ async def ask(server, url=OUTSIDE, key=KEY):
 
 
 async def test_the_prompt_and_every_parameter_are_sent_and_nothing_is_to_be_stored():
-    server = Server(completion())
+    server = ModelServer(completion())
     await ask(server)
 
     [request] = server.requests
@@ -81,7 +81,7 @@ async def test_the_prompt_and_every_parameter_are_sent_and_nothing_is_to_be_stor
 
 
 async def test_without_a_key_none_is_sent():
-    server = Server(completion())
+    server = ModelServer(completion())
     await ask(server, key=None)
 
     assert "authorization" not in server.requests[0].headers
@@ -93,7 +93,7 @@ async def test_what_the_server_says_of_itself_is_in_the_answer():
         "completion_tokens": 2,
         "prompt_tokens_details": {"cached_tokens": 4},
     }
-    answer = await ask(Server(completion("words", model="model-1-2026", usage=usage)))
+    answer = await ask(ModelServer(completion("words", model="model-1-2026", usage=usage)))
 
     assert answer.text == "words"
     assert (answer.model_version, answer.model_provider) == (
@@ -110,7 +110,7 @@ async def test_what_the_server_says_of_itself_is_in_the_answer():
 
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens_details": {"cached_tokens": None}}])
 async def test_a_server_that_says_little_is_taken_at_the_name_it_was_asked_by(usage):
-    answer = await ask(Server(completion(usage=usage)))
+    answer = await ask(ModelServer(completion(usage=usage)))
 
     assert answer.model_version == "model-1"
     assert answer.tier_2_prompt_cache_used is False
@@ -133,7 +133,7 @@ async def test_a_server_that_says_little_is_taken_at_the_name_it_was_asked_by(us
 )
 async def test_only_a_server_on_this_machine_is_local(url, local):
     usage = {"prompt_tokens_details": {"cached_tokens": 4}}
-    answer = await ask(Server(completion(usage=usage)), url)
+    answer = await ask(ModelServer(completion(usage=usage)), url)
 
     assert is_this_machine(url) is local
     assert (answer.model_provider == "local") is local
@@ -141,29 +141,29 @@ async def test_only_a_server_on_this_machine_is_local(url, local):
 
 
 FAILURES = {
-    "refused": (Server({"error": KEY}, 401), "model_refused"),
-    "overloaded": (Server(b"", 503), "model_unavailable"),
-    "too many": (Server(b"", 429), "model_unavailable"),
-    "late": (Server(b"", 408), "model_timeout"),
-    "elsewhere": (Server(b"", 307), "model_refused"),
-    "away": (Server(httpx.ConnectError(KEY)), "model_unavailable"),
-    "slow": (Server(httpx.ReadTimeout(KEY)), "model_timeout"),
-    "no JSON": (Server(b"<html>"), "model_answer_invalid"),
-    "no choice": (Server({"choices": []}), "model_answer_invalid"),
+    "refused": (ModelServer({"error": KEY}, 401), "model_refused"),
+    "overloaded": (ModelServer(b"", 503), "model_unavailable"),
+    "too many": (ModelServer(b"", 429), "model_unavailable"),
+    "late": (ModelServer(b"", 408), "model_timeout"),
+    "elsewhere": (ModelServer(b"", 307), "model_refused"),
+    "away": (ModelServer(httpx.ConnectError(KEY)), "model_unavailable"),
+    "slow": (ModelServer(httpx.ReadTimeout(KEY)), "model_timeout"),
+    "no JSON": (ModelServer(b"<html>"), "model_answer_invalid"),
+    "no choice": (ModelServer({"choices": []}), "model_answer_invalid"),
     "no words": (
-        Server({"choices": [{"message": {"content": None}}]}),
+        ModelServer({"choices": [{"message": {"content": None}}]}),
         "model_answer_invalid",
     ),
     "cut off": (
-        Server({"choices": [{"message": {"content": "{"}, "finish_reason": "length"}]}),
+        ModelServer({"choices": [{"message": {"content": "{"}, "finish_reason": "length"}]}),
         "model_answer_invalid",
     ),
-    "a name that is none": (Server(completion(model="x" * 401)), "model_answer_invalid"),
+    "a name that is none": (ModelServer(completion(model="x" * 401)), "model_answer_invalid"),
     "counts that are none": (
-        Server(completion(usage={"prompt_tokens": -1})),
+        ModelServer(completion(usage={"prompt_tokens": -1})),
         "model_answer_invalid",
     ),
-    "endless": (Server(b" " * (RESPONSE_MAX_BYTES + 1)), "model_answer_too_large"),
+    "endless": (ModelServer(b" " * (RESPONSE_MAX_BYTES + 1)), "model_answer_too_large"),
 }
 
 
@@ -184,7 +184,7 @@ async def test_every_failure_has_a_code_and_never_shows_the_key(case, caplog):
 @given(content=st.binary(max_size=200) | st.just(b'{"choices":[{"message":{"content":"x"}}]}'))
 async def test_whatever_bytes_come_back_it_is_an_answer_or_a_coded_error(content):
     try:
-        answer = await ask(Server(content))
+        answer = await ask(ModelServer(content))
     except ModelError as error:
         assert error.code == "model_answer_invalid"  # noqa: PT017 - either way is right
     else:

@@ -29,7 +29,7 @@ from workers.dashboard.snapshot import (
     Queue,
     Requests,
     Session,
-    SetAside,
+    SetAsideRequest,
     SnapshotPart,
     Worker,
 )
@@ -123,7 +123,7 @@ def make_snapshot(
         set_aside=SnapshotPart(
             "ledger",
             now,
-            (SetAside("7", f"{9:015}-{1:020}", "session-of-a-case", "3", now),),
+            (SetAsideRequest("7", f"{9:015}-{1:020}", "session-of-a-case", "3", now),),
         ),
         deaths=SnapshotPart(
             "process tree", now, (Death("worker-1", 4, "exit code 1", "MemoryError", now),)
@@ -242,12 +242,12 @@ async def serve(port: int, failing: tuple[str, ...] = ()) -> None:
     app = FastAPI(openapi_url=None)
     app.include_router(build_router(hub))
 
-    class Server(uvicorn.Server):
+    class HubServer(uvicorn.Server):
         def handle_exit(self, sig: int, frame: object) -> None:
             hub.stop()
             super().handle_exit(sig, frame)  # type: ignore[arg-type]
 
-    server = Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
+    server = HubServer(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
     async with anyio.create_task_group() as group:
         group.start_soon(hub.run)
         await server.serve()

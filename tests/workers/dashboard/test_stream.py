@@ -16,7 +16,7 @@ from workers.dashboard.hub import SnapshotHub, TooManyListeners
 pytestmark = pytest.mark.anyio
 
 
-class Steps:
+class ChangingSource:
     """A source whose picture changes with every read."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Steps:
         return make_snapshot(self.version, NOON)
 
 
-class Client:
+class StreamReader:
     """The other end of one stream; `taken` holds the writes it has accepted."""
 
     def __init__(self, hub: SnapshotHub, **options) -> None:
@@ -71,7 +71,7 @@ class Client:
 
 @pytest.fixture
 async def hub():
-    hub = SnapshotHub(Steps(), interval_s=0.02, clock=lambda: NOON)
+    hub = SnapshotHub(ChangingSource(), interval_s=0.02, clock=lambda: NOON)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(hub.run)
         yield hub
@@ -79,7 +79,7 @@ async def hub():
 
 
 async def test_the_whole_picture_comes_first_and_then_what_changed(hub):
-    client = Client(hub)
+    client = StreamReader(hub)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(client.run)
         await client.until(4)
@@ -94,7 +94,7 @@ async def test_the_whole_picture_comes_first_and_then_what_changed(hub):
 
 
 async def test_a_slow_client_gets_the_newest_picture_and_no_backlog(hub):
-    client = Client(hub)
+    client = StreamReader(hub)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(client.run)
         await client.until(1)
@@ -115,7 +115,7 @@ async def test_a_slow_client_gets_the_newest_picture_and_no_backlog(hub):
 
 
 async def test_a_stop_ends_every_stream_at_once_also_one_that_does_not_read(hub):
-    clients = [Client(hub) for _ in range(3)]
+    clients = [StreamReader(hub) for _ in range(3)]
     async with anyio.create_task_group() as tasks:
         for client in clients:
             tasks.start_soon(client.run)
@@ -130,7 +130,7 @@ async def test_a_stop_ends_every_stream_at_once_also_one_that_does_not_read(hub)
 
 async def test_a_stream_ends_by_itself_and_a_quiet_one_shows_that_it_lives(hub):
     hub.interval_s = 60
-    client = Client(hub, stream_s=0.2, heartbeat_s=0.03)
+    client = StreamReader(hub, stream_s=0.2, heartbeat_s=0.03)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(client.run)
         with anyio.fail_after(5):
@@ -140,11 +140,11 @@ async def test_a_stream_ends_by_itself_and_a_quiet_one_shows_that_it_lives(hub):
 
 
 async def test_no_more_listeners_than_allowed():
-    hub = SnapshotHub(Steps(), clock=lambda: NOON, listeners_max=1)
+    hub = SnapshotHub(ChangingSource(), clock=lambda: NOON, listeners_max=1)
     with hub.listening():
         with pytest.raises(TooManyListeners), hub.listening():
             pass
-        refused = Client(hub)
+        refused = StreamReader(hub)
         await refused.run()
         assert refused.writes[0]["status"] == 503
         assert b'"code":"too_many_listeners"' in refused.writes[1]["body"]
@@ -153,7 +153,7 @@ async def test_no_more_listeners_than_allowed():
 
 
 async def test_a_source_that_fails_later_leaves_the_last_values_with_its_error():
-    source = Steps()
+    source = ChangingSource()
     hub = SnapshotHub(source, interval_s=0.01, clock=lambda: NOON)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(hub.run)

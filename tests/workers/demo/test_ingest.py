@@ -46,10 +46,10 @@ def docket(source_id: str = "d-1", *descriptions: Any, **changes: Any) -> bytes:
 
 def state_of(door: Door) -> dict[str, Any]:
     """Everything on the record but the clock, which every commit moves."""
-    found = everything(door.ledger)
-    for head in found["chain_head"]:
+    state = everything(door.ledger)
+    for head in state["chain_head"]:
         del head["committed_at_us"]
-    return found
+    return state
 
 
 def plans() -> list[Any]:
@@ -168,7 +168,7 @@ async def test_a_docket_that_was_changed_since_is_refused_by_code_and_counted(do
 
 
 async def test_what_the_gateway_refuses_is_counted_by_its_reason(door: Door):
-    class Refusing(GatewayClient):
+    class RefusingClient(GatewayClient):
         async def post(self, path: str, body: Any) -> Any:
             return await door.client().post(path, body)
 
@@ -178,7 +178,7 @@ async def test_what_the_gateway_refuses_is_counted_by_its_reason(door: Door):
             known = {"validation_result": "rejected", "reason_code": "node_already_exists"}
             return [{"line": 1, "result": result} for result in (refused, invalid, known)], None
 
-    summary = await Ingest(Refusing(URL)).run([docket("d-1", "COMPLAINT filed.")])
+    summary = await Ingest(RefusingClient(URL)).run([docket("d-1", "COMPLAINT filed.")])
     assert summary.refused == {"some_reason": 1, "intent_invalid": 1}
     assert summary.already_on_record == 1
 
@@ -195,7 +195,7 @@ async def test_intents_are_posted_in_bounded_batches_in_their_order(door: Door):
             sizes.append(len(sent))
             return await door.client().send_lines(path, sent)
 
-    lines = [docket("d-1", *(f"NOTICE of something, number {one}" for one in range(300)))]
+    lines = [docket("d-1", *(f"NOTICE of something, number {number}" for number in range(300)))]
     summary = await Ingest(Counting(URL)).run(lines)
     assert summary.accepted == sum(sizes) == 601
     assert max(sizes) == LINES_MAX

@@ -27,14 +27,14 @@ from workers.dockets.claims import (
 )
 def test_a_claim_is_the_first_sentence_word_for_word(claim, rest):
     description = f"  {claim}{rest}"
-    found = claim_of(description)
-    assert found.text == claim
-    assert found.span.of(description) == claim
+    claimed = claim_of(description)
+    assert claimed.text == claim
+    assert claimed.span.of(description) == claim
 
 
 def test_a_claim_without_an_end_is_cut_between_two_words():
-    found = claim_of("motion " * 100)
-    assert found.text == ("motion " * 40).strip()
+    claim = claim_of("motion " * 100)
+    assert claim.text == ("motion " * 40).strip()
     assert len(claim_of("x" * 1_000).text) == CLAIM_CHARS_MAX
 
 

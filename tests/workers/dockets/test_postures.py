@@ -31,7 +31,7 @@ TEXTS = st.one_of(
 
 
 def rules_that_read(text: str, kind: str) -> set[str]:
-    return {found.rule for found in eliminations(entry_saying(text), kind)}
+    return {elimination.rule for elimination in eliminations(entry_saying(text), kind)}
 
 
 def test_every_rule_has_a_name_of_its_own_and_examples():
@@ -108,9 +108,9 @@ def test_the_readme_is_what_the_tables_say():
 
 def test_an_unknown_court_has_the_generic_postures():
     assert universe("admiralty") == GENERIC_POSTURES
-    assert [found.rule for found in eliminations(entry_saying("Case closed."), "admiralty")] == [
-        "generic_case_closed"
-    ]
+    assert [
+        elimination.rule for elimination in eliminations(entry_saying("Case closed."), "admiralty")
+    ] == ["generic_case_closed"]
 
 
 @pytest.mark.parametrize(
@@ -146,12 +146,12 @@ def test_the_postures_of_a_docket_follow_its_court_number_and_caption(fields, ki
 @given(TEXTS, st.sampled_from(sorted(UNIVERSES)))
 def test_eliminations_stay_within_the_universe_and_point_at_the_words_they_read(text, kind):
     entry = entry_saying(text)
-    for found in eliminations(entry, kind):
-        assert set(found.strikes) <= set(universe(kind))
-        rule = BY_NAME[found.rule]
+    for elimination in eliminations(entry, kind):
+        assert set(elimination.strikes) <= set(universe(kind))
+        rule = BY_NAME[elimination.rule]
         match = rule.pattern.search(entry.description)
         assert match is not None
-        assert found.span.of(entry.description) == match["act"] != ""
+        assert elimination.span.of(entry.description) == match["act"] != ""
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_long_text_of_one_word_is_read_without_going_astray(piece):
     text = (piece * 70_000)[:60_000]
     entry = entry_saying(text + "x")
     for kind in UNIVERSES:
-        assert {found.rule for found in eliminations(entry, kind)} <= set(BY_NAME)
+        assert {elimination.rule for elimination in eliminations(entry, kind)} <= set(BY_NAME)
 
 
 def test_white_space_of_any_kind_parts_the_words_of_a_rule():

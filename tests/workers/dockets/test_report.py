@@ -20,7 +20,7 @@ def lines(*dockets: list[str]) -> list[bytes]:
 
 
 def test_a_docket_is_counted_by_what_is_left_of_it():
-    found = report_on(
+    document = report_on(
         [
             *lines(
                 [],
@@ -33,30 +33,41 @@ def test_a_docket_is_counted_by_what_is_left_of_it():
             b"not json",
         ]
     ).document()
-    assert {name: found[name] for name in ("dockets", "one", "several", "none", "unnarrowed")} == {
+    assert {
+        name: document[name] for name in ("dockets", "one", "several", "none", "unnarrowed")
+    } == {
         "dockets": 6,
         "one": 1,
         "several": 2,
         "none": 1,
         "unnarrowed": 2,
     }
-    assert found["several_by_order_for_relief_alone"] == 1
-    assert found["emptied"] == ["test/5"]
-    assert found["input_problems"] == {"docket_line_not_json": 1}
-    assert found["by_kind"] == {
+    assert document["several_by_order_for_relief_alone"] == 1
+    assert document["emptied"] == ["test/5"]
+    assert document["input_problems"] == {"docket_line_not_json": 1}
+    assert document["by_kind"] == {
         "bankruptcy": {"one": 1, "several": 2, "none": 1, "unnarrowed": 2},
     }
-    assert found["rules"]["voluntary_petition_filed"] == {"entries": 3, "dockets": 3, "struck": 3}
-    assert found["rules"]["case_dismissed"]["entries"] == 2
-    assert found["rules"]["dismissal_undone"] == {"entries": 1, "dockets": 1, "struck": 1}
-    silent = found["rules_that_read_nothing"]
-    assert set(silent) | set(found["rules"]) == {rule.name for rule in RULES}
-    assert not set(silent) & set(found["rules"])
+    assert document["rules"]["voluntary_petition_filed"] == {
+        "entries": 3,
+        "dockets": 3,
+        "struck": 3,
+    }
+    assert document["rules"]["case_dismissed"]["entries"] == 2
+    assert document["rules"]["dismissal_undone"] == {"entries": 1, "dockets": 1, "struck": 1}
+    silent = document["rules_that_read_nothing"]
+    assert set(silent) | set(document["rules"]) == {rule.name for rule in RULES}
+    assert not set(silent) & set(document["rules"])
 
 
 def test_the_sample_narrows():
     with sample_path().open("rb") as file:
-        found = report_on(file).document()
-    assert (found["one"], found["several"], found["none"], found["unnarrowed"]) == (2, 2, 0, 0)
-    assert found["several_by_order_for_relief_alone"] == 0
-    assert found["input_problems"] == {}
+        document = report_on(file).document()
+    assert (document["one"], document["several"], document["none"], document["unnarrowed"]) == (
+        2,
+        2,
+        0,
+        0,
+    )
+    assert document["several_by_order_for_relief_alone"] == 0
+    assert document["input_problems"] == {}

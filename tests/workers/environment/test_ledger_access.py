@@ -42,8 +42,8 @@ def test_a_record_is_written_and_verified_at_its_place(place):
     ledger = Ledger.create(open_store(place), FakeHost().host)
     submit(ledger, create("n", "Note"))
     ledger.close()
-    found = verify_file(place, lambda _done, _total: None)
-    assert (found.ok, found.rows) == (True, 1)
+    verification = verify_file(place, lambda _done, _total: None)
+    assert (verification.ok, verification.rows) == (True, 1)
     result = CliRunner().invoke(main, ["verify"])
     assert result.exit_code == 0, result.output
     assert "rows: 1" in result.output

@@ -66,8 +66,8 @@ def test_a_tee_elsewhere_has_to_be_allowed(target, code):
 def test_models_in_use_are_versions_and_what_took_over_from_them(monkeypatch):
     assert load_settings().current_model_versions == {"rotulus-local-1": "rotulus-local-1"}
     monkeypatch.setenv("ROTULUS_ACTIVE_MODELS", "a-2, a-1 = a-2,b")
-    found = load_settings().current_model_versions
-    assert found == {"a-2": "a-2", "a-1": "a-2", "b": "b"}
+    current_model_versions = load_settings().current_model_versions
+    assert current_model_versions == {"a-2": "a-2", "a-1": "a-2", "b": "b"}
 
 
 @pytest.mark.spec("§18.2")
@@ -75,16 +75,18 @@ def test_capacity_is_without_limit_unless_an_operator_sets_one(monkeypatch):
     assert load_settings().kernel_capacities == {}
     monkeypatch.setenv("ROTULUS_KERNEL_CAPACITY", "any=1000, create = 50")
     monkeypatch.setenv("ROTULUS_KERNEL_CAPACITY_RESERVES", "critical=0.1,user_initiated=0.2")
-    found = load_settings().kernel_capacities
-    assert list(found) == ["any", "create"]
-    assert [ceiling.cost for ceiling in found["create"].ceilings()] == pytest.approx([35, 45, 50])
-    assert [ceiling.slots for ceiling in found["any"].ceilings()] == [float("inf")] * 3
+    kernel_capacities = load_settings().kernel_capacities
+    assert list(kernel_capacities) == ["any", "create"]
+    assert [ceiling.cost for ceiling in kernel_capacities["create"].ceilings()] == pytest.approx(
+        [35, 45, 50]
+    )
+    assert [ceiling.slots for ceiling in kernel_capacities["any"].ceilings()] == [float("inf")] * 3
 
 
 def test_reserves_that_add_up_to_everything_are_no_more_than_everything():
     reserves = "critical=0.1,user_initiated=0.9"
-    found = load_settings(kernel_capacity="any=0.7", kernel_capacity_reserves=reserves)
-    assert found.kernel_capacities["any"].ceiling("background").cost == pytest.approx(0)
+    settings = load_settings(kernel_capacity="any=0.7", kernel_capacity_reserves=reserves)
+    assert settings.kernel_capacities["any"].ceiling("background").cost == pytest.approx(0)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_a_bad_value_is_named_by_variable_and_code(monkeypatch, name, value, cod
     monkeypatch.setenv(name, value)
     with pytest.raises(SettingsError) as caught:
         load_settings()
-    assert [(found[0], found[1]) for found in caught.value.problems] == [(name, code)]
+    assert [(problem[0], problem[1]) for problem in caught.value.problems] == [(name, code)]
     assert f"{name}: {code}: " in str(caught.value)
     assert caught.value.code == "settings_invalid"
 
@@ -162,7 +164,7 @@ def test_a_model_elsewhere_needs_a_name(monkeypatch):
     monkeypatch.setenv("ROTULUS_MODEL_URL", "https://models.example/v1/")
     with pytest.raises(SettingsError) as caught:
         load_settings()
-    assert [found[:2] for found in caught.value.problems] == [
+    assert [problem[:2] for problem in caught.value.problems] == [
         ("ROTULUS_MODEL_NAME", "model_name_missing")
     ]
     assert load_settings(model_name="model-1").model_key is None

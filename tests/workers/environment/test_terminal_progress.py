@@ -13,7 +13,7 @@ class Terminal(io.StringIO):
         return True
 
 
-class Clock:
+class ProgressClock:
     def __init__(self) -> None:
         self.now_s = 100.0
 
@@ -22,8 +22,8 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch) -> ProgressClock:
+    clock = ProgressClock()
     monkeypatch.setattr(module, "time", clock)
     return clock
 

@@ -18,7 +18,7 @@ from tests.actors.eliminating_process import real_host
 from workers.external_effects.performer import ExternalEffects
 
 
-class Killed:
+class KilledWriter:
     """A writer whose process ends at the moment of the report."""
 
     async def commit(self, units: Sequence[Unit], _: Fence | None = None) -> list[Any]:
@@ -31,6 +31,8 @@ def perform_and_be_killed(_: Connection, path: Path, root: Path) -> None:
 
     async def perform() -> None:
         ledger = Ledger.create(SqliteStore(path), real_host())
-        await ExternalEffects(ledger, Killed(), root, os.urandom, time.monotonic).perform_due()
+        await ExternalEffects(
+            ledger, KilledWriter(), root, os.urandom, time.monotonic
+        ).perform_due()
 
     anyio.run(perform)

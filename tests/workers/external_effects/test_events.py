@@ -58,7 +58,7 @@ def test_one_request_is_one_line_over_a_restart(root):
     events = events_of(root, "r1", "r3")
     events.append("r3", event("r3"), owner)
     events.append("r1", event("r1"), owner)
-    assert [line[:-1] for line in lines(root)] == [event(one) for one in ("r1", "r2", "r3")]
+    assert [line[:-1] for line in lines(root)] == [event(run_id) for run_id in ("r1", "r2", "r3")]
 
 
 @pytest.mark.parametrize("waiting", [(), ("r2",)])

@@ -406,10 +406,10 @@ async def test_verifying_performs_nothing(world: EffectsWorld):
         path.unlink()
     with world.ledger.view() as view:
         before = view.tables.count(schema.outbox), view.tables.count(schema.outbox_outcomes)
-        found = verify(view)
+        verification = verify(view)
         after = view.tables.count(schema.outbox), view.tables.count(schema.outbox_outcomes)
-    assert found.findings == ()
-    assert (found.requests_open, found.requests_closed) == (1, 3)
+    assert verification.findings == ()
+    assert (verification.requests_open, verification.requests_closed) == (1, 3)
     assert before == after
     assert world.files() == []
 

@@ -40,7 +40,7 @@ class Cycle:
 
 
 @dataclass(eq=False)
-class Connection:
+class FakeConnection:
     """What is looked at of a connection of the server, and whether it was cut off."""
 
     cycle: Cycle | None = None
@@ -60,7 +60,7 @@ class Connection:
 
 
 class Looked:
-    def __init__(self, *held: Connection) -> None:
+    def __init__(self, *held: FakeConnection) -> None:
         self.held = set(held)
         self.now_s = 1000.0
         self._slow = SlowClients(lambda: self.held)
@@ -74,11 +74,11 @@ class Looked:
 @pytest.mark.parametrize(
     ("one", "cut_off"),
     [
-        (Connection(), True),
-        (Connection(Cycle(response_complete=True)), True),
-        (Connection(Cycle(), unsent=1), True),
-        (Connection(Cycle(response_complete=True), unsent=1), True),
-        (Connection(Cycle()), False),
+        (FakeConnection(), True),
+        (FakeConnection(Cycle(response_complete=True)), True),
+        (FakeConnection(Cycle(), unsent=1), True),
+        (FakeConnection(Cycle(response_complete=True), unsent=1), True),
+        (FakeConnection(Cycle()), False),
     ],
 )
 def test_who_keeps_a_connection_waiting_is_cut_off_and_who_waits_is_not(one, cut_off):
@@ -90,7 +90,7 @@ def test_who_keeps_a_connection_waiting_is_cut_off_and_who_waits_is_not(one, cut
 
 
 def test_a_request_that_begins_or_an_answer_that_is_taken_begins_the_time_anew():
-    one = Connection()
+    one = FakeConnection()
     looked = Looked(one)
     for _ in range(5):
         looked.after(SLOW_S_MAX - 1)
@@ -103,19 +103,19 @@ def test_a_request_that_begins_or_an_answer_that_is_taken_begins_the_time_anew()
 
 
 def test_who_takes_a_long_answer_slowly_is_not_cut_off():
-    one = Connection(Cycle(), unsent=1)
-    looked = Looked(one)
+    connection = FakeConnection(Cycle(), unsent=1)
+    looked = Looked(connection)
     for _ in range(5):
         looked.after(SLOW_S_MAX - 1)
-        one.times_taken += 1
-    assert not one.aborted
+        connection.times_taken += 1
+    assert not connection.aborted
     looked.after(SLOW_S_MAX)
     looked.after(SLOW_S_MAX)
-    assert one.aborted
+    assert connection.aborted
 
 
 def test_what_has_gone_is_forgotten():
-    looked = Looked(Connection(), Connection())
+    looked = Looked(FakeConnection(), FakeConnection())
     gone = [weakref.ref(connection) for connection in looked.held]
     looked.held.clear()
     looked.after(1)

@@ -71,9 +71,9 @@ async def filled(door: Door) -> Door:
 
 async def test_every_part_says_where_and_when_it_was_read(filled: Door):
     before = datetime.now(UTC)
-    found = await LiveSource(filled.services, 4).read()
+    snapshot = await LiveSource(filled.services, 4).read()
     for name in PARTS:
-        part = getattr(found, name)
+        part = getattr(snapshot, name)
         assert part.error is None, (name, part.error)
         assert part.value is not None
         assert part.origin == ORIGINS[name]
@@ -88,13 +88,13 @@ def value_of(part: SnapshotPart[Any]) -> Any:
 
 async def test_the_queue_shows_each_priority_and_what_is_underway(filled: Door):
     queues = value_of((await LiveSource(filled.services, 4).read()).queues)
-    assert [one.name for one in queues] == [
+    assert [queue_view.name for queue_view in queues] == [
         "authority-recompute",
         "binding-evaluation",
         "extraction-transition",
     ]
-    for one in queues:
-        assert [row.name for row in one.priorities] == list(PRIORITIES_OF[one.name])
+    for queue_view in queues:
+        assert [row.name for row in queue_view.priorities] == list(PRIORITIES_OF[queue_view.name])
     queue = queues[0]
     assert (queue.delayed, queue.in_flight, queue.dead) == (0, 1, 0)
     ready = {priority.name: priority.ready for priority in queue.priorities}
@@ -108,15 +108,15 @@ async def test_the_queue_shows_each_priority_and_what_is_underway(filled: Door):
 
 
 async def test_leases_and_workers_are_those_that_live(filled: Door):
-    found = await LiveSource(filled.services, 4).read()
-    lease, *others = value_of(found.leases)
+    snapshot = await LiveSource(filled.services, 4).read()
+    lease, *others = value_of(snapshot.leases)
     assert [other.used for other in others] == [0, 0]
     assert (lease.resource, lease.slots, lease.used) == ("authority-recompute", 5, 2)
     assert [hold.holder for hold in lease.held] == ["w-1/0", "w-1/1"]
     assert all(0 < hold.expires_ms <= 10_000 for hold in lease.held)
-    fleet = value_of(found.workers)
+    fleet = value_of(snapshot.workers)
     assert fleet.total == 2
-    assert [one.worker_id for one in fleet.workers] == ["w-1", "w-2"]
+    assert [worker_.worker_id for worker_ in fleet.workers] == ["w-1", "w-2"]
     [worker, _] = fleet.workers
     assert (worker.completed, worker.failed, worker.in_flight, worker.slots) == (10, 1, 3, 2)
     assert worker.state == "alive"
@@ -154,9 +154,9 @@ async def test_what_was_set_aside_is_shown_newest_first(filled: Door):
         with pytest.raises(RequestSetAside):
             await filled.services.write(SetAsideUnit(SESSION, 5, position, 3, "0" * 64))
     found = value_of((await LiveSource(filled.services, 4).read()).set_aside)
-    assert [(one.shard, one.offset[:15], one.session_id, one.ends) for one in found] == [
-        ("5", f"{number:015}", SESSION, "3") for number in (2, 1)
-    ]
+    assert [
+        (session.shard, session.offset[:15], session.session_id, session.ends) for session in found
+    ] == [("5", f"{number:015}", SESSION, "3") for number in (2, 1)]
 
 
 async def test_processes_that_die_alike_are_shown_as_their_tree_tells_of_them(filled: Door):
@@ -194,36 +194,42 @@ async def test_it_says_which_gateway_owns_how_many_shards():
     async with running_door(host=FakeHost().host, shards=4) as door:
         with door.ledger.transaction() as transaction:
             take_shards(transaction, "a", shards_of(transaction)[:3])
-        found = await LiveSource(door.services, 4).read()
-    assert value_of(found.gateways) == (Count("(nobody)", 1), Count("a", 3))
+        snapshot = await LiveSource(door.services, 4).read()
+    assert value_of(snapshot.gateways) == (Count("(nobody)", 1), Count("a", 3))
 
 
 async def test_counters_rejections_and_requests_are_counted(filled: Door):
-    found = await LiveSource(filled.services, 4).read()
-    counters = value_of(found.counters)
+    snapshot = await LiveSource(filled.services, 4).read()
+    counters = value_of(snapshot.counters)
     assert counters.operations == len(rows(filled.ledger, schema.kernel_event_log))
     assert counters.eliminations == 1
-    assert value_of(found.rejections) == (Count("envelope_schema_invalid", 2),)
-    requests = value_of(found.requests)
+    assert value_of(snapshot.rejections) == (Count("envelope_schema_invalid", 2),)
+    requests = value_of(snapshot.requests)
     assert (requests.open, requests.closed) == (2, 0)
-    assert {one.name for one in requests.by_outcome} == {"completed", "dead_letter", "cancelled"}
+    assert {outcome_row.name for outcome_row in requests.by_outcome} == {
+        "completed",
+        "dead_letter",
+        "cancelled",
+    }
 
 
 async def test_each_queue_shows_how_fast_its_own_requests_are_completed(filled: Door):
     live = LiveSource(filled.services, 4)
     await live.read()
-    asked = [
+    requests = [
         WorkRequest(BINDING_QUEUE, f"k-{n}", {"binding_id": "b", "source_event_id": "e"})
         for n in range(3)
     ]
-    for one in await filled.services.write(RequestWorkUnit(tuple(asked[:2]))):
-        await filled.services.write(_closed(one.request_id))
-    await filled.services.write(RequestWorkUnit((asked[2],)))
-    found = await live.read()
-    rates = {one.name: one.completed_per_s for one in value_of(found.queues)}
+    for request in await filled.services.write(RequestWorkUnit(tuple(requests[:2]))):
+        await filled.services.write(_closed(request.request_id))
+    await filled.services.write(RequestWorkUnit((requests[2],)))
+    snapshot = await live.read()
+    rates = {
+        queue_depth.name: queue_depth.completed_per_s for queue_depth in value_of(snapshot.queues)
+    }
     assert rates["binding-evaluation"] > 0
     assert (rates["authority-recompute"], rates["extraction-transition"]) == (0, 0)
-    assert value_of(found.requests).open == 3
+    assert value_of(snapshot.requests).open == 3
 
 
 def _closed(request_id: str) -> WorkReportUnit:
@@ -249,12 +255,12 @@ async def test_without_redis_its_parts_say_so_and_the_others_are_shown():
     async with running_door(host=FakeHost().host, redis=redis) as door:
         await door.declare(SESSION, "a")
         server.connected = False
-        found = await LiveSource(door.services, 4).read()
+        snapshot = await LiveSource(door.services, 4).read()
         for name in REDIS_PARTS:
-            assert getattr(found, name).error == "queue_unavailable", name
-            assert getattr(found, name).value is None
+            assert getattr(snapshot, name).error == "queue_unavailable", name
+            assert getattr(snapshot, name).value is None
         for name in LEDGER_PARTS:
-            assert getattr(found, name).error is None, name
+            assert getattr(snapshot, name).error is None, name
         server.connected = True
 
 
@@ -264,11 +270,11 @@ async def test_without_the_ledger_its_parts_say_so_and_the_others_are_shown():
         await door.declare(SESSION, "a")
         live = LiveSource(door.services, 4)
         store.views_fail = True
-        found = await live.read()
+        snapshot = await live.read()
         for name in LEDGER_PARTS:
-            assert getattr(found, name).error == "ledger_unavailable", name
+            assert getattr(snapshot, name).error == "ledger_unavailable", name
         for name in REDIS_PARTS:
-            assert getattr(found, name).error is None, name
+            assert getattr(snapshot, name).error is None, name
         store.views_fail = False
         assert value_of((await live.read()).counters).operations == 1
 
@@ -357,6 +363,6 @@ async def test_a_picture_of_a_large_record_is_taken_in_pages(tmp_path, monkeypat
         await door.declare(SESSION, "a")
         for _ in range(10):
             await door.post("envelopes", {})
-        found = await LiveSource(door.services, 4).read()
-        assert counted_by_difference(found) == counted_by_scan(door)
+        snapshot = await LiveSource(door.services, 4).read()
+        assert counted_by_difference(snapshot) == counted_by_scan(door)
     store.close()

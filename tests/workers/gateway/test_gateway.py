@@ -99,7 +99,7 @@ async def test_what_an_operator_limits_is_limited_and_comes_back(tmp_path: Path,
                 costs = (await client.get("/v1/audit/costs")).json()["entries"]
         tasks.cancel_scope.cancel()
     leased = [cost["ec_capacity_lease_id"] for cost in costs if cost["semantic_intent"] == "create"]
-    assert len([one for one in leased if one.startswith("kernel:create#gateway-")]) >= 8
+    assert len([worker for worker in leased if worker.startswith("kernel:create#gateway-")]) >= 8
     assert len(set(leased)) > 1
 
 

@@ -71,8 +71,8 @@ async def test_what_was_committed_and_never_answered_is_the_same_request_when_se
             with gateway(data_dir, port, valkey_url):
                 while not asked:
                     await anyio.sleep(0.02)
-    assert {one.request_id for one in asked} == committed
-    assert all(one.duplicate for one in asked)
+    assert {request.request_id for request in asked} == committed
+    assert all(request.duplicate for request in asked)
     found = await anyio.to_thread.run_sync(
         verify_file, data_dir / "ledger.db", lambda _done, _total: None
     )

@@ -4,7 +4,7 @@ import pytest
 
 from kernel.belief.adapter import Action, AdapterActionContext, EliminateMessage
 from kernel.belief.errors import BeliefInputError
-from tests.kernel.belief.test_provider import Table
+from tests.kernel.belief.test_provider import TableProvider
 from workers.kits.adapters import ITBenchAdapter, ProviderAdapter, TwentyQAdapter, adapter_of
 from workers.kits.kit import bundled_kit
 from workers.kits.oracles import ITBenchOracle, TwentyQOracle
@@ -24,7 +24,7 @@ def listed(adapter, *survivors: str) -> list[str]:
 def test_the_adapter_follows_the_kind_of_the_kit():
     assert isinstance(adapter_of(ANIMALS), TwentyQAdapter)
     assert isinstance(adapter_of(INCIDENT), ITBenchAdapter)
-    assert isinstance(adapter_of(Table({})), ProviderAdapter)
+    assert isinstance(adapter_of(TableProvider({})), ProviderAdapter)
 
 
 def test_actions_stand_in_the_kits_order_each_once_and_none_without_effect():
@@ -67,7 +67,7 @@ def test_a_finding_strikes_its_row_whatever_survives():
 
 
 def test_any_provider_has_an_adapter():
-    adapter = ProviderAdapter(Table({"p": {"b": True, "a": True}, "q": {"z": True}}))
+    adapter = ProviderAdapter(TableProvider({"p": {"b": True, "a": True}, "q": {"z": True}}))
     assert listed(adapter, "a") == ["p", "q"]
     (message,) = adapter.observe(adapter.apply_action("p", snapshot("a")), "High")
     assert message.body() == {
@@ -81,7 +81,9 @@ def test_any_provider_has_an_adapter():
     assert caught.value.code == "provider_hypothesis_unknown"
 
 
-@pytest.mark.parametrize("adapter", [TwentyQAdapter(ANIMALS), ProviderAdapter(Table({"p": {}}))])
+@pytest.mark.parametrize(
+    "adapter", [TwentyQAdapter(ANIMALS), ProviderAdapter(TableProvider({"p": {}}))]
+)
 @pytest.mark.parametrize("raw", [None, 1, True, b"yes"])
 def test_an_outcome_is_a_text(adapter, raw):
     with pytest.raises(BeliefInputError) as caught:

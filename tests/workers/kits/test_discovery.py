@@ -50,12 +50,12 @@ def test_the_group_is_our_own():
 
 def test_classes_and_objects_are_found_and_the_rest_is_told(package):
     with capture_logs() as logs:
-        found = discover_providers()
-    assert {"a_class", "an_object"} <= set(found)
-    assert not {"fails", "is_none", "missing", "another_group"} & set(found)
-    assert found["a_class"].apply_probe("p", "x") == {"a": True}
-    told = {line["name"] for line in logs if line["event"] == "provider_left_out"}
-    assert told == {"fails", "is_none", "missing"}
+        providers = discover_providers()
+    assert {"a_class", "an_object"} <= set(providers)
+    assert not {"fails", "is_none", "missing", "another_group"} & set(providers)
+    assert providers["a_class"].apply_probe("p", "x") == {"a": True}
+    names = {line["name"] for line in logs if line["event"] == "provider_left_out"}
+    assert names == {"fails", "is_none", "missing"}
 
 
 def test_without_such_a_package_there_is_none():

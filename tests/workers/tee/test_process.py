@@ -81,7 +81,10 @@ def test_of_two_the_one_that_was_started_first_is_refused_and_says_that_it_does_
             assert health_of(first) == health_pb2.HealthCheckResponse.NOT_SERVING
             newer.MergeHypothesis(wire.HypothesisDelta(nodes=[node("n3")]))
             assert health_of(second) == health_pb2.HealthCheckResponse.SERVING
-            assert [one.id for one in older.GetMainGraph(Empty()).nodes] == ["n1", "n3"]
+            assert [stored_node.id for stored_node in older.GetMainGraph(Empty()).nodes] == [
+                "n1",
+                "n3",
+            ]
     check_record(tmp_path)
 
 
@@ -106,9 +109,12 @@ def test_what_was_answered_survives_a_kill(tmp_path):
     assert len(told) >= STRUCK_BEFORE_KILL
     check_record(tmp_path)
     with tee_process(tmp_path) as (_, target), calling(target) as stub:
-        assert [one.id for one in stub.GetMainGraph(Empty()).nodes] == names
+        assert [stored_node.id for stored_node in stub.GetMainGraph(Empty()).nodes] == names
         struck = set(stub.GetTombstones(wire.TombstoneRequest(incident_id="inc")).node_ids)
-        live = {one.id for one in stub.GetLiveView(wire.LiveViewRequest(incident_id="inc")).nodes}
+        live = {
+            stored_node.id
+            for stored_node in stub.GetLiveView(wire.LiveViewRequest(incident_id="inc")).nodes
+        }
         assert set(told) <= struck
         assert live == set(names) - struck
         request = {"incident_id": "inc", "node_ids": names, "provenance": why()}

@@ -53,8 +53,10 @@ def strike(tee, *node_ids, incident="inc", by=None):
 
 def strike_edges(tee, *edges, incident="inc"):
     entries = [
-        wire.EdgeTombstoneEntry(source=one.source, target=one.target, type=one.type)
-        for one in edges
+        wire.EdgeTombstoneEntry(
+            source=stored_edge.source, target=stored_edge.target, type=stored_edge.type
+        )
+        for stored_edge in edges
     ]
     return tee.MergeEdgeTombstones(
         wire.EdgeTombstoneRequest(incident_id=incident, entries=entries, provenance=why())
@@ -66,13 +68,15 @@ def open_incident(tee, incident="inc"):
 
 
 def live(tee, incident="inc"):
-    found = tee.GetLiveView(wire.LiveViewRequest(incident_id=incident))
-    return [one.id for one in found.nodes], [(one.source, one.target) for one in found.edges]
+    graph = tee.GetLiveView(wire.LiveViewRequest(incident_id=incident))
+    return [stored_node.id for stored_node in graph.nodes], [
+        (stored_edge.source, stored_edge.target) for stored_edge in graph.edges
+    ]
 
 
 def main_graph(tee):
-    found = tee.GetMainGraph(Empty())
-    return {one.id: one for one in found.nodes}, list(found.edges)
+    graph = tee.GetMainGraph(Empty())
+    return {stored_node.id: stored_node for stored_node in graph.nodes}, list(graph.edges)
 
 
 def status_of(call):
@@ -96,9 +100,9 @@ def test_what_is_merged_is_in_the_graph_as_it_was_sent_and_sorted(tee):
     result = tee.MergeHypothesis(delta(*sent, edge("b", "a", PROPAGATES_TO, by), edge("a", "b")))
     assert list(result.created_ids) == ["b", "a", "b->a:2", "a->b:1"]
     assert list(result.merged_ids) == list(result.conflicts) == []
-    found = tee.GetMainGraph(Empty())
-    assert list(found.nodes) == [sent[1], sent[0]]
-    assert list(found.edges) == [edge("a", "b"), edge("b", "a", PROPAGATES_TO, by)]
+    graph = tee.GetMainGraph(Empty())
+    assert list(graph.nodes) == [sent[1], sent[0]]
+    assert list(graph.edges) == [edge("a", "b"), edge("b", "a", PROPAGATES_TO, by)]
 
 
 def test_type_and_label_are_as_first_written_and_the_rest_of_the_delta_is_kept(tee):
@@ -116,7 +120,10 @@ def test_type_and_label_are_as_first_written_and_the_rest_of_the_delta_is_kept(t
     ]
     nodes, _ = main_graph(tee)
     assert (nodes["a"].type, nodes["a"].label) == (wire.NODE_TYPE_SERVICE, "first")
-    assert [one.source for one in nodes["a"].provenance] == ["adapter://test", "other"]
+    assert [provenance.source for provenance in nodes["a"].provenance] == [
+        "adapter://test",
+        "other",
+    ]
 
 
 def test_hypothetical_becomes_false_and_stays_false(tee):
@@ -166,7 +173,9 @@ def test_edges_of_ends_that_run_together_are_told_apart(tee):
     ends = [("a", "bc"), ("ab", "c"), ("1:a", "b"), ("a|b", "->c")]
     result = tee.MergeHypothesis(delta(*(edge(*both) for both in ends)))
     assert len(set(result.created_ids)) == len(ends)
-    assert {(one.source, one.target) for one in main_graph(tee)[1]} == set(ends)
+    assert {(stored_edge.source, stored_edge.target) for stored_edge in main_graph(tee)[1]} == set(
+        ends
+    )
 
 
 def test_a_large_delta_is_several_operations_and_one_transaction(tee, ledger):
@@ -181,7 +190,7 @@ def test_a_large_delta_is_several_operations_and_one_transaction(tee, ledger):
     nodes, edges = main_graph(tee)
     assert sorted(nodes) == names
     assert len(edges) == count - 1
-    assert {len(one.provenance) for one in [*nodes.values(), *edges]} == {2}
+    assert {len(stored_node.provenance) for stored_node in [*nodes.values(), *edges]} == {2}
     with ledger.view() as view:
         verbs = [row["semantic_intent"] for row in view.log_rows()]
     assert verbs == [
@@ -244,8 +253,8 @@ def test_what_is_learned_of_a_node_later_is_seen_in_the_incident(tee):
     tee.MergeHypothesis(delta(node("a")))
     open_incident(tee)
     tee.MergeHypothesis(delta(node("a", hypothetical=False)))
-    [found] = tee.GetLiveView(wire.LiveViewRequest(incident_id="inc")).nodes
-    assert found.hypothetical is False
+    [stored_node] = tee.GetLiveView(wire.LiveViewRequest(incident_id="inc")).nodes
+    assert stored_node.hypothetical is False
 
 
 def test_a_struck_node_takes_its_edges_out_of_the_live_view_and_a_struck_edge_no_node(tee):
@@ -271,9 +280,9 @@ def test_each_id_is_answered_once_as_applied_already_or_unmatched(tee):
     assert list(second.already_tombstoned_ids) == ["a", "unknown"]
     unknown = edge("a", "nowhere", PROPAGATES_TO)
     assert list(strike_edges(tee, unknown).unmatched_ids) == ["a->nowhere:2"]
-    found = tee.GetTombstones(wire.TombstoneRequest(incident_id="inc"))
-    assert list(found.node_ids) == ["a", "b", "c", "unknown"]
-    [entry] = found.edge_entries
+    tombstones = tee.GetTombstones(wire.TombstoneRequest(incident_id="inc"))
+    assert list(tombstones.node_ids) == ["a", "b", "c", "unknown"]
+    [entry] = tombstones.edge_entries
     assert (entry.source, entry.target, entry.type) == ("a", "nowhere", PROPAGATES_TO)
 
 
@@ -388,7 +397,7 @@ def test_merges_at_once_are_all_in_the_graph(tee):
         thread.join()
     nodes, _ = main_graph(tee)
     assert len(nodes) == 21
-    assert {one.source for one in nodes["shared"].provenance} == set("abcd")
+    assert {provenance.source for provenance in nodes["shared"].provenance} == set("abcd")
 
 
 @pytest.mark.spec("L3")

@@ -28,7 +28,7 @@ from workers.tee import tee_pb2 as wire
 from workers.tee.service import ANSWERED_AT_ONCE
 
 SERVICE = wire.DESCRIPTOR.services_by_name["Tee"]
-METHODS = [f"/tee.Tee/{one.name}" for one in SERVICE.methods]
+METHODS = [f"/tee.Tee/{method.name}" for method in SERVICE.methods]
 EVERY_METHOD = [*METHODS, "/grpc.health.v1.Health/Check"]
 MERGE = "/tee.Tee/MergeHypothesis"
 ANSWERED = {

@@ -36,7 +36,7 @@ def attributes(span: Span) -> dict[str, Attribute]:
 def running_collector() -> Iterator[Collector]:
     collector = Collector()
 
-    class Handler(BaseHTTPRequestHandler):
+    class CollectorHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             assert self.path == "/v1/traces"
             body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -53,7 +53,7 @@ def running_collector() -> Iterator[Collector]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), CollectorHandler)
     server.daemon_threads = True
     collector.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)

@@ -111,13 +111,13 @@ async def test_a_gateway_under_load_tells_every_metric_of_its_table_and_no_other
     await prepare(valkey_url)
     async with gateway(settings, valkey_url) as client:
         await exercise(client)
-        found = await scrape(client)
-    assert found.described() == declared(GATEWAY)
-    check_its_own(found, settings)
-    check_the_fleets(found)
+        scraped = await scrape(client)
+    assert scraped.described() == declared(GATEWAY)
+    check_its_own(scraped, settings)
+    check_the_fleets(scraped)
     # Nothing that a caller named.
-    assert "an-id-that-is-not-there" not in repr(found.values)
-    assert SESSION not in repr(found.values)
+    assert "an-id-that-is-not-there" not in repr(scraped.values)
+    assert SESSION not in repr(scraped.values)
 
 
 def check_its_own(found: Scraped, settings: Settings) -> None:
@@ -181,12 +181,12 @@ async def test_what_is_away_is_told_and_the_rest_as_before(
     settings = Settings(data_dir=tmp_path / "data", port=free_port())
     async with gateway(settings, valkey_url) as client:
         monkeypatch.setattr(CapacityLeases, "held", refused)
-        found = await scrape(client)
-    assert found.value("rotulus_dependency_up", dependency="redis") == 0
-    assert found.value("rotulus_dependency_up", dependency="ledger") == 1
-    assert found.value("rotulus_chain_height") >= 0
-    assert found.families["rotulus_queue_ready_items"].samples == []
-    assert found.families["rotulus_lease_slots"].samples == []
+        scraped = await scrape(client)
+    assert scraped.value("rotulus_dependency_up", dependency="redis") == 0
+    assert scraped.value("rotulus_dependency_up", dependency="ledger") == 1
+    assert scraped.value("rotulus_chain_height") >= 0
+    assert scraped.families["rotulus_queue_ready_items"].samples == []
+    assert scraped.families["rotulus_lease_slots"].samples == []
 
 
 async def test_what_no_fleet_writes_is_dropped_and_told(tmp_path: Path, valkey_url: str):
@@ -194,9 +194,9 @@ async def test_what_no_fleet_writes_is_dropped_and_told(tmp_path: Path, valkey_u
     async with gateway(settings, valkey_url) as client:
         with Redis.from_url(valkey_url) as control:
             control.set(f"rotulus:{{{AUTHORITY_QUEUE}}}:in-flight", "not a sorted set")
-        found = await scrape(client)
-    assert found.value("rotulus_dependency_up", dependency="redis") == 1
-    assert found.value("rotulus_redis_values_dropped_total", kind="wrong_type") >= 1
+        scraped = await scrape(client)
+    assert scraped.value("rotulus_dependency_up", dependency="redis") == 1
+    assert scraped.value("rotulus_redis_values_dropped_total", kind="wrong_type") >= 1
 
 
 OF_REDIS = ("rotulus_queue_", "rotulus_lease_", "rotulus_workers_")
@@ -222,12 +222,12 @@ async def test_a_part_that_does_not_answer_is_away_and_none_of_it_is_told(
         monkeypatch.setattr(gateway_metrics, "PART_S", 0.05)
         with anyio.fail_after(WAIT_S):
             text = await metrics_of(door, heartbeats=Hanging()).text()
-    found = Scraped(text.decode())
-    assert found.value("rotulus_dependency_up", dependency="redis") == 0
-    assert found.value("rotulus_dependency_up", dependency="ledger") == 1
+    scraped = Scraped(text.decode())
+    assert scraped.value("rotulus_dependency_up", dependency="redis") == 0
+    assert scraped.value("rotulus_dependency_up", dependency="ledger") == 1
     of_redis = {name for name, *_ in before.values if name.startswith(OF_REDIS)}
     assert len(of_redis) > 5
-    assert of_redis.isdisjoint(name for name, *_ in found.values)
+    assert of_redis.isdisjoint(name for name, *_ in scraped.values)
 
 
 async def test_many_askers_at_once_read_once(monkeypatch: pytest.MonkeyPatch):
@@ -235,7 +235,7 @@ async def test_many_askers_at_once_read_once(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gateway_metrics, "PART_S", WAIT_S)
     reads = []
 
-    class Counted:
+    class CountedHeartbeats:
         async def alive(self) -> list[Any]:
             reads.append(1)
             await anyio.lowlevel.checkpoint()
@@ -247,7 +247,7 @@ async def test_many_askers_at_once_read_once(monkeypatch: pytest.MonkeyPatch):
         texts.append(await metrics.text())
 
     async with running_door(host=FakeHost().host) as door:
-        metrics = metrics_of(door, heartbeats=Counted())
+        metrics = metrics_of(door, heartbeats=CountedHeartbeats())
         async with anyio.create_task_group() as tasks:
             for _ in range(10):
                 tasks.start_soon(ask_once)

@@ -44,7 +44,7 @@ SECRET = "NOBODY-MAY-READ-THIS"  # noqa: S105 - made up here
 WORK = ("mailbox", "commit", "relay", "queue", "handle")
 
 
-class Fleet:
+class TracedFleet:
     """A gateway in this process, and a worker in one of its own."""
 
     def __init__(self, folder: Path, redis_url: str, traces_url: str) -> None:
@@ -122,17 +122,17 @@ async def test_asked_for_work_is_one_connected_trace_from_request_to_outcome(
                 "source_event_id": "event-1",
                 "capacity_priority": priority,
             }
-            asked = await producer.enqueue(NewRequest(content, request_key="key-1"))
-            outcome = await producer.wait(asked.request_id, WAIT_S)
+            enqueued = await producer.enqueue(NewRequest(content, request_key="key-1"))
+            outcome = await producer.wait(enqueued.request_id, WAIT_S)
             assert outcome.state == "completed"
-            trace_id = root_of(asked.request_id).trace_id
+            trace_id = root_of(enqueued.request_id).trace_id
             # The report's own commit is told last.
             await until(lambda: named(collector.trace(trace_id)).count("commit") == 2)
             await until(lambda: "handle" in named(collector.trace(trace_id)))
-        return asked.request_id
+        return enqueued.request_id
 
     with running_collector() as collector:
-        fleet = Fleet(tmp_path, valkey_url, collector.url)
+        fleet = TracedFleet(tmp_path, valkey_url, collector.url)
         request_id = await fleet.run(ask)
     spans = collector.trace(root_of(request_id).trace_id)
     assert_connected(spans)
@@ -174,7 +174,7 @@ async def test_a_claim_and_the_recompute_that_it_causes_are_one_trace(
         return operation_id
 
     with running_collector() as collector:
-        fleet = Fleet(tmp_path, valkey_url, collector.url)
+        fleet = TracedFleet(tmp_path, valkey_url, collector.url)
         operation_id = await fleet.run(ask)
     spans = collector.trace(root_of(operation_id).trace_id)
     assert_connected(spans)
@@ -199,10 +199,10 @@ async def test_a_collector_that_is_away_or_silent_loses_no_work_and_holds_nobody
     async def ask(client: httpx.AsyncClient) -> str:
         async with Producer(BINDING_QUEUE, fleet.url) as producer:
             content = {"binding_id": "b", "source_event_id": "e"}
-            asked = await producer.enqueue_many(
+            enqueued = await producer.enqueue_many(
                 NewRequest(content, request_key=f"key-{number}") for number in range(20)
             )
-            ids = [one.request_id for one in asked]
+            ids = [request.request_id for request in enqueued]
             outcomes = await producer.wait_many(ids, WAIT_S)
         assert {outcome.state for outcome in outcomes} == {"completed"}
         dropped = 'rotulus_trace_spans_total{outcome="dropped"}'
@@ -213,7 +213,7 @@ async def test_a_collector_that_is_away_or_silent_loses_no_work_and_holds_nobody
                 return line
             await anyio.sleep(0.2)
 
-    fleet = Fleet(tmp_path, valkey_url, f"http://127.0.0.1:{free_port()}")
+    fleet = TracedFleet(tmp_path, valkey_url, f"http://127.0.0.1:{free_port()}")
     assert await fleet.run(ask)
 
 
@@ -278,9 +278,9 @@ def test_what_waits_at_the_end_is_sent():
     spans = Spans(exporter, "test")
     spans.tell("one", root_of("x"), None, times_ns=(5, 3), attributes={"a": "b"}, failed=True)
     spans.close()
-    [one] = exporter.get_finished_spans()
-    assert (one.name, one.start_time, one.end_time) == ("one", 5, 5)
-    assert one.context.trace_id == root_of("x").trace_id
+    [finished_span] = exporter.get_finished_spans()
+    assert (finished_span.name, finished_span.start_time, finished_span.end_time) == ("one", 5, 5)
+    assert finished_span.context.trace_id == root_of("x").trace_id
     assert (spans.exported, spans.dropped) == (1, 0)
     spans.tell("late", root_of("x"), None, times_ns=(1, 2))
     assert spans.dropped == 1

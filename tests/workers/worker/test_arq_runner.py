@@ -96,7 +96,7 @@ class Drainer:
             self.tally.in_flight -= len(claims)
 
 
-class Process:
+class ArqWorkerProcess:
     """One worker process and what it works with."""
 
     def __init__(
@@ -146,9 +146,9 @@ class Process:
 @asynccontextmanager
 async def running(
     url: str, slots: int = 2, lease_slots: int = 4, others: Sequence[str] = ()
-) -> AsyncIterator[Process]:
+) -> AsyncIterator[ArqWorkerProcess]:
     redis: Redis = Redis.from_url(url)
-    process = Process(redis, slots, lease_slots, others)
+    process = ArqWorkerProcess(redis, slots, lease_slots, others)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(process.run)
         yield process
@@ -246,7 +246,7 @@ async def test_an_idle_process_sends_hardly_anything(url: str, monkeypatch):
         assert 0 < len(sent) <= 1.2 * seconds, Counter(sent)
 
 
-async def all_slots_busy(worker: Process, lease_slots: int) -> None:
+async def all_slots_busy(worker: ArqWorkerProcess, lease_slots: int) -> None:
     """A batch of the background in hand for each lease that it can have."""
     worker.processor.open = anyio.Event()
     for number in range(lease_slots):
@@ -489,7 +489,7 @@ async def test_a_server_that_goes_away_is_waited_for(own_server: EmbeddedRedis):
         await eventually(lambda: worker.processor.tally.completed == 2)
 
 
-async def _enqueued(worker: Process, key: str) -> bool:
+async def _enqueued(worker: ArqWorkerProcess, key: str) -> bool:
     try:
         await worker.enqueue(key)
     except Exception:  # noqa: BLE001 - it has only just come back

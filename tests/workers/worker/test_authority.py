@@ -17,9 +17,9 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify
 from queues.errors import GatewayError
-from queues.items import NewItem
+from queues.items import Claim, NewItem
 from queues.outbox_relay import OutboxRelay
-from queues.retry_delay import BASE_MS, MAX_ATTEMPTS
+from queues.retries import BASE_MS, MAX_ATTEMPTS
 from queues.work_queue import WorkQueue
 from tests.kernel.build import (
     FakeHost,
@@ -35,7 +35,12 @@ from tests.workers.api.door import client_of, eventually, rows, running_door
 from tests.world import QueuedWorld
 from workers.demo.ingest import Ingest
 from workers.dockets.sample import sample_path
-from workers.worker.batches import INPUT_PENDING_DELAY_MS, BatchProcessor, settlement_of
+from workers.worker.batches import (
+    INPUT_PENDING_DELAY_MS,
+    BatchProcessor,
+    ClaimResult,
+    settlement_of,
+)
 from workers.worker.gateway_reports import NO_ROOM, GatewayReporter
 from workers.worker.handlers.authority import AuthorityHandler
 
@@ -45,7 +50,7 @@ AWAY = GatewayError("gateway_unreachable", "the gateway cannot be reached")
 NO_CODE = {"outcome": "rejected"}
 
 
-class Gateway:
+class AnsweringGateway:
     """A gateway that answers as a test says, and what it was asked."""
 
     def __init__(self) -> None:
@@ -92,7 +97,7 @@ class DrainedWorld(QueuedWorld):
 
     def __init__(self) -> None:
         super().__init__(AUTHORITY_QUEUE)
-        self.gateway = Gateway()
+        self.gateway = AnsweringGateway()
         self.drain_by(self.gateway, partial(handler_of, self.ledger))
 
     async def ask(self, *names: str) -> None:
@@ -369,6 +374,23 @@ async def test_one_that_cannot_be_computed_fails_alone(world: DrainedWorld, monk
     assert await world.depth() == (0, 1, 0, 0)
 
 
+async def test_what_a_handler_raises_for_one_item_of_a_batch_fails_that_item_alone(
+    world: DrainedWorld, monkeypatch
+):
+    await world.ask("u-1", "u-2", "u-3")
+    handle = AuthorityHandler.handle
+
+    async def refusing(handler: AuthorityHandler, claims: Sequence[Claim]) -> list[ClaimResult]:
+        if any(claim.key == "u-2" for claim in claims):
+            raise ValueError("cannot be")
+        return await handle(handler, claims)
+
+    monkeypatch.setattr(AuthorityHandler, "handle", refusing)
+    await world.deliver()
+    assert (world.processor.tally.completed, world.processor.tally.failed) == (2, 1)
+    assert await world.depth() == (0, 1, 0, 0)
+
+
 async def test_a_drain_that_is_cut_off_is_not_counted_as_in_flight(
     world: DrainedWorld, monkeypatch
 ):
@@ -464,15 +486,15 @@ async def test_after_an_ingest_every_request_has_one_outcome_and_every_authority
         assert not summary.refused
         relay.notify()
         await serve_all(door.ledger, queue, processors)
-        found = outcomes_of(door.ledger)
-        assert found
-        assert set(map(tuple, found.values())) == {("completed",)}
+        outcomes = outcomes_of(door.ledger)
+        assert outcomes
+        assert set(map(tuple, outcomes.values())) == {("completed",)}
         assert_computed(door.ledger)
         with door.ledger.view() as view:
             verification = verify(view)
         assert verification.ok, verification.findings
         assert verification.authorities_pending == 0
-        assert verification.requests_closed == len(found)
+        assert verification.requests_closed == len(outcomes)
         reader.close()
         tasks.cancel_scope.cancel()
     store.close()

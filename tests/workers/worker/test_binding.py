@@ -9,7 +9,7 @@ import pytest
 
 from actors.commit.work_units import CancelRequestUnit
 from actors.errors import MailboxFull
-from kernel.work import order
+from kernel.work import ready_requests
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
 from kernel.work.reports import BindingOutcomeRecord
 from kernel.work.requests import WorkRequest
@@ -17,7 +17,7 @@ from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.items import Claim
 from queues.lease_holder import capacity_of
 from queues.priorities import least_of
-from queues.retry_delay import ENDS_MAX, MAX_ATTEMPTS
+from queues.retries import ENDS_MAX, MAX_ATTEMPTS
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of
 from tests.world import DoorWorld, behind_a_door
@@ -42,6 +42,7 @@ class Evaluator:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.raises: dict[str, Exception] = {}
+        self.targets: dict[str, Any] = {}
         self.during: Callable[[], Any] | None = None
 
     async def evaluate(self, _: str, evaluation: BindingEvaluation) -> Evaluated:
@@ -50,7 +51,10 @@ class Evaluator:
             await self.during()
         if evaluation.binding_id in self.raises:
             raise self.raises[evaluation.binding_id]
-        return Evaluated("succeeded", "binding_fired", f"membership-of-{evaluation.binding_id}")
+        name = evaluation.binding_id
+        return Evaluated(
+            "succeeded", "binding_fired", self.targets.get(name, f"membership-of-{name}")
+        )
 
 
 class BindingWorld(DoorWorld):
@@ -74,13 +78,13 @@ class BindingWorld(DoorWorld):
 
     async def ask_for(self, *names: str, **content: Any) -> list[str]:
         """Ask for bindings of one event, by their names, and carry them to the queue."""
-        asked = tuple(
+        requests = tuple(
             WorkRequest(
                 BINDING_QUEUE, name, {"binding_id": name, "source_event_id": "e", **content}
             )
             for name in names
         )
-        request_ids = await self.ask(*asked)
+        request_ids = await self.ask(*requests)
         await self.relay.sweep()
         return request_ids
 
@@ -184,9 +188,9 @@ async def test_while_there_is_no_capacity_nothing_of_the_background_is_claimed(w
     held = await world.take_all_capacity()
     await world.ask_for("background")
     await world.ask_for("critical", capacity_priority="critical")
-    assert [one.priority for one in await world.deliver_as_a_slot()] == ["critical"]
+    assert [claim.priority for claim in await world.deliver_as_a_slot()] == ["critical"]
     await world.leases.release(held[0])
-    assert [one.priority for one in await world.deliver_as_a_slot()] == ["background"]
+    assert [claim.priority for claim in await world.deliver_as_a_slot()] == ["background"]
 
 
 @pytest.mark.spec("§14.3")
@@ -298,6 +302,15 @@ async def test_one_that_fails_fails_alone_and_is_given_up_after_its_attempts(wor
     assert world.processor.tally.last_error == "binding_evaluation_failed"
 
 
+@pytest.mark.spec("INV-K-BATCH-PARTIAL-1")
+async def test_an_outcome_that_is_none_fails_alone(world: BindingWorld):
+    [strange, fine] = await world.ask_for("strange", "fine")
+    world.evaluator.targets["strange"] = "t" * 1000
+    await world.deliver()
+    assert (world.status(strange).state, world.status(fine).state) == ("open", "completed")
+    assert world.processor.tally.last_error == "binding_evaluation_failed"
+
+
 async def test_an_evaluation_that_does_not_end_is_stopped(world: BindingWorld, monkeypatch):
     monkeypatch.setattr(bindings, "EVALUATION_S_MAX", 0.01)
     world.evaluator.during = anyio.sleep_forever
@@ -324,10 +337,10 @@ async def test_an_event_is_evaluated_for_fifty_bindings_and_the_rest_in_the_next
     world.pass_ms(1000)
     assert len(await world.deliver()) == 10
     assert len(world.evaluator.asked) == 50
-    world.pass_ms(order.FAN_OUT_CYCLE_US // 1000)
+    world.pass_ms(ready_requests.FAN_OUT_CYCLE_US // 1000)
     assert {claim.attempt for claim in await world.deliver()} == {1}
     assert sorted(world.evaluator.asked) == names
-    assert {world.status(one).state for one in ids} == {"completed"}
+    assert {world.status(id_).state for id_ in ids} == {"completed"}
 
 
 async def test_while_the_gateway_has_no_room_an_evaluation_is_no_attempt(

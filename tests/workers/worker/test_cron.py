@@ -112,8 +112,8 @@ async def test_the_tick_asks_once_for_what_waits_for_the_night(world: CronWorld)
     world.accept(nightly)
     for _ in range(2):
         await crons.tick_decay(world.tools)
-        asked = [request.item_key for request in world.open()]
-        assert asked == ["n-0", "n-1", "n-2", "n-3", "n-9"]
+        item_keys = [request.item_key for request in world.open()]
+        assert item_keys == ["n-0", "n-1", "n-2", "n-3", "n-9"]
 
 
 @pytest.mark.spec("§17.5")
@@ -155,4 +155,4 @@ async def test_a_mark_that_makes_no_sense_is_no_mark(world: CronWorld):
 
 def test_the_table_of_crons_has_a_period_for_each():
     assert CRONS.keys() == {"reap", "retention-sweep", "chain-audit", "decay-tick"}
-    assert all(one.every_s > 0 for one in CRONS.values())
+    assert all(cron_job.every_s > 0 for cron_job in CRONS.values())

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest
 from queues.items import Claim
-from queues.retry_delay import MAX_ATTEMPTS
+from queues.retries import MAX_ATTEMPTS
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of
 from tests.world import DoorWorld, behind_a_door
@@ -75,7 +75,9 @@ async def test_the_steps_of_a_run_are_recorded_in_order_and_runs_side_by_side(
     sizes = [len(await world.deliver()) for _ in range(4)]
     assert sizes == [2, 2, 2, 0]
     for run in runs:
-        assert [one[1:] for one in world.steps() if one[0] == run] == [
+        assert [
+            recorded_step[1:] for recorded_step in world.steps() if recorded_step[0] == run
+        ] == [
             (1, "running"),
             (2, "degraded"),
             (3, "running"),
@@ -128,7 +130,10 @@ async def test_a_dead_step_holds_its_run_up_neither_here_nor_on_the_record(
         await world.deliver()
         world.pass_ms(60_000)
     assert world.state(dead) == ("dead_letter", "extraction_state_transition_invalid")
-    assert [one[1:] for one in world.steps()] == [(1, "running"), (2, "succeeded")]
+    assert [recorded_step[1:] for recorded_step in world.steps()] == [
+        (1, "running"),
+        (2, "succeeded"),
+    ]
     depth = await world.queue.depth()
     assert depth.dead == (0 if cancelled else 1)
     assert (sum(depth.ready.values()), depth.delayed, depth.in_flight) == (0, 0, 0)

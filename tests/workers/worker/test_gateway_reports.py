@@ -21,7 +21,7 @@ BAD = "bad"
 LETTERS_MAX = 256
 
 
-class Gateway:
+class ReportedGateway:
     def __init__(self) -> None:
         self.answer: Any = DONE
         self.alive = True
@@ -42,9 +42,9 @@ class Gateway:
         return self.alive
 
 
-class World:
+class ClockedReporter:
     def __init__(self) -> None:
-        self.gateway = Gateway()
+        self.gateway = ReportedGateway()
         self.now_s = 0.0
         self.reporter = GatewayReporter(self.gateway, lambda: self.now_s)  # type: ignore[arg-type]
 
@@ -70,7 +70,7 @@ class World:
     ],
 )
 async def test_each_time_that_there_is_no_room_the_pause_is_longer_up_to_a_limit(answer):
-    world = World()
+    world = ClockedReporter()
     world.gateway.answer = answer
     pauses = []
     for _ in range(10):
@@ -87,7 +87,7 @@ async def test_each_time_that_there_is_no_room_the_pause_is_longer_up_to_a_limit
 
 
 async def test_one_that_is_away_is_asked_whether_it_is_back():
-    world = World()
+    world = ClockedReporter()
     world.gateway.answer = GatewayError("gateway_unreachable", "away")
     assert await world.give(2) == [{"outcome": "absent", "code": "gateway_unreachable"}] * 2
     world.gateway.alive = False
@@ -97,22 +97,24 @@ async def test_one_that_is_away_is_asked_whether_it_is_back():
 
 
 async def test_of_a_batch_that_is_refused_whole_only_who_is_to_blame_fails():
-    world = World()
+    world = ClockedReporter()
     items = ["x"] * 100 + [BAD] + ["x"] * 155
     outcomes = await world.reporter.batch("/path", "items", items)
-    assert [outcome["outcome"] == "failed" for outcome in outcomes] == [one == BAD for one in items]
+    assert [outcome["outcome"] == "failed" for outcome in outcomes] == [
+        item == BAD for item in items
+    ]
     # Halves of halves: one by one it would be 256 more.
     assert world.gateway.asked_count <= 2 * 8 + 1
 
 
 async def test_what_is_too_large_in_one_goes_in_several():
-    world = World()
+    world = ClockedReporter()
     assert await world.give(1000) == [DONE] * 1000
     assert world.gateway.asked_count == 7
 
 
 async def test_a_refusal_of_an_item_does_not_slow_anything():
-    world = World()
+    world = ClockedReporter()
     world.gateway.answer = {"outcome": "rejected", "code": "broken"}
     await world.give()
     assert await world.reporter.ready()
@@ -132,7 +134,7 @@ def test_every_queue_is_carried_and_has_its_handler():
     ],
 )
 async def test_what_comes_of_critical_work_is_handed_in_as_urgent(priorities, urgent):
-    world = World()
+    world = ClockedReporter()
     claims = [
         Claim(
             key=str(number),
@@ -155,7 +157,7 @@ async def test_what_comes_of_critical_work_is_handed_in_as_urgent(priorities, ur
 
 
 async def test_a_gateway_of_another_version_is_away_and_no_items_fault():
-    world = World()
+    world = ClockedReporter()
     world.gateway.answer = GatewayError("protocol_differs", "version 2", 503)
     with capture_logs() as logged:
         assert await world.give(2) == [{"outcome": "absent", "code": "protocol_differs"}] * 2

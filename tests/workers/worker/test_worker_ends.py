@@ -11,7 +11,7 @@ import pytest
 
 from kernel.work.contents import BINDING_QUEUE
 from queues import NewRequest, Producer
-from queues.retry_delay import ENDS_MAX
+from queues.retries import ENDS_MAX
 from tests.forked import ForkedProgram
 from tests.ports import free_port
 from tests.workers.gateway.test_gateway import answers
@@ -77,12 +77,14 @@ async def test_an_item_that_ends_its_worker_is_set_aside_and_the_rest_of_its_bat
                 while not await answers(client):
                     await anyio.sleep(0.05)
                 async with Producer(BINDING_QUEUE, url) as producer, worker.running():
-                    asked = await producer.enqueue_many(
+                    enqueued = await producer.enqueue_many(
                         NewRequest({"binding_id": name, "source_event_id": name}) for name in NAMES
                     )
-                    ids = [one.request_id for one in asked]
+                    ids = [request.request_id for request in enqueued]
                     outcomes = await producer.wait_many(ids, WAIT_S)
-                    assert [one.state for one in outcomes] == ["completed"] * 19 + ["dead_letter"]
+                    assert [result.state for result in outcomes] == ["completed"] * 19 + [
+                        "dead_letter"
+                    ]
                     # Once in the batch, where it counted for nobody, and then alone.
                     assert began.read_text().split().count(MARKER) == worker.ends == 1 + ENDS_MAX
                     dead = (await client.get(f"/v1/queues/{BINDING_QUEUE}/dead-letters")).json()

@@ -69,7 +69,7 @@ async def test_a_background_binding_of_a_killed_worker_is_evaluated_by_another_w
             async with Producer(BINDING_QUEUE, url) as producer:
                 with worker(env, Path(hold), Path(began)) as first:
                     content = {"binding_id": "b", "source_event_id": "e"}
-                    asked = await producer.enqueue(NewRequest(content))
+                    enqueued = await producer.enqueue(NewRequest(content))
                     while not await began.exists():
                         await anyio.sleep(0.02)
                     # It is kept for as long as the evaluation runs, beyond its time to live.
@@ -80,7 +80,7 @@ async def test_a_background_binding_of_a_killed_worker_is_evaluated_by_another_w
                     first.wait()
                 await hold.unlink()
                 with worker(env, Path(hold), Path(began)):
-                    outcome = await producer.wait(asked.request_id, TAKEN_UP_S + SLACK_S)
+                    outcome = await producer.wait(enqueued.request_id, TAKEN_UP_S + SLACK_S)
             assert outcome.state == "completed"
             tasks.cancel_scope.cancel()
     await redis.aclose()

@@ -60,7 +60,7 @@ async def test_an_evaluation_of_thirty_seconds_is_given_back_uncounted_by_a_stop
                 files = (str(hold), str(began))
                 with worker(env, *files, how, log=tmp_path / "first.log") as first:
                     content = {"binding_id": "b", "source_event_id": "e"}
-                    asked = await producer.enqueue(NewRequest(content))
+                    enqueued = await producer.enqueue(NewRequest(content))
                     while not await began.exists():
                         await anyio.sleep(0.02)
                     began_s = time.monotonic()
@@ -74,7 +74,7 @@ async def test_an_evaluation_of_thirty_seconds_is_given_back_uncounted_by_a_stop
                 assert (item.attempts, item.error) == (0, "worker_stopped")
                 await hold.unlink()
                 with worker(env, *files, "loop", log=tmp_path / "second.log"):
-                    outcome = await producer.wait(asked.request_id, WAIT_S)
+                    outcome = await producer.wait(enqueued.request_id, WAIT_S)
             assert outcome.state == "completed"
             tasks.cancel_scope.cancel()
     await redis.aclose()

@@ -1,9 +1,9 @@
 """Takes the reports of workers, which prove themselves with a token (K18).
 
-Without a token setting these routes are closed. The reports of a queue go through one actor
-(`work:<queue>`) unless they are of critical work (decision actors/0042), so its mailbox limits what
-reports at once, and their order is that of the batches. A worker names a request; the unit reads
-from the record what it asks for.
+Without a token setting these routes are closed. A batch of reports goes through the actor of a
+session of this gateway's own (`actors/sharding/report_sessions.py`), so mailboxes limit what
+reports at once, unless it is of critical work (decision actors/0042). A worker names a request; the
+unit reads from the record what it asks for.
 """
 
 import hmac
@@ -15,11 +15,13 @@ import anyio
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from actors.commit.units import DeadLetterUnit, RecomputeUnit, Unit
+from actors.commit.recompute_pages import RecomputeUnit
+from actors.commit.units import DeadLetterUnit, Unit
 from actors.commit.work_units import WorkReportUnit
 from actors.messages import Recomputed, Reports
 from actors.orchestrator.intents import RecalculateAuthority
 from actors.sharding.assignment import NO_SESSION
+from actors.sharding.report_sessions import report_session
 from kernel.model.result import RejectedResult
 from kernel.work.contents import QUEUE_KINDS
 from kernel.work.reports import WorkReport
@@ -138,9 +140,8 @@ async def dead_letter(body: DeadLetterBody, services: Given, request: Request) -
 async def work(body: WorkBody, services: Given, request: Request) -> dict[str, Any]:
     """Record what became of asked-for work; returns an outcome for each report, in order.
 
-    The reports of a queue go through one actor unless they are urgent, so they are taken in the
-    order in which they come, and a queue that reports faster than is recorded is told so
-    (`mailbox_full`).
+    A batch goes through one actor unless it is urgent, and a queue that reports faster than is
+    recorded is told so (`mailbox_full`).
     """
     await authorize(services, request)
     if body.queue not in QUEUE_KINDS:
@@ -151,7 +152,9 @@ async def work(body: WorkBody, services: Given, request: Request) -> dict[str, A
         return await _urgent(services, [WorkReportUnit(report) for report in body.reports], body)
     message = Reports(tuple(body.reports))
     message.traceparents = _traced(body.traceparents)
-    answers = await services.sessions.ask(f"work:{body.queue}", message)
+    first = body.reports[0].request_id
+    session_id = report_session(body.queue, first, services.held_shards)
+    answers = await services.sessions.ask(session_id, message)
     return {"outcomes": [_outcome(answer) for answer in answers]}
 
 

@@ -23,7 +23,7 @@ import structlog
 from kernel.ledger.ledger import Ledger, Request
 from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
-from kernel.work.order import FanOut, fan_out_of
+from kernel.work.ready_requests import FanOut, fan_out_of
 from kernel.work.reports import (
     BindingEvaluated,
     BindingOutcomeRecord,
@@ -206,6 +206,7 @@ class BindingHandler(Handler):
         try:
             with anyio.fail_after(EVALUATION_S_MAX):
                 evaluated = await evaluator.evaluate(due.request.request_id, evaluation)
+            outcome = _outcome_of(due.request, evaluated)
         except MidEvaluationRejection as rejection:
             return await self._hand_in_rejection(due, rejection, holder)
         except TimeoutError:
@@ -213,7 +214,6 @@ class BindingHandler(Handler):
         except Exception as error:  # noqa: BLE001 - one binding's failure is not its batch's
             _log.error("binding_not_evaluated", request_id=due.claim.key, error=repr(error))
             return ClaimResult(due.claim, "failed", "binding_evaluation_failed")
-        outcome = _outcome_of(due.request, evaluated)
         self._observe(outcome)
         report = BindingEvaluated(request_id=due.request.request_id, outcome=outcome)
         handed_in = await self._report(due.claim, report)

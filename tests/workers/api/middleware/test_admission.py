@@ -47,7 +47,7 @@ class App:
         await send({"type": "http.response.body", "body": b""})
 
 
-class Client:
+class AsgiRequest:
     """One request as a server hands it to an application."""
 
     def __init__(self, path: str = POST, **headers: str) -> None:
@@ -77,7 +77,7 @@ class Client:
         await door(scope, self.receive, self.send)
 
 
-class World:
+class AdmittingDoor:
     def __init__(self, requests_max: int = 2) -> None:
         self.admission = Admission(requests_max)
         self.app = App()
@@ -87,7 +87,7 @@ class World:
         return self.admission.places[asker].taken
 
     @asynccontextmanager
-    async def asking(self, *clients: Client) -> Any:
+    async def asking(self, *clients: AsgiRequest) -> Any:
         """Requests that have begun and are not answered until the block ends."""
         async with anyio.create_task_group() as tasks:
             for client in clients:
@@ -102,9 +102,9 @@ async def settled() -> None:
         await anyio.lowlevel.checkpoint()
 
 
-async def refused(world: World, path: str = POST) -> bool:
+async def refused(world: AdmittingDoor, path: str = POST) -> bool:
     """Ask once more, and tell whether that was refused without being read."""
-    client = Client(path)
+    client = AsgiRequest(path)
     with anyio.move_on_after(0.2):
         await client.ask(world.door)
     if client.status != 503:
@@ -118,8 +118,8 @@ async def refused(world: World, path: str = POST) -> bool:
 
 
 async def test_beyond_the_limit_nothing_is_read_and_a_time_is_named():
-    world = World(2)
-    clients = [Client(), Client()]
+    world = AdmittingDoor(2)
+    clients = [AsgiRequest(), AsgiRequest()]
     async with world.asking(*clients):
         assert world.in_flight() == 2
         assert await refused(world)
@@ -129,25 +129,25 @@ async def test_beyond_the_limit_nothing_is_read_and_a_time_is_named():
 
 
 async def test_an_answer_frees_the_place():
-    world = World(1)
-    async with world.asking(Client()):
+    world = AdmittingDoor(1)
+    async with world.asking(AsgiRequest()):
         assert await refused(world)
     assert world.in_flight() == 0
     assert not await refused(world)
 
 
 async def test_an_error_frees_the_place():
-    world = World(1)
+    world = AdmittingDoor(1)
     world.app.error = RuntimeError("ours")
     world.app.go_on.set()
     with pytest.raises(RuntimeError):
-        await Client().ask(world.door)
+        await AsgiRequest().ask(world.door)
     assert world.in_flight() == 0
 
 
 async def test_a_client_that_goes_away_frees_the_place():
-    world = World(1)
-    client = Client()
+    world = AdmittingDoor(1)
+    client = AsgiRequest()
     client.gone = True
     await client.ask(world.door)
     assert (world.in_flight(), client.sent) == (0, [])
@@ -155,11 +155,11 @@ async def test_a_client_that_goes_away_frees_the_place():
 
 @pytest.mark.parametrize("waits", [False, True])
 async def test_a_request_that_is_cancelled_frees_the_place(waits):
-    world = World(4 * BEGUN_AT_ONCE_MAX)
+    world = AdmittingDoor(4 * BEGUN_AT_ONCE_MAX)
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as tasks:
             for _ in range(3 * BEGUN_AT_ONCE_MAX):
-                tasks.start_soon(Client().ask, world.door)
+                tasks.start_soon(AsgiRequest().ask, world.door)
             # At the first pause the later ones wait for their turn.
             await (anyio.lowlevel.checkpoint() if waits else settled())
             assert world.in_flight() == 3 * BEGUN_AT_ONCE_MAX
@@ -169,23 +169,23 @@ async def test_a_request_that_is_cancelled_frees_the_place(waits):
     world.app.go_on.set()
     with anyio.fail_after(5):
         for _ in range(3 * BEGUN_AT_ONCE_MAX):
-            await Client().ask(world.door)
+            await AsgiRequest().ask(world.door)
 
 
 async def test_workers_hand_in_what_producers_cannot_keep_out():
-    world = World(1)
-    async with world.asking(Client()):
+    world = AdmittingDoor(1)
+    async with world.asking(AsgiRequest()):
         assert await refused(world)
         assert not await refused(world, "/internal/work")
-    flooded = World(1)
-    hand_ins = [Client("/internal/recomputed") for _ in range(WORKERS_MAX)]
+    flooded = AdmittingDoor(1)
+    hand_ins = [AsgiRequest("/internal/recomputed") for _ in range(WORKERS_MAX)]
     async with flooded.asking(*hand_ins):
         await flooded_by(flooded, WORKERS_MAX)
         assert await refused(flooded, "/internal/work")
         assert not await refused(flooded)
 
 
-async def flooded_by(world: World, count: int) -> None:
+async def flooded_by(world: AdmittingDoor, count: int) -> None:
     with anyio.fail_after(5):
         while len(world.app.begun) < count:
             await anyio.lowlevel.checkpoint()
@@ -195,8 +195,8 @@ async def flooded_by(world: World, count: int) -> None:
     "path", ["/healthz", "/readyz", "/metrics", "/events", "/static/v1/page.css"]
 )
 async def test_health_and_what_has_a_limit_of_its_own_is_never_refused(path):
-    world = World(1)
-    async with world.asking(Client(), *[Client(path) for _ in range(3)]):
+    world = AdmittingDoor(1)
+    async with world.asking(AsgiRequest(), *[AsgiRequest(path) for _ in range(3)]):
         assert len(world.app.begun) == 4
         assert {name: one.taken for name, one in world.admission.places.items()} == {
             "producers": 1,
@@ -230,7 +230,7 @@ def test_who_asks_is_told_by_the_path(path, asker):
 
 
 async def test_who_waits_gives_the_place_back_until_it_goes_on():
-    world, waited = World(1), anyio.Event()
+    world, waited = AdmittingDoor(1), anyio.Event()
 
     async def waits(_scope: Any, receive: Any, _send: Any) -> None:
         await receive()
@@ -241,7 +241,7 @@ async def test_who_waits_gives_the_place_back_until_it_goes_on():
     door = AdmissionMiddleware(waits, admission=world.admission)
     async with anyio.create_task_group() as tasks:
         for _ in range(5):
-            tasks.start_soon(Client().ask, door)
+            tasks.start_soon(AsgiRequest().ask, door)
             await settled()
         assert world.in_flight() == 0
         assert not await refused(world, "/nothing")
@@ -260,10 +260,10 @@ def test_without_a_place_there_is_none_to_give_back():
 )
 async def test_bodies_have_as_much_room_as_there_is_whatever_places_are_free(headers):
     """One whose length is not said may become as large as any."""
-    world = World(1000)
+    world = AdmittingDoor(1000)
     most = BODIES_BYTES_MAX // MAX_BODY_BYTES
-    async with world.asking(*[Client(**headers) for _ in range(most)]):
-        one_more = Client(content_length="1")
+    async with world.asking(*[AsgiRequest(**headers) for _ in range(most)]):
+        one_more = AsgiRequest(content_length="1")
         await one_more.ask(world.door)
         assert (one_more.status, one_more.read) == (503, 0)
         assert not await refused(world)
@@ -292,11 +292,11 @@ async def test_of_what_comes_at_once_a_few_begin_before_others_have_the_loop():
     door = AdmissionMiddleware(app, admission=Admission(1000))
     async with anyio.create_task_group() as tasks:
         for _ in range(10 * BEGUN_AT_ONCE_MAX):
-            tasks.start_soon(Client().ask, door)
+            tasks.start_soon(AsgiRequest().ask, door)
         await anyio.lowlevel.checkpoint()
         assert turns == [POST] * BEGUN_AT_ONCE_MAX
-        tasks.start_soon(Client("/healthz").ask, door)
-        tasks.start_soon(Client("/internal/work").ask, door)
+        tasks.start_soon(AsgiRequest("/healthz").ask, door)
+        tasks.start_soon(AsgiRequest("/internal/work").ask, door)
     assert len(turns) == 10 * BEGUN_AT_ONCE_MAX + 2
     assert turns.index("/healthz") <= 4 * BEGUN_AT_ONCE_MAX
     assert turns.index("/internal/work") <= 4 * BEGUN_AT_ONCE_MAX
@@ -304,9 +304,9 @@ async def test_of_what_comes_at_once_a_few_begin_before_others_have_the_loop():
 
 async def test_what_comes_at_once_is_counted_before_it_is_read():
     """Else none of a thousand requests that are refused further in would ever find it full."""
-    world = World(BEGUN_AT_ONCE_MAX + 2)
+    world = AdmittingDoor(BEGUN_AT_ONCE_MAX + 2)
     world.app.go_on.set()
-    clients = [Client() for _ in range(4 * BEGUN_AT_ONCE_MAX)]
+    clients = [AsgiRequest() for _ in range(4 * BEGUN_AT_ONCE_MAX)]
     async with anyio.create_task_group() as tasks:
         for client in clients:
             tasks.start_soon(client.ask, world.door)
@@ -318,8 +318,8 @@ async def test_what_comes_at_once_is_counted_before_it_is_read():
 
 @given(st.lists(st.sampled_from(["/v1/log", "/internal/work", "/", "/healthz"]), max_size=40))
 async def test_whatever_is_asked_no_limit_is_passed_and_every_place_comes_back(paths):
-    world = World(3)
-    clients = [Client(path) for path in paths]
+    world = AdmittingDoor(3)
+    clients = [AsgiRequest(path) for path in paths]
     async with AsyncExitStack() as stack:
         for client in clients:
             await stack.enter_async_context(world.asking(client))

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0020"
+revision = "0021"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -97,7 +97,6 @@ def upgrade() -> None:
         sa.Column("binding_id", TEXT, nullable=False),
         sa.Column("generation", INTEGER, nullable=False),
         sa.Column("in_force", INTEGER, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("snapshot_id"),
         sa.UniqueConstraint("binding_id", "generation"),
@@ -112,7 +111,6 @@ def upgrade() -> None:
     op.create_table(
         "case_resolution_events",
         sa.Column("case_resolution_event_id", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("case_resolution_event_id"),
     )
@@ -138,7 +136,6 @@ def upgrade() -> None:
         sa.Column("membership_id", TEXT, nullable=False),
         sa.Column("node_id", TEXT, nullable=False),
         sa.Column("stands", INTEGER, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("membership_id"),
     )
@@ -151,7 +148,6 @@ def upgrade() -> None:
     op.create_table(
         "court_disposition_observations",
         sa.Column("observation_id", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("observation_id"),
     )
@@ -165,14 +161,12 @@ def upgrade() -> None:
     op.create_table(
         "derived_indexes",
         sa.Column("entry_id", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("entry_id"),
     )
     op.create_table(
         "document_artifacts",
         sa.Column("document_artifact_id", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("document_artifact_id"),
     )
@@ -183,7 +177,6 @@ def upgrade() -> None:
         sa.Column("target_node_id", TEXT, nullable=False),
         sa.Column("active", INTEGER, nullable=False),
         sa.Column("input_from", TEXT, nullable=True),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("edge_id"),
     )
@@ -211,7 +204,6 @@ def upgrade() -> None:
         sa.Column("attempt_id", TEXT, nullable=False),
         sa.Column("extraction_run_id", TEXT, nullable=False),
         sa.Column("attempt_number", INTEGER, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("attempt_id"),
         sa.UniqueConstraint("extraction_run_id", "attempt_number"),
@@ -219,21 +211,18 @@ def upgrade() -> None:
     op.create_table(
         "filing_relationships",
         sa.Column("filing_relationship_id", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("filing_relationship_id"),
     )
     op.create_table(
         "filing_unit_text_versions",
         sa.Column("filing_unit_text_version_id", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("filing_unit_text_version_id"),
     )
     op.create_table(
         "filing_unit_versions",
         sa.Column("filing_unit_version_id", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("filing_unit_version_id"),
     )
@@ -242,12 +231,16 @@ def upgrade() -> None:
         sa.Column("filing_unit_id", TEXT, nullable=False),
         sa.Column("document_ref", TEXT, nullable=True),
         sa.Column("updated_at", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("filing_unit_id"),
     )
     op.create_index(
-        "filing_units_by_document", "filing_units", ["document_ref", "updated_at"], unique=False
+        "filing_units_by_document",
+        "filing_units",
+        ["document_ref", "updated_at"],
+        unique=False,
+        sqlite_where=sa.text("document_ref IS NOT NULL"),
+        postgresql_where=sa.text("document_ref IS NOT NULL"),
     )
     op.create_table(
         "idempotency_records",
@@ -307,6 +300,8 @@ def upgrade() -> None:
         "kernel_event_log",
         ["session_id", "ec_sequence_number"],
         unique=False,
+        sqlite_where=sa.text("session_id IS NOT NULL"),
+        postgresql_where=sa.text("session_id IS NOT NULL"),
     )
     op.create_table(
         "mail_keys",
@@ -324,7 +319,6 @@ def upgrade() -> None:
     op.create_table(
         "materializations",
         sa.Column("materialization_id", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("materialization_id"),
     )
@@ -332,7 +326,6 @@ def upgrade() -> None:
         "materialized_views",
         sa.Column("view_id", TEXT, nullable=False),
         sa.Column("node_ref", TEXT, nullable=True),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("view_id"),
     )
@@ -342,7 +335,6 @@ def upgrade() -> None:
     op.create_table(
         "membership_state_transitions",
         sa.Column("transition_id", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("transition_id"),
     )
@@ -354,19 +346,29 @@ def upgrade() -> None:
         sa.Column("overlay_target", TEXT, nullable=True),
         sa.Column("identity_key", TEXT, nullable=True),
         sa.Column("updated_at", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("node_id"),
     )
-    op.create_index("nodes_by_identity", "nodes", ["identity_key", "updated_at"], unique=False)
+    op.create_index(
+        "nodes_by_identity",
+        "nodes",
+        ["identity_key", "updated_at"],
+        unique=False,
+        sqlite_where=sa.text("identity_key IS NOT NULL"),
+        postgresql_where=sa.text("identity_key IS NOT NULL"),
+    )
     op.create_index("nodes_by_kind", "nodes", ["node_kind", "node_id"], unique=False)
     op.create_index(
-        "nodes_by_overlay", "nodes", ["overlay_in_force", "overlay_target"], unique=False
+        "nodes_by_overlay",
+        "nodes",
+        ["overlay_in_force", "overlay_target"],
+        unique=False,
+        sqlite_where=sa.text("overlay_target IS NOT NULL"),
+        postgresql_where=sa.text("overlay_target IS NOT NULL"),
     )
     op.create_table(
         "operation_rollbacks",
         sa.Column("operation_id", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("operation_id"),
     )
@@ -407,7 +409,6 @@ def upgrade() -> None:
         sa.Column("policy_generation_id", TEXT, nullable=False),
         sa.Column("generation", INTEGER, nullable=False),
         sa.Column("in_force", INTEGER, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("policy_generation_id"),
         sa.UniqueConstraint("generation"),
@@ -451,7 +452,6 @@ def upgrade() -> None:
         "recorded_model_outputs",
         sa.Column("recorded_output_id", TEXT, nullable=False),
         sa.Column("output_payload_blob_ref", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("recorded_output_id"),
     )
@@ -464,14 +464,12 @@ def upgrade() -> None:
     op.create_table(
         "rollbacks_under_way",
         sa.Column("epoch_id", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("epoch_id"),
     )
     op.create_table(
         "ruling_dispositions",
         sa.Column("ruling_disposition_id", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("ruling_disposition_id"),
     )
@@ -494,7 +492,6 @@ def upgrade() -> None:
         "share_links",
         sa.Column("share_link_id", TEXT, nullable=False),
         sa.Column("token_sha256", TEXT, nullable=True),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("share_link_id"),
     )
@@ -504,7 +501,6 @@ def upgrade() -> None:
     op.create_table(
         "topic_assignments",
         sa.Column("topic_assignment_id", TEXT, nullable=False),
-        sa.Column("updated_by_operation_id", TEXT, nullable=False),
         sa.Column("record", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("topic_assignment_id"),
     )

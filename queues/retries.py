@@ -1,4 +1,4 @@
-"""How long a failed item waits before it is delivered again: exponential, with full jitter."""
+"""How often an item is tried, and how long a failed one waits: exponential, with full jitter."""
 
 from typing import Final
 

@@ -1,0 +1,183 @@
+"""One relay for each queue among two gateways: killed, paused, and back again."""
+
+import signal
+from contextlib import contextmanager
+from itertools import count
+
+import anyio
+import pytest
+from redis.asyncio import Redis
+
+from actors.sharding.assignment import REQUESTS_OF, SHARDS_DEFAULT, shard_of
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.shards import shards_of
+from kernel.work.contents import BINDING_QUEUE
+from queues.embedded.server import EmbeddedRedis, find_server
+from queues.work_queue import WorkQueue
+from tests.system.gateways import LEASE_S, RetryingClient, running_gateways
+from workers.environment.ledger_access import open_store
+from workers.environment.system_host import system_host
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio]
+
+EACH = 40
+SENT_S = 20.0
+TAKEN_OVER_S = LEASE_S + 6.0
+"""The lease, and time for the taking and the sweep on a machine that does much else."""
+
+_numbers = count()
+
+
+@pytest.fixture(autouse=True)
+def no_blocking_calls():
+    """The gateways have loops of their own; this one may wait for a look at the record."""
+
+
+on_both = pytest.mark.parametrize("gateways", ["sqlite", "postgres"], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def gateways(request, tmp_path_factory):
+    """One ledger with its gateways for all tests of a store; each test begins with a pair."""
+    folder = tmp_path_factory.mktemp("relays")
+    database = None
+    if request.param == "postgres":
+        postgres = request.getfixturevalue("postgres")
+        database = postgres.new_database()
+    server = EmbeddedRedis(folder, find_server())
+    server.start()
+    try:
+        with running_gateways(folder, server.url, database) as gateways:
+            gateways.redis = server
+            yield gateways
+            gateways.verify()
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+async def queue(gateways, anyio_backend):
+    async with Redis.from_url(gateways.redis.url) as redis:
+        yield WorkQueue(redis, BINDING_QUEUE)
+
+
+def relay_on_record(gateways):
+    """The shard of the relay, with its owner and its epoch."""
+    ledger = Ledger(open_store(gateways.place, read_only=True), system_host())
+    try:
+        with ledger.view() as view:
+            return shards_of(view)[shard_of(REQUESTS_OF.format(BINDING_QUEUE), SHARDS_DEFAULT)]
+    finally:
+        ledger.close()
+
+
+def holder_and_other(gateways):
+    pair = gateways.pair()
+    owner = relay_on_record(gateways).owner
+    [holder] = [gateway for gateway in pair if gateway.name == owner]
+    [other] = [gateway for gateway in pair if gateway.name != owner]
+    return holder, other
+
+
+async def ask(gateway, number=EACH):
+    """Ask a gateway for work and return the ids of the requests."""
+    requests = [
+        {
+            "request_key": f"k-{next(_numbers)}",
+            "content": {"binding_id": "b", "source_event_id": "e"},
+        }
+        for _ in range(number)
+    ]
+    async with RetryingClient(gateway) as client:
+        path = f"/v1/queues/{BINDING_QUEUE}/requests"
+        answer = await client.asked("POST", path, {"requests": requests})
+    return {request["request_id"] for request in answer["requests"]}
+
+
+async def cancel(gateway, requests):
+    async with RetryingClient(gateway) as client:
+        for request_id in requests:
+            path = f"/v1/queues/{BINDING_QUEUE}/requests/{request_id}/cancel"
+            assert (await client.asked("POST", path, {"reason": "done"}))["cancelled"]
+
+
+async def keys(queue):
+    return {item.key for item in await queue.peek(1000)}
+
+
+async def wait_for_items(queue, requests, at_most_s):
+    """Wait until the queue holds these and no others, and return how long that took."""
+    began_s = anyio.current_time()
+    with anyio.fail_after(at_most_s):
+        while await keys(queue) != requests:
+            await anyio.sleep(0.02)
+    return anyio.current_time() - began_s
+
+
+@contextmanager
+def paused(gateway):
+    gateway.send(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        gateway.send(signal.SIGCONT)
+
+
+@on_both
+@pytest.mark.spec("K19")
+async def test_one_gateway_relays_what_any_records_and_is_told_of_it_at_once(gateways, queue):
+    holder, other = holder_and_other(gateways)
+    requests = await ask(holder) | await ask(other)
+    await wait_for_items(queue, requests, SENT_S)
+    assert await queue.current_mark() == str(relay_on_record(gateways).epoch)
+    took_s = []
+    for _ in range(10):
+        requests |= await ask(other, 1)
+        took_s.append(await wait_for_items(queue, requests, SENT_S))
+    # Without a note from the other gateway each would wait for the look of each second.
+    assert sum(took_s) < 4.0, took_s
+    await cancel(other, requests)
+    assert await keys(queue) == set()
+
+
+@on_both
+@pytest.mark.spec("K19")
+async def test_when_the_gateway_that_relays_is_killed_another_does_within_the_lease(
+    gateways, queue
+):
+    holder, other = holder_and_other(gateways)
+    epoch = relay_on_record(gateways).epoch
+    requests = await ask(holder)
+    await wait_for_items(queue, requests, SENT_S)
+    holder.send(signal.SIGKILL)
+    requests |= await ask(other)
+    await wait_for_items(queue, requests, TAKEN_OVER_S)
+    relay = relay_on_record(gateways)
+    assert (relay.owner, relay.epoch) == (other.name, epoch + 1)
+    assert await queue.current_mark() == str(relay.epoch)
+    await cancel(other, requests)
+
+
+@on_both
+@pytest.mark.spec("D6", "K19")
+async def test_a_gateway_that_wakes_up_after_another_relays_puts_nothing_back(gateways, queue):
+    holder, other = holder_and_other(gateways)
+    done = await ask(holder)
+    await wait_for_items(queue, done, SENT_S)
+    with paused(holder):
+        open_requests = await ask(other)
+        await wait_for_items(queue, done | open_requests, TAKEN_OVER_S)
+        await cancel(other, done)
+        await anyio.to_thread.run_sync(other.wait_until_owning, 64)
+        relay = relay_on_record(gateways)
+    for _ in range(20):
+        assert await keys(queue) == open_requests
+        assert await queue.current_mark() == str(relay.epoch)
+        await anyio.sleep(0.05)
+        if relay_on_record(gateways) != relay:
+            break
+    gateways.pair()
+    more = await ask(holder)
+    await wait_for_items(queue, open_requests | more, SENT_S)
+    await cancel(other, open_requests | more)
+    assert await keys(queue) == set()
