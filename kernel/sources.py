@@ -137,8 +137,8 @@ def state_taint(view: LedgerView, document: Document, *, deep: bool = True) -> N
     known = [(source, classes.of(source)) for source in sources.values()]
     taint = [name for source, name in known if name is not None and not source.is_read]
     taint += dict.fromkeys(name for _, name in known if name is not None and name not in taint)
-    least = max_visibility_class(taint) == LEAST_RESTRICTIVE
-    if not taint or (least and not document["source_refs"]):
+    is_open = max_visibility_class(taint) == LEAST_RESTRICTIVE
+    if not taint or (is_open and not document["source_refs"]):
         return
     writes = [effect["payload"] for effect in effects if effect["effect_kind"] == "node_write"]
     stated_classes = [write.get("visibility_class") for write in writes]

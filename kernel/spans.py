@@ -111,5 +111,5 @@ def _is_ref(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and value != ""
 
 
-def _counts(value: object, least: int) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _counts(value: object, minimum: int) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum

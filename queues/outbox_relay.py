@@ -218,14 +218,14 @@ class OutboxRelay:
 
     async def _leave_mark(self) -> bool:
         """Put this relay's mark on the queue; False where another relay serves it."""
-        found, fence = await self._queue.current_mark(), self._fence
-        if found == self._mark:
+        mark, fence = await self._queue.current_mark(), self._fence
+        if mark == self._mark:
             return True
         # Whoever has replaced this relay raised the epoch before it left the mark that was found.
         if fence is not None and not await self._is_still_held(fence):
             return False
         self._sent.clear()
-        return await self._queue.mark(self._mark, instead_of=found)
+        return await self._queue.mark(self._mark, instead_of=mark)
 
     async def _is_still_held(self, fence: Fence) -> bool:
         is_held = await anyio.to_thread.run_sync(self._ledger.read, partial(holds, fence=fence))

@@ -63,7 +63,7 @@ PRIORITIES: Final = QUEUES["authority-recompute"]
 def least_of(priorities: Sequence[Priority], capacity: CapacityPriority) -> str | None:
     """Return the least urgent priority that draws as this capacity priority or as one above it.
 
-    None where there is no such priority. Hand it to `WorkQueue.claim` as `least`.
+    None where there is no such priority. Hand it to `WorkQueue.claim` as `least_urgent`.
     """
     enough = CAPACITY_PRIORITIES[CAPACITY_PRIORITIES.index(capacity) :]
     names = [row.name for row in priorities if row.capacity in enough]

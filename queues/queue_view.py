@@ -128,8 +128,10 @@ class QueueView:
             raise QueueError("queue_unknown_priority", f"{self.name} has no priority {name!r}")
         return priority
 
-    def _least_rank(self, least: str | None) -> int:
-        return self.priorities[-1].rank if least is None else self._priority(least).rank
+    def _least_rank(self, least_urgent: str | None) -> int:
+        return (
+            self.priorities[-1].rank if least_urgent is None else self._priority(least_urgent).rank
+        )
 
 
 def _page(limit: int, offset: int) -> tuple[int, int]:

@@ -95,12 +95,14 @@ class WorkQueue(QueueView):
         (enqueued,) = await self.enqueue_many([item])
         return enqueued
 
-    async def claim(self, limit: int, visibility_ms: int, least: str | None = None) -> list[Claim]:
+    async def claim(
+        self, limit: int, visibility_ms: int, least_urgent: str | None = None
+    ) -> list[Claim]:
         """Take up to `limit` (1..256) items: the top priority, then the earliest deadline.
 
         They are hidden from others for `visibility_ms`, then they return when `reap` runs. With
-        `least`, only that priority and more urgent ones are taken. Whoever claims a priority has
-        capacity for it: suspended items come first, in the order of their suspension. An item
+        `least_urgent`, only that priority and more urgent ones are taken. Whoever claims a priority
+        has capacity for it: suspended items come first, in the order of their suspension. An item
         of which a claim has expired (`Claim.ends`) comes alone; its worker calls `begin`.
 
         Raises:
@@ -108,7 +110,7 @@ class WorkQueue(QueueView):
         """
         check_range("limit", limit, 1, CLAIM_ITEMS_MAX)
         check_range("visibility_ms", visibility_ms, 1, DURATION_MS_MAX)
-        token, rank = self._new_token(), self._least_rank(least)
+        token, rank = self._new_token(), self._least_rank(least_urgent)
         now = self._scripts.now()
         rows = await self._scripts.run("claim", now, limit, visibility_ms, token, rank)
         foreign: list[Any] = []
@@ -243,8 +245,8 @@ class WorkQueue(QueueView):
         rank = "all" if priority is None else self._priority(priority).rank
         return bool(await self._scripts.run(script, rank) == 1)
 
-    async def wait(self, timeout_s: float, least: str | None = None) -> bool:
-        """Block until `claim` with this `least` may find something; False after `timeout_s`.
+    async def wait(self, timeout_s: float, least_urgent: str | None = None) -> bool:
+        """Block until `claim` with this `least_urgent` may find something; False after `timeout_s`.
 
         `timeout_s` is 60 at most. True is a hint: somebody else may be faster. After False, waiting
         again is enough, for it looks before it blocks: an idle consumer sends two commands for
@@ -253,7 +255,7 @@ class WorkQueue(QueueView):
         """
         timeout_ms = int(min(timeout_s, WAIT_S_MAX) * 1000)
         check_range("timeout in ms", timeout_ms, 1, int(WAIT_S_MAX * 1000))
-        rank = self._least_rank(least)
+        rank = self._least_rank(least_urgent)
         pause_ms = int(await self._scripts.run("sleep", self._scripts.now(), timeout_ms, rank))
         if pause_ms == 0:
             return True

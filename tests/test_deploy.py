@@ -11,7 +11,7 @@ import yaml
 from workers.telemetry.metric_table import GATEWAY, WORKER, Metric
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
-METRICS = {one.name: one for one in (*GATEWAY, *WORKER)}
+METRICS = {metric.name: metric for metric in (*GATEWAY, *WORKER)}
 
 
 def dashboard() -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_the_list_shows_every_metric_and_no_other(heading: str, table: tuple[Met
     _, _, after = written.partition(f"## Metrics of a {heading}\n")
     part = after.partition("\n#")[0]
     shown = [line for line in part.splitlines() if line.startswith("| `rotulus_")]
-    assert shown == [row(one) for one in table]
+    assert shown == [row(metric) for metric in table]
 
 
 @pytest.mark.parametrize("expression", expressions())
@@ -62,8 +62,8 @@ def test_an_expression_names_metrics_and_labels_that_there_are(expression: str):
     known = {label for each in series for label in metric_of(each).labels} | {"instance", "le"}
     grouped = re.findall(r"\bby \(([^)]*)\)", expression)
     assert {label for group in grouped for label in re.split(r",\s*", group)} <= known
-    for one, selectors in re.findall(r"\b(rotulus_\w+)\{([^}]*)\}", expression):
-        assert set(re.findall(r"(\w+)=", selectors)) <= set(metric_of(one).labels)
+    for metric, selectors in re.findall(r"\b(rotulus_\w+)\{([^}]*)\}", expression):
+        assert set(re.findall(r"(\w+)=", selectors)) <= set(metric_of(metric).labels)
 
 
 @pytest.mark.parametrize("expression", expressions())

@@ -54,7 +54,7 @@ async def test_a_thread_that_keeps_the_interpreter_starves_the_loop():
         await anyio.sleep(0.02)
         task.cancel()
     starved = [stall for stall in watch.stalls if stall.measure == "starved"]
-    assert max(one.seconds for one in starved) > STALL_S
+    assert max(stall.seconds for stall in starved) > STALL_S
 
 
 async def test_what_was_before_is_forgotten():

@@ -35,13 +35,13 @@ _log = structlog.get_logger(__name__)
 class RefusalUnit:
     """Refuse a message that could not even be made into units."""
 
-    asked: object
+    request: object
     cause: Exception
     session_id: str
 
     def run(self, context: CommitContext) -> ActorError:
         """Leave the receipt and return the error for its caller."""
-        return refuse(context, self.asked, self.cause, self.session_id)
+        return refuse(context, self.request, self.cause, self.session_id)
 
 
 @dataclass(frozen=True, slots=True)

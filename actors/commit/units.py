@@ -160,13 +160,13 @@ class EnvelopeUnit:
 class SimulationUnit:
     """Simulate an operation, and record that somebody asked."""
 
-    asked: Simulate
+    message: Simulate
     session_id: str
     session_profile_hash: str
 
     def run(self, context: CommitContext) -> SimulationResult:
         """Simulate an envelope as its author's, an intent as the orchestrator would submit it."""
-        operation = self.asked.operation
+        operation = self.message.operation
         submitter: Submitter = "caller"
         if isinstance(operation, Intent):
             submitter = "orchestrator"
@@ -179,13 +179,13 @@ class SimulationUnit:
             context.kernel,
             context.transaction,
             document,
-            self.asked.policy,
+            self.message.policy,
             self.session_profile_hash,
             simulation=Simulation(
                 submitter,
-                self.asked.retention,
+                self.message.retention,
                 self.session_id,
-                self.asked.simulation_key,
+                self.message.simulation_key,
             ),
         )
 

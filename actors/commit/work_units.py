@@ -207,8 +207,8 @@ class RetentionSweepUnit:
 class AuditUnit:
     """Leave a receipt of what an audit of the chains found, once for the same findings (§17.5)."""
 
-    found: Verification
+    verification: Verification
 
     def run(self, context: CommitContext) -> str | None:
         """Return the receipt's id, None where it is there already."""
-        return record_violation(context.transaction, self.found, once=True)
+        return record_violation(context.transaction, self.verification, once=True)

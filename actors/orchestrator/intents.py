@@ -50,7 +50,7 @@ class Intent(BaseModel):
     capacity_override: CapacityOverride | None = None
     """Confirms that it goes on without capacity; says nothing about what is asked for (§18.2)."""
 
-    def asked(self) -> "Intent":
+    def as_requested(self) -> "Intent":
         """Return what was asked for: under the same key the same may be asked again (K6)."""
         return self
 
@@ -214,7 +214,7 @@ class SynthesizedUnderstanding(Intent):
     ] = ()
     outputs: Annotated[tuple[CapturedOutput, ...], Field(max_length=MAX_MODEL_CALLS)] = ()
 
-    def asked(self) -> Intent:
+    def as_requested(self) -> Intent:
         """Return the request: a model asked again may answer otherwise."""
         return self.request
 

@@ -87,7 +87,7 @@ class Orchestrator:
         }
         if session_id is not None:
             document["session_id"] = session_id
-        override = intent.asked().capacity_override
+        override = intent.as_requested().capacity_override
         if override is not None:
             document["capacity_override"] = override.model_dump()
         for part in operation.parts:
@@ -134,7 +134,7 @@ def intent_digest(intent: Intent) -> str:
         IntentInvalid: when the intent has no canonical form.
     """
     try:
-        request = intent.asked().model_dump(
+        request = intent.as_requested().model_dump(
             mode="json", exclude_none=True, exclude={"capacity_override"}
         )
         return digest(request)

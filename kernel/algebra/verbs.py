@@ -231,13 +231,13 @@ def _forbidden(name: str, requires: tuple[str, ...]) -> frozenset[str]:
     asked_for = {EFFECT_KINDS[name].canonical for name in requires}
     reserved = _RESERVED - asked_for
     passing = frozenset(kind for kind, row in EFFECT_KINDS.items() if row.canonical in reserved)
-    others = frozenset(
+    of_other_verbs = frozenset(
         kind
         for kinds, verbs in _ADMITTING
         if name not in verbs
         for kind in kinds - frozenset(requires)
     )
-    return passing | others | _CONTRADICTIONS.get(name, frozenset())
+    return passing | of_other_verbs | _CONTRADICTIONS.get(name, frozenset())
 
 
 def _own_verbs() -> Iterable[SemanticVerb]:

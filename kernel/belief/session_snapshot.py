@@ -1,5 +1,7 @@
 """The state of a session as of an event, written down so that activation need not replay it all.
 
+`SessionState.take_snapshot` cuts one, and the session's actor decides when one is due.
+
 A snapshot is never trusted alone: whoever takes a session up from one holds it against the event
 that it names, and replays the trail where a snapshot is missing (decision kernel/0162). Snapshots
 of a session are parts of one: each holds the whole state, but of the observations only those since

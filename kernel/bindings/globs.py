@@ -145,9 +145,9 @@ def _segment_regex(segment: Segment) -> str:
             chunks.append("")
         else:
             chunks[-1] += "[^/]" if isinstance(item, Wildcard) else re.escape(item)
-    first, *others = chunks
-    if not others:
+    first, *later = chunks
+    if not later:
         return first + "/"
-    *middle, last = others
+    *middle, last = later
     runs = "".join(rf"(?>[^/]*?{chunk})" for chunk in middle if chunk)
     return rf"{first}{runs}(?>[^/]*{last}/)"

@@ -95,8 +95,8 @@ def _same(name: str, before: Any, after: Any) -> bool:
 def _extends(name: str, before: Any, after: Any) -> bool:
     if not (name.endswith(_REFERENCES) and isinstance(before, list) and isinstance(after, list)):
         return False
-    members, others = _members(before), _members(after)
-    return members < others or others < members
+    members, members_after = _members(before), _members(after)
+    return members < members_after or members_after < members
 
 
 def _members(references: list[Any]) -> set[bytes]:

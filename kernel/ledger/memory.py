@@ -74,13 +74,13 @@ class _MemoryTable:
         """Return the rows that equal `where`, through the index that covers most of it."""
         if not where:
             return self.rows.values()
-        covering, others = _covering(self._table, tuple(where))
+        covering, other_columns = _covering(self._table, tuple(where))
         if covering:
             keys = self.indexes[covering].get(_getter(covering)(where), {})
             candidates: Iterable[Row] = map(self.rows.__getitem__, keys)
         else:
             candidates = self.rows.values()
-        for name in others:
+        for name in other_columns:
             candidates = _having(candidates, name, where[name])
         return candidates
 

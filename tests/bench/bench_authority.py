@@ -55,7 +55,8 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite import SqliteStore
 from tests.bench.bench_kernel import insert_raw, rows_of
 from tests.bench.report import figure, machine, note
-from workers.environment.system_host import settle_memory, system_host
+from workers.environment.memory import settle_memory
+from workers.environment.system_host import system_host
 from workers.views.records import describe_node
 
 READS = 20_000

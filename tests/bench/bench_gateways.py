@@ -25,7 +25,8 @@ from tests.bench.mix import intent_of
 from tests.bench.report import figure, machine
 from tests.forked import forked_together
 from tests.postgres import own_postgres
-from workers.environment.system_host import settle_memory, system_host
+from workers.environment.memory import settle_memory
+from workers.environment.system_host import system_host
 
 PROCESSES = (1, 2)
 SUBMITTERS = 100

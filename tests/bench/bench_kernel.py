@@ -45,7 +45,8 @@ from kernel.verify.links import walk_log
 from tests.bench.mix import EFFECTS_PER_ENVELOPE, intent_of
 from tests.bench.peers import PEER_MISSING, append_events, hash_rows, insert_envelopes
 from tests.bench.report import figure, machine, note, rate_per_s
-from workers.environment.system_host import settle_memory, system_host
+from workers.environment.memory import settle_memory
+from workers.environment.system_host import system_host
 
 SUBMITTERS = ((1, 600), (10, 3_000), (100, 6_000))
 """How many at once, and how many envelopes they submit together."""

@@ -27,7 +27,7 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.replay.reproduce import reproduce_range
 from tests.bench.report import figure, rate_per_s
 from tests.kernel.build import adapt, create, effect, envelope, link
-from workers.environment.system_host import settle_memory
+from workers.environment.memory import settle_memory
 
 ROUNDS = 3_000
 ROUND = 7

@@ -89,24 +89,24 @@ def ask_all(made: Mapping[str, SelectorList], asked: Iterable[dict[str, str]]) -
 def measure(shape: str) -> None:
     """Print the figures of one shape."""
     made = {size: bindings(shape, size) for size in SIZES}
-    asked = {size: events(size) for size in SIZES}
+    events_by_size = {size: events(size) for size in SIZES}
     indexes = {size: RoutingIndex() for size in SIZES}
     built_s = {size: _cpu_s(put_all, indexes[size], made[size]) for size in SIZES}
     for size in SIZES:
-        matched = {len(indexes[size].match(event)) for event in asked[size]}
+        matched = {len(indexes[size].match(event)) for event in events_by_size[size]}
         if matched != {MATCHES}:
             raise SystemExit(f"{shape}: {matched} bindings match, not {MATCHES}")
     best_s = dict.fromkeys(SIZES, float("inf"))
     gc.disable()
     for _ in range(ROUNDS):
         for size in SIZES:
-            spent_s = _cpu_s(match_all, indexes[size], asked[size])
+            spent_s = _cpu_s(match_all, indexes[size], events_by_size[size])
             best_s[size] = min(best_s[size], spent_s / EVENTS)
     gc.enable()
     for size in SIZES:
         ratio, of = best_s[size] / best_s[SIZES[0]], f"the cost at {SIZES[0]}"
         figure(f"{shape}: events against {size}", 1 / best_s[size], "/s", ratio=ratio, of=of)
-    some = asked[PEER_SIZE][:2]
+    some = events_by_size[PEER_SIZE][:2]
     ask_all(made[PEER_SIZE], some)  # what is compiled at the first time is compiled
     ratio = _cpu_s(ask_all, made[PEER_SIZE], some) / len(some) / best_s[PEER_SIZE]
     figure(f"{shape}: the rate at {PEER_SIZE}", 1 / best_s[PEER_SIZE], "/s", ratio=ratio, of=PEER)

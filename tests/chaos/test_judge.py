@@ -138,13 +138,13 @@ def test_a_process_that_ends_by_itself_is_wrong_whatever_comes_of_the_record(tmp
         process.start()
     try:
         wait_for("its end", broken.note_end, 20.0)
-        [(rule, [found])] = ends([sound, broken]).items()
+        [(rule, [ending])] = ends([sound, broken]).items()
     finally:
         sound.kill()
     assert "ended by itself" in rule
-    assert "broken" in found
-    assert "70" in found
-    assert "what it said last" in found
+    assert "broken" in ending
+    assert "70" in ending
+    assert "what it said last" in ending
     assert ends([sound]) == {}
 
 

@@ -32,8 +32,8 @@ def test_every_kind_comes_before_any_comes_twice(seed, seconds):
 @given(seeds)
 def test_a_fault_ends_before_the_next_begins_and_all_end_within_the_time(seed):
     faults = schedule(seed, SECONDS)
-    for one, following in pairwise(faults):
-        assert one.at_s + one.lasts_s <= following.at_s + 0.002
+    for fault, following in pairwise(faults):
+        assert fault.at_s + fault.lasts_s <= following.at_s + 0.002
     assert faults[-1].at_s + faults[-1].lasts_s <= SECONDS + 0.002
 
 

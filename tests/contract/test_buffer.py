@@ -98,7 +98,7 @@ def write(tables, name, table, row):
         getattr(tables, name)(table, row)
     elif tables.get(table, *key) is not None:
         fixed = {column.name for column in table.primary_key.columns}
-        tables.update(table, key, {one: row[one] for one in row if one not in fixed})
+        tables.update(table, key, {column: row[column] for column in row if column not in fixed})
 
 
 def read_ahead(tables, numbers):

@@ -428,8 +428,8 @@ def test_tables_of_the_migrations_are_those_of_this_program_on_postgresql(faults
 
 
 def test_other_peoples_tables_are_no_difference_on_postgresql(faults_after):
-    more = ("CREATE TABLE more (a int)", "CREATE VIEW of_nodes AS SELECT * FROM nodes")
-    assert faults_after(*more) == []
+    statements = ("CREATE TABLE more (a int)", "CREATE VIEW of_nodes AS SELECT * FROM nodes")
+    assert faults_after(*statements) == []
 
 
 def test_an_altered_database_is_no_ground_to_write_on(postgres, postgres_empty_url):

@@ -170,13 +170,13 @@ def test_survivors_and_tombstones_part_the_universe(store, strikes, number):
 @pytest.mark.spec("T-STORE-09")
 def test_threads_that_eliminate_at_once_are_all_applied(store, ends_well):
     store.create_session(SESSION, universe_of(*THREADS, count=STRIKES))
-    told, failed = [], []
+    answers, failed = [], []
     begin = threading.Barrier(len(THREADS))
 
     def run(name):
         try:
             begin.wait()
-            strike_all(store, SESSION, name, STRIKES, told.extend)
+            strike_all(store, SESSION, name, STRIKES, answers.extend)
         except BaseException as error:
             failed.append(error)
             raise
@@ -187,7 +187,7 @@ def test_threads_that_eliminate_at_once_are_all_applied(store, ends_well):
     for thread in threads:
         thread.join()
     assert failed == []
-    check_all_struck(store, told, THREADS)
+    check_all_struck(store, answers, THREADS)
 
 
 def check_all_struck(store, told, names):

@@ -74,7 +74,7 @@ def test_a_new_ledger_has_a_head_before_everything_and_a_policy_in_force(ledger)
             b'"state":"effective","version":1}',
         }
     rows = everything(ledger)
-    assert {name for name, found in rows.items() if found} == {"chain_head", "policy_snapshots"}
+    assert {name for name, stored in rows.items() if stored} == {"chain_head", "policy_snapshots"}
 
 
 def test_founding_again_changes_nothing(place):

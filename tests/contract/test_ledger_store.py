@@ -248,7 +248,7 @@ def test_select_orders_by_the_column_asked_for_and_continues_in_it(store):
 @pytest.mark.parametrize("times", [1, 7, 8, 9, 600])
 def test_rows_with_any_of_many_values_are_found_once_each(store, times):
     named = [("a", "x"), ("b", "x"), ("c", "y"), ("d", None)]
-    rows = [row_of(schema.edges, edge_id=one, input_from=kind) for one, kind in named]
+    rows = [row_of(schema.edges, edge_id=edge_id, input_from=kind) for edge_id, kind in named]
     fill(store, schema.edges, *rows)
     with store.transaction() as tables:
 
@@ -278,10 +278,10 @@ def test_without_an_order_rows_come_by_the_last_column_of_their_key(store):
         schema.applied_effects,
         *(row_of(schema.applied_effects, ec_sequence_number=s, ordinal=o) for s, o in rows),
     )
-    found = [
+    places = [
         (row["ec_sequence_number"], row["ordinal"]) for row in stored(store, schema.applied_effects)
     ]
-    assert found == [(1, 0), (2, 1), (1, 2)]
+    assert places == [(1, 0), (2, 1), (1, 2)]
 
 
 def test_count_and_counts_agree_with_the_rows(log):
@@ -361,8 +361,8 @@ def test_of_two_like_rows_that_are_added_together_the_second_is_a_duplicate(stor
 
 
 def test_put_and_update_may_not_take_the_unique_value_of_another_row(store):
-    one, other = fill(store, schema.outbox, row_of(schema.outbox), row_of(schema.outbox))
-    taken = {"request_sequence": one["request_sequence"]}
+    request, other = fill(store, schema.outbox, row_of(schema.outbox), row_of(schema.outbox))
+    taken = {"request_sequence": request["request_sequence"]}
     with store.transaction() as tables:
         with pytest.raises(DuplicateKey):
             tables.put(schema.outbox, other | taken)
@@ -370,7 +370,7 @@ def test_put_and_update_may_not_take_the_unique_value_of_another_row(store):
             tables.put(schema.outbox, row_of(schema.outbox) | taken)
         with pytest.raises(DuplicateKey):
             tables.update(schema.outbox, (other["request_id"],), taken)
-    by_id = sorted([one, other], key=lambda row: row["request_id"])
+    by_id = sorted([request, other], key=lambda row: row["request_id"])
     assert stored(store, schema.outbox) == by_id
 
 
@@ -436,8 +436,8 @@ def test_put_adds_a_row_or_replaces_the_one_with_its_key(store):
     later = row | {"node_kind": "later", "record": b"later"}
     other = row_of(schema.nodes)
     with store.transaction() as tables:
-        for one in (row, later, other):
-            tables.put(schema.nodes, one)
+        for version in (row, later, other):
+            tables.put(schema.nodes, version)
         assert tables.select(schema.nodes, {"node_kind": "later"}) == [later]
         assert tables.select(schema.nodes, {"node_kind": row["node_kind"]}) == []
     assert stored(store, schema.nodes) == sorted([later, other], key=lambda node: node["node_id"])
@@ -445,24 +445,24 @@ def test_put_adds_a_row_or_replaces_the_one_with_its_key(store):
 
 def test_put_replaces_by_the_whole_of_a_key_of_several_columns(store):
     table = schema.belief_snapshots
-    one, other = row_of(table, session_id="s"), row_of(table, session_id="s")
+    row, other = row_of(table, session_id="s"), row_of(table, session_id="s")
     with store.transaction() as tables:
-        tables.put(table, one)
+        tables.put(table, row)
         tables.put(table, other)
-        tables.put(table, one | {"snapshot_bytes": b"changed"})
-    assert stored(store, table) == [one | {"snapshot_bytes": b"changed"}, other]
+        tables.put(table, row | {"snapshot_bytes": b"changed"})
+    assert stored(store, table) == [row | {"snapshot_bytes": b"changed"}, other]
 
 
 def test_update_sets_the_columns_of_one_row(store):
-    one, other = row_of(schema.edges), row_of(schema.edges)
-    fill(store, schema.edges, one, other)
+    edge, other = row_of(schema.edges), row_of(schema.edges)
+    fill(store, schema.edges, edge, other)
     changes = {"input_from": None, "target_node_id": "t"}
     with store.transaction() as tables:
-        tables.update(schema.edges, (one["edge_id"],), changes)
-        assert tables.get(schema.edges, one["edge_id"]) == one | changes
+        tables.update(schema.edges, (edge["edge_id"],), changes)
+        assert tables.get(schema.edges, edge["edge_id"]) == edge | changes
         assert tables.get(schema.edges, other["edge_id"]) == other
-        assert tables.select(schema.edges, {"target_node_id": "t"}) == [one | changes]
-        assert tables.select(schema.edges, {"target_node_id": one["target_node_id"]}) == []
+        assert tables.select(schema.edges, {"target_node_id": "t"}) == [edge | changes]
+        assert tables.select(schema.edges, {"target_node_id": edge["target_node_id"]}) == []
 
 
 def test_delete_before_removes_the_rows_below_the_bound_and_says_how_many(store):

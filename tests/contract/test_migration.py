@@ -68,6 +68,6 @@ def test_the_row_of_an_operation_is_found_in_one_index_without_sorting(tmp_path)
             ("o",),
         ).fetchall()
     connection.close()
-    [step] = [one[-1] for one in plan]
+    [step] = [plan_row[-1] for plan_row in plan]
     assert "USING INDEX" in step
     assert "operation_id=?" in step

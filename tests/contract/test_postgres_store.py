@@ -308,14 +308,14 @@ def test_a_store_has_eight_connections_unless_told_otherwise(
 
 
 def test_what_bounds_a_wait_is_what_the_server_was_told(store, connections):
-    asked = (
+    query = (
         "SELECT name, setting FROM pg_settings WHERE name = ANY(ARRAY['lock_timeout',"
         " 'idle_in_transaction_session_timeout', 'statement_timeout'])"
     )
     with store.transaction():
-        writer = dict(connections.last.execute(asked).fetchall())
+        writer = dict(connections.last.execute(query).fetchall())
     with store.view():
-        reader = dict(connections.last.execute(asked).fetchall())
+        reader = dict(connections.last.execute(query).fetchall())
     lock_ms = str(postgres_connection.LOCK_TIMEOUT_MS)
     idle_ms = str(postgres_connection.IDLE_WRITER_MAX_MS)
     assert (writer["lock_timeout"], reader["lock_timeout"]) == (lock_ms, lock_ms)
@@ -353,7 +353,7 @@ def test_who_waits_for_the_head_while_the_tables_go_forward_is_refused(postgres_
             assert writer.is_alive()
         connection.commit()
         writer.join()
-    assert [getattr(one, "code", one) for one in refused] == ["ledger_schema_newer"]
+    assert [getattr(refusal, "code", refusal) for refusal in refused] == ["ledger_schema_newer"]
     waiting.close()
 
 

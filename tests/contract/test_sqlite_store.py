@@ -496,7 +496,7 @@ def test_an_epoch_is_found_by_its_own_index_however_many_there_were(
         [(sql, values)] = connections.statements
     with closing(sqlite3.connect(path)) as connection:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
-    assert [one[-1] for one in plan] == [f"SEARCH kernel_event_log USING INDEX {step}"]
+    assert [plan_row[-1] for plan_row in plan] == [f"SEARCH kernel_event_log USING INDEX {step}"]
 
 
 def test_what_an_operation_informed_is_found_by_its_name_alone(store, connections, path):

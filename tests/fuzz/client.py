@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.fuzz.connection import ANSWER_S, Connection, NoAnswerError
+from tests.fuzz.connection import ANSWER_S, FuzzConnection, NoAnswerError
 from tests.fuzz.hostile import hostile_shot, legal_shot
 from tests.fuzz.judge import Answer, wrong_with
 from tests.fuzz.legal import legal_request, shared_records
@@ -75,7 +75,7 @@ class Lane:
 
     def __init__(self, sender: "Sender") -> None:
         self._sender = sender
-        self._kept: dict[int, Connection] = {}
+        self._kept: dict[int, FuzzConnection] = {}
 
     def run(self) -> None:
         """Send until nothing is left."""
@@ -97,7 +97,7 @@ class Lane:
         tally = self._sender.tally
         tally.sent_bytes += len(shot.content)
         if shot.manner == "cut":
-            connection = Connection(port)
+            connection = FuzzConnection(port)
             connection.send(shot.content)
             connection.close()
             tally.unanswered += 1
@@ -107,7 +107,7 @@ class Lane:
             self._raw(number, shot, port)
 
     def _raw(self, number: int, shot: Shot, port: int) -> None:
-        connection = Connection(port)
+        connection = FuzzConnection(port)
         connection.send(shot.content)
         answers = 0
         must = shot.answers if shot.manner == "pipeline" else 0
@@ -153,7 +153,7 @@ class Lane:
         while True:
             connection = self._kept.get(port)
             if connection is None or not connection.open:
-                connection = self._kept[port] = Connection(port)
+                connection = self._kept[port] = FuzzConnection(port)
             used = connection.used
             try:
                 connection.patience(ANSWER_S)

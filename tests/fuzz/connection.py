@@ -14,7 +14,7 @@ class NoAnswerError(Exception):
     """No answer came, or what came is none; says which."""
 
 
-class Connection:
+class FuzzConnection:
     """A connection on which one request is asked after another."""
 
     def __init__(self, port: int, timeout_s: float = ANSWER_S) -> None:

@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.fuzz.connection import Connection, NoAnswerError
+from tests.fuzz.connection import FuzzConnection, NoAnswerError
 from tests.fuzz.course import IDLE_S, EndedError, FuzzCourse, Say
 from tests.fuzz.fleet import GATEWAYS, STORES, running_fuzz_fleet
 from tests.fuzz.judge import wrong_with
@@ -76,7 +76,7 @@ def replay(folder: Path, file: Path, store: str, say: Say) -> list[str]:
         course.begin()
         course.close()
         for name in GATEWAYS:
-            connection = Connection(fleet.ports[name])
+            connection = FuzzConnection(fleet.ports[name])
             connection.send(content)
             connection.patience(10.0)
             try:

@@ -88,8 +88,8 @@ def test_a_request_is_a_function_of_its_seed_and_number():
         assert hostile_shot(3, number) == hostile_shot(3, number)
     assert hostile_shot(3, 1) != hostile_shot(4, 1)
     legal = [legal_request(3, number) for number in range(500)]
-    assert len({one.route for one in legal}) > len(set(MUST_SUCCEED))
-    assert all(legal_shot(one).legal for one in legal)
+    assert len({request.route for request in legal}) > len(set(MUST_SUCCEED))
+    assert all(legal_shot(request).legal for request in legal)
 
 
 def test_hostile_requests_go_to_every_route_in_every_manner():
@@ -193,8 +193,8 @@ def asked_after(how, seconds):
         asking.stdin.flush()
         with pytest.raises(AssertionError):
             wait_for("nothing", lambda: False, seconds)
-        told, _ = asking.communicate(timeout=60)
-    return json.loads(told)
+        printed, _ = asking.communicate(timeout=60)
+    return json.loads(printed)
 
 
 @pytest.mark.slow
@@ -216,5 +216,5 @@ def test_a_gateway_on_a_busy_machine_is_not():
 
 
 def test_a_gateway_that_nobody_reaches_is_found():
-    told = {"asked": 3, "unanswered": 1, "worst": []}
-    assert len(wrong_with_health({"a": told, "b": told | {"asked": 0, "unanswered": 0}})) == 2
+    health = {"asked": 3, "unanswered": 1, "worst": []}
+    assert len(wrong_with_health({"a": health, "b": health | {"asked": 0, "unanswered": 0}})) == 2

@@ -361,15 +361,15 @@ def test_an_understanding_is_ready_when_nothing_above_it_waits(ledger):
     diamond(ledger)
     accept(ledger, adapt("claim", authority=0))
     order = []
-    while found := ready_now(ledger):
+    while ready := ready_now(ledger):
         states = {name: state(ledger, name) for name in "abcd"}
         waiting = set(requested(ledger))
-        assert {name for name in "abcd" if states[name] is RecomputeReadiness.READY} == set(found)
+        assert {name for name in "abcd" if states[name] is RecomputeReadiness.READY} == set(ready)
         assert {name for name in "abcd" if states[name] is RecomputeReadiness.CLOSED} == {
             *"abcd"
         } - waiting
-        order.append(found)
-        for name in found:
+        order.append(ready)
+        for name in ready:
             with ledger.view() as view:
                 document = recompute(view, name)
             assert code_of(work(ledger, document)) is None

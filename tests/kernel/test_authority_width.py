@@ -58,7 +58,7 @@ def stated(edges):
 @pytest.mark.slow
 @given(st.lists(EDGES, max_size=2 * EXCERPT_INPUTS))
 def test_the_digest_is_that_of_the_canonical_array_of_all_inputs(edges):
-    found, brought = stated(edges)
+    inputs, brought = stated(edges)
     array = [
         [
             edge.edge_id,
@@ -69,16 +69,16 @@ def test_the_digest_is_that_of_the_canonical_array_of_all_inputs(edges):
         ]
         for edge in edges
     ]
-    assert found.digest == hashlib.sha256(canonicalize(array)).hexdigest()
-    assert (found.count, brought) == (len(edges), [edge.brings for edge in edges])
+    assert inputs.digest == hashlib.sha256(canonicalize(array)).hexdigest()
+    assert (inputs.count, brought) == (len(edges), [edge.brings for edge in edges])
 
 
 @given(st.lists(EDGES, max_size=2 * EXCERPT_INPUTS))
 def test_the_excerpt_is_bounded_and_has_an_input_of_every_visibility_class(edges):
-    found, _ = stated(edges)
-    assert found.excerpt[:EXCERPT_INPUTS] == [edge.brings for edge in edges[:EXCERPT_INPUTS]]
-    assert len(found.excerpt) <= EXCERPT_INPUTS + len(VISIBILITY_CLASSES)
-    classes = {edge.visibility_class for edge in edges if edge.brings in found.excerpt}
+    inputs, _ = stated(edges)
+    assert inputs.excerpt[:EXCERPT_INPUTS] == [edge.brings for edge in edges[:EXCERPT_INPUTS]]
+    assert len(inputs.excerpt) <= EXCERPT_INPUTS + len(VISIBILITY_CLASSES)
+    classes = {edge.visibility_class for edge in edges if edge.brings in inputs.excerpt}
     assert classes == {edge.visibility_class for edge in edges}
 
 

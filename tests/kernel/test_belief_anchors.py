@@ -45,8 +45,8 @@ def test_the_newest_anchor_of_each_session_is_a_fold_of_the_log(ledger):
     with ledger.transaction() as transaction:
         transaction.tables.update(schema.belief_anchors, ("s",), {"n_events": 1})
     with ledger.view() as view:
-        [found, *_] = verify(view).findings
-    assert (found.table, found.key, found.rule) == ("belief_anchors", "s", "state_differs")
+        [finding, *_] = verify(view).findings
+    assert (finding.table, finding.key, finding.rule) == ("belief_anchors", "s", "state_differs")
 
 
 @pytest.mark.spec("B6")

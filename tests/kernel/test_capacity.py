@@ -660,9 +660,12 @@ def test_sums_are_the_same_however_they_are_cut_into_pages(world):
                 pages.append(cost_totals(view, after=after, limit=limit))
                 after = pages[-1].next_after
             joined = joined_totals(pages)
-            assert [(one.actor, one.operations) for one in joined] == [("agent", 1), ("user", 5)]
-            for one, other in zip(joined, whole.totals, strict=True):
-                assert one.estimated_cost == pytest.approx(other.estimated_cost, rel=1e-15)
+            assert [(total.actor, total.operations) for total in joined] == [
+                ("agent", 1),
+                ("user", 5),
+            ]
+            for total, other in zip(joined, whole.totals, strict=True):
+                assert total.estimated_cost == pytest.approx(other.estimated_cost, rel=1e-15)
 
 
 @pytest.mark.spec("§18.4")

@@ -354,7 +354,7 @@ def test_a_field_of_origin_is_no_relationship_whatever_its_name_ends_with(field)
 )
 def test_a_policy_gives_each_class_each_strategy(world, conflict_class, strategy, code):
     world.state(conflict_class, strategy)
-    field, before, after = next(one[1:] for one in FIELDS if one[0] == conflict_class)
+    field, before, after = next(case[1:] for case in FIELDS if case[0] == conflict_class)
     assert code_of(world.pair({field: before}, {field: after})[2]) == code
     assert len(world.contradictions()) == (strategy == "emit_contradiction_edge")
     assert len(world.items()) == (strategy == "user_review_required")
@@ -432,7 +432,7 @@ def test_a_third_value_is_merged_beside_the_two(world):
     world.pair({"source_refs": ["a"]}, {"source_refs": ["b"]})
     refused(world.submit(adapt("n", {"source_refs": ["c"]})), DEFERRED)
     kept = world.node("n")["payload"]["merge_provenance"]["source_refs"]
-    assert [one["value"] for one in kept] == [["a"], ["b"], ["c"]]
+    assert [alternative["value"] for alternative in kept] == [["a"], ["b"], ["c"]]
 
 
 @pytest.mark.spec("§19.2")
@@ -494,8 +494,8 @@ def test_the_most_cautious_outcome_wins(world):
         ({"cites_refs": ["a", "b"]}, REVIEW),
     ]
     world.pair(before, {"unrelated": 1})
-    for more, code in steps:
-        after = after | more
+    for change, code in steps:
+        after = after | change
         refused(world.submit(adapt("n", after)), code)
     assert world.contradictions() == []
 
@@ -590,7 +590,7 @@ def test_what_is_said_of_an_edges_origin_is_merged_into_it(world):
         metadata = view.record(schema.edges, "e")["edge_metadata"]
     assert (metadata["model_version"], metadata["page"]) == ("m-1", 3)
     kept = metadata["merge_provenance"]["model_version"]
-    assert [one["value"] for one in kept] == ["m-1", "m-2"]
+    assert [alternative["value"] for alternative in kept] == ["m-1", "m-2"]
 
 
 @pytest.mark.spec("§19.2")
@@ -623,7 +623,7 @@ def test_an_edge_with_two_targets_says_that_they_contradict(world):
     )
     assert code_of(world.submit(removed)) is None
     again = [edge_effect("edge_create", "b"), edge_effect("edge_create", "c")]
-    documents = [envelope("document_relationship_create", [one]) for one in again]
+    documents = [envelope("document_relationship_create", [effect_again]) for effect_again in again]
     assert code_of(world.submit(documents[0])) is None
     gone = changed(removed, {"operation_id": op_id("gone"), "idempotency_key": "gone"})
     gone["causal_parent_operation_ids"] = [documents[0]["operation_id"]]
@@ -948,12 +948,12 @@ def test_the_queue_goes_page_by_page(world):
 
 
 def paged(view, state):
-    found, after = [], 0
+    receipt_ids, after = [], 0
     while after is not None:
         page = adjudications(view, state, after=after, limit=2)
-        found += [item.receipt["receipt_id"] for item in page.items]
+        receipt_ids += [item.receipt["receipt_id"] for item in page.items]
         after = page.next_after
-    return found
+    return receipt_ids
 
 
 # Whatever is written
@@ -978,8 +978,8 @@ def test_the_order_of_fields_does_not_change_what_is_found(before, after, whole,
     assert differences(shuffled(before), shuffled(after), {}, whole=whole) == differing
     assert differences(before, before, {}, whole=whole) == ()
     turned = differences(after, before, {}, whole=whole)
-    assert {(one.conflict_class, one.field) for one in turned} == {
-        (one.conflict_class, one.field) for one in differing
+    assert {(difference.conflict_class, difference.field) for difference in turned} == {
+        (difference.conflict_class, difference.field) for difference in differing
     }
 
 

@@ -144,7 +144,7 @@ def test_whatever_takes_the_place_of_a_value_is_found_and_raises_nothing(number,
     if path:
         place = document[path]
     name = data.draw(st.sampled_from(sorted(place)))
-    value = data.draw(ANY_JSON.filter(lambda one: one != place[name]))
+    value = data.draw(ANY_JSON.filter(lambda drawn: drawn != place[name]))
     place[name] = value
     try:
         line = canonicalize(document)
@@ -237,10 +237,10 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_read():
 
 
 def test_progress_is_told_of_every_row():
-    told = []
-    check(WHOLE, progress=told.append)
-    assert told[-1] == len(ROW_LINES)
-    assert sorted(told) == told
+    steps = []
+    check(WHOLE, progress=steps.append)
+    assert steps[-1] == len(ROW_LINES)
+    assert sorted(steps) == steps
 
 
 def test_an_export_speaks_of_one_moment_while_others_write(tmp_path):

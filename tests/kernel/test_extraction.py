@@ -125,8 +125,8 @@ def test_a_run_whose_source_changed_is_cancelled_and_a_new_run_begins_from_nothi
     first = go(ledger, 1, "pending", "running")
     new = {"run": "ER-457", "replaces_extraction_run_id": RUN}
     assert code_of(go(ledger, 1, "pending", "running", **new)) == "extraction_attempt_invalid"
-    more = {"cancellation_reason": SOURCE_CHANGED}
-    go(ledger, 2, "running", "cancelled", first.operation_id, **more)
+    reason = {"cancellation_reason": SOURCE_CHANGED}
+    go(ledger, 2, "running", "cancelled", first.operation_id, **reason)
     assert code_of(go(ledger, 1, "pending", "running", **new)) is None
     [again] = attempts(ledger, "ER-457")
     assert (again["attempt_number"], again["current_state"]) == (1, "running")

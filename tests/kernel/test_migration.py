@@ -13,7 +13,6 @@ from kernel.audit.log import log_document
 from kernel.audit.operations import AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.canonical import canonicalize, sha256_hex
-from kernel.capacity import CapacityGrant
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
@@ -49,6 +48,7 @@ from tests.kernel.build import (
 )
 from tests.kernel.every import HASH, own
 from tests.kernel.lites import lite, log_of, migrated, take
+from tests.kernel.no_lease import NoLease
 
 NOTHING = ActiveModels({})
 
@@ -242,7 +242,7 @@ def test_reads_show_the_superseding_envelope_at_the_original_place(ledger):
         assert (place["ec_sequence_number"], place["superseding_sequence"]) == ("2", "5")
         assert (place["semantic_intent"], place["actor"]) == ("create", "migration")
         every = find_operations(view, AuditFilter()).entries
-        assert [one.ec_sequence_number for one in every] == [1, 2, 3, 4]
+        assert [log_entry.ec_sequence_number for log_entry in every] == [1, 2, 3, 4]
         assert [one.superseding_sequence for one in every] == [None, 5, 6, None]
         wanted = {
             AuditFilter(entity="n"): ["made", "changed"],
@@ -256,8 +256,8 @@ def test_reads_show_the_superseding_envelope_at_the_original_place(ledger):
             AuditFilter(entity="n", from_sequence=3): ["changed"],
             AuditFilter(from_sequence=5): [],
         }
-        for asked, expected in wanted.items():
-            entries = find_operations(view, asked).entries
+        for audit_filter, expected in wanted.items():
+            entries = find_operations(view, audit_filter).entries
             assert [entry.operation_id for entry in entries] == expected
         paged = []
         for after in range(5):
@@ -307,7 +307,7 @@ def test_a_lite_envelope_is_not_replayable_and_blocks_nobody(ledger):
     child = create("c", "Note", envelope={"causal_parent_operation_ids": ["made"]})
     submit(ledger, child)
     with ledger.view() as view:
-        found = [
+        replays = [
             (replay.output_reproduced, replay.block_reason)
             for replay in replay_all(view, 1, 3, "record_only", NOTHING)
         ]
@@ -316,7 +316,7 @@ def test_a_lite_envelope_is_not_replayable_and_blocks_nobody(ledger):
             False,
             True,
         ]
-    assert found == [(True, None), (False, "operation_not_replayable"), (True, None)]
+    assert replays == [(True, None), (False, "operation_not_replayable"), (True, None)]
 
 
 @pytest.mark.spec("K2", "§5.2")
@@ -541,13 +541,6 @@ def test_the_job_goes_on_where_it_was_killed(ledger, monkeypatch, batches):
     assert len(held(ledger)) == 1
     with ledger.view() as view:
         assert view.head().ec_sequence_number == 1 + 6 + 5
-
-
-class NoLease:
-    def lease(self, operation_kind, priority):  # noqa: ARG002 - every port is asked so
-        return CapacityGrant(
-            granted=False, cost_remaining=0, ec_capacity_lease_id="l", retry_after_s=1
-        )
 
 
 @pytest.mark.spec("§2.8", "§18.2")

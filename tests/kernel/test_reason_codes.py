@@ -15,7 +15,6 @@ from actors.commit.units import IntentUnit
 from actors.errors import CommitFailed
 from kernel.audit.adjudications import adjudications
 from kernel.authority.cascade import MAX_CASCADE_DEPTH
-from kernel.capacity import CapacityGrant
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
@@ -52,6 +51,7 @@ from tests.kernel.build import (
 )
 from tests.kernel.every import attempt, every_kind, own, receipt, says
 from tests.kernel.lites import lite, migrated
+from tests.kernel.no_lease import NoLease
 from tests.kernel.simulations import policy, simulate
 from tests.kernel.test_checks import CASES, checked_ledger
 
@@ -308,16 +308,6 @@ def undoing() -> Iterator[str]:
         done = rebuild(KERNEL, transaction, prepared, **given, architect_confirmation_token=token)
         yield done.document()["result"]
     yield from said(ledger)
-
-
-class NoLease:
-    def lease(self, operation_kind, priority):  # noqa: ARG002 - every port is asked so
-        return CapacityGrant(
-            granted=False, cost_remaining=0, ec_capacity_lease_id="l", retry_after_s=1
-        )
-
-    def draw(self, operation_kind, priority, cost):
-        pass
 
 
 def capacity() -> Iterator[str]:

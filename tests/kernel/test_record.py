@@ -103,7 +103,9 @@ def test_a_row_says_what_its_envelope_said_and_when_it_was_committed(rows):
             "effect_kind_set": sorted(
                 {primitive_effect["effect_kind"] for primitive_effect in said["primitive_effects"]}
             ),
-            "canonical_effect_kind_set": sorted({one["canonical_kind"] for one in applied}),
+            "canonical_effect_kind_set": sorted(
+                {applied_effect["canonical_kind"] for applied_effect in applied}
+            ),
             "causal_parent_operation_ids": said["causal_parent_operation_ids"],
             "affected_subgraph_descriptor_summary": {
                 "scope_kind": scope["scope_kind"],

@@ -132,7 +132,12 @@ def second_version(monkeypatch):
     appliers = MappingProxyType({**first.effects.appliers, "node_write": stricter})
     second = replace(first, version=2, effects=replace_effects(first.effects, 2, appliers))
     monkeypatch.setattr(rules, "RULES", MappingProxyType({1: first, 2: second}))
-    return lambda: monkeypatch.setattr("kernel.kernel.CURRENT_RULES", second)
+
+    def record_by_the_second() -> None:
+        for module in ("kernel", "log_row_seal"):
+            monkeypatch.setattr(f"kernel.{module}.CURRENT_RULES", second)
+
+    return record_by_the_second
 
 
 def replace_effects(effects, version, appliers):

@@ -83,9 +83,10 @@ def test_the_same_inputs_give_the_same_bits_in_any_order(inputs, random):
 def test_an_authority_is_the_posterior_mean_and_lies_between_0_and_1(inputs):
     weights = {"core": 4, "supporting": 2, "tangential": 1}
     alpha = 1 + sum(
-        weights[one.edge_essentiality] * Fraction(one.captured_at_authority) for one in inputs
+        weights[input_.edge_essentiality] * Fraction(input_.captured_at_authority)
+        for input_ in inputs
     )
-    total = 2 + sum(weights[one.edge_essentiality] for one in inputs)
+    total = 2 + sum(weights[input_.edge_essentiality] for input_ in inputs)
     value = BetaPosteriorMean().compute(inputs)
     assert 0 < value < 1
     assert math.isclose(value, float(alpha / total), rel_tol=1e-15)
@@ -247,8 +248,8 @@ class Recomputing(RuleBasedStateMachine):
 
     @property
     def edges(self):
-        found = everything(self.ledger)["edges"]
-        return [row["edge_id"] for row in found if row["input_from"] is not None]
+        edges = everything(self.ledger)["edges"]
+        return [row["edge_id"] for row in edges if row["input_from"] is not None]
 
     # Changes
 
@@ -295,8 +296,8 @@ class Recomputing(RuleBasedStateMachine):
     def reclassify(self, data, essentiality):
         edge = data.draw(st.sampled_from(self.edges))
         metadata = {"essentiality": essentiality}
-        one = effect("edge_reclassify", edge, edge_metadata=metadata)
-        self.change(envelope("document_relationship_update", [one]))
+        effect_ = effect("edge_reclassify", edge, edge_metadata=metadata)
+        self.change(envelope("document_relationship_update", [effect_]))
 
     @precondition(lambda self: self.edges)
     @rule(data=st.data(), fed=st.integers(0, 4))
@@ -442,7 +443,9 @@ class Recomputing(RuleBasedStateMachine):
     @rule(data=st.data())
     def recompute_what_is_ready(self, data):
         with self.ledger.view() as view:
-            ready = sorted({one.item_key for one in ready_items(view, view.open_requests())})
+            ready = sorted(
+                {ready_item.item_key for ready_item in ready_items(view, view.open_requests())}
+            )
             if not ready:
                 assert self.cascades or not view.open_requests()
                 return

@@ -87,8 +87,8 @@ async def test_a_holder_that_settles_ends_what_it_began_and_the_item_stays_alone
     await expire(queue, clock)
     claims = await queue.claim(1, 1000)
     await queue.begin(claims)
-    more = () if end == "suspend" else ([0], "later")
-    assert await getattr(queue, end)(claims, *more) == [True]
+    arguments = () if end == "suspend" else ([0], "later")
+    assert await getattr(queue, end)(claims, *arguments) == [True]
     assert len(await queue.claim(10, 1000)) == 1
     await expire(queue, clock)
     assert [claim.ends for claim in await queue.claim(1, 1000)] == [0]

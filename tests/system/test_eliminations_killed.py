@@ -87,8 +87,8 @@ async def audit_of(url: str, session: str) -> list[dict[str, object]]:
         base_url=url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False
     ) as http:
         while True:
-            asked = {} if since is None else {"since_event_id": since}
-            page = (await http.get(f"/v1/sessions/{session}/audit", params=asked)).json()
+            parameters = {} if since is None else {"since_event_id": since}
+            page = (await http.get(f"/v1/sessions/{session}/audit", params=parameters)).json()
             events += page["events"]
             since = page["next_since_event_id"]
             if since is None:
@@ -134,7 +134,9 @@ async def test_nothing_that_was_answered_is_missing_and_survivors_are_what_the_a
                     for open_stream in streams
                     if open_stream.session == session
                 ]
-                for observation_id, event_id in ((k, v) for one in told for k, v in one.items()):
+                for observation_id, event_id in (
+                    (k, v) for answer in told for k, v in answer.items()
+                ):
                     assert by_observation[observation_id] == event_id
                 replayed = recorded(gateways.place, session)
                 assert replayed.n_events == len(trail) > 1

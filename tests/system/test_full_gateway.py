@@ -72,8 +72,8 @@ def in_flight(http: httpx.Client) -> float:
 def test_slow_requests_fill_their_places_and_nothing_else(tmp_path: Path, valkey_url: str):
     with running(tmp_path, valkey_url) as (gateway, http), ExitStack() as stack:
         slow = [SlowProducer(gateway, number) for number in range(3 * PLACES)]
-        for one in slow:
-            stack.callback(one.close)
+        for producer in slow:
+            stack.callback(producer.close)
         wait_for("the places to be taken", lambda: in_flight(http) == PLACES, 20)
 
         refused = http.post("/v1/sessions", json=declaration(99))
@@ -89,8 +89,10 @@ def test_slow_requests_fill_their_places_and_nothing_else(tmp_path: Path, valkey
         assert handed_in.status_code == 200
 
         # Those that came first are served; the others were refused while they still sent.
-        assert {one.finish() for one in slow[:PLACES]} == {b"HTTP/1.1 201 Created"}
-        assert {one.finish() for one in slow[PLACES:]} == {b"HTTP/1.1 503 Service Unavailable"}
+        assert {producer.finish() for producer in slow[:PLACES]} == {b"HTTP/1.1 201 Created"}
+        assert {producer.finish() for producer in slow[PLACES:]} == {
+            b"HTTP/1.1 503 Service Unavailable"
+        }
         wait_for("the places to be free", lambda: in_flight(http) == 0, 20)
         assert http.post("/v1/sessions", json=declaration(99)).status_code == 201
         for number in range(3 * PLACES):
@@ -102,16 +104,16 @@ def test_slow_requests_that_go_away_leave_their_places(tmp_path: Path, valkey_ur
     with running(tmp_path, valkey_url) as (gateway, http):
         slow = [SlowProducer(gateway, number) for number in range(PLACES)]
         wait_for("the places to be taken", lambda: in_flight(http) == PLACES, 20)
-        for one in slow:
-            one.close()
+        for producer in slow:
+            producer.close()
         wait_for("the places to be free", lambda: in_flight(http) == 0, 20)
         assert http.post("/v1/sessions", json=declaration(0)).status_code == 201
 
 
 def test_who_waits_for_an_outcome_takes_no_place(tmp_path: Path, valkey_url: str):
     with running(tmp_path, valkey_url) as (gateway, http), ExitStack() as stack:
-        asked = {"request_key": "k", "content": {"binding_id": "b", "source_event_id": "e"}}
-        answer = http.post(f"{BINDINGS}/requests", json={"requests": [asked]})
+        open_request = {"request_key": "k", "content": {"binding_id": "b", "source_event_id": "e"}}
+        answer = http.post(f"{BINDINGS}/requests", json={"requests": [open_request]})
         [request] = answer.json()["requests"]
         question = (
             f"GET {BINDINGS}/requests/{request['request_id']}/outcome?wait_s=20 HTTP/1.1\r\n"

@@ -27,7 +27,7 @@ def moments(reference: Reference, seed: str) -> list[int]:
 
 def restarts(run: TreeRun, role: str) -> int:
     said = (json.loads(line) for line in run.stderr.splitlines() if "child_restarted" in line)
-    return sum(one["name"].partition("-")[0] == role for one in said)
+    return sum(line["name"].partition("-")[0] == role for line in said)
 
 
 @pytest.mark.timeout(300)

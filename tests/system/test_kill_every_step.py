@@ -118,7 +118,7 @@ def _submit_all(path: Path, kill_at: int | None, answers: int) -> None:
     for batch in BATCHES:
         results = submit(ledger, *batch)
         many = results if isinstance(results, list) else [results]
-        codes = ",".join(code_of(one) or str(one.ec_sequence_number) for one in many)
+        codes = ",".join(code_of(result) or str(result.ec_sequence_number) for result in many)
         os.write(answers, f"{codes}\n".encode())
     os.write(answers, f"{steps.count}\n".encode())
 

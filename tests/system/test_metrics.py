@@ -63,7 +63,7 @@ def test_a_tree_under_load_is_scraped_at_the_gateway_and_at_its_worker(tmp_path:
     assert worker.value("rotulus_worker_batch_duration_seconds_sum", **queue) > 0
     waited = [
         value
-        for name, *_, value in ((*one, value) for one, value in worker.values.items())
+        for name, *_, value in ((*series, value) for series, value in worker.values.items())
         if name == "rotulus_worker_queue_wait_seconds_count"
     ]
     assert sum(waited) >= done

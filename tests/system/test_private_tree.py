@@ -40,8 +40,10 @@ def command_line_of(pid: int) -> str:
 
 def files_of(run: TreeRun) -> dict[str, int]:
     """The mode of every file and folder of the tree."""
-    found = [run.data_dir, *run.data_dir.rglob("*")]
-    return {str(one.relative_to(run.data_dir)): stat.S_IMODE(one.lstat().st_mode) for one in found}
+    paths = [run.data_dir, *run.data_dir.rglob("*")]
+    return {
+        str(path.relative_to(run.data_dir)): stat.S_IMODE(path.lstat().st_mode) for path in paths
+    }
 
 
 def verifies(ledger: Path) -> int:

@@ -23,7 +23,7 @@ from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost, accept, create, everything, findings, link
-from tests.system.faulty_store import FaultyStore, Steps, step_in_ledger
+from tests.system.faulty_store import CountedSteps, FaultyStore, step_in_ledger
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -74,7 +74,7 @@ def killed(path: Path, kill_at: int | None) -> int:
     pid = os.fork()
     if pid == 0:
         try:
-            steps = Steps(kill_at)
+            steps = CountedSteps(kill_at)
             ledger = Ledger(FaultyStore(SqliteStore(path), steps), FakeHost().host)
             step_in_ledger(steps)
             record_both(ledger)

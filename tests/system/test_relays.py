@@ -177,7 +177,7 @@ async def test_a_gateway_that_wakes_up_after_another_relays_puts_nothing_back(ga
         if relay_on_record(gateways) != relay:
             break
     gateways.pair()
-    more = await ask(holder)
-    await wait_for_items(queue, open_requests | more, SENT_S)
-    await cancel(other, open_requests | more)
+    answer = await ask(holder)
+    await wait_for_items(queue, open_requests | answer, SENT_S)
+    await cancel(other, open_requests | answer)
     assert await keys(queue) == set()

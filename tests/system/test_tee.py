@@ -22,8 +22,8 @@ ONTOLOGY = dict.fromkeys(
 
 
 def target_of(tee: TreeRun) -> str:
-    found = wait_for("tee", lambda: re.search(r"listens on (\S+)", tee.stdout), STAND_S)
-    return found[1]
+    listens = wait_for("tee", lambda: re.search(r"listens on (\S+)", tee.stdout), STAND_S)
+    return listens[1]
 
 
 def struck_in(target: str, session_id: str) -> frozenset[str]:

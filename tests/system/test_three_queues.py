@@ -62,19 +62,19 @@ def flush(run: TreeRun) -> None:
 
 def open_requests(ledger_path: Path) -> int:
     with reading(ledger_path) as ledger:
-        [(found,)] = ledger.execute("SELECT count(*) FROM outbox WHERE open = 1")
-    return int(found)
+        [(n_open,)] = ledger.execute("SELECT count(*) FROM outbox WHERE open = 1")
+    return int(n_open)
 
 
 def outcomes_by_queue(ledger_path: Path) -> dict[str, set[str]]:
     query = """
         SELECT queue, outcome FROM outbox JOIN outbox_outcomes USING (request_id)
     """
-    found: dict[str, set[str]] = defaultdict(set)
+    outcomes: dict[str, set[str]] = defaultdict(set)
     with reading(ledger_path) as ledger:
         for queue, outcome in ledger.execute(query):
-            found[queue].add(outcome)
-    return dict(found)
+            outcomes[queue].add(outcome)
+    return dict(outcomes)
 
 
 def attempts_by_run(ledger_path: Path) -> dict[str, list[dict[str, object]]]:
@@ -128,8 +128,8 @@ def test_a_worker_killed_with_all_three_queues_in_hand_leaves_one_outcome_for_ea
         runs = attempts_by_run(run.ledger_path)
         assert len(runs) == EACH
         for found in runs.values():
-            assert [one["attempt_number"] for one in found] == list(range(1, len(STATES)))
-            assert [one["current_state"] for one in found] == list(STATES[1:])
-            parents = [one.get("parent_operation_id") for one in found]
+            assert [step["attempt_number"] for step in found] == list(range(1, len(STATES)))
+            assert [step["current_state"] for step in found] == list(STATES[1:])
+            parents = [step.get("parent_operation_id") for step in found]
             assert parents == [None, *(operation["operation_id"] for operation in found[:-1])]
         assert verify_file(run.ledger_path, lambda _done, _total: None).findings == ()

@@ -13,8 +13,9 @@ from workers.environment.child_environment import take_parent_pid
 from workers.environment.data_folder import DataFolder
 from workers.environment.event_loop import LoopFactory
 from workers.environment.log_setup import configure_logging
+from workers.environment.memory import settle_memory
 from workers.environment.settings import Settings, load_settings
-from workers.environment.system_host import settle_memory, share_interpreter
+from workers.environment.system_host import share_interpreter
 from workers.process_tree.child_process import die_with_parent
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for a program to read.")

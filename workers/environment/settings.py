@@ -456,8 +456,8 @@ class Settings(BaseSettings):
     @property
     def gateway_urls(self) -> tuple[str, ...]:
         """The gateways that a worker knows, the first to ask first."""
-        others = self.other_gateway_urls.split(",") if self.other_gateway_urls else ()
-        return (str(self.gateway_url), *others)
+        other_urls = self.other_gateway_urls.split(",") if self.other_gateway_urls else ()
+        return (str(self.gateway_url), *other_urls)
 
     def replaced(self, **changes: Any) -> Self:
         """Returns checked settings in which the given fields are changed.

@@ -5,8 +5,6 @@ interpreter's lock, and a thread that wants ten bytes would wait for whatever an
 A forked child draws anew.
 """
 
-import ctypes
-import gc
 import os
 import pwd
 import sys
@@ -22,14 +20,7 @@ from kernel.host import Host
 SWITCH_S = 0.001
 """How long a thread that computes keeps the interpreter, once another one waits for it."""
 
-COLLECT_AFTER_OBJECTS = 50_000
-"""How many new objects that may hold others there are before garbage is looked for."""
-
-LARGE_BLOCK_BYTES = 256 << 10
-"""From here on a block of memory is the system's own, and goes back to it when it is given up."""
-
 _DRAWN_BYTES = 4096
-_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 
 
 class _Randomness(threading.local):
@@ -65,29 +56,6 @@ def system_host(now_us: Callable[[], int] | None = None) -> Host:
 def utc_now() -> datetime:
     """Return the time by the clock of this machine."""
     return datetime.now(UTC)
-
-
-def settle_memory() -> None:
-    """Leave what there is now out of every collection of garbage, and let those come seldom.
-
-    What a start has made lives as long as the process, and nearly all that a request makes goes
-    with its end: looking for garbage as often as Python does is a tenth of a busy gateway's time.
-    """
-    gc.freeze()
-    gc.set_threshold(COLLECT_AFTER_OBJECTS, 20, 20)
-    give_large_blocks_back()
-
-
-def give_large_blocks_back() -> None:
-    """Let the C library return what large bodies took, where it is one that can be told so.
-
-    The GNU library keeps up to 32 MiB of each block that was given up, in a heap for each thread: a
-    gateway of 110 MiB held 790 MiB after 150,000 requests, and nearly nothing in it.
-    """
-    tell = getattr(ctypes.CDLL(None), "mallopt", None)
-    if tell is not None:
-        tell(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
-        tell(_M_ARENA_MAX, 2)
 
 
 def share_interpreter() -> None:

@@ -21,8 +21,9 @@ from workers.environment.ledger_access import LedgerPlace, founded_ledger, ledge
 from workers.environment.ledger_clock import LedgerClock
 from workers.environment.ledger_wait import WAIT_S, opened
 from workers.environment.listening import listen, port_of
+from workers.environment.memory import keep_trimming, settle_memory
 from workers.environment.settings import Settings
-from workers.environment.system_host import settle_memory, system_host
+from workers.environment.system_host import system_host
 from workers.gateway.cluster import gateway_name
 from workers.gateway.server import GatewayServer, server_config
 from workers.gateway.wiring import build_gateway
@@ -59,7 +60,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
         await work_out_routes(gateway.app)
         await gateway.sharing.begin()
         _log.info("gateway_listens", port=port_of(listening), gateway=name)
-        await gateway.run(server.serve([listening]), server.slow.run)
+        await gateway.run(server.serve([listening]), server.slow.run, keep_trimming)
     finally:
         with anyio.CancelScope(shield=True):
             await gateway.aclose()

@@ -140,8 +140,8 @@ class WorkerProcess:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._beat)
                 tasks.start_soon(self._keep_slots, worker)
-                for bell, queue, least in self._slots.listeners():
-                    tasks.start_soon(bell.listen, queue, least)
+                for bell, queue, least_urgent in self._slots.listeners():
+                    tasks.start_soon(bell.listen, queue, least_urgent)
                 tasks.start_soon(worker.async_run)
                 tasks.start_soon(self._tick)
                 await self._stopping.wait()

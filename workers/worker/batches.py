@@ -83,7 +83,7 @@ class Handler(Protocol):
         May be cancelled, and may be given the same item again.
         """
 
-    async def least(self) -> CapacityPriority:
+    async def least_capacity(self) -> CapacityPriority:
         """Return the least capacity priority of which it could work on something now."""
         return "background"
 
@@ -132,9 +132,9 @@ class BatchProcessor:
         """Tell whether claiming makes sense: there is a gateway that takes reports."""
         return await self._reporter.ready()
 
-    async def least(self) -> CapacityPriority:
+    async def least_capacity(self) -> CapacityPriority:
         """Return the least capacity priority that is worth a claim now, beside the slot's own."""
-        return await self._handler.least()
+        return await self._handler.least_capacity()
 
     async def renew(self, claims: Sequence[Claim], visibility_ms: int) -> None:
         """Keep claims hidden, and the leases that their handler holds for them."""

@@ -3,8 +3,8 @@
 A slot takes its lease at the least capacity priority that has room, and claims items that are at
 least as urgent (§8.3, §14.2). When there is no room at all, critical work is claimed all the same,
 a user's after a pause, and the background waits. A slot does not claim what its handler would
-suspend (`Handler.least`), or the item would come back at once. One slot beside the others serves
-critical work alone (decision workers/0035).
+suspend (`Handler.least_capacity`), or the item would come back at once. One slot beside the others
+serves critical work alone (decision workers/0035).
 
 A slot belongs to no queue (`queue_order.py`) and holds a lease only while it drains. One connection
 for each queue waits for work, whatever the number of slots, and a second one for critical work
@@ -106,13 +106,13 @@ class QueueWakeSignal:
                 self._somebody_rests = anyio.Event()
                 self._nobody_rests.set()
 
-    async def listen(self, queue: WorkQueue, least: str) -> None:
+    async def listen(self, queue: WorkQueue, least_urgent: str) -> None:
         """Wait on a queue while a slot rests; one connection, whatever the number of slots."""
         while True:
             await self._somebody_rests.wait()
             if self._behind is not None:
                 await self._behind._nobody_rests.wait()  # noqa: SLF001 - of the same kind
-            if await queue.wait(IDLE_WAIT_S, least):
+            if await queue.wait(IDLE_WAIT_S, least_urgent):
                 self._rings.set()
                 self._rings = anyio.Event()
                 # The slots that were woken look before this one waits again.
@@ -146,10 +146,10 @@ class ConsumerPool:
             "critical": QueueWakeSignal(behind=all_priorities),
         }
         return [
-            (signal, processor.queue, least)
+            (signal, processor.queue, least_urgent)
             for floor, signal in self._signals.items()
             for processor in self.processors.values()
-            if (least := least_of(processor.queue.priorities, floor)) is not None
+            if (least_urgent := least_of(processor.queue.priorities, floor)) is not None
         ]
 
     async def drain(self, holder: str, turn_s: float, *, critical_alone: bool) -> None:
@@ -213,11 +213,13 @@ class ConsumerPool:
     async def _permit(self, slot: _Slot, processor: BatchProcessor) -> ClaimPermit:
         """Take a lease at the least priority that has room; say what goes on where none has."""
         queue, capacity = processor.queue, capacity_of(self.lease_slots)
-        floor = max(slot.floor, await processor.least(), key=CAPACITY_PRIORITIES.index)
+        floor = max(slot.floor, await processor.least_capacity(), key=CAPACITY_PRIORITIES.index)
         for priority in CAPACITY_PRIORITIES[CAPACITY_PRIORITIES.index(floor) :]:
-            least = least_of(queue.priorities, priority)
-            if least is not None and await slot.holder.hold(queue.name, capacity, priority):
-                return ClaimPermit(least, pause_ms=0 if priority == slot.floor else LEASE_RETRY_MS)
+            least_urgent = least_of(queue.priorities, priority)
+            if least_urgent is not None and await slot.holder.hold(queue.name, capacity, priority):
+                return ClaimPermit(
+                    least_urgent, pause_ms=0 if priority == slot.floor else LEASE_RETRY_MS
+                )
         critical = least_of(queue.priorities, "critical")
         if slot.floor == "critical":
             return ClaimPermit(critical)
@@ -225,11 +227,13 @@ class ConsumerPool:
         users = least_of(queue.priorities, "user_initiated")
         return ClaimPermit(critical, users, max(1, course.for_ms))
 
-    async def _serve(self, slot: _Slot, processor: BatchProcessor, least: str | None) -> bool:
+    async def _serve(
+        self, slot: _Slot, processor: BatchProcessor, least_urgent: str | None
+    ) -> bool:
         """Claim items that are at least as urgent and drain them; False when there were none."""
-        if least is None:
+        if least_urgent is None:
             return False
-        claims = await processor.queue.claim(processor.claim_items, VISIBILITY_MS, least)
+        claims = await processor.queue.claim(processor.claim_items, VISIBILITY_MS, least_urgent)
         if not claims:
             return False
         self._served[processor.queue.name] = self._serving

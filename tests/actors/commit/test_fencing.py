@@ -209,11 +209,11 @@ async def test_a_session_of_a_shard_that_is_not_held_is_not_served(made):
     ledger, _ = made
     here, elsewhere = sessions_of(0)[0], sessions_of(1)[0]
     async with anyio.create_task_group() as tasks:
-        one = await Serving(ledger, "a").run(tasks)
-        one.take(0)
-        await one.runtime.ask(here, declare("h1", "h2"))
+        gateway = await Serving(ledger, "a").run(tasks)
+        gateway.take(0)
+        await gateway.runtime.ask(here, declare("h1", "h2"))
         with pytest.raises(ShardUnowned) as refused:
-            await one.runtime.ask(elsewhere, declare("h1"))
+            await gateway.runtime.ask(elsewhere, declare("h1"))
         assert refused.value.details == {"shard": 1}
         assert refused.value.retryable
         tasks.cancel_scope.cancel()
@@ -277,26 +277,26 @@ async def test_finishing_a_shard_answers_what_was_asked_and_ends_its_actors_alon
     [session_id], [other] = sessions_of(0, 1), sessions_of(1, 1)
     answers = []
     async with anyio.create_task_group() as tasks:
-        one = await Serving(ledger, "a").run(tasks)
-        one.take(0, 1)
-        await one.runtime.ask(session_id, declare("h1", "h2"))
-        await one.runtime.ask(other, declare("h1", "h2"))
+        gateway = await Serving(ledger, "a").run(tasks)
+        gateway.take(0, 1)
+        await gateway.runtime.ask(session_id, declare("h1", "h2"))
+        await gateway.runtime.ask(other, declare("h1", "h2"))
         gate = store.gate = Gate()
         async with anyio.create_task_group() as asking:
             for number in (1, 2):
 
                 async def ask(number=number):
                     message = strike(f"o-{number}", f"h{number}")
-                    answers.append(await one.runtime.ask(session_id, message))
+                    answers.append(await gateway.runtime.ask(session_id, message))
 
                 asking.start_soon(ask)
             await gate.reached()
-            one.held_shards.drop(0)
-            asking.start_soon(one.runtime.finish, 0)
+            gateway.held_shards.drop(0)
+            asking.start_soon(gateway.runtime.finish, 0)
             await anyio.wait_all_tasks_blocked()
             gate.open()
         assert len(answers) == 2
-        assert one.runtime.active_sessions == 1
+        assert gateway.runtime.active_sessions == 1
         tasks.cancel_scope.cancel()
 
 

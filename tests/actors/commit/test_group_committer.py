@@ -511,17 +511,20 @@ async def _expect_stopped(committer):
 
 async def test_who_measures_is_told_of_every_batch_and_only_what_is_durable():
     ledger, store = scripted_ledger()
-    told = []
-    async with running_committer(ledger, measured=told.append) as committer:
+    transactions = []
+    async with running_committer(ledger, measured=transactions.append) as committer:
         await committer.commit([Note("one"), Note("two")])
         store.faults.append("unavailable")
         with pytest.raises(CommitFailed):
             await committer.commit([create("n-1")])
-    assert [(one.units, one.durable, one.results) for one in told] == [
+    assert [
+        (transaction.units, transaction.durable, transaction.results)
+        for transaction in transactions
+    ] == [
         (2, True, ["one", "two"]),
         (1, False, []),
     ]
-    assert all(one.seconds > 0 for one in told)
+    assert all(transaction.seconds > 0 for transaction in transactions)
 
 
 async def test_callers_that_wait_are_counted():
@@ -597,7 +600,9 @@ async def test_a_slow_ledger_has_small_batches_and_never_none(monkeypatch):
     monkeypatch.setattr(committer_module, "BATCH_S", 0.001)
     ledger, _ = scripted_ledger()
     sizes = []
-    async with running_committer(ledger, measured=lambda one: sizes.append(one.units)) as committer:
+    async with running_committer(
+        ledger, measured=lambda transaction: sizes.append(transaction.units)
+    ) as committer:
         await committer.commit([SlowUnit(0.01) for _ in range(8)])
         answers: dict[int, object] = {}
         await submit_all(committer, [[SlowUnit(0.001)] for _ in range(64)], answers)

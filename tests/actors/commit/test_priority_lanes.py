@@ -40,7 +40,7 @@ async def lanes_of(urgent, others):
 async def take_all(urgent, others, limit):
     lanes, takes = await lanes_of(urgent, others), []
     while lanes.waiting:
-        takes.append(await lanes.take(limit, lambda one: one[2]))
+        takes.append(await lanes.take(limit, lambda waiting: waiting[2]))
     return takes
 
 
@@ -49,7 +49,7 @@ def test_everything_is_taken_once_in_the_order_of_its_lane_and_nobody_is_left_wa
     urgent, others, limit
 ):
     takes = anyio.run(take_all, urgent, others, limit)
-    taken = [one for take in takes for one in take]
+    taken = [waiting for take in takes for waiting in take]
     for name, sizes in (("urgent", urgent), ("other", others)):
         mine = [(number, size) for lane, number, size in taken if lane == name]
         assert mine == list(enumerate(sizes))
@@ -65,23 +65,23 @@ def test_everything_is_taken_once_in_the_order_of_its_lane_and_nobody_is_left_wa
 
 async def test_what_is_urgent_is_in_the_next_take_with_few_others_whatever_waits():
     lanes = await lanes_of([1], [1] * 500)
-    first = await lanes.take(64, lambda one: one[2])
+    first = await lanes.take(64, lambda waiting: waiting[2])
     assert first[0][0] == "urgent"
     assert len(first) == 1 + OTHERS_SHARE * 64
-    assert len(await lanes.take(64, lambda one: one[2])) == 64
+    assert len(await lanes.take(64, lambda waiting: waiting[2])) == 64
 
 
 async def test_a_flood_of_urgent_work_has_its_share_and_no_more():
     lanes = await lanes_of([1] * 500, [1] * 500)
-    first = await lanes.take(64, lambda one: one[2])
+    first = await lanes.take(64, lambda waiting: waiting[2])
     assert sum(lane == "other" for lane, *_ in first) == OTHERS_SHARE * 64
     assert len(first) == 64
 
 
 async def test_alone_each_lane_has_the_whole():
-    for urgent, others in (([1] * 500, []), ([], [1] * 500)):
-        lanes = await lanes_of(urgent, others)
-        assert len(await lanes.take(64, lambda one: one[2])) == 64
+    for urgent, ordinary in (([1] * 500, []), ([], [1] * 500)):
+        lanes = await lanes_of(urgent, ordinary)
+        assert len(await lanes.take(64, lambda waiting: waiting[2])) == 64
 
 
 async def test_a_full_urgent_lane_refuses_and_a_full_one_of_others_lets_wait():

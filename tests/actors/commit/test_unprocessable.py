@@ -238,7 +238,9 @@ async def test_a_batch_is_halved_and_not_tried_one_by_one(made):
     async with running_committer(ledger) as committer:
         results = await committer.commit(units)
 
-    failed = [number for number, one in enumerate(results) if not isinstance(one, SubmissionResult)]
+    failed = [
+        number for number, result in enumerate(results) if not isinstance(result, SubmissionResult)
+    ]
     assert failed == [37]
     assert store.transactions <= 2 * 7 + 2
 

@@ -220,9 +220,9 @@ async def test_who_is_cut_off_from_the_ledger_leaves_its_shards_although_nobody_
     a = await world.gateway("a", Ledger(store, world.ledger.host))
     b = await world.gateway("b")
     async with anyio.create_task_group() as tasks:
-        for one in (a, b):
-            tasks.start_soon(one.keeper.run)
-        await settle(lambda: [len(one.held) for one in (a, b)] == [2, 2])
+        for gateway in (a, b):
+            tasks.start_soon(gateway.keeper.run)
+        await settle(lambda: [len(gateway.held) for gateway in (a, b)] == [2, 2])
         for _ in range(2):
             world.clock.now_ms += TTL_MS // 2
             await anyio.sleep(TTL_MS / 2000)
@@ -262,9 +262,9 @@ async def test_another_number_of_shards_is_refused(world):
 async def test_the_keeper_and_the_mail_run_by_themselves(world):
     a, b = await world.gateway("a"), await world.gateway("b")
     async with anyio.create_task_group() as tasks:
-        for one in (a, b):
-            tasks.start_soon(one.keeper.run)
-        await settle(lambda: [len(one.held) for one in (a, b)] == [2, 2])
+        for gateway in (a, b):
+            tasks.start_soon(gateway.keeper.run)
+        await settle(lambda: [len(gateway.held) for gateway in (a, b)] == [2, 2])
         session_id = next(world.sessions(b))
         await settle(lambda: a.keeper.owner_of(shard_of(session_id, SHARDS)) == "b")
         await a.sessions.ask(session_id, declare("h"))
@@ -352,12 +352,12 @@ async def test_a_full_mailbox_refuses_and_forgets_nobody(world):
     session_id = next(world.sessions(b))
     shard = shard_of(session_id, SHARDS)
     b.die()
-    asked = []
+    numbers = []
 
     async def ask(number):
         with pytest.raises(ReplyLost):
             await a.sessions.ask(session_id, strike(f"o{number}", "h"))
-        asked.append(number)
+        numbers.append(number)
 
     async with anyio.create_task_group() as tasks:
         for number in range(8):
@@ -366,7 +366,7 @@ async def test_a_full_mailbox_refuses_and_forgets_nobody(world):
         with pytest.raises(MailboxFull):
             await a.sessions.ask(session_id, strike("one more", "h"))
         a.sessions.give_up()
-    assert len(asked) == 8
+    assert len(numbers) == 8
 
 
 async def test_a_request_that_is_too_large_is_refused(world, monkeypatch):

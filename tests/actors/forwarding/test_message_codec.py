@@ -110,9 +110,9 @@ def answered(value):
 
 
 def refused(error):
-    ask_id, answer, found = decode_reply(encode_reply("7", None, error))
+    ask_id, answer, failure = decode_reply(encode_reply("7", None, error))
     assert (ask_id, answer) == ("7", None)
-    return found
+    return failure
 
 
 RECOMPUTED = RecalculateAuthority(
@@ -166,8 +166,8 @@ def test_the_spans_that_a_report_belongs_to_go_along():
 @given(ANY_JSON)
 def test_whatever_a_caller_has_sent_arrives(value):
     message = SubmitEnvelope(value)
-    found = decode_asking(encode_asking(ForwardedMessage("1", "a", "s", message))).message
-    assert repr(found.document) == repr(value)
+    decoded = decode_asking(encode_asking(ForwardedMessage("1", "a", "s", message))).message
+    assert repr(decoded.document) == repr(value)
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=5), ANY_JSON, min_size=1, max_size=3))
@@ -179,10 +179,10 @@ def test_fields_of_an_intent_arrive(fields):
         AdaptFields.model_validate(intent.model_dump())
     except ValueError:
         return  # it could not have been asked for
-    found = decode_asking(
+    decoded = decode_asking(
         encode_asking(ForwardedMessage("1", "a", "s", Operate((intent,))))
     ).message
-    assert repr(found.intents[0].fields) == repr(fields)
+    assert repr(decoded.intents[0].fields) == repr(fields)
 
 
 @given(st.floats(0, 1))
@@ -251,9 +251,9 @@ REJECTED = RejectedResult("op", Rejection("V11", "code", "field", "text", 7), "r
     ],
 )
 def test_an_answer_arrives_as_it_was_given(answer):
-    found = answered(answer)
-    assert found == answer
-    assert repr(found) == repr(answer)
+    decoded = answered(answer)
+    assert decoded == answer
+    assert repr(decoded) == repr(answer)
 
 
 @given(ANY_JSON)
@@ -308,9 +308,9 @@ def test_a_simulation_arrives_with_its_preview(outcome):
         result = simulate_operation(
             Kernel(), context.transaction, document, ALL_FORBIDDEN, "profile"
         )
-    found = answered(result)
-    assert found == result
-    assert found.document() == result.document()
+    decoded = answered(result)
+    assert decoded == result
+    assert decoded.document() == result.document()
 
 
 @pytest.mark.parametrize(

@@ -88,13 +88,13 @@ async def test_an_entry_that_ends_its_takers_is_set_aside_and_its_neighbours_are
 ):
     gateway = await started(world, dying)
     await gateway.turn()
-    poisoned, *others = [sid for _, sid in zip(range(4), world.sessions(gateway), strict=False)]
-    for session in (poisoned, *others):
+    poisoned, *sound = [sid for _, sid in zip(range(4), world.sessions(gateway), strict=False)]
+    for session in (poisoned, *sound):
         await gateway.sessions.ask(session, declare("h1", "h2", "h3"))
 
     async def send(gateway):
         # All in one mailbox's order, and in hand together when the first gateway dies.
-        for number, session in enumerate(others):
+        for number, session in enumerate(sound):
             await post(world, gateway, session, strike("o-1", "h2"), f"before-{number}")
         await post(world, gateway, poisoned, SubmitEnvelope(POISON), "poison")
         await post(world, gateway, poisoned, strike("o-2", "h3"), "behind")
@@ -107,7 +107,7 @@ async def test_an_entry_that_ends_its_takers_is_set_aside_and_its_neighbours_are
     assert finding["process_ends"] == str(ENDS_MAX)
     assert finding["session_id"] == poisoned
     assert list(world.hub.aside) == [(int(finding["shard"]), finding["offset"])]
-    for session in others:
+    for session in sound:
         trail = (await alive.sessions.ask(session, Audit()))["events"]
         assert [event["payload"].get("observation_id") for event in trail[1:]] == ["o-1"]
     trail = (await alive.sessions.ask(poisoned, Audit()))["events"]

@@ -121,13 +121,13 @@ def column(table, **values):
 
 LIES = {
     "the snapshot names another head": lambda ledger: rewritten(
-        ledger, 3 * EVERY, lambda one: one.update(head_event_hash="0" * 64)
+        ledger, 3 * EVERY, lambda snapshot: snapshot.update(head_event_hash="0" * 64)
     ),
     "the snapshot has other survivors": lambda ledger: rewritten(
-        ledger, 3 * EVERY, lambda one: one.update(bitmap="eJxjAAAAAQAB")
+        ledger, 3 * EVERY, lambda snapshot: snapshot.update(bitmap="eJxjAAAAAQAB")
     ),
     "the snapshot claims another length": lambda ledger: rewritten(
-        ledger, 3 * EVERY, lambda one: one.update(n_events=3 * EVERY - 1)
+        ledger, 3 * EVERY, lambda snapshot: snapshot.update(n_events=3 * EVERY - 1)
     ),
     "the summary counts other survivors": column(schema.belief_sessions, n_survivors=7),
     "the summary counts other events": column(schema.belief_sessions, n_events=7),

@@ -59,7 +59,7 @@ async def test_an_obligation_is_left_when_enough_was_eliminated_since():
     assert (early["approved"], early["reason"]) == (False, "minimum eliminations not met")
     assert (left["approved"], left["reason"]) == (True, "approved")
     assert after["active_obligation_id"] is None
-    audit_event_ids = [one["audit_event_id"] for one in (entered, early, left)]
+    audit_event_ids = [reply["audit_event_id"] for reply in (entered, early, left)]
     assert audit_event_ids == [event["event_id"] for event in trail if event["verb"] not in _QUIET]
     assert trail[3]["payload"]["context"] == {"why": "too soon"}
     assert anchor_of(ledger, "s-1")["n_events"] == len(trail) == 6
@@ -101,7 +101,9 @@ async def test_force_ends_a_session_that_allows_it_and_says_so_as_true(force, ap
     assert ended["approved"] is approved
 
 
-@pytest.mark.parametrize(("kind", "fields"), VERBS, ids=lambda one: getattr(one, "__name__", ""))
+@pytest.mark.parametrize(
+    ("kind", "fields"), VERBS, ids=lambda parameter: getattr(parameter, "__name__", "")
+)
 async def test_a_verb_on_another_head_changes_nothing(kind, fields):
     ledger, _ = scripted_ledger()
     async with running_sessions(ledger) as sessions:
@@ -112,7 +114,9 @@ async def test_a_verb_on_another_head_changes_nothing(kind, fields):
     assert dump(ledger) == before
 
 
-@pytest.mark.parametrize(("kind", "fields"), VERBS, ids=lambda one: getattr(one, "__name__", ""))
+@pytest.mark.parametrize(
+    ("kind", "fields"), VERBS, ids=lambda parameter: getattr(parameter, "__name__", "")
+)
 async def test_after_the_end_there_is_only_reading(kind, fields):
     ledger, _ = scripted_ledger()
     async with running_sessions(ledger) as sessions:

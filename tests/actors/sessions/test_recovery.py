@@ -69,4 +69,6 @@ def check_record(ledger: Ledger, answered: list[tuple[str, str, str]]) -> None:
             assert anchor["head_event_hash"] == session.head_event_hash
             assert anchor["n_events"] == session.n_events
             left = set(session.snapshot()["survivors"])
-            assert left.isdisjoint(one for whose, _, one in answered if whose == session_id)
+            assert left.isdisjoint(
+                observation_id for whose, _, observation_id in answered if whose == session_id
+            )

@@ -356,7 +356,9 @@ async def test_a_session_whose_commit_failed_forgets_and_starts_again_from_the_r
         store.faults.clear()
 
         failed = [1, 2] if fault == "unavailable" else [0, 1, 2]
-        assert {key for key, one in answers.items() if isinstance(one, ActorError)} == set(failed)
+        assert {key for key, answer in answers.items() if isinstance(answer, ActorError)} == set(
+            failed
+        )
         assert all(type(answers[key]) is CommitFailed for key in failed)
         assert (await sessions.ask("s-1", Query()))["survivors"] == (
             ["h2", "h3"] if fault == "lost" else ["h3"]

@@ -101,7 +101,7 @@ async def test_messages_taken_together_are_one_commit_and_run_in_order():
         )
 
     assert store.transactions == 1
-    assert [one["n_survivors"] for one in (answers[0], answers[2])] == [3, 2]
+    assert [answer["n_survivors"] for answer in (answers[0], answers[2])] == [3, 2]
     assert answers[1]["applied_eliminated"] == ["h1"]
     assert [type(answer) for answer in answers[3]] == [SubmissionResult] * 2
     assert (answers[4]["applied_eliminated"], answers[4]["ignored_eliminated"]) == (["h2"], ["h1"])
@@ -148,7 +148,9 @@ async def test_a_refused_message_changes_nothing_for_its_neighbours():
             strike("o-3", "h2"),
         )
 
-    codes = {at: one.code for at, one in enumerate(answers) if isinstance(one, BeliefError)}
+    codes = {
+        at: answer.code for at, answer in enumerate(answers) if isinstance(answer, BeliefError)
+    }
     assert codes == {
         0: "SESSION_NOT_FOUND",
         3: "INVALID_HYPOTHESIS_ID",
@@ -347,13 +349,13 @@ async def test_sessions_of_one_commit_share_an_anchor_and_one_that_fails_fails_a
 
 async def test_only_what_may_ask_for_work_or_end_some_is_told_of():
     ledger, _ = scripted_ledger()
-    told = []
-    async with running_committer(ledger, committed=told.append) as committer:
+    heads = []
+    async with running_committer(ledger, committed=heads.append) as committer:
         actor = SessionActor("s-1", None, committer, ledger.host)
         await ask(actor, declare(*TRIO), strike("o-1", "h1"))
-        assert told == []
+        assert heads == []
         await ask(actor, strike("o-2", "h2"), Operate((source("src-1"),)))
-    assert len(told) == 1
+    assert len(heads) == 1
 
 
 async def test_no_throttle_of_background_work_stops_an_anchor():
@@ -544,7 +546,7 @@ async def test_a_recompute_that_came_early_or_late_leaves_no_trace():
         before = dump(ledger)
         (outcomes,) = await ask(actor, Recomputed((early, late)))
 
-    assert [one for one, _ in outcomes] == ["input_pending", "closed"]
+    assert [outcome for outcome, _ in outcomes] == ["input_pending", "closed"]
     assert dump(ledger) == before
 
 

@@ -41,7 +41,7 @@ def test_every_session_has_one_shard_that_exists(session_id, shards):
 def test_the_shard_of_a_session_is_the_same_in_every_release():
     """Another one would let two gateways of different releases serve one session."""
     expected = {"system": 28, "00000000-0000-4000-8000-000000000001": 16, "Ä": 61}
-    assert {one: shard_of(one, 64) for one in expected} == expected
+    assert {session_id: shard_of(session_id, 64) for session_id in expected} == expected
 
 
 def test_sessions_spread_over_the_shards():

@@ -244,8 +244,8 @@ async def test_what_a_model_looked_up_taints_what_it_said_even_if_it_is_not_quot
 
 @pytest.mark.spec("§6.4")
 async def test_each_call_of_a_model_has_its_own_recorded_output(ledger):
-    asked = {"intent_kind": "read_source", "node_id": "src-2"}
-    model = ScriptedModel(asked, ONE)
+    look_up = {"intent_kind": "read_source", "node_id": "src-2"}
+    model = ScriptedModel(look_up, ONE)
     result = await synthesise(ledger, model, asking("cu-1", "src-1", may_search=True))
 
     outputs = envelope_of(ledger, result)["recorded_model_outputs"]
@@ -253,17 +253,17 @@ async def test_each_call_of_a_model_has_its_own_recorded_output(ledger):
         sha256_hex(call.prompt.encode()) for call in model.calls
     ]
     answers = [blob(ledger, output["output_payload_blob_ref"]) for output in outputs]
-    assert [orjson.loads(answer) for answer in answers] == [asked, ONE]
+    assert [orjson.loads(answer) for answer in answers] == [look_up, ONE]
     assert model.calls[0].parameters.tools == ("search_sources", "read_source")
 
 
 async def test_a_look_up_sees_one_corpus_and_only_isolated_sources_that_are_there(ledger):
     put(ledger, source("elsewhere").model_copy(update={"corpus_id": "corpus:other"}))
-    asked = [
+    look_ups = [
         {"intent_kind": "read_source", "node_id": node_id}
         for node_id in ("elsewhere", "nowhere", "s-1")
     ]
-    model = ScriptedModel(*asked, ONE)
+    model = ScriptedModel(*look_ups, ONE)
     result = await synthesise(ledger, model, asking("cu-1", "src-1", may_search=True))
 
     assert envelope_of(ledger, result)["source_refs"] == ["src-1"]
@@ -496,8 +496,8 @@ async def test_an_answer_that_is_none_writes_nothing(ledger, case):
 
 
 async def test_a_model_that_only_looks_things_up_is_asked_a_bounded_number_of_times(ledger):
-    asked = {"intent_kind": "search_sources", "words": ["nothing like it"]}
-    model = ScriptedModel(*[asked] * 100)
+    look_up = {"intent_kind": "search_sources", "words": ["nothing like it"]}
+    model = ScriptedModel(*[look_up] * 100)
     with refused("model_answer_invalid"):
         await synthesise(ledger, model, asking("cu-1", "src-1", may_search=True))
 

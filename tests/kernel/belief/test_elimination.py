@@ -17,9 +17,9 @@ FORBIDDEN_METHODS = (
 
 
 def test_the_universe_is_copied_and_duplicates_collapse():
-    given = ["a", "b", "a"]
-    core = CMBSCore(hypothesis_ids=given, stability_window=0)
-    given.append("c")
+    hypothesis_ids = ["a", "b", "a"]
+    core = CMBSCore(hypothesis_ids=hypothesis_ids, stability_window=0)
+    hypothesis_ids.append("c")
     assert core.survivors == {"a", "b"}
 
 

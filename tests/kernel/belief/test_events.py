@@ -78,9 +78,9 @@ def test_any_flipped_bit_of_an_event_is_found():
         for bit in range(8):
             forged = bytearray(stored)
             forged[place] ^= 1 << bit
-            with pytest.raises(CorruptBeliefEvent) as found:
+            with pytest.raises(CorruptBeliefEvent) as corrupt:
                 BeliefEvent.from_bytes(bytes(forged))
-            assert found.value.code == "belief_event_corrupt"
+            assert corrupt.value.code == "belief_event_corrupt"
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def _short_steps():
 @given(IDS)
 def test_ids_in_order_are_what_sorting_them_gives(ids):
     assert sorted_unique(ids) == sorted(set(ids))
-    assert [one for some in in_steps(ids) for one in some] == ids
+    assert [id_ for some in in_steps(ids) for id_ in some] == ids
 
 
 @given(IDS, IDS)

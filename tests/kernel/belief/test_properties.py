@@ -80,13 +80,13 @@ def test_the_same_elimination_again_changes_no_belief(declare, course, claimed):
 def test_eliminations_in_any_order_leave_the_same_survivors(declare, course, random):
     shuffled = list(enumerate(course))
     random.shuffle(shuffled)
-    one, other = declare(NAMES), declare(NAMES)
+    driver, other = declare(NAMES), declare(NAMES)
     for number, claimed in enumerate(course):
-        one.eliminate(f"o-{number}", claimed)
+        driver.eliminate(f"o-{number}", claimed)
     for number, claimed in shuffled:
         other.eliminate(f"o-{number}", claimed)
-    assert one.session.snapshot()["survivors"] == other.session.snapshot()["survivors"]
-    assert one.session.survivors_hash == other.session.survivors_hash
+    assert driver.session.snapshot()["survivors"] == other.session.snapshot()["survivors"]
+    assert driver.session.survivors_hash == other.session.survivors_hash
 
 
 @pytest.mark.spec("seed001-replayability")

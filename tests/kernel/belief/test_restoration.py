@@ -114,6 +114,6 @@ def test_an_entry_whose_payload_was_changed_is_found(lived, stored):
     events = lived.stored()
     assert b'"observation_id":"o-2"' in events[6]
     events[6] = events[6].replace(b'"observation_id":"o-2"', b'"observation_id":"o-9"')
-    with pytest.raises(CorruptBeliefEvent) as found:
+    with pytest.raises(CorruptBeliefEvent) as corrupt:
         restore(lived, stored, events=events)
-    assert found.value.index == 6
+    assert corrupt.value.index == 6

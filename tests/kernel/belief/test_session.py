@@ -526,9 +526,9 @@ def test_a_terminated_session_only_answers_questions(declare, which):
 
 
 def test_a_session_is_told_apart_only_by_its_id(declare):
-    one, other = declare(ABC), declare(ABC, session_id="s-2")
-    assert one.session.survivors_hash == other.session.survivors_hash
-    assert one.session.head_event_hash != other.session.head_event_hash
+    driver, other = declare(ABC), declare(ABC, session_id="s-2")
+    assert driver.session.survivors_hash == other.session.survivors_hash
+    assert driver.session.head_event_hash != other.session.head_event_hash
 
 
 def test_times_may_be_written_with_an_offset_of_zero():

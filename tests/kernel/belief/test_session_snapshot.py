@@ -55,11 +55,11 @@ def test_what_was_resumed_goes_on_like_what_was_replayed(declare, given_steps, e
     assert [event.to_bytes() for event in session.audit()] == stored
     twin = driver.session
     for number in range(100, 104):
-        for one in (session, twin):
-            driver.session = one
+        for driven in (session, twin):
+            driver.session = driven
             ids = {"event_id": f"later-{number}", "ts": "2026-02-09T11:00:00.000000Z"}
-            if not one.terminated:
-                one.eliminate("adapter://sre", f"o-{number}", [NAMES[number % 20]], **ids)
+            if not driven.terminated:
+                driven.eliminate("adapter://sre", f"o-{number}", [NAMES[number % 20]], **ids)
         assert shown(session) == shown(twin)
 
 

@@ -131,11 +131,11 @@ def test_the_update_asks_for_everything_that_rests_on_it_in_its_own_transaction(
 def test_what_an_urgent_one_waits_for_is_as_urgent(ledger):
     update(ledger)
     with ledger.view() as view:
-        asked = {
+        priorities = {
             request.item_key: request.priority
             for request in view.open_requests(queue=AUTHORITY_QUEUE)
         }
-    assert asked == UNDERSTANDINGS | {"C-0": "user_active_session"}
+    assert priorities == UNDERSTANDINGS | {"C-0": "user_active_session"}
 
 
 def test_each_is_recomputed_once_after_what_it_rests_on(ledger):
@@ -197,7 +197,7 @@ def test_afterwards_every_authority_is_what_its_inputs_give_from_scratch(ledger)
             assert stored(view, name) == value == pytest.approx(AFTER[name])
             assert AFTER[name] < BEFORE[name]
             shown = authority_grounds(view, name).inputs
-            assert sorted(one["parent_node_id"] for one in shown) == sorted(
+            assert sorted(grounds["parent_node_id"] for grounds in shown) == sorted(
                 excerpt_input.parent_node_id for excerpt_input in inputs.excerpt
             )
         assert verify(view).findings == ()

@@ -200,16 +200,16 @@ async def test_the_audit_comes_in_pages(door: Door, limit):
     await door.declare(SESSION, "a", "b")
     for number in range(4):
         await door.post("conclusions", {"conclusion_id": f"c-{number}"})
-    whole, found, since = await audit(door), [], None
+    whole, events, since = await audit(door), [], None
     for _ in whole:
         query = {"limit": limit} | ({"since_event_id": since} if since else {})
         page = (await door.http.get(f"{PATH}/audit", params=query)).json()
         assert len(page["events"]) <= limit
-        found += page["events"]
+        events += page["events"]
         since = page["next_since_event_id"]
         if since is None:
             break
-    assert found == whole
+    assert events == whole
     assert since is None
     for wrong in (0, 1001):
         refused = await door.http.get(f"{PATH}/audit", params={"limit": wrong})
@@ -256,8 +256,10 @@ async def test_fifty_clients_strike_a_thousand_times_in_one_order(door: Door):
     left = sorted(answer["snapshot"]["n_survivors"] for answer in answers.values())
     assert left == list(range(1000))
     recorded = rows(door.ledger, schema.belief_events)[1:]
-    by_order = sorted(answers.values(), key=lambda one: -one["snapshot"]["n_survivors"])
-    assert [event["event_id"] for event in recorded] == [one["audit_event_id"] for one in by_order]
+    by_order = sorted(answers.values(), key=lambda answer: -answer["snapshot"]["n_survivors"])
+    assert [event["event_id"] for event in recorded] == [
+        answer["audit_event_id"] for answer in by_order
+    ]
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ async def test_under_alert_and_proceed_it_goes_on_with_an_alert(short: Short):
         assert (await short.post(short.note())).status_code == 200
     covered = short.receipts("capacity_lease")[-1]
     alerts = short.receipts("capacity_alert")
-    assert [one["estimated_cost"] for one in [covered, *alerts]] == [COST] * 3
+    assert [report["estimated_cost"] for report in [covered, *alerts]] == [COST] * 3
 
 
 @pytest.mark.spec("§8.3", "INV-A-COST-1")

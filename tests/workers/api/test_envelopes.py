@@ -28,9 +28,13 @@ from tests.kernel.build import (
     belief_anchor,
     changed,
     create,
+    effect,
+    envelope,
     everything,
     findings,
+    link,
 )
+from tests.kernel.every import binding, snapshot
 from tests.workers.api.door import (
     ANY_JSON,
     SESSION,
@@ -58,7 +62,7 @@ def node(node_id: str = "n-1", **changes: Any) -> dict[str, Any]:
 def state_of(door: Door) -> dict[str, Any]:
     """Every table but those that a refusal may write."""
     free = {"receipts", "chain_head"}
-    return {name: found for name, found in everything(door.ledger).items() if name not in free}
+    return {name: stored for name, stored in everything(door.ledger).items() if name not in free}
 
 
 async def refused(door: Door, document: Any, reason_code: str, check: str, field: str) -> None:
@@ -182,11 +186,11 @@ async def test_an_envelope_nested_too_deeply_is_refused_with_a_receipt(door: Doo
 
 def _paths(value: Any, before: str = "") -> list[str]:
     items = value.items() if isinstance(value, dict) else enumerate(value)
-    found = []
+    paths = []
     for name, inner in items:
         path = f"{before}{name}"
-        found += [path, *(_paths(inner, f"{path}.") if isinstance(inner, dict | list) else [])]
-    return found
+        paths += [path, *(_paths(inner, f"{path}.") if isinstance(inner, dict | list) else [])]
+    return paths
 
 
 def _examples() -> list[dict[str, Any]]:
@@ -290,9 +294,9 @@ async def test_a_list_that_is_too_long_is_refused_before_it_is_read(
         document = {name: document}
     response = await door.post(kind, document if kind == "envelopes" else {"envelope": document})
     error = error_of(response, 422, "envelope_too_large")
-    found = {"field": ".".join(path), "limit": limit, "actual": limit + 1}
-    assert error["details"] == found
-    assert all(str(one) in error["message"] for one in found.values())
+    details = {"field": ".".join(path), "limit": limit, "actual": limit + 1}
+    assert error["details"] == details
+    assert all(str(value) in error["message"] for value in details.values())
     assert everything(door.ledger) == before
 
 
@@ -382,8 +386,8 @@ async def test_intents_that_are_refused_are_counted_alike(bounded: Door):
     assert all(result["receipt_id"] for result in results)
     [mixed, good] = await bounded.operate(source("s-1", "b", intent_key="k-x"), source("s-2"))
     assert (mixed["receipt_id"], good["validation_result"]) == (None, "accepted")
-    more = {"intents": [source("s-1", "c", intent_key="k-y")]}
-    details = error_of(await bounded.post("operations", more), 429, "refusals_too_many")["details"]
+    body = {"intents": [source("s-1", "c", intent_key="k-y")]}
+    details = error_of(await bounded.post("operations", body), 429, "refusals_too_many")["details"]
     assert [result["receipt_id"] for result in details["results"]] == [None]
 
 
@@ -398,3 +402,24 @@ async def test_counts_that_cannot_be_recorded_are_counted_on(runs: RefusalRuns):
     await RefusalRecorder(runs, fails).record()
     [run] = runs.take()
     assert run.count == 2
+
+
+def bound(kind: str) -> dict[str, Any]:
+    """A binding that selects by a kind; no node of the graph holds its selectors."""
+    [edge] = link("e", "b", "corpus")["primitive_effects"]
+    first = binding(1, "b")
+    selectors = {"include": [{"kind": kind, "value": "v"}]}
+    first["payload"]["binding_snapshot"] = snapshot(selector_list=selectors)
+    made = [effect("node_write", "b", node_kind="SourceBinding"), edge, first]
+    return envelope("source_binding_create", made)
+
+
+@pytest.mark.spec("INV-K-SELECTOR-1")
+async def test_a_binding_is_created_and_one_that_selects_by_a_predicate_is_refused(door: Door):
+    assert (await door.post("envelopes", create("corpus", "Corpus"))).status_code == 200
+    code = "binding_predicate_not_supported_v16"
+    place = "payload.binding_snapshot.selector_list.include.0.kind"
+    await refused(door, bound("page_count"), code, "V3", f"primitive_effects.2.{place}")
+    assert (await door.post("envelopes", bound("source_id"))).status_code == 200
+    [generation] = rows(door.ledger, schema.binding_generation_snapshots)
+    assert (generation["binding_id"], generation["generation"]) == ("b", 1)

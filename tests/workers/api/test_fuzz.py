@@ -62,7 +62,11 @@ POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.Generati
 
 def _modes() -> list[tuple[str, schemathesis.GenerationMode]]:
     """Each route as the document has it, and as it has it not, where there is something to say."""
-    asking = [label for label, one in OPERATIONS.items() if one.body or [*one.iter_parameters()]]
+    asking = [
+        label
+        for label, operation in OPERATIONS.items()
+        if operation.body or [*operation.iter_parameters()]
+    ]
     return [(label, POSITIVE) for label in OPERATIONS] + [(label, NEGATIVE) for label in asking]
 
 

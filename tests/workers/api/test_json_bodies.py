@@ -102,7 +102,7 @@ def test_a_key_said_twice_is_refused_at_any_depth_and_however_written(text, size
 @given(ANY_JSON, st.text("abc", max_size=2), ANY_JSON)
 def test_whatever_else_a_body_holds_a_key_said_twice_is_refused(value, key, other):
     inner = "".join(json.dumps([value])[1:-1])
-    written = "".join(f"\\u{ord(one):04x}" for one in key)
+    written = "".join(f"\\u{ord(character):04x}" for character in key)
     text = f'{{"v":[{inner},{{"{key}":1,"{written}":{json.dumps(other)}}}]}}'
     for size in (0, READ_AT_ONCE_BYTES):
         with pytest.raises(ApiError):

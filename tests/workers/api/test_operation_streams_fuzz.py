@@ -39,7 +39,7 @@ def good(intent: dict[str, Any]) -> st.SearchStrategy[bytes]:
     return st.just(json.dumps(intent).encode())
 
 
-LINES = st.lists(st.sampled_from(KINDS).flatmap(lambda one: good(one) | spoilt(one)), max_size=8)
+LINES = st.lists(st.sampled_from(KINDS).flatmap(lambda kind: good(kind) | spoilt(kind)), max_size=8)
 WHOLE = LINES.map(b"\n".join)
 CONTENTS = WHOLE | WHOLE.flatmap(broken)
 PIECES = st.lists(st.integers(1, 5000), max_size=20)

@@ -89,8 +89,8 @@ async def test_a_bad_intent_among_good_ones_is_refused_alone(door: Door):
     results = await door.operate(
         source("s-1"), understanding("u-1", "nowhere"), source("s-1"), source("s-2")
     )
-    found = [(result["validation_result"], result.get("duplicate")) for result in results]
-    assert found == [
+    results_seen = [(result["validation_result"], result.get("duplicate")) for result in results]
+    assert results_seen == [
         ("accepted", False),
         ("invalid", None),
         ("accepted", True),

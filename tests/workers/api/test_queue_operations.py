@@ -15,19 +15,19 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_queue_or_a_priority_is_paused_and_resumed(door: Door):
     queue = door.services.queues[BINDING_QUEUE]
-    least = queue.priorities[-1].name
-    for body in ({}, {"priority": least}):
+    least_urgent = queue.priorities[-1].name
+    for body in ({}, {"priority": least_urgent}):
         for verb, changed in (("pause", True), ("pause", False), ("resume", True)):
             answer = await door.send(f"{BINDINGS}/{verb}", body)
             assert answer.json() == {"changed": changed}, verb
-    await door.send(f"{BINDINGS}/pause", {"priority": least})
+    await door.send(f"{BINDINGS}/pause", {"priority": least_urgent})
     shown = (await door.http.get("/v1/queues")).json()["queues"][BINDING_QUEUE]
-    assert (shown["paused"], shown["paused_priorities"]) == (False, [least])
+    assert (shown["paused"], shown["paused_priorities"]) == (False, [least_urgent])
     await door.send(f"{BINDINGS}/pause", {"decided_by": "ada", "reason": "an exchange"})
     [part, whole] = sorted(
-        (await door.http.get("/v1/queues")).json()["pauses"], key=lambda one: one["decided_by"]
+        (await door.http.get("/v1/queues")).json()["pauses"], key=lambda pause: pause["decided_by"]
     )
-    assert (part["priority"], part["decided_by"], part["reason"]) == (least, "", "")
+    assert (part["priority"], part["decided_by"], part["reason"]) == (least_urgent, "", "")
     assert (whole["priority"], whole["decided_by"], whole["reason"]) == (None, "ada", "an exchange")
     wrong = await door.send(f"{BINDINGS}/pause", {"priority": "never"})
     error_of(wrong, 422, "queue_unknown_priority")

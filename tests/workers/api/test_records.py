@@ -132,9 +132,9 @@ async def test_the_queues_say_what_the_record_asks_for_and_what_waits(door: Door
     document = (await door.http.get("/v1/queues")).json()
     assert (document["requests"]["recorded"], document["requests"]["open"]) == (2, 2)
     assert document["requests"]["open_by_queue"]["authority-recompute"] == 2
-    assert {name: one["in_flight"] for name, one in document["queues"].items()} == dict.fromkeys(
-        QUEUES, 0
-    )
+    assert {
+        name: depth["in_flight"] for name, depth in document["queues"].items()
+    } == dict.fromkeys(QUEUES, 0)
     assert (document["workers"], document["fleet"]) == ([], [])
     beat = WorkerBeat("w-1", 7, QUEUES, 2, 0, 10, 1, 3, "1.2.3", "a-host", "broken")
     await door.services.heartbeats.beat(beat, 60_000)

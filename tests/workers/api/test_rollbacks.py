@@ -37,13 +37,13 @@ async def accept(door, *documents):
 async def test_an_operation_is_undone_and_not_twice(door: Door):
     await accept(door, create("n", "Note"))
     operation_id = await accept(door, adapt("n", title="x"))
-    asked = {"tier": 1, "operation_id": operation_id}
-    seen = await door.http.post("/v1/rollbacks/dry-run", json=asked)
+    body = {"tier": 1, "operation_id": operation_id}
+    seen = await door.http.post("/v1/rollbacks/dry-run", json=body)
     assert [operation["operation_id"] for operation in seen.json()["operations"]] == [operation_id]
-    done = await door.http.post("/v1/rollbacks", json=asked)
+    done = await door.http.post("/v1/rollbacks", json=body)
     assert done.status_code == 200, done.text
     assert done.json()["result"] == "tier_1_rollback_applied"
-    again = await door.http.post("/v1/rollbacks", json=asked)
+    again = await door.http.post("/v1/rollbacks", json=body)
     assert again.status_code == 409
     error = again.json()["error"]
     assert error["code"] == "rollback_already_applied"
@@ -53,11 +53,11 @@ async def test_an_operation_is_undone_and_not_twice(door: Door):
 @pytest.mark.spec("K17", "K21")
 async def test_what_persists_outside_needs_the_users_word(door: Door):
     operation_id = await accept(door, own("share_link_grant", "link", **LINK))
-    asked = {"tier": 2, "epoch_id": operation_id}
-    unconfirmed = await door.http.post("/v1/rollbacks", json=asked)
+    body = {"tier": 2, "epoch_id": operation_id}
+    unconfirmed = await door.http.post("/v1/rollbacks", json=body)
     assert unconfirmed.status_code == 403
     details = unconfirmed.json()["error"]["details"]
-    seen = (await door.http.post("/v1/rollbacks/dry-run", json=asked)).json()
+    seen = (await door.http.post("/v1/rollbacks/dry-run", json=body)).json()
     assert seen["needs_user_confirmation"]
     assert (details["role"], details["digest"]) == ("user", seen["digest"])
     token = CONFIRMATIONS.issue(
@@ -66,7 +66,7 @@ async def test_what_persists_outside_needs_the_users_word(door: Door):
         confirmation_id="c",
         now_us=door.services.ledger.host.now_us(),
     )
-    confirmed = asked | {"user_confirmation_token": token}
+    confirmed = body | {"user_confirmation_token": token}
     done = await door.http.post("/v1/rollbacks", json=confirmed)
     assert done.status_code == 200, done.text
     [persists] = done.json()["persistent_external_effects"]
@@ -95,12 +95,12 @@ async def test_a_large_epoch_is_asked_for_until_nothing_is_left(door: Door, monk
     inside = [create(f"n-{number}", "Note") | {"epoch_id": "e"} for number in range(3)]
     opened = states("epoch_open", "epoch_opened", epoch_id="e")
     await accept(door, opened, *inside, states("epoch_close", "epoch_closed", epoch_id="e"))
-    asked = {"tier": 2, "epoch_id": "e"}
-    first = (await door.http.post("/v1/rollbacks", json=asked)).json()
+    body = {"tier": 2, "epoch_id": "e"}
+    first = (await door.http.post("/v1/rollbacks", json=body)).json()
     assert (first["result"], first["operations_left"]) == ("tier_2_rollback_under_way", 1)
     tier_1 = {"tier": 1, "operation_id": inside[0]["operation_id"]}
     blocked = await door.http.post("/v1/rollbacks", json=tier_1)
     assert blocked.status_code == 409
     assert blocked.json()["error"]["code"] == "rollback_under_way"
-    last = (await door.http.post("/v1/rollbacks", json=asked)).json()
+    last = (await door.http.post("/v1/rollbacks", json=body)).json()
     assert (last["result"], last["page"]) == ("tier_2_rollback_applied", 2)

@@ -80,8 +80,8 @@ async def test_without_a_policy_everything_outside_is_forbidden(door: Door):
     code = "simulation_external_effect_blocked"
     error = error_of(await door.post("simulations", {"envelope": document}), 422, code)
     assert error["details"]["violations"][0]["external_effect"] == "third_party_notification"
-    asked = {"envelope": document, "policy": PERMISSIVE}
-    assert (await door.post("simulations", asked)).status_code == 200
+    body = {"envelope": document, "policy": PERMISSIVE}
+    assert (await door.post("simulations", body)).status_code == 200
     assert rows(door.ledger, schema.share_links) == []
 
 
@@ -95,12 +95,12 @@ async def test_what_cannot_be_simulated_is_an_error_with_its_receipt(door: Door)
 
 @pytest.mark.spec("K6")
 async def test_the_same_asking_again_gets_the_same_preview(door: Door):
-    asked = {"envelope": adapt("s-1", note="x"), "simulation_key": "k", "retention": "durable"}
-    first = (await door.post("simulations", asked)).json()
+    body = {"envelope": adapt("s-1", note="x"), "simulation_key": "k", "retention": "durable"}
+    first = (await door.post("simulations", body)).json()
     length = log_length(door.ledger)
-    assert (await door.post("simulations", asked)).json() == first
+    assert (await door.post("simulations", body)).json() == first
     assert log_length(door.ledger) == length
-    other = asked | {"envelope": adapt("u-1", note="y")}
+    other = body | {"envelope": adapt("u-1", note="y")}
     error_of(await door.post("simulations", other), 422, "envelope_idempotency_conflict")
 
 

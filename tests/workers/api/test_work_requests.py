@@ -21,8 +21,8 @@ pytestmark = pytest.mark.anyio
 async def outcomes_of(door: Door, path: str, ids: list[str], wait_s: float = 0) -> list[Any]:
     response = await door.send(f"{path}/outcomes", {"request_ids": ids, "wait_s": wait_s})
     assert response.status_code == 200, response.text
-    found: list[Any] = response.json()["outcomes"]
-    return found
+    outcomes: list[Any] = response.json()["outcomes"]
+    return outcomes
 
 
 @pytest.mark.spec("K19")
@@ -106,17 +106,17 @@ async def test_an_outcome_is_answered_as_soon_as_it_is_on_the_record(door: Door)
     [request] = await enqueued(door, EXTRACTIONS, step("r"))
     path = f"{EXTRACTIONS}/requests/{request['request_id']}/outcome"
     assert (await door.http.get(path)).json()["state"] == "open"
-    found: list[Any] = []
+    answers: list[Any] = []
 
     async def wait() -> None:
-        found.append((await door.http.get(path, params={"wait_s": 30})).json())
+        answers.append((await door.http.get(path, params={"wait_s": 30})).json())
 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
             await done(door, request["request_id"])
-    [outcome] = found
+    [outcome] = answers
     assert outcome["state"] == "completed"
     assert outcome["operation_id"]
     assert outcome["closed_at"]

@@ -329,7 +329,7 @@ async def test_a_mailbox_that_is_full_pushes_back(monkeypatch):
                 tasks.start_soon(reporter)
         refused = [answer for answer in answers if answer.status_code == 429]
         assert refused
-        assert {one.headers["Retry-After"] for one in refused} == {"1"}
+        assert {response.headers["Retry-After"] for response in refused} == {"1"}
         outcomes = [
             answer.json()["outcomes"][0]["outcome"] for answer in answers if answer.is_success
         ]

@@ -144,7 +144,7 @@ def test_play_tells_each_turn_and_what_is_left():
 def _scenario(*outcomes: str) -> list[str]:
     probes = ("replication_lag", "disk_usage", "deploy_version", "db_connections")
     pairs = zip(probes, outcomes, strict=True)
-    return [word for probe, found in pairs for word in ("--outcome", f"check_{probe}={found}")]
+    return [word for probe, outcome in pairs for word in ("--outcome", f"check_{probe}={outcome}")]
 
 
 def test_play_asks_a_person_when_nobody_else_knows():

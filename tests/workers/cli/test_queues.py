@@ -149,7 +149,7 @@ def test_what_the_record_refuses_is_named_by_its_place(record):
 
 
 def test_an_operator_sees_pauses_and_takes_back(record):
-    asked = printed("enqueue", BINDING_QUEUE, "--json", stdin=lines(binding("a")))["asked"]
+    requests = printed("enqueue", BINDING_QUEUE, "--json", stdin=lines(binding("a")))["asked"]
     output = rotulus("queues").stdout
     assert f"{BINDING_QUEUE}  open 1" in output
     for state in ("delayed", "in_flight", "dead", "ready", "suspended", "oldest"):
@@ -161,7 +161,7 @@ def test_an_operator_sees_pauses_and_takes_back(record):
     assert "by ada: models are being exchanged" in output
     assert rotulus("queues", "resume", BINDING_QUEUE).stdout == "changed: true\n"
     assert "paused at" not in rotulus("queues").stdout
-    [request_id] = [request["request_id"] for request in asked]
+    [request_id] = [request["request_id"] for request in requests]
     arguments = ("queues", "cancel", BINDING_QUEUE, request_id, "--reason", "why")
     assert rotulus(*arguments).stdout == "cancelled: 1\n"
     assert printed(*arguments, "--json")["cancelled"][0]["cancelled"] is False
@@ -219,7 +219,9 @@ def test_an_operator_sees_what_was_set_aside_and_who_dies_alike(record, tmp_path
 
 def test_a_tree_says_who_dies_alike_and_what_was_set_aside(capsys):
     kept = {"shard": 5, "offset": "1-0", "bytes": 9}
-    findings = [{"shard": "5", "offset": one, "session_id": "session-a"} for one in ("1-0", "0-0")]
+    findings = [
+        {"shard": "5", "offset": offset, "session_id": "session-a"} for offset in ("1-0", "0-0")
+    ]
     say_death(AlikeDeaths("worker-1", 3, "exit code 1", "MemoryError"))
     [(line, place)] = list(set_aside_lines({"set_aside": [kept], "findings": findings}))
     assert place == ("5", "1-0")

@@ -110,7 +110,7 @@ async def test_a_first_load_is_small():
     files = [await page_of(make_snapshot(), name) for name in sorted(names)]
     assert all(file.status_code == 200 for file in files)
     assert len(files) + 2 <= 8
-    assert sum(len(one.content) for one in (page, *files)) <= 80_000
+    assert sum(len(file.content) for file in (page, *files)) <= 80_000
 
 
 async def test_files_are_kept_for_ever_under_their_version_and_nothing_else_is_served():
@@ -159,7 +159,7 @@ async def test_no_number_in_the_json_is_too_large_for_a_browser():
 
 def numbers_beyond(value, bound):
     if isinstance(value, dict):
-        return [found for item in value.values() for found in numbers_beyond(item, bound)]
+        return [number for item in value.values() for number in numbers_beyond(item, bound)]
     if isinstance(value, list):
-        return [found for item in value for found in numbers_beyond(item, bound)]
+        return [number for item in value for number in numbers_beyond(item, bound)]
     return [value] if isinstance(value, int) and abs(value) >= bound else []

@@ -52,7 +52,7 @@ class StreamReader:
 
     @property
     def events(self) -> list[tuple[int, str, dict]]:
-        found = []
+        events = []
         for write in self.writes:
             fields = dict(
                 line.split(": ", 1)
@@ -60,8 +60,8 @@ class StreamReader:
                 if ": " in line and not line.startswith(":")
             )
             if "id" in fields:
-                found.append((int(fields["id"]), fields["event"], orjson.loads(fields["data"])))
-        return found
+                events.append((int(fields["id"]), fields["event"], orjson.loads(fields["data"])))
+        return events
 
     async def until(self, count: int) -> None:
         with anyio.fail_after(5):

@@ -28,8 +28,8 @@ def sample() -> list[bytes]:
 
 def docket(source_id: str = "d-1", *descriptions: Any, **changes: Any) -> bytes:
     entries = [
-        {"date_filed": "2024-01-02", "description": one, "document_number": index + 1}
-        for index, one in enumerate(descriptions)
+        {"date_filed": "2024-01-02", "description": description, "document_number": index + 1}
+        for index, description in enumerate(descriptions)
     ]
     document = {
         "source_id": source_id,

@@ -320,8 +320,8 @@ print(DataFolder(sys.argv[1]).has_room())
 )
 def test_room_is_what_can_be_written_and_nothing_of_it_stays(tmp_path, limit, has_room):
     command = [sys.executable, "-c", ROOMY, str(tmp_path / "data"), *limit]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == has_room
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == has_room
     assert list((tmp_path / "data").iterdir()) == []
 
 

@@ -8,12 +8,8 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.workers.environment.terminal import Terminal
 from workers.environment.log_setup import REDACTED, configure_logging, get_logger, redact
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture(autouse=True)

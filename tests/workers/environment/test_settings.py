@@ -56,7 +56,7 @@ def test_a_tee_is_an_address_on_this_machine(target):
 def test_a_tee_elsewhere_has_to_be_allowed(target, code):
     with pytest.raises(SettingsError) as refused:
         load_settings(tee_target=target)
-    assert [(name, found) for name, found, _ in refused.value.problems] == [
+    assert [(name, stated) for name, stated, _ in refused.value.problems] == [
         ("ROTULUS_TEE_TARGET", code)
     ]
     if code == "host_not_loopback":

@@ -12,14 +12,14 @@ def draw(found, count, size):
 
 
 def test_nothing_is_given_out_twice_not_even_to_two_threads():
-    found: list[bytes] = []
-    threads = [threading.Thread(target=draw, args=(found, 2_000, 10)) for _ in range(4)]
+    drawn: list[bytes] = []
+    threads = [threading.Thread(target=draw, args=(drawn, 2_000, 10)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {len(one) for one in found} == {10}
-    assert len(set(found)) == 8_000
+    assert {len(content) for content in drawn} == {10}
+    assert len(set(drawn)) == 8_000
 
 
 def test_as_much_as_is_asked_for_is_given():

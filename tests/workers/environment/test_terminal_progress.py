@@ -4,13 +4,9 @@ import io
 
 import pytest
 
+from tests.workers.environment.terminal import Terminal
 from workers.environment import terminal_progress as module
 from workers.environment.terminal_progress import LINE_EVERY_S, REPAINT_EVERY_S, Progress
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 class ProgressClock:

@@ -71,7 +71,7 @@ async def test_a_materialization_is_a_file_and_an_event(world: EffectsWorld):
     [event] = world.events()
     assert (event["path"], event["content_hash"]) == ("materialized/case/order.txt", TEXT_HASH)
     [receipt] = world.receipts()
-    assert [one["path"] for one in receipt["written"]] == [
+    assert [written["path"] for written in receipt["written"]] == [
         "materialized/case/order.txt",
         EVENT_FILE,
     ]

@@ -239,11 +239,11 @@ def test_a_refusal_of_a_connection_is_a_whole_answer():
     ],
 )
 def test_a_gateway_allows_itself_the_files_that_it_may_have(monkeypatch, soft, hard, files, most):
-    asked: list[Any] = []
+    limits: list[Any] = []
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
-    monkeypatch.setattr(resource, "setrlimit", lambda _, both: asked.append(both))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, both: limits.append(both))
     assert connections_max() == most
-    assert asked == ([] if files is None else [(files, hard)])
+    assert limits == ([] if files is None else [(files, hard)])
 
 
 def test_below_the_limit_the_servers_own_protocol_is_made():

@@ -109,8 +109,8 @@ async def test_the_queue_shows_each_priority_and_what_is_underway(filled: Door):
 
 async def test_leases_and_workers_are_those_that_live(filled: Door):
     snapshot = await LiveSource(filled.services, 4).read()
-    lease, *others = value_of(snapshot.leases)
-    assert [other.used for other in others] == [0, 0]
+    lease, *other_leases = value_of(snapshot.leases)
+    assert [other.used for other in other_leases] == [0, 0]
     assert (lease.resource, lease.slots, lease.used) == ("authority-recompute", 5, 2)
     assert [hold.holder for hold in lease.held] == ["w-1/0", "w-1/1"]
     assert all(0 < hold.expires_ms <= 10_000 for hold in lease.held)
@@ -134,8 +134,8 @@ async def test_what_was_dropped_is_counted_over_this_gateway_and_the_living_work
     monkeypatch.setattr(snapshot_source, "DROPPED", Counter(item=2))
     beat = WorkerBeat("w-1", 7, (), 2, 0, 0, 0, 0, dropped={"item": 3, "note": 1})
     await filled.services.heartbeats.beat(beat, 60_000)
-    found = value_of((await LiveSource(filled.services, 4).read()).dropped)
-    assert found == (Count("item", 5), Count("note", 1))
+    counts = value_of((await LiveSource(filled.services, 4).read()).dropped)
+    assert counts == (Count("item", 5), Count("note", 1))
 
 
 async def test_what_this_gateway_dropped_is_shown_while_redis_is_away(filled: Door, monkeypatch):
@@ -144,8 +144,8 @@ async def test_what_this_gateway_dropped_is_shown_while_redis_is_away(filled: Do
 
     monkeypatch.setattr(snapshot_source, "DROPPED", Counter(item=2))
     monkeypatch.setattr(Heartbeats, "alive", lambda _: away())
-    found = value_of((await LiveSource(filled.services, 4).read()).dropped)
-    assert found == (Count("item", 2),)
+    counts = value_of((await LiveSource(filled.services, 4).read()).dropped)
+    assert counts == (Count("item", 2),)
 
 
 async def test_what_was_set_aside_is_shown_newest_first(filled: Door):
@@ -153,9 +153,10 @@ async def test_what_was_set_aside_is_shown_newest_first(filled: Door):
         position = Position("0" * 16, f"{number:015}-{0:020}")
         with pytest.raises(RequestSetAside):
             await filled.services.write(SetAsideUnit(SESSION, 5, position, 3, "0" * 64))
-    found = value_of((await LiveSource(filled.services, 4).read()).set_aside)
+    sessions = value_of((await LiveSource(filled.services, 4).read()).set_aside)
     assert [
-        (session.shard, session.offset[:15], session.session_id, session.ends) for session in found
+        (session.shard, session.offset[:15], session.session_id, session.ends)
+        for session in sessions
     ] == [("5", f"{number:015}", SESSION, "3") for number in (2, 1)]
 
 
@@ -163,8 +164,8 @@ async def test_processes_that_die_alike_are_shown_as_their_tree_tells_of_them(fi
     at = datetime(2026, 3, 14, 12, tzinfo=UTC)
     death = {"name": "worker-1", "times": 4, "reason": "exit code 1", "last_line": "MemoryError"}
     facts = {"died_alike": [death | {"at": at.isoformat()}]}
-    found = value_of((await LiveSource(filled.services, 4, lambda: facts).read()).deaths)
-    assert found == (Death(**death, at=at),)
+    deaths = value_of((await LiveSource(filled.services, 4, lambda: facts).read()).deaths)
+    assert deaths == (Death(**death, at=at),)
 
 
 async def test_the_ledger_shows_its_head_and_its_newest_rows(filled: Door):
@@ -304,7 +305,7 @@ def counted_by_scan(door: Door) -> tuple[Any, ...]:
 
 def counted_by_difference(found: Any) -> tuple[Any, ...]:
     return (
-        Counter({one.name: one.count for one in value_of(found.rejections)}),
+        Counter({rejection.name: rejection.count for rejection in value_of(found.rejections)}),
         value_of(found.counters).eliminations,
         value_of(found.sessions).total,
         value_of(found.counters).operations,

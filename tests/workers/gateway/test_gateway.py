@@ -48,10 +48,10 @@ async def test_an_artifact_that_a_caller_asks_for_becomes_a_file(tmp_path: Path,
                     await anyio.sleep(0.02)
         assert await file.read_text() == TEXT
         tasks.cancel_scope.cancel()
-    found = await anyio.to_thread.run_sync(
+    verification = await anyio.to_thread.run_sync(
         verify_file, data_dir / "ledger.db", lambda _done, _total: None
     )
-    assert (found.findings, found.requests_closed) == ((), 1)
+    assert (verification.findings, verification.requests_closed) == ((), 1)
 
 
 @pytest.mark.spec("INV-A-COST-1", "§18.1")

@@ -276,4 +276,4 @@ def test_a_refusal_never_takes_the_place_of_another_answer() -> None:
 
 def test_a_head_may_come_byte_by_byte(server: Any) -> None:
     address, _ = server
-    assert served(said(address, *(bytes([one]) for one in SMALL))) == b"0"
+    assert served(said(address, *(bytes([byte]) for byte in SMALL))) == b"0"

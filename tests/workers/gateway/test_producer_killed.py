@@ -49,12 +49,12 @@ async def test_what_was_committed_and_never_answered_is_the_same_request_when_se
 ):
     data_dir, port, arm = tmp_path / "data", free_port(), tmp_path / "arm"
     url = f"http://127.0.0.1:{port}"
-    asked: list[WorkReceipt] = []
+    receipts: list[WorkReceipt] = []
 
     async def ask() -> None:
         async with Producer(BINDING_QUEUE, url) as producer:
             wanted = [NewRequest(binding(str(number))["content"]) for number in range(MANY)]
-            asked.extend(await producer.enqueue_many(wanted))
+            receipts.extend(await producer.enqueue_many(wanted))
 
     with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
@@ -63,18 +63,18 @@ async def test_what_was_committed_and_never_answered_is_the_same_request_when_se
                 arm.touch()
                 tasks.start_soon(ask)
                 assert await anyio.to_thread.run_sync(first.wait) == -signal.SIGKILL
-            assert asked == [], "nobody was answered"
+            assert receipts == [], "nobody was answered"
             ledger = Ledger(SqliteStore(data_dir / "ledger.db"), system_host())
             committed = {row["request_id"] for row in rows(ledger, schema.outbox)}
             ledger.close()
             assert len(committed) == MANY
             with gateway(data_dir, port, valkey_url):
-                while not asked:
+                while not receipts:
                     await anyio.sleep(0.02)
-    assert {request.request_id for request in asked} == committed
-    assert all(request.duplicate for request in asked)
-    found = await anyio.to_thread.run_sync(
+    assert {request.request_id for request in receipts} == committed
+    assert all(request.duplicate for request in receipts)
+    verification = await anyio.to_thread.run_sync(
         verify_file, data_dir / "ledger.db", lambda _done, _total: None
     )
-    assert found.findings == ()
-    assert found.requests_open == MANY
+    assert verification.findings == ()
+    assert verification.requests_open == MANY

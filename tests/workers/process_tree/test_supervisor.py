@@ -439,18 +439,22 @@ class StuckService(FakeService):
 
 
 async def test_who_asked_is_told_of_deaths_alike_and_cannot_end_the_tree():
-    told = []
+    deaths_told = []
 
     def tell(deaths):
-        told.append(deaths)
+        deaths_told.append(deaths)
         raise OSError("no terminal")
 
     last = child("a", "import sys; sys.exit('no memory')")
     tree = Supervisor([last], policy=QUICK, died_alike=tell)
     with pytest.raises(ChildDiedTooOftenError):
         await until_failed(tree, lambda: None)
-    assert [one.times for one in told] == [3, 4]
-    assert (told[0].name, told[0].reason, told[0].last_line) == ("a", "exit code 1", "no memory")
+    assert [death.times for death in deaths_told] == [3, 4]
+    assert (deaths_told[0].name, deaths_told[0].reason, deaths_told[0].last_line) == (
+        "a",
+        "exit code 1",
+        "no memory",
+    )
 
 
 async def test_deaths_after_a_long_life_are_not_alike():

@@ -90,7 +90,7 @@ def test_of_two_the_one_that_was_started_first_is_refused_and_says_that_it_does_
 
 def test_what_was_answered_survives_a_kill(tmp_path):
     names = [f"n{number:03}" for number in range(200)]
-    told = []
+    answers = []
     with tee_process(tmp_path) as (process, target), calling(target) as stub:
         stub.MergeHypothesis(wire.HypothesisDelta(nodes=map(node, names)))
         stub.CreateIncident(wire.CreateIncidentRequest(incident_id="inc"))
@@ -98,15 +98,15 @@ def test_what_was_answered_survives_a_kill(tmp_path):
         for name in names:
             request = {"incident_id": "inc", "node_ids": [name], "provenance": why()}
             call = stub.MergeNodeTombstones.future(wire.NodeTombstoneRequest(**request))
-            if len(told) < STRUCK_BEFORE_KILL:
-                told += call.result().applied_ids
+            if len(answers) < STRUCK_BEFORE_KILL:
+                answers += call.result().applied_ids
             else:
                 pending.append(call)
         process.kill()
         for call in pending:
             if call.exception() is None:
-                told += call.result().applied_ids
-    assert len(told) >= STRUCK_BEFORE_KILL
+                answers += call.result().applied_ids
+    assert len(answers) >= STRUCK_BEFORE_KILL
     check_record(tmp_path)
     with tee_process(tmp_path) as (_, target), calling(target) as stub:
         assert [stored_node.id for stored_node in stub.GetMainGraph(Empty()).nodes] == names
@@ -115,7 +115,7 @@ def test_what_was_answered_survives_a_kill(tmp_path):
             stored_node.id
             for stored_node in stub.GetLiveView(wire.LiveViewRequest(incident_id="inc")).nodes
         }
-        assert set(told) <= struck
+        assert set(answers) <= struck
         assert live == set(names) - struck
         request = {"incident_id": "inc", "node_ids": names, "provenance": why()}
         rest = stub.MergeNodeTombstones(wire.NodeTombstoneRequest(**request))

@@ -140,8 +140,8 @@ def test_provenance_is_a_set_that_keeps_the_first_time(tee):
 
     tee.MergeHypothesis(delta(node("a", by=[at(1), at(2)]), edge("a", "b", by=[at(1)])))
     tee.MergeHypothesis(delta(node("a", by=[at(3), why()]), edge("a", "b", by=[at(3), why()])))
-    nodes, [found] = main_graph(tee)
-    assert list(nodes["a"].provenance) == list(found.provenance) == [at(1), why()]
+    nodes, [graph_edge] = main_graph(tee)
+    assert list(nodes["a"].provenance) == list(graph_edge.provenance) == [at(1), why()]
 
 
 def test_the_same_delta_again_writes_nothing(tee, ledger):
@@ -163,8 +163,8 @@ def test_within_one_delta_an_element_that_comes_again_is_merged(tee):
 
 def test_an_end_that_nobody_has_described_is_no_node_until_somebody_does(tee):
     assert list(tee.MergeHypothesis(delta(edge("a", "b"))).created_ids) == ["a->b:1"]
-    nodes, [found] = main_graph(tee)
-    assert (nodes, found) == ({}, edge("a", "b"))
+    nodes, [graph_edge] = main_graph(tee)
+    assert (nodes, graph_edge) == ({}, edge("a", "b"))
     assert list(tee.MergeHypothesis(delta(node("a"))).created_ids) == ["a"]
     assert set(main_graph(tee)[0]) == {"a"}
 
@@ -403,8 +403,8 @@ def test_merges_at_once_are_all_in_the_graph(tee):
 @pytest.mark.spec("L3")
 def test_a_record_that_does_not_verify_is_served_no_further():
     ledger = Ledger.create(MemoryStore(), system_host())
-    told = []
-    service = TeeService(Incidents(ledger), unfit=lambda: told.append("corrupt"))
+    reasons = []
+    service = TeeService(Incidents(ledger), unfit=lambda: reasons.append("corrupt"))
     with serving(service) as target, calling(target) as tee:
         tee.MergeHypothesis(delta(node("a")))
         with ledger.store.transaction() as tables:
@@ -413,5 +413,5 @@ def test_a_record_that_does_not_verify_is_served_no_further():
             record = record.replace(b'"causal_type"', b'"casual_type"')
             tables.update(schema.nodes, (key,), {"record": record})
         assert status_of(lambda: main_graph(tee)) is grpc.StatusCode.INTERNAL
-        assert told == ["corrupt"]
+        assert reasons == ["corrupt"]
         assert status_of(lambda: open_incident(tee)) is grpc.StatusCode.INTERNAL

@@ -104,5 +104,5 @@ async def test_sessions_at_once_each_have_an_incident(ledgers):
                 for struck in UNIVERSE:
                     tasks.start_soon(one, f"s-{struck}", struck)
             for struck in UNIVERSE:
-                found = await run_sync(store.get_eliminated, f"s-{struck}")
-                assert found == {struck}
+                eliminated = await run_sync(store.get_eliminated, f"s-{struck}")
+                assert eliminated == {struck}

@@ -176,7 +176,7 @@ REQUESTS = {
     "GetTombstones": st.builds(wire.TombstoneRequest, incident_id=incidents),
 }
 calls = st.one_of(
-    st.tuples(st.just(f"/tee.Tee/{name}"), request.map(lambda one: one.SerializeToString()))
+    st.tuples(st.just(f"/tee.Tee/{name}"), request.map(lambda message: message.SerializeToString()))
     for name, request in REQUESTS.items()
 )
 junk = st.tuples(st.sampled_from(EVERY_METHOD), st.binary(max_size=200))

@@ -261,7 +261,7 @@ def test_a_reading_that_is_in_no_table_is_an_error():
         metrics.text()
 
 
-@pytest.mark.parametrize("one", [*GATEWAY, *WORKER], ids=lambda one: one.name)
+@pytest.mark.parametrize("one", [*GATEWAY, *WORKER], ids=lambda metric: metric.name)
 def test_names_follow_the_conventions(one: Metric):
     assert one.name.startswith("rotulus_")
     assert one.name.endswith("_total") == (one.kind == "counter")
@@ -313,7 +313,7 @@ def test_workers_of_a_tree_take_ports_one_after_another_and_none_unless_asked(tm
     def ports(**given: Any) -> list[int | None]:
         with ExitStack() as sockets:
             found = metrics_sockets(Settings(data_dir=tmp_path, **given), 3, sockets)
-            return [None if one is None else port_of(one) for one in found]
+            return [None if sock is None else port_of(sock) for sock in found]
 
     assert ports() == [None, None, None]
     first = next(port for port in count(19_500) if all(map(is_free, range(port, port + 3))))

@@ -143,7 +143,7 @@ async def test_asked_for_work_is_one_connected_trace_from_request_to_outcome(
     assert attributes(handled)["rotulus.outcome"] == "done"
     reported = [span for span in spans if span.parent_span_id == handled.span_id]
     assert sorted(named(reported)) == reported_in
-    [outcome] = [one for one in reported if one.name == "commit"]
+    [outcome] = [span for span in reported if span.name == "commit"]
     assert attributes(outcome)["rotulus.outcome"] == "completed"
     assert set(named(spans)) >= {"commit", "relay", "queue", "handle"}
     assert SECRET not in repr(collector.spans)
@@ -288,12 +288,12 @@ def test_what_waits_at_the_end_is_sent():
 
 def test_a_share_of_the_traces_is_chosen_alike_by_everybody():
     some = Spans(InMemorySpanExporter(), "test", sample=0.25)
-    others = Spans(InMemorySpanExporter(), "other", sample=0.25)
+    other_spans = Spans(InMemorySpanExporter(), "other", sample=0.25)
     names = [f"operation-{number}" for number in range(400)]
     chosen = [name for name in names if some.root(name) is not None]
-    assert chosen == [name for name in names if others.root(name) is not None]
+    assert chosen == [name for name in names if other_spans.root(name) is not None]
     assert 50 < len(chosen) < 150
-    for each in (some, others):
+    for each in (some, other_spans):
         each.close()
 
 
@@ -306,14 +306,14 @@ def test_a_share_of_the_traces_is_chosen_alike_by_everybody():
     ],
 )
 def test_a_collector_is_asked_at_its_usual_path_or_at_the_one_that_is_named(given, asked):
-    told: dict[str, Any] = {}
+    seen: dict[str, Any] = {}
 
     def exporter(**options: Any) -> InMemorySpanExporter:
-        told.update(options)
+        seen.update(options)
         return InMemorySpanExporter()
 
     open_spans(given, "test", 1.0, exporter).close()
-    assert told["endpoint"] == asked
+    assert seen["endpoint"] == asked
 
 
 def item(*traceparents: str) -> Claim:
@@ -351,6 +351,6 @@ def test_what_is_no_sampled_traceparent_is_no_trace(unusable):
 def test_an_item_is_of_few_traces_whatever_the_number_of_its_causes():
     many = [root_of(str(number)).traceparent for number in range(100)]
     assert len(sent_as(item(*many))) == TRACED_CAUSES_MAX
-    [[*found], none] = traceparents_of([item(*many), item("")])
-    assert (len(found), none) == (TRACED_CAUSES_MAX, [])
-    assert all(read_traceparent(one) is not None for one in found)
+    [[*traced], none] = traceparents_of([item(*many), item("")])
+    assert (len(traced), none) == (TRACED_CAUSES_MAX, [])
+    assert all(read_traceparent(traceparent) is not None for traceparent in traced)

@@ -73,7 +73,7 @@ class Drainer:
     async def ready(self) -> bool:
         return self.gateway_is_there
 
-    async def least(self) -> CapacityPriority:
+    async def least_capacity(self) -> CapacityPriority:
         return "background"
 
     async def renew(self, claims: Sequence[Claim], visibility_ms: int) -> None:
@@ -202,15 +202,15 @@ async def test_no_more_drains_run_at_once_than_there_are_leases(url: str, lease_
 
 
 async def test_two_processes_share_the_leases(url: str):
-    async with running(url, lease_slots=1) as one, running(url, lease_slots=1) as other:
-        for worker in (one, other):
+    async with running(url, lease_slots=1) as first, running(url, lease_slots=1) as other:
+        for worker in (first, other):
             worker.processor.takes_s = 0.02
         together: list[int] = []
-        await one.enqueue(*names(600))
+        await first.enqueue(*names(600))
 
         async def done() -> bool:
-            together.append(one.processor.at_once + other.processor.at_once)
-            return await one.empty()
+            together.append(first.processor.at_once + other.processor.at_once)
+            return await first.empty()
 
         await eventually(done)
         assert max(together) == 1
@@ -261,7 +261,10 @@ async def test_critical_work_is_kept_out_neither_by_slots_nor_by_leases(url: str
         await worker.enqueue("now", priority="user_initiated_critical")
         await eventually(lambda: ["now"] in worker.processor.batches)
         held = await worker.leases.held(QUEUE)
-        assert sorted(one.capacity_priority for one in held) == [*2 * ["background"], "critical"]
+        assert sorted(lease.capacity_priority for lease in held) == [
+            *2 * ["background"],
+            "critical",
+        ]
         await worker.enqueue("later")
         await anyio.sleep(0.5)
         assert ["later"] not in worker.processor.batches
@@ -284,10 +287,10 @@ async def test_without_a_lease_a_user_is_throttled_and_the_background_waits(url:
 async def test_what_a_handler_would_suspend_is_not_claimed(url: str, monkeypatch):
     async with running(url, slots=1) as worker:
 
-        async def least() -> CapacityPriority:
+        async def least_capacity() -> CapacityPriority:
             return "user_initiated"
 
-        monkeypatch.setattr(worker.processor, "least", least)
+        monkeypatch.setattr(worker.processor, "least_capacity", least_capacity)
         await worker.enqueue("waits")
         await worker.enqueue("user", priority="user_active_session")
         await eventually(lambda: worker.processor.tally.completed == 1)

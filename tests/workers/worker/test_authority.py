@@ -424,10 +424,10 @@ async def test_a_worker_can_read_the_ledger_and_not_write_it(tmp_path):
 
 def outcomes_of(ledger: Ledger) -> dict[str, list[str]]:
     """The outcomes of every request that was ever recorded."""
-    found: dict[str, list[str]] = {row["request_id"]: [] for row in rows(ledger, schema.outbox)}
+    outcomes: dict[str, list[str]] = {row["request_id"]: [] for row in rows(ledger, schema.outbox)}
     for row in rows(ledger, schema.outbox_outcomes):
-        found[row["request_id"]].append(row["outcome"])
-    return found
+        outcomes[row["request_id"]].append(row["outcome"])
+    return outcomes
 
 
 def assert_computed(ledger: Ledger) -> None:

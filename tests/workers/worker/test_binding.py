@@ -89,8 +89,8 @@ class BindingWorld(DoorWorld):
         return request_ids
 
     async def deliver_as_a_slot(self, limit: int = 100) -> list[Claim]:
-        least = least_of(self.queue.priorities, await self.processor.least())
-        return await self.drain(await self.queue.claim(limit, 30_000, least))
+        least_urgent = least_of(self.queue.priorities, await self.processor.least_capacity())
+        return await self.drain(await self.queue.claim(limit, 30_000, least_urgent))
 
     async def take_all_capacity(self) -> list[Any]:
         return [
@@ -180,7 +180,9 @@ async def test_what_is_critical_has_a_slot_of_its_own(world: BindingWorld):
 
     world.evaluator.during = look
     await world.deliver()
-    assert sorted(one.capacity_priority for one in held) == ["background"] * SLOTS + ["critical"]
+    assert sorted(lease.capacity_priority for lease in held) == ["background"] * SLOTS + [
+        "critical"
+    ]
 
 
 @pytest.mark.spec("§14.3")
@@ -387,7 +389,7 @@ async def test_an_item_that_ends_its_worker_is_set_aside_alone_and_its_neighbour
         except (BaseExceptionGroup, Ended):
             ends += 1
             await end_of_the_worker(world)
-    assert [world.status(one).state for one in sound] == ["completed"] * 4
+    assert [world.status(request_id).state for request_id in sound] == ["completed"] * 4
     # Once with the others, which counts for none of them, and three times alone.
     assert (ends, world.evaluator.asked.count("marker")) == (1 + ENDS_MAX, 1 + ENDS_MAX)
     assert world.evaluator.asked.count("a") == 1

@@ -75,8 +75,8 @@ async def test_a_run_that_failed_is_taken_up_again_by_whoever_is_next(world: Cro
             raise ran[-1]
 
     first, second, third = runners(world, {"job": Cron(3600, run)})
-    for one in (first, second, third, first):
-        await one.tick(NOW_S)
+    for cron in (first, second, third, first):
+        await cron.tick(NOW_S)
     assert len(ran) == 2
 
 

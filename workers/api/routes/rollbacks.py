@@ -20,24 +20,24 @@ def _plain(schema: dict[str, Any]) -> None:
     schema.pop("discriminator", None)
 
 
-Asked = Annotated[
+RollbackRequest = Annotated[
     UndoOperation | UndoEpoch,
     Body(discriminator="tier", json_schema_extra=_plain),
 ]
 
 
 @router.post("/dry-run")
-async def what_would_happen(asked: Asked, services: Given) -> dict[str, Any]:
+async def what_would_happen(rollback: RollbackRequest, services: Given) -> dict[str, Any]:
     """Return exactly what undoing would do, and the digest that a confirmation binds."""
-    return await services.read(lambda view: dry_run(Kernel(), view, asked))
+    return await services.read(lambda view: dry_run(Kernel(), view, rollback))
 
 
 @router.post("")
-async def roll_back(asked: Asked, services: Given) -> dict[str, Any]:
+async def roll_back(rollback: RollbackRequest, services: Given) -> dict[str, Any]:
     """Undo an operation or an epoch; answered when it is durable.
 
     A large epoch goes back in pages: while the answer says that operations are left, ask again.
     """
-    result = await services.write(unit_of(asked, services.confirmations))
+    result = await services.write(unit_of(rollback, services.confirmations))
     answer: dict[str, Any] = result
     return answer

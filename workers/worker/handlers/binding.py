@@ -130,9 +130,9 @@ class BindingHandler(Handler):
         )
         return settled + await self._evaluate_all(evaluator, admitted)
 
-    async def least(self) -> CapacityPriority:
+    async def least_capacity(self) -> CapacityPriority:
         """Return the least priority that would not be suspended at once; no less is claimed."""
-        return await self._capacity.least()
+        return await self._capacity.least_capacity()
 
     async def renew(self) -> None:
         """Keep the slots in which evaluations run."""

@@ -71,7 +71,7 @@ class BindingCapacity:
         self._holders: set[LeaseHolder] = set()
         """The holders that have a slot now, or ask for one."""
 
-    async def least(self) -> CapacityPriority:
+    async def least_capacity(self) -> CapacityPriority:
         """Return the least capacity priority that would not be suspended now."""
         course = course_of(await self._state(), "background")
         return "user_initiated" if course.action == "suspend" else "background"

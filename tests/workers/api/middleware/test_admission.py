@@ -198,7 +198,7 @@ async def test_health_and_what_has_a_limit_of_its_own_is_never_refused(path):
     world = AdmittingDoor(1)
     async with world.asking(AsgiRequest(), *[AsgiRequest(path) for _ in range(3)]):
         assert len(world.app.begun) == 4
-        assert {name: one.taken for name, one in world.admission.places.items()} == {
+        assert {name: place.taken for name, place in world.admission.places.items()} == {
             "producers": 1,
             "workers": 0,
             "pages": 0,

@@ -213,7 +213,7 @@ async def test_a_request_id_is_echoed_and_one_is_made_where_there_is_none(door: 
     assert given_one.headers["x-request-id"] == "mine-7"
     made = {(await door.http.get("/healthz")).headers["x-request-id"] for _ in range(3)}
     assert len(made) == 3
-    assert all(is_uuid(one) for one in made)
+    assert all(is_uuid(request_id) for request_id in made)
     long = await door.http.get("/nothing", headers={"X-Request-Id": "x" * 1000})
     assert long.headers["x-request-id"] == "x" * 64
 
@@ -376,7 +376,7 @@ async def test_an_error_of_ours_says_nothing_about_our_insides(door: Door, monke
     headers = {"X-Request-Id": "mine-9"}
     with capture_logs([merge_contextvars]) as logged:
         response = await door.http.get("/v1/queues", headers=headers)
-    [failure] = [one for one in logged if one["event"] == "request_failed"]
+    [failure] = [entry for entry in logged if entry["event"] == "request_failed"]
     assert failure["request_id"] == "mine-9"
     assert failure["exc_info"]
     error = error_of(response, 500, "internal")
