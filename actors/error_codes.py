@@ -203,6 +203,14 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "child_died_too_often": ErrorCode(None, "service"),
         "start_interrupted": ErrorCode(None, "caller"),
         "canonical_json_invalid": ErrorCode(None, "request"),
+        # What an extractor answered about a text.
+        "extraction_result_invalid": ErrorCode(None, "service"),
+        "extraction_source_too_large": ErrorCode(None, "request"),
+        "extraction_span_outside_text": ErrorCode(None, "service"),
+        "extraction_span_invented": ErrorCode(None, "service"),
+        "extraction_completeness_contradicted": ErrorCode(None, "service"),
+        "extractor_failed": ErrorCode(None, "service"),
+        "extractor_timed_out": ErrorCode(None, "service"),
         # Kits of hypotheses, and what answers for them.
         "action_unknown": ErrorCode(None, "request"),
         "kit_invalid": ErrorCode(None, "request"),

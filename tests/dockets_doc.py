@@ -8,6 +8,11 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from workers.dockets.claims import ANY_OTHER, CLAIM_CHARS_MAX, DOCUMENT_KINDS
+from workers.dockets.dispositions import DISPOSITIONS
+from workers.dockets.fields import VALUES_OF_A_FIELD_MAX
+from workers.dockets.filing_forms import FORMS, OTHER_FORM
+from workers.dockets.motion_types import MOTION_TYPES
+from workers.dockets.normalisation import CASE_NUMBER_FORMS, CONTENT_TYPES, COURT_ID_FORMS
 from workers.dockets.postures import RULES, UNIVERSES, universe
 from workers.dockets.reader import (
     DESCRIPTION_BYTES_MAX,
@@ -15,13 +20,16 @@ from workers.dockets.reader import (
     FIELD_CHARS_MAX,
     LINE_BYTES_MAX,
 )
+from workers.dockets.references import CUES, REFERENCES_MAX
+from workers.dockets.relationships import CONFIDENCE, RELATIONSHIPS, TARGET_ROLES
 from workers.dockets.rule import Rule
 
 HEAD = """# Dockets
 
 Lines of court dockets become plans of what to decide. The package is pure: bytes go in, frozen
 dataclasses come out; it uses no network, no queue, no ledger and no clock. Of the project outside
-this folder it imports `kernel/json_text.py`, and nothing else. `make dockets` writes this file.
+this folder it imports `kernel/json_text.py` and `kernel/model/extraction_result.py`, and nothing
+else. `make dockets` writes this file.
 
 | File | What it holds |
 |---|---|
@@ -30,6 +38,12 @@ this folder it imports `kernel/json_text.py`, and nothing else. `make dockets` w
 | `postures.py` | the universes of postures, and what a rule may infer and what not |
 | `claims.py` | `claim_of(description)`, `visibility_class(description)` |
 | `plan.py` | `plan_docket(docket)`: the declaration, and the steps of each entry in order |
+| `normalisation.py` | `normalise(docket, entry)`: what an entry is, in the terms of selectors |
+| `filing_forms.py`, `motion_types.py` | its tables: how entries open, what motions ask for |
+| `references.py` | `references(text)`: the documents that an entry names by number |
+| `fields.py`, `dispositions.py` | `extract_fields(text)`: eight fields, each with its span |
+| `extractor.py` | the same as an `Extractor` |
+| `relationships.py` | `RelationshipIndex`: which filing an entry is about |
 | `report.py` | `report_on(lines)`: how far dockets narrow, and by which rules |
 | `sample.py`, `sample.jsonl` | four dockets, 104 entries, with letters for people's names |
 """
@@ -47,6 +61,40 @@ them bankruptcies, many a few days old):
 Of twice forty dockets drawn at random, every elimination was read against its entry, and each had
 its ground there. Later acts undid some: a reinstated case in each draw, a judgment that was
 reversed, a mandate that was recalled.
+"""
+
+MEASURED_FIELDS = """Over the 9,640 entries of those 319 dockets:
+
+| Field | Entries that have it |
+|---|---|
+| `party` | 5,379 |
+| `document_number`, `relates_to` | 4,219, 4,209 |
+| `motion` | 3,632 |
+| `amount` | 1,174 |
+| `disposition` | 941 |
+| `deadline` | 909 |
+| `judge` | 682 |
+
+Of a form that should say it and does not: `disposition` 184 entries, `party` 169, `relates_to` 43,
+`motion` 32, `amount` 5. Of thirty entries drawn at random, 72 of 74 values were right when they
+were read against their entry: a company called Judge was taken for a judge, and an entry's own
+number for that of another. Both are mended.
+"""
+
+MEASURED_RELATIONSHIPS = """`tests/workers/dockets/relationship_sample.jsonl` says by hand of 133
+entries which documents of their docket they are about. A link is right where the number is that of
+such a document; at 0.5 and more a link counts as asserted, at 0.95 and more it could be confirmed
+without a person. A test computes each line:
+
+| Drawn | From | Entries | Right | Wrong | Missed | Precision | Recall |
+|---|---|---|---|---|---|---|---|
+| held out | 0.5 | 68 | 54 | 2 | 8 | 0.964 | 0.871 |
+| held out | 0.95 | 68 | 42 | 1 | 20 | 0.977 | 0.677 |
+| tuned | 0.5 | 65 | 40 | 2 | 6 | 0.952 | 0.870 |
+| tuned | 0.95 | 65 | 30 | 0 | 16 | 1.000 | 0.652 |
+
+The texts of the sample are shortened; on the full texts of the same entries, and before anything
+was changed for it, the part that was held out gave 55 right, 1 wrong and 7 missed.
 """
 
 LIMITATIONS = """## Limitations
@@ -73,6 +121,12 @@ LIMITATIONS = """## Limitations
   ends `on_appeal` although another appeal may follow.
 - A case under chapter 15 has no order for relief, and the postures of the universe do not fit it;
   no rule reads its petition.
+- A disposition is the first that the court's entry says, or each that stands before a number; what
+  a further sentence decides is not read. A motion is the first that the entry names.
+- Names are cut where a word follows that no name has. A company whose name has such a word in it
+  is cut short, and a list of names without commas is one name.
+- Two motions of a kind that are both open are told apart by the words of their titles alone where
+  no number is given; a text under which no words of the motion stand is about nothing then.
 - Rules for a transfer out of bankruptcy, the beginning of a trial, verdicts, acquittals, the
   dismissal or transfer of a prosecution, reversals, denied petitions, transferred appeals and the
   two generic ones are tested on invented texts only: the dockets on which the rules were measured
@@ -82,7 +136,18 @@ LIMITATIONS = """## Limitations
 
 def text() -> str:
     """Return the file."""
-    parts = [HEAD, *_reading(), *_universes(), *_rules(), MEASURED, *_claims(), LIMITATIONS]
+    parts = [
+        HEAD,
+        *_reading(),
+        *_universes(),
+        *_rules(),
+        MEASURED,
+        *_claims(),
+        *_normalisation(),
+        *_fields(),
+        *_relationships(),
+        LIMITATIONS,
+    ]
     return "\n".join(parts)
 
 
@@ -138,6 +203,56 @@ def _claims() -> Iterable[str]:
         names = ", ".join(kind.name for kind in alike)
         yield f"| {names} | {essentiality} | {authority} |"
     yield ""
+
+
+def _normalisation() -> Iterable[str]:
+    yield "## Normalisation\n"
+    yield (
+        "The first form whose pattern opens the entry decides. What an entry of a form should say "
+        "and does not makes its extraction degraded.\n"
+    )
+    yield "| Form | `filing_unit_kind` | `filing_role` | Should say |"
+    yield "|---|---|---|---|"
+    for form in (*FORMS, OTHER_FORM):
+        kind, role = f"`{form.filing_unit_kind}`", f"`{form.filing_role}`"
+        yield f"| {form.name} | {kind} | {role} | {_names(form.expected_fields)} |"
+    types = [name for name, _ in MOTION_TYPES]
+    yield f"\n`related_motion_type` is one of {_names(types)}, or `other`.\n"
+    yield "| Sealed | Numbered | Role | `content_type` |"
+    yield "|---|---|---|---|"
+    for *line, kind in CONTENT_TYPES:
+        said = [{None: "any", True: "yes", False: "no"}.get(item, f"`{item}`") for item in line]
+        yield f"| {' | '.join(said)} | `{kind}` |"
+    yield (
+        "\n`legal_profile_kind` is the kind of the docket's postures. `case_ref` is `court_id`, a "
+        f"colon and the case number, respelled: {', '.join(n for n, _, _ in CASE_NUMBER_FORMS)}. "
+        f"`court_id` is in lower case, respelled: {', '.join(n for n, _, _ in COURT_ID_FORMS)}.\n"
+    )
+
+
+def _fields() -> Iterable[str]:
+    yield "## Fields\n"
+    yield (
+        f"At most {VALUES_OF_A_FIELD_MAX} values of a field and {REFERENCES_MAX} references are "
+        f"read. A number is a document's behind: {', '.join(name for name, _, _ in CUES)}. A "
+        f"disposition is one of {_names(name for name, _ in DISPOSITIONS)}.\n"
+    )
+    yield MEASURED_FIELDS
+
+
+def _relationships() -> Iterable[str]:
+    yield "## Relationships\n"
+    yield "| Role | Relation | About | Else about |"
+    yield "|---|---|---|---|"
+    for role, relation in RELATIONSHIPS.items():
+        first, second = (_names(sorted(roles)) for roles in TARGET_ROLES[relation])
+        yield f"| `{role}` | `{relation}` | {first} | {second} |"
+    yield "\n| Evidence | `identity_confidence` |"
+    yield "|---|---|"
+    for evidence, confidence in CONFIDENCE.items():
+        yield f"| {evidence} | {confidence} |"
+    yield ""
+    yield MEASURED_RELATIONSHIPS
 
 
 def _names(names: Iterable[str]) -> str:

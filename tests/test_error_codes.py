@@ -10,6 +10,7 @@ import pytest
 
 from actors.error_codes import ERRORS
 from kernel.belief.errors import BeliefCode, InputCode
+from kernel.model.extraction_result import Code as ExtractionCode
 from kernel.work.errors import Code as WorkCode
 from queues.client.gateway_http import TRY_AGAIN
 from tests import errors_doc
@@ -117,7 +118,7 @@ def test_every_entry_is_raised_somewhere():
     assert set(ERRORS) - texts == set()
 
 
-@pytest.mark.parametrize("codes", [BeliefCode, InputCode, WorkCode])
+@pytest.mark.parametrize("codes", [BeliefCode, ExtractionCode, InputCode, WorkCode])
 def test_codes_that_types_list_are_in_the_table(codes):
     assert set(get_args(codes)) <= set(ERRORS)
 

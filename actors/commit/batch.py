@@ -18,7 +18,7 @@ import anyio
 import structlog
 
 from actors.commit.belief_units import AnchorRefused, AnchorUnit
-from actors.commit.recompute_pages import RecomputeUnit, record_recomputes
+from actors.commit.recompute_units import RecomputeUnit, record_recomputes
 from actors.commit.refusal_units import refuse
 from actors.commit.unit_context import CommitContext, PendingBelief
 from actors.commit.units import Unit

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from actors.commit.belief_units import BeliefUnit
 from actors.commit.prefetch import earlier_answer_to, records_named, records_of
-from actors.commit.recompute_pages import RecomputeUnit
+from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.unit_context import CommitContext
 from actors.errors import StaleEpoch
 from actors.messages import Simulate

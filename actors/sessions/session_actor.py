@@ -36,7 +36,7 @@ import structlog
 
 from actors.commit.belief_units import BeliefUnit
 from actors.commit.group_committer import Committer
-from actors.commit.recompute_pages import RecomputeUnit
+from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.units import (
     ConsumedUnit,
     EnvelopeUnit,

@@ -14,10 +14,11 @@ A gateway that is restarted under its name has its shards back at once: no other
 name, and the epoch fences the process before. When two processes do have one name, the newer one
 has the shards; the older owns nothing and is not ready.
 
-A gateway that has waited for a commit for as long as a lease leaves the table, so that others take
-its shards although Redis still answers it. It comes back when something can be committed again
-(decision actors/0072). One that cannot read the shards asks for a commit by itself, so it leaves
-the table too when nobody else asks it for anything.
+A gateway that has waited for a commit for as long as a lease and a beat leaves the table, so that
+others take its shards although Redis still answers it. By then it has seen in the table whether
+whoever holds the head is dead, and had that one ended (decision kernel/0256). It comes back when
+something can be committed again (decision actors/0072). One that cannot read the shards asks for a
+commit by itself, so it leaves the table too when nobody else asks it for anything.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -175,6 +176,13 @@ class ShardKeeper:
         is_other = recorded != self.gateway and recorded in self.table.gateways
         return owner_in(self.table, shard) or (recorded if is_other else None)
 
+    def is_dead(self, gateway: str) -> bool:
+        """Tell whether the lease table says that a gateway is dead; no while it is not known."""
+        table = self.table
+        if table is None or not table.settled or self._stands_back:
+            return False
+        return gateway not in table.gateways
+
     async def leave(self) -> None:
         """Hand over every shard when the process ends; the actors finish what they have in hand."""
         self._leaving = True
@@ -198,7 +206,7 @@ class ShardKeeper:
 
     async def look(self) -> None:
         """Renew this gateway's lease, and read the table; leave it while nothing is committed."""
-        if self._commits.stalled_s >= self._lease_s:
+        if self._commits.stalled_s >= self._lease_s + self._beat_every_s:
             await self._stand_back()
             return
         self._stands_back = False

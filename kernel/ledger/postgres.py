@@ -17,7 +17,7 @@
 
 import queue
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -36,6 +36,7 @@ from kernel.ledger.postgres_connection import (
     unavailable,
     wait_for_the_disk,
 )
+from kernel.ledger.postgres_holders import NamedGateway, bear_name, look_at_holders
 from kernel.ledger.postgres_schema import (
     check_schema,
     column_types,
@@ -45,7 +46,7 @@ from kernel.ledger.postgres_schema import (
 )
 from kernel.ledger.schema_version import check_version
 from kernel.ledger.sql_tables import SqlTables
-from kernel.ledger.tables import DuplicateKey, Row, Turn
+from kernel.ledger.tables import DuplicateKey, Row, WriterTurn
 
 CONNECTIONS_DEFAULT = 8
 CONNECTIONS_LEAST = 2
@@ -53,7 +54,9 @@ CONNECTIONS_LEAST = 2
 READER_WAIT_S = 10.0
 IDLE_READERS_MAX = 8
 
-_BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = {ms}"
+"""In one message, which costs one round trip, as does the other."""
+
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LOCK_HEAD = "SELECT obj_description('chain_head'::regclass, 'pg_class') FROM chain_head FOR UPDATE"
 """Also returns the version of the tables, which may have been migrated meanwhile."""
@@ -69,9 +72,11 @@ TURN_WAIT_MS = 1000
 _TAKE_TURN = (
     "SET LOCAL lock_timeout = {wait_ms};"
     " SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::int, 1);"
-    " SET LOCAL lock_timeout = {lock_ms}"
+    " SET LOCAL lock_timeout = {look_ms}"
 )
-"""In one message, which costs one round trip."""
+
+LOOK_EACH_MS = 250
+"""After how long a writer that waits for the head looks who holds it."""
 
 _OF_VALUES = frozenset({"22", "54"})
 """Classes of errors that values make: data, and more of it than a row, an index or a statement can
@@ -252,10 +257,20 @@ class PostgresStore:
         self._lock = threading.Lock()
         self._writer: Connection | None = None
         self._unsettled = False
+        self._gateway: NamedGateway | None = None
         if read_only:
             self._readers.put_nowait(self._connect_first_reader())
         else:
             self._writer = self._connect_writer(creating=True)
+
+    def share(self, name: str, is_dead: Callable[[str], bool]) -> None:
+        """Write under a gateway's name from now on, and end holders of the head that are dead."""
+        with self._lock:
+            self._gateway = NamedGateway(name, is_dead)
+            if self._writer is not None:
+                # The next one bears the name.
+                self._writer.close()
+                self._writer = None
 
     @contextmanager
     def transaction(self) -> Iterator[PostgresTables]:
@@ -264,11 +279,11 @@ class PostgresStore:
             raise LedgerUnavailable("this handle may only read", code="ledger_read_only")
         with self._lock:
             writer = self._begin_writing()
-            with self._committed(writer):
+            with self._committed():
                 yield PostgresTables(writer, self._texts)
 
     @contextmanager
-    def turn(self) -> Iterator[Turn]:
+    def turn(self) -> Iterator[WriterTurn]:
         """Open a writing transaction that holds the head only while it is written.
 
         The turn is an advisory lock, and a courtesy: who does not get it in time computes all the
@@ -282,25 +297,33 @@ class PostgresStore:
             if not self._reading.acquire(blocking=False):
                 # Whoever reads holds up nobody who writes.
                 writer = self._begin_writing()
-                with self._committed(writer):
+                with self._committed():
                     tables = PostgresTables(writer, self._texts)
-                    yield Turn(tables, lambda: tables)
+                    yield WriterTurn(tables, lambda: tables)
                 return
             try:
-                writer = self._begin_turn()
-                with self._committed(writer), self._snapshot() as snapshot:
-                    yield Turn(snapshot, lambda: self._hold(writer))
+                self._begin_turn()
+                with self._committed(), self._snapshot() as snapshot:
+                    yield WriterTurn(snapshot, self._hold)
             finally:
                 self._reading.release()
 
     @contextmanager
-    def _committed(self, writer: Connection) -> Iterator[None]:
+    def _committed(self) -> Iterator[None]:
+        """Commit what the writer has begun, on whatever connection it is at the end."""
         try:
             yield
         except BaseException:
-            self._roll_back(writer)
+            if self._writer is not None:
+                self._roll_back(self._writer)
             raise
-        self._commit(writer)
+        if self._writer is None:
+            raise LedgerUnavailable(f"{self.place}: the connection was lost")
+        self._commit(self._writer)
+
+    def _hold(self) -> PostgresTables:
+        # While it waits it may have to begin again, on another connection.
+        return PostgresTables(self._hold_head(self._writer or self._begin()), self._texts)
 
     @contextmanager
     def view(self) -> Iterator[PostgresTables]:
@@ -338,50 +361,76 @@ class PostgresStore:
                 self._writer = None
 
     def _begin_writing(self) -> Connection:
-        writer = self._begin()
-        try:
-            self._lock_head(writer)
-        except BaseException:
-            self._roll_back(writer)
-            raise
+        writer = self._hold_head(self._begin())
         self._unsettled = False
         return writer
 
     def _begin(self) -> Connection:
-        writer = self._begun(self._writer, _BEGIN_WRITING) or self._connect_writer()
+        begin = _BEGIN_WRITING.format(ms=_look_each_ms())
+        writer = self._begun(self._writer, begin) or self._connect_writer()
         self._writer = writer
         with unavailable(self.place):
             if writer.info.transaction_status is psycopg.pq.TransactionStatus.IDLE:
-                writer.execute(_BEGIN_WRITING)
+                writer.execute(begin)
         return writer
 
     def _begin_turn(self) -> Connection:
         writer = self._begin()
-        waits = {"wait_ms": TURN_WAIT_MS, "lock_ms": postgres_connection.LOCK_TIMEOUT_MS}
         try:
-            writer.execute(_TAKE_TURN.format(**waits))
+            writer.execute(_TAKE_TURN.format(wait_ms=TURN_WAIT_MS, look_ms=_look_each_ms()))
         except psycopg.errors.LockNotAvailable:
             self._roll_back(writer)
+            self._look_at_holders()
             return self._begin()
         except psycopg.Error as error:
             self._roll_back(writer)
             raise LedgerUnavailable(f"{self.place}: {error}") from error
         return writer
 
-    def _hold(self, writer: Connection) -> PostgresTables:
-        self._lock_head(writer)
-        return PostgresTables(writer, self._texts)
+    def _hold_head(self, writer: Connection) -> Connection:
+        """Lock the head in a transaction that is begun, or in a new one; return its connection."""
+        holders = ""
+        for _ in range(max(1, postgres_connection.LOCK_TIMEOUT_MS // _look_each_ms())):
+            try:
+                self._lock_head(writer)
+            except psycopg.errors.LockNotAvailable:
+                self._roll_back(writer)
+                holders = self._look_at_holders()
+                writer = self._begin()
+            except psycopg.Error as error:
+                self._roll_back(writer)
+                raise LedgerUnavailable(f"{self.place}: {error}") from error
+            except BaseException:
+                self._roll_back(writer)
+                raise
+            else:
+                return writer
+        self._roll_back(writer)
+        raise LedgerUnavailable(f"{self.place}: the head is held by {holders}")
 
     def _lock_head(self, writer: Connection) -> None:
-        with unavailable(self.place):
-            row = writer.execute(_LOCK_HEAD).fetchone()
-            if row is None:
-                writer.execute(_LOCK_UNFOUNDED)
-                # The process that held the lock before may have founded the ledger.
-                writer.execute(_LOCK_HEAD)
-                check_schema(writer, self.place)
-            else:
-                check_version(version_in(row[0]), self.place)
+        row = writer.execute(_LOCK_HEAD).fetchone()
+        if row is None:
+            writer.execute(_LOCK_UNFOUNDED)
+            # The process that held the lock before may have founded the ledger.
+            writer.execute(_LOCK_HEAD)
+            check_schema(writer, self.place)
+        else:
+            check_version(version_in(row[0]), self.place)
+
+    def _look_at_holders(self) -> str:
+        if not self._reading.acquire(blocking=False):
+            return "whom there was no connection to ask for"
+        try:
+            reader = self._begin_reading()
+            try:
+                return look_at_holders(reader, self._gateway)
+            finally:
+                self._end_reading(reader)
+        except (psycopg.Error, LedgerUnavailable) as error:
+            return f"whom the server does not name: {error}"
+        finally:
+            self._reading.release()
 
     def _begin_reading(self) -> Connection:
         with suppress(queue.Empty):
@@ -450,6 +499,8 @@ class PostgresStore:
             else:
                 check_schema(writer, self.place)
             refuse_differences(postgres_catalog.schema_faults(writer), self.place)
+            if self._gateway is not None:
+                bear_name(writer, self._gateway)
         return writer
 
     def _connect_first_reader(self) -> Connection:
@@ -457,3 +508,7 @@ class PostgresStore:
         with closed_on_failure(reader, self.place):
             check_schema(reader, self.place)
         return reader
+
+
+def _look_each_ms() -> int:
+    return min(LOOK_EACH_MS, postgres_connection.LOCK_TIMEOUT_MS)

@@ -29,6 +29,7 @@ from kernel.ledger.keys import column_names, values_getter
 from kernel.ledger.schema_version import check_version
 from kernel.ledger.sql_tables import SqlTables
 from kernel.ledger.sqlite_checkpoint import checkpoint, fold, is_folded, make_private
+from kernel.ledger.sqlite_holder import holder_of
 from kernel.ledger.sqlite_schema import (
     BUSY_TIMEOUT_S,
     begin_immediate,
@@ -173,6 +174,9 @@ class SqliteStore:
         self._readers: queue.LifoQueue[sqlite3.Connection] = queue.LifoQueue(IDLE_READERS_MAX)
         self._lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
+        self._holder, self._held_s = "", 0.0
+        """Who held the file when it was not granted last, and for how long at least."""
+
         if not read_only:
             self._writer = self._connect_writer()
         elif path.exists():
@@ -188,7 +192,7 @@ class SqliteStore:
         with self._lock:
             writer = self._writer or self._connect_writer()
             self._writer = writer
-            begin_immediate(writer)
+            self._begin_immediate(writer)
             try:
                 # Somebody may have migrated the file meanwhile.
                 check_version(schema_version(writer), str(self._path))
@@ -244,6 +248,18 @@ class SqliteStore:
                 self._writer = None
         if self._leaves_one_file:
             fold(self._path)
+
+    def _begin_immediate(self, writer: sqlite3.Connection) -> None:
+        try:
+            begin_immediate(writer)
+        except LedgerUnavailable as error:
+            holder = holder_of(self._path)
+            if holder != self._holder:
+                self._holder, self._held_s = holder, 0.0
+            self._held_s += BUSY_TIMEOUT_S
+            message = f"{self._path} is held by {holder} for {self._held_s:.1f} s or more: {error}"
+            raise LedgerUnavailable(message) from error
+        self._holder, self._held_s = "", 0.0
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         try:

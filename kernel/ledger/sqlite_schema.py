@@ -20,7 +20,8 @@ from kernel.ledger.sqlite_checkpoint import fold, is_folded
 if TYPE_CHECKING:
     from kernel.ledger.migrations import SchemaMigration
 
-BUSY_TIMEOUT_S = 10.0
+BUSY_TIMEOUT_S = 4.0
+"""For how long a writer waits: twice this, for a batch in hand and the next, is within a lease."""
 
 
 def table_definitions() -> list[str]:

@@ -198,7 +198,7 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class WriterTurn:
     """One writer's turn: what its transaction is computed on, and then written to."""
 
     snapshot: Tables
@@ -215,9 +215,20 @@ class Turn:
 class HeldLate(Store, Protocol):
     """A store that can lock its head later than it takes the snapshot of a transaction."""
 
-    def turn(self) -> AbstractContextManager[Turn]:
-        """Open a writing transaction whose head is locked by `Turn.hold`; else like `transaction`.
+    def turn(self) -> AbstractContextManager[WriterTurn]:
+        """Open a writing transaction whose head its `hold` locks; else like `transaction`.
 
         Writers that come through here wait for each other a while, because what is computed beside
         another writer is computed in vain. Nothing rests on it.
+        """
+
+
+@runtime_checkable
+class SharedStore(Store, Protocol):
+    """A store whose server can end a process that holds the head and is dead."""
+
+    def share(self, name: str, is_dead: Callable[[str], bool]) -> None:
+        """Write under a gateway's name from now on, and end holders of the head that are dead.
+
+        `is_dead` is asked on whatever thread waits, about names that others write under.
         """

@@ -309,11 +309,12 @@ class Fold:
         key_column = table.primary_key.columns[0].name
         stored_rows = 0
         for part in parts(self._reader.pages(table, order_by=key_column)):
-            twins = folded.ahead((table, key_column, [row[key_column] for row in part]))
+            ahead = folded.ahead((table, key_column, [row[key_column] for row in part]))
+            twins = {twin[key_column]: twin for twin in ahead.read_ahead(table)}
             for row in part:
                 key = row[key_column]
                 stored_rows += 1
-                twin = twins.get(table, key)
+                twin = twins.get(key) or folded.get(table, key)
                 if twin is None:
                     message = f"the log gives no such record{self._last_effect(table, key)}"
                     self._reader.findings.add(table, key, "extra", message)

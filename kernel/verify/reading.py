@@ -202,6 +202,9 @@ class Reader:
         A row that cannot be read is a finding, and what is after it is not seen. So is an order
         in which a page does not end behind the one before: a damaged tree can lead in a circle.
         """
+        if self._read_ahead.get(table):
+            yield from self.tables.select(table, where, order_by=order_by, after=after)
+            return
         column = order_by or list(table.primary_key.columns)[-1].name
         limit = page_rows
         while True:

@@ -20,7 +20,7 @@ from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
-from kernel.ledger.tables import Store, Tables, Turn
+from kernel.ledger.tables import Store, Tables, WriterTurn
 from tests.kernel.build import FakeHost
 
 ONTOLOGY = OntologyBundle("space", "v1", "graphs://one", "v1")
@@ -104,7 +104,7 @@ class LateStore(ScriptedStore):
         self.turns = 0
 
     @contextmanager
-    def turn(self) -> Iterator[Turn]:
+    def turn(self) -> Iterator[WriterTurn]:
         self.turns += 1
         meanwhile = self.meanwhile.popleft() if self.meanwhile else None
         with ExitStack() as opened:
@@ -115,7 +115,7 @@ class LateStore(ScriptedStore):
                     meanwhile()
                 return opened.enter_context(self.transaction())
 
-            yield Turn(snapshot, hold)
+            yield WriterTurn(snapshot, hold)
 
 
 STORES = {"held": ScriptedStore, "late": LateStore}

@@ -28,7 +28,7 @@ from pathlib import Path
 import structlog
 
 from actors.commit.batch import Waiting, run_units, whole
-from actors.commit.recompute_pages import RecomputeUnit
+from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit, Unit, records_read
 from actors.orchestrator.intents import (

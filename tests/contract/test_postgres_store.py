@@ -317,8 +317,9 @@ def test_what_bounds_a_wait_is_what_the_server_was_told(store, connections):
     with store.view():
         reader = dict(connections.last.execute(query).fetchall())
     lock_ms = str(postgres_connection.LOCK_TIMEOUT_MS)
+    look_ms = str(postgres.LOOK_EACH_MS)
     idle_ms = str(postgres_connection.IDLE_WRITER_MAX_MS)
-    assert (writer["lock_timeout"], reader["lock_timeout"]) == (lock_ms, lock_ms)
+    assert (writer["lock_timeout"], reader["lock_timeout"]) == (look_ms, lock_ms)
     assert writer["idle_in_transaction_session_timeout"] == idle_ms
     assert reader["idle_in_transaction_session_timeout"] == "0", "an export may take its time"
     assert (writer["statement_timeout"], reader["statement_timeout"]) == ("0", "0")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from actors.commit.recompute_pages import RecomputeUnit
+from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.units import IntentUnit, RequestRecomputeUnit
 from actors.orchestrator.intents import EnqueueRecompute, InputsStated, RecalculateAuthority
 from kernel.authority import enqueue, recording

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from actors.commit.batch import Waiting, run_units, whole
-from actors.commit.recompute_pages import RecomputeUnit
+from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit, RequestRecomputeUnit
 from actors.orchestrator.intents import (

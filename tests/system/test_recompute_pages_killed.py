@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from actors.commit.batch import Waiting, run_units, whole
-from actors.commit.recompute_pages import RecomputeUnit
+from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.unit_context import CommitContext
 from actors.orchestrator.intents import InputsStated, RecalculateAuthority
 from actors.orchestrator.orchestrator import Orchestrator

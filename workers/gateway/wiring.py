@@ -28,6 +28,7 @@ from kernel.belief_record import declared_universe
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence
+from kernel.ledger.tables import SharedStore
 from kernel.model.replay import AuditContext, AuditReplayStrategy
 from kernel.model_registry import ActiveModels, ModelRegistry
 from kernel.refusal_runs import RefusalRuns
@@ -158,6 +159,8 @@ def build_gateway(
         OutboxRelay(ledger, queue, time.monotonic, sharing.work_leases[name])
         for name, queue in queues.items()
     ]
+    if isinstance(ledger.store, SharedStore):
+        ledger.store.share(name, sharing.keeper.is_dead)
     external = ExternalEffects(
         ledger,
         committer,

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 from actors.commit.prefetch import records_named
-from actors.commit.recompute_pages import RecomputeUnit
+from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.units import EnvelopeUnit, IntentUnit
 from kernel.authority.graph import authority_of
 from kernel.authority.read_ahead import Around, read_ahead

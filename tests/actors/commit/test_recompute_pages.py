@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from actors.commit.batch import Waiting, run_units, whole
-from actors.commit.recompute_pages import RecomputeUnit
+from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.unit_context import CommitContext
 from actors.orchestrator.intents import InputsStated, RecalculateAuthority, RecalculatePage
 from actors.orchestrator.orchestrator import Orchestrator
@@ -262,7 +262,7 @@ URGENT = "user_initiated_critical"
 
 @K32
 def test_a_page_ends_where_an_envelope_has_no_room(ledger, monkeypatch):
-    monkeypatch.setattr("actors.commit.recompute_pages.PAGE_MAX", 3)
+    monkeypatch.setattr("actors.commit.recompute_units.PAGE_MAX", 3)
     results = record(ledger, reported(ledger, NAMES))
     operations = [result.operation_id for _, result in results]
     assert operations[0] == operations[1] == operations[2] != operations[3]
@@ -270,7 +270,7 @@ def test_a_page_ends_where_an_envelope_has_no_room(ledger, monkeypatch):
 
 @pytest.mark.spec("K32", "§2.7")
 def test_a_page_names_all_causes_of_its_recomputes(ledger, monkeypatch):
-    monkeypatch.setattr("actors.commit.recompute_pages.MAX_CAUSAL_PARENTS", 4)
+    monkeypatch.setattr("actors.commit.recompute_units.MAX_CAUSAL_PARENTS", 4)
     results = record(ledger, reported(ledger, NAMES))
     operations = [result.operation_id for _, result in results]
     assert len(set(operations)) == 2

@@ -1,6 +1,7 @@
 """Verification by several processes: what they come to, and how they end."""
 
 import os
+import runpy
 import signal
 import time
 from contextlib import closing, suppress
@@ -91,6 +92,11 @@ def test_an_interrupt_leaves_no_process(place):
     with pytest.raises(KeyboardInterrupt):
         verify_file(place, interrupt, processes=3, rows_min=1)
     assert active_children() == []
+
+
+def test_a_process_that_loads_its_parents_module_runs_no_command():
+    loaded = runpy.run_module("workers", run_name="__mp_main__", alter_sys=True)
+    assert loaded["__name__"] == "__mp_main__"
 
 
 def test_as_many_processes_as_processors():

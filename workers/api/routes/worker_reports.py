@@ -15,7 +15,7 @@ import anyio
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from actors.commit.recompute_pages import RecomputeUnit
+from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.units import DeadLetterUnit, Unit
 from actors.commit.work_units import WorkReportUnit
 from actors.messages import Recomputed, Reports
