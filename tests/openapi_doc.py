@@ -17,7 +17,7 @@ from workers.api.middleware.admission import Admission
 
 def document() -> dict[str, Any]:
     """Return the document."""
-    services = cast("Any", SimpleNamespace(admission=Admission(1)))
+    services = cast("Any", SimpleNamespace(admission=Admission(1), owner_url=None))
     app = build_app(services, APIRouter(), hosts=frozenset(), host=FakeHost().host)
     return app.openapi()
 

@@ -14,6 +14,7 @@ import anyio
 import httpx
 import structlog
 
+from queues.client.owner_hints import HEADER, TABLE_PATH, OwnerHints
 from queues.errors import GatewayError
 
 TIMEOUT_S: Final = 60.0
@@ -21,6 +22,10 @@ GIVE_UP_AFTER_S: Final = 60.0
 PAUSE_FIRST_S: Final = 0.05
 PAUSE_MAX_S: Final = 2.0
 RETRY_AFTER_S_MAX: Final = 30.0
+
+TABLE_WAIT_S: Final = 2.0
+_NOT_ITS_NAME: Final = frozenset({"gateway_failed", "host_unknown", "host_invalid"})
+"""Codes of who is no gateway, or does not go by the name under which it was asked."""
 
 TRY_AGAIN: Final = frozenset({408, 429, 503})
 """Statuses after which the same request may be sent again."""
@@ -48,6 +53,7 @@ class GatewayHttp:
         self._http = httpx.AsyncClient(
             base_url=url, auth=auth, transport=transport, timeout=TIMEOUT_S, trust_env=False
         )
+        self._hints = OwnerHints(self._http.base_url)
         self._give_up_after_s = give_up_after_s
         self._sleep = sleep
         self._error_kind = error_kind
@@ -73,16 +79,22 @@ class GatewayHttp:
         Raises:
             GatewayError: of `error_kind`, with the gateway's own code or one of the class's.
         """
-        request = self._http.build_request(method, path, **options)
         patience = self.patience(may_repeat)
         while True:
+            place = self._hints.place(path)
+            request = self._http.build_request(method, place, **options)
             response: Refused
             try:
                 response = await self._http.send(request)
+                await self._learn(path, response)
                 if response.is_success:
                     return response
             except httpx.TransportError as error:
                 response = error
+            if place != path:
+                self._hints.forget(path)
+                if _is_no_owners(response):
+                    continue
             await patience.wait(response)
 
     async def send_lines(
@@ -95,19 +107,37 @@ class GatewayHttp:
         answers: list[dict[str, Any]] = []
         headers = {"Content-Type": "application/x-ndjson"}
         content = b"".join(line + b"\n" for line in lines)
+        place = self._hints.place(path)
         try:
-            async with self._http.stream("POST", path, content=content, headers=headers) as stream:
+            async with self._http.stream("POST", place, content=content, headers=headers) as stream:
+                await self._learn(path, stream)
                 if not stream.is_success:
                     await stream.aread()
-                    return answers, stream
+                    self._hints.forget(path)
+                    return answers, _elsewhere(stream) if place != path else stream
                 async for text in stream.aiter_lines():
                     answer = _line_of(text)
                     if isinstance(answer, httpx.Response):
                         return answers, answer
                     answers.append(answer)
         except httpx.TransportError as error:
+            self._hints.forget(path)
             return answers, error
         return answers, None
+
+    async def _learn(self, path: str, response: httpx.Response) -> None:
+        """Follow what an answer says of the session's owner, if a configured gateway knows it."""
+        hint = response.headers.get(HEADER)
+        if hint is None:
+            return
+        if self._hints.is_new(hint, anyio.current_time()):
+            try:
+                table = await self._http.get(TABLE_PATH, timeout=TABLE_WAIT_S)
+                if table.is_success:
+                    self._hints.use_table([row["url"] for row in table.json()["gateways"]])
+            except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+                _log.debug("gateways_unknown", error=repr(error))
+        self._hints.learn(path, hint)
 
     def patience(self, may_repeat: Callable[[Refused], bool] = lambda _: True) -> "Patience":
         """Return the pauses of one call, with which it sends again what was refused."""
@@ -165,6 +195,18 @@ def error_of(response: Refused, kind: type[GatewayError] = GatewayError) -> Gate
         return kind(error["code"], error["message"], response.status_code, error.get("details"))
     except (ValueError, KeyError, TypeError, AttributeError):
         return kind("gateway_failed", f"HTTP {response.status_code}", response.status_code)
+
+
+def _is_no_owners(response: Refused) -> bool:
+    """Whether an answer of a learned URL is not that of a gateway, which has taken nothing."""
+    if isinstance(response, httpx.TransportError) or response.is_server_error:
+        return False
+    return error_of(response).code in _NOT_ITS_NAME
+
+
+def _elsewhere(response: httpx.Response) -> httpx.Response:
+    """Return the refusal of a learned URL, as one after which the configured gateway is asked."""
+    return httpx.Response(503, text="another place") if _is_no_owners(response) else response
 
 
 def _line_of(text: str) -> dict[str, Any] | httpx.Response:

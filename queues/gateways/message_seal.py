@@ -22,7 +22,7 @@ ASK_ID_BYTES_MAX: Final = 255
 SEALED_BYTES_MAX: Final = 16 * 1024 * 1024 + 1024
 """Limit of a sealed message; what is longer was put there by nobody who seals."""
 
-Direction = Literal["ask", "answer"]
+Direction = Literal["ask", "answer", "url"]
 
 _VERSION: Final = b"\x01"
 _LABEL: Final = b"rotulus mail 1"

@@ -47,6 +47,7 @@ class GatewayProcess:
         *,
         watched: bool = False,
         program: str = "workers",
+        advertised: bool = False,
     ) -> None:
         self.port = free_port()
         self.name = name
@@ -63,6 +64,8 @@ class GatewayProcess:
             "ROTULUS_LOG_LEVEL": "info",
             **environment,
         }
+        if advertised:
+            own_variables["ROTULUS_ADVERTISED_URL"] = self.url
         self.process = ForkedProgram(
             module, [*report, "gateway"], inherited | own_variables, self.log
         )
@@ -116,8 +119,10 @@ class Gateways:
         self.place: LedgerPlace = folder / "data" / "ledger.db"
         self.started: list[GatewayProcess] = []
 
-    def start(self, name: str) -> GatewayProcess:
-        gateway = GatewayProcess(name, self._folder, self._environment, program=self.program)
+    def start(self, name: str, *, advertised: bool = False) -> GatewayProcess:
+        gateway = GatewayProcess(
+            name, self._folder, self._environment, program=self.program, advertised=advertised
+        )
         self.started.append(gateway)
         return gateway
 

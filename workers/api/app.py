@@ -10,6 +10,7 @@ from starlette.types import Message
 from kernel.host import Host
 from workers.api import errors
 from workers.api.middleware.admission import AdmissionMiddleware
+from workers.api.middleware.owner_hint import OwnerHintMiddleware
 from workers.api.middleware.request_guard import RequestGuardMiddleware
 from workers.api.middleware.thin_routes import ThinRoutesMiddleware
 from workers.api.openapi_errors import ERROR_RESPONSES
@@ -104,6 +105,7 @@ def build_app(
     # What is added last comes first.
     app.add_middleware(ThinRoutesMiddleware, routes=hot_routes(), services=services)
     app.add_middleware(AdmissionMiddleware, admission=services.admission)
+    app.add_middleware(OwnerHintMiddleware, owner_url=services.owner_url)
     app.add_middleware(RequestGuardMiddleware, hosts=hosts, host=host)
     return app
 

@@ -80,6 +80,12 @@ class Services:
     clock_problem: Callable[[], str | None] = lambda: None
     """Why this machine's clock keeps the gateway from being ready; see `LedgerClock.problem`."""
 
+    owner_url: Callable[[str], str | None] = lambda _: None
+    """The URL of the other gateway that owns a session, where it advertises one."""
+
+    gateway_urls: Callable[[], Mapping[str, str]] = dict
+    """The URLs that the living gateways advertise, by their names."""
+
     problems: dict[str, str] = field(default_factory=dict)
     """Problems of this process by component, which health reports."""
 

@@ -314,6 +314,13 @@ class Settings(BaseSettings):
         description="Name of a gateway among those on its ledger, the same when it is started "
         "again; unset: its machine and port, for `rotulus up` its machine and data folder.",
     )
+    advertised_url: HttpUrl | None = Field(
+        default=None,
+        repr=False,
+        description="URL at which clients may ask this gateway directly for the sessions that it "
+        "owns, such as https://gateway-1.example:8440; its name belongs in ROTULUS_ALLOWED_HOSTS; "
+        "unset: nobody is told of one.",
+    )
     log_level: LogLevel = Field(
         default="warning", description="Least level that is logged: debug, info, warning, error."
     )

@@ -6,7 +6,7 @@ The name is the same after a restart, so the gateway has its shards back at once
 """
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import anyio
@@ -16,7 +16,7 @@ from actors.forwarding.mailbox_consumer import MailboxConsumer
 from actors.forwarding.routed_sessions import RoutedSessions
 from actors.sessions.elimination_store import AsyncEliminationStore
 from actors.sessions.runtime import Handled, SessionLimits, SessionRuntime
-from actors.sharding.assignment import REQUESTS_OF
+from actors.sharding.assignment import REQUESTS_OF, shard_of
 from actors.sharding.held_shards import HeldShards, SessionLease
 from actors.sharding.shard_keeper import ShardKeeper, ShardListeners
 from actors.supervision import kept_up
@@ -24,6 +24,7 @@ from kernel.authority.requests import CASCADE_QUEUE
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from queues.connection import RedisClient
+from queues.gateways.addresses import GatewayAddresses
 from queues.gateways.inbox import Inbox
 from queues.gateways.message_seal import MessageSeal
 from queues.gateways.shard_leases import ShardLeases
@@ -51,6 +52,16 @@ class GatewayCluster:
     """The right to relay the requests of each queue, or to plan what they ask for."""
 
     work_notices: WorkNotices
+    addresses: GatewayAddresses
+
+    def owner_url(self, session_id: str) -> str | None:
+        """Return the URL of the other gateway that owns a session, where it advertises one."""
+        shard = shard_of(session_id, self.held_shards.shards)
+        urls = self.addresses.urls
+        if not urls or self.held_shards.fence_of(shard) is not None:
+            return None
+        owner = self.keeper.owner_of(shard)
+        return None if owner in (None, self.keeper.gateway) else urls.get(owner)
 
     async def begin(self) -> None:
         """Take the shards that this gateway may have at once; one alone then serves everything.
@@ -72,6 +83,7 @@ class GatewayCluster:
             tasks.start_soon(self.keeper.run)
             tasks.start_soon(self.mailbox_consumer.run)
             tasks.start_soon(kept_up, "work_notices", self.work_notices.run)
+            tasks.start_soon(kept_up, "gateway_addresses", self.addresses.run)
 
     async def leave(self) -> None:
         """Let the actors finish, and release every shard."""
@@ -117,6 +129,9 @@ def share_sessions(
     def relaying() -> set[str]:
         owners = {keeper.owner_of(lease.shard) for lease in work_leases.values()}
         return {owner for owner in owners if owner not in (None, gateway)}
+
+    def living() -> Collection[str]:
+        return () if keeper.table is None else keeper.table.gateways
 
     held_shards = HeldShards(settings.shards, lost=shard_lost)
     work_leases = {
@@ -186,6 +201,14 @@ def share_sessions(
         mail,
         work_leases,
         WorkNotices(inbox, relaying),
+        GatewayAddresses(
+            redis,
+            gateway,
+            seal,
+            settings.advertised_url,
+            living,
+            lambda: ledger.host.now_us() // 1000,
+        ),
     )
 
 

@@ -197,6 +197,8 @@ def build_gateway(
         mail=sharing.mail,
         stalled_s=lambda: committer.stalled_s,
         clock_problem=lambda: clock.problem,
+        owner_url=sharing.owner_url,
+        gateway_urls=lambda: sharing.addresses.urls,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)

@@ -39,6 +39,13 @@ def describe_shards(view: LedgerView) -> dict[str, Any]:
     return {"of": len(known), "gateways": dict(sorted(gateways.items())), "unowned": unowned}
 
 
+@router.get("/gateways")
+async def gateways(services: Given) -> dict[str, list[dict[str, str]]]:
+    """Return the living gateways that clients may ask directly, with the URL of each."""
+    urls = sorted(services.gateway_urls().items())
+    return {"gateways": [{"gateway": name, "url": url} for name, url in urls]}
+
+
 class PutBackBody(BaseModel):
     """An entry that was set aside, by its place."""
 

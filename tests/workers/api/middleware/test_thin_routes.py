@@ -141,7 +141,7 @@ async def test_what_is_handed_on_comes_with_its_body(door: Door):
 
 
 async def test_routes_are_worked_out_before_the_first_request(monkeypatch):
-    services = cast("Any", SimpleNamespace(admission=Admission(1)))
+    services = cast("Any", SimpleNamespace(admission=Admission(1), owner_url=lambda _: None))
     app = build_app(services, APIRouter(), hosts=frozenset(), host=FakeHost().host)
     worked_out = []
     get_dependant = routing.get_dependant
