@@ -44,17 +44,19 @@ class LedgerClock:
         """Begin with this machine's time; nothing is measured yet."""
         self._wall_us, self._steady_us = wall_us, steady_us
         self._ahead_us = wall_us() - steady_us()
+        self._server_time_us: Callable[[], int | None] = lambda: None
 
     def now_us(self) -> int:
         """Return microseconds since 1970-01-01 UTC."""
         return self._steady_us() + self._ahead_us
 
     def measure(self, server_time_us: Callable[[], int | None]) -> None:
-        """Take the server's time; what it took to ask for it is halved.
+        """Take a server's time, now and in `keep`; what it took to ask for it is halved.
 
         Raises:
             LedgerUnavailable: when the server does not answer; the clock goes on as before.
         """
+        self._server_time_us = server_time_us
         began_us = self._steady_us()
         server_us = server_time_us()
         if server_us is not None:
@@ -65,7 +67,6 @@ class LedgerClock:
         """How far this machine's clock is ahead; behind where it is negative."""
         return (self._wall_us() - self.now_us()) / 1_000_000
 
-    @property
     def problem(self) -> str | None:
         """Return why a gateway with this clock is not ready, with a code."""
         if abs(self.skew_s) <= SKEW_S_MAX:
@@ -75,16 +76,16 @@ class LedgerClock:
             f"clock_skewed: this machine's clock is {abs(self.skew_s):.0f} s {where} the ledger's"
         )
 
-    async def keep(self, server_time_us: Callable[[], int | None]) -> None:
+    async def keep(self) -> None:
         """Measure again and again until cancelled, and log when the machine's clock goes off."""
         said = False
         while True:
             await anyio.sleep(MEASURE_EVERY_S)
             try:
-                await anyio.to_thread.run_sync(self.measure, server_time_us)
+                await anyio.to_thread.run_sync(self.measure, self._server_time_us)
             except LedgerUnavailable as error:
                 _log.debug("clock_not_measured", code=error.code)
-            is_off = self.problem is not None
+            is_off = self.problem() is not None
             if is_off != said:
                 _log.error("clock_skewed" if is_off else "clock_fits", skew_s=round(self.skew_s, 1))
             said = is_off

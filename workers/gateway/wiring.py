@@ -196,7 +196,7 @@ def build_gateway(
         held_shards=sharing.held_shards,
         mail=sharing.mail,
         stalled_s=lambda: committer.stalled_s,
-        clock_problem=lambda: clock.problem,
+        clock_problem=clock.problem,
         owner_url=sharing.owner_url,
         gateway_urls=lambda: sharing.addresses.urls,
     )
@@ -205,9 +205,6 @@ def build_gateway(
     metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
     install_metrics(app, metrics)
     traces.install(app)
-
-    async def keep_clock() -> None:
-        await clock.keep(ledger.store.server_time_us)
 
     async def leave() -> None:
         await recorder.record()
@@ -232,7 +229,7 @@ def build_gateway(
             capacity.run,
             outcomes.run,
             recorder.run,
-            keep_clock,
+            clock.keep,
             *(relay.run for relay in relays),
         ),
         stops=(hub.stop, outcomes.stop, services.streams.stop),

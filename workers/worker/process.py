@@ -75,7 +75,7 @@ async def serve_worker(
         with _metrics_door(settings, process, measured):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_stop_on_signal, process)
-                tasks.start_soon(clock.keep, ledger.store.server_time_us)
+                tasks.start_soon(clock.keep)
                 await process.run()
                 tasks.cancel_scope.cancel()
     await redis.aclose()

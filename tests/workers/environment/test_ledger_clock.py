@@ -68,7 +68,7 @@ def test_a_server_that_does_not_answer_leaves_the_clock_as_it_was():
 def test_a_clock_that_is_off_beyond_the_bound_is_named_with_how_far(off_us: int):
     machine = Machine(START_US + off_us)
     machine.clock.measure(lambda: START_US)
-    problem = machine.clock.problem
+    problem = machine.clock.problem()
     assert (problem is None) == (abs(off_us) <= SKEW_S_MAX * 1_000_000)
     if problem is not None:
         side = "ahead of" if off_us > 0 else "behind"
