@@ -256,5 +256,9 @@ class MemoryStore:
         with self._lock:
             yield MemoryTables(self._tables)
 
+    def server_time_us(self) -> int | None:
+        """Return None: this machine's clock counts."""
+        return None
+
     def close(self) -> None:
         """Keep everything: the memory is the ledger."""

@@ -82,6 +82,7 @@ _OF_VALUES = frozenset({"22", "54"})
 """Classes of errors that values make: data, and more of it than a row, an index or a statement can
 hold (which the driver counts among the failures of a server)."""
 
+_SERVER_TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _FAILED = psycopg.pq.TransactionStatus.INERROR
 
 Cursor = psycopg.Cursor[tuple[Any, ...]]
@@ -162,6 +163,11 @@ class PostgresTables(SqlTables):
         return self._execute(
             self._marked(statements.delete_before_sql(table, column)), (bound,)
         ).rowcount
+
+    def server_time_us(self) -> int:
+        """Return the time by the server's clock now, not that of the snapshot."""
+        [(time_us,)] = self._execute(_SERVER_TIME, ()).fetchall()
+        return int(time_us)
 
     def _write(self, sql: str, values: Sequence[Any], *, may_collide: bool) -> None:
         if not may_collide:
@@ -331,6 +337,11 @@ class PostgresStore:
                 yield tables
         finally:
             self._reading.release()
+
+    def server_time_us(self) -> int | None:
+        """Return the time by the server's clock."""
+        with self.view() as tables:
+            return tables.server_time_us()
 
     @contextmanager
     def _snapshot(self) -> Iterator[PostgresTables]:

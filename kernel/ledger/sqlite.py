@@ -228,6 +228,10 @@ class SqliteStore:
             except queue.Full:
                 reader.close()
 
+    def server_time_us(self) -> int | None:
+        """Return None: this machine's clock counts."""
+        return None
+
     def close(self) -> None:
         """Close every idle connection and fold the write-ahead log into the file.
 

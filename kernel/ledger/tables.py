@@ -184,6 +184,15 @@ class Store(Protocol):
     def view(self) -> AbstractContextManager[TablesView]:
         """Open a consistent snapshot that never waits for the writer."""
 
+    def server_time_us(self) -> int | None:
+        """Return the time by the server's clock, in microseconds since 1970-01-01 UTC.
+
+        None where the store is on this machine, whose clock counts then.
+
+        Raises:
+            LedgerUnavailable: when the server does not answer.
+        """
+
     def close(self) -> None:
         """Release everything; the ledger can be opened again."""
 

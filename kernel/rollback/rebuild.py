@@ -417,6 +417,7 @@ class _NotingStore:
         self._store = store
         self.view = store.view
         self.close = store.close
+        self.server_time_us = store.server_time_us
         self.written: set[tuple[Table, str]] = set()
 
     @contextmanager

@@ -86,6 +86,9 @@ class ScriptedStore:
             raise LedgerUnavailable("the ledger is gone")
         return self.inner.view()
 
+    def server_time_us(self) -> int | None:
+        return self.inner.server_time_us()
+
     def close(self) -> None:
         self.inner.close()
 

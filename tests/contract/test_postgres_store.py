@@ -4,7 +4,8 @@ import itertools
 import os
 import re
 import threading
-from contextlib import ExitStack, contextmanager, nullcontext
+import time
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -648,3 +649,11 @@ def test_what_an_operation_informed_is_found_by_its_name_alone(store, connection
     )
     assert any("causal_parents_pkey" in line for (line,) in plan), plan
     assert not any("Filter" in line for (line,) in plan), plan
+
+
+def test_a_server_says_what_time_it_is(postgres_url):
+    with closing(PostgresStore(postgres_url)) as store:
+        before_us = time.time_ns() // 1000
+        told_us = store.server_time_us()
+        assert before_us - 1_000_000 <= told_us <= time.time_ns() // 1000 + 1_000_000
+        assert store.server_time_us() > told_us

@@ -76,6 +76,9 @@ class FaultyStore:
     def view(self) -> Any:
         return self._inner.view()
 
+    def server_time_us(self) -> int | None:
+        return self._inner.server_time_us()
+
     def close(self) -> None:
         self._inner.close()
 

@@ -77,6 +77,9 @@ class Services:
     stalled_s: Callable[[], float] = lambda: 0.0
     """For how long nothing could be committed; see `Committer.stalled_s`."""
 
+    clock_problem: Callable[[], str | None] = lambda: None
+    """Why this machine's clock keeps the gateway from being ready; see `LedgerClock.problem`."""
+
     owner_url: Callable[[str], str | None] = lambda _: None
     """The URL of the other gateway that owns a session, where it advertises one."""
 

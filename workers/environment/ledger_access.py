@@ -22,6 +22,7 @@ from kernel.verify.expected import ExpectedHead
 from kernel.verify.stretches import ROWS_MIN
 from kernel.verify.violation import record_violation
 from workers.environment.data_folder import DataFolder
+from workers.environment.ledger_clock import LedgerClock
 from workers.environment.ledger_founding import found_file
 from workers.environment.settings import DATABASE_CONNECTIONS, Settings
 from workers.environment.system_host import system_host
@@ -67,9 +68,15 @@ def open_store(
 
 
 def founded_ledger(
-    place: LedgerPlace, host: Host, *, connections: int = DATABASE_CONNECTIONS
+    place: LedgerPlace,
+    host: Host,
+    *,
+    connections: int = DATABASE_CONNECTIONS,
+    clock: LedgerClock | None = None,
 ) -> Ledger:
     """Open the ledger at a place to write, founded where there is none, all of it or nothing.
+
+    `clock` takes its server's time before anything is written.
 
     Raises:
         LedgerUnavailable: when it cannot be opened.
@@ -79,6 +86,8 @@ def founded_ledger(
         found_file(place, host)
     store = open_store(place, connections=connections)
     try:
+        if clock is not None:
+            clock.measure(store.server_time_us)
         return Ledger.create(store, host)
     except BaseException:
         store.close()

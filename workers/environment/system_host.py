@@ -10,6 +10,7 @@ import pwd
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NoReturn
@@ -47,9 +48,9 @@ class _Randomness(threading.local):
 _randomness = _Randomness()
 
 
-def system_host() -> Host:
-    """Return the host of this process."""
-    return Host(lambda: time.time_ns() // 1000, _randomness.take)
+def system_host(now_us: Callable[[], int] | None = None) -> Host:
+    """Return the host of this process, with the machine's clock where no other is handed in."""
+    return Host(now_us or (lambda: time.time_ns() // 1000), _randomness.take)
 
 
 def utc_now() -> datetime:

@@ -155,7 +155,14 @@ def share_sessions(
     # Time for an owner to die unnoticed, for another to take over, and to answer.
     reply_s = 2 * settings.shard_lease_s + REPLY_BEYOND_LEASES_S
     valid_ms = max(VALID_MS, int(2000 * reply_s))
-    mail = ShardMail(redis, inbox, seal, refused=callbacks.mail_refused, valid_ms=valid_ms)
+    mail = ShardMail(
+        redis,
+        inbox,
+        seal,
+        refused=callbacks.mail_refused,
+        clock_s=lambda: ledger.host.now_us() / 1_000_000,
+        valid_ms=valid_ms,
+    )
     leases = ShardLeases(redis, gateway, inbox, int(settings.shard_lease_s * 1000))
     keeper = ShardKeeper(
         ledger,

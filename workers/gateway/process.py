@@ -12,13 +12,13 @@ from pathlib import Path
 import anyio
 import structlog
 
-from kernel.host import Host
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
 from queues.connection import connect_redis
 from workers.api.app import work_out_routes
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import LedgerPlace, founded_ledger, ledger_place
+from workers.environment.ledger_clock import LedgerClock
 from workers.environment.ledger_wait import WAIT_S, opened
 from workers.environment.listening import listen, port_of
 from workers.environment.memory import keep_trimming, settle_memory
@@ -48,12 +48,12 @@ async def serve_gateway(
 
 
 async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -> None:
-    place, host = ledger_place(settings), system_host()
+    place, clock = ledger_place(settings), LedgerClock()
     # A server may be away for a moment; an error of a file is there to stay.
-    opening = partial(_open, place, host, settings.database_connections)
+    opening = partial(_open, place, clock, settings.database_connections)
     ledger = await opened(opening, 0 if isinstance(place, Path) else WAIT_S)
     name = gateway_name(settings, port_of(listening))
-    gateway = build_gateway(settings, ledger, connect_redis(redis_url), name)
+    gateway = build_gateway(settings, ledger, connect_redis(redis_url), name, clock)
     server = GatewayServer(server_config(gateway.app), gateway.leave, *gateway.stops)
     settle_memory()
     try:
@@ -66,9 +66,10 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
             await gateway.aclose()
 
 
-def _open(place: LedgerPlace, host: Host, connections: int) -> Ledger:
+def _open(place: LedgerPlace, clock: LedgerClock, connections: int) -> Ledger:
     """Open a ledger, found it if it is new, and delete what has expired."""
-    ledger = founded_ledger(place, host, connections=connections)
+    host = system_host(clock.now_us)
+    ledger = founded_ledger(place, host, connections=connections, clock=clock)
     try:
         with ledger.transaction() as transaction:
             purge_expired(transaction)

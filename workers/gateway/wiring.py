@@ -53,6 +53,7 @@ from workers.clients.openai_model import HttpModel
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.environment.data_folder import DataFolder
+from workers.environment.ledger_clock import LedgerClock
 from workers.environment.settings import Settings
 from workers.external_effects.performer import ExternalEffects
 from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
@@ -103,7 +104,9 @@ class Gateway:
             await close()
 
 
-def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: str) -> Gateway:
+def build_gateway(
+    settings: Settings, ledger: Ledger, redis: RedisClient, name: str, clock: LedgerClock
+) -> Gateway:
     """Put a gateway together on a ledger and a Redis; `name` is the gateway's among others."""
     host, folder = ledger.host, DataFolder(settings.data_dir)
     traces = gateway_traces(settings)
@@ -193,6 +196,7 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
         held_shards=sharing.held_shards,
         mail=sharing.mail,
         stalled_s=lambda: committer.stalled_s,
+        clock_problem=clock.problem,
         owner_url=sharing.owner_url,
         gateway_urls=lambda: sharing.addresses.urls,
     )
@@ -225,6 +229,7 @@ def build_gateway(settings: Settings, ledger: Ledger, redis: RedisClient, name: 
             capacity.run,
             outcomes.run,
             recorder.run,
+            clock.keep,
             *(relay.run for relay in relays),
         ),
         stops=(hub.stop, outcomes.stop, services.streams.stop),

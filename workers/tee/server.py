@@ -25,6 +25,7 @@ from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import founded_ledger, ledger_place
+from workers.environment.ledger_clock import LedgerClock
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.tee.readable import ReadableRequests
@@ -119,8 +120,9 @@ def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     DataFolder(settings.data_dir).make()
-    host = system_host()
-    ledger = founded_ledger(ledger_place(settings), host)
+    clock = LedgerClock()
+    host = system_host(clock.now_us)
+    ledger = founded_ledger(ledger_place(settings), host, clock=clock)
     try:
         kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
         orchestrator = Orchestrator(host, settings.kernel_causal_window_minutes)

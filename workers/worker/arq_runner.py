@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -74,6 +74,9 @@ class WorkerProcess:
     host: str = ""
     version: str = ""
     spans: SpanTally | None = None
+    now_s: Callable[[], float] = time.time
+    """Seconds since the epoch, by which the fleet parts the periods of its crons."""
+
     metrics: WorkerMetrics = field(init=False)
     _stopping: anyio.Event = field(default_factory=anyio.Event)
     _drained: anyio.Event = field(default_factory=anyio.Event)
@@ -190,7 +193,7 @@ class WorkerProcess:
         """Run the crons that are due; every worker asks, and one of them runs each."""
         while self.crons is not None:
             try:
-                await self.crons.tick(time.time())
+                await self.crons.tick(self.now_s())
             except Exception:  # noqa: BLE001 - a defect of one cron is not its worker's end
                 _log.exception("cron_defect")
             await anyio.sleep(TICK_EVERY_S)

@@ -3,7 +3,7 @@
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NoReturn
 
@@ -11,12 +11,14 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from queues.client.failover import FailoverTransport
 from queues.connection import connect_redis
 from workers.clients.gateway import GatewayClient
 from workers.clients.worker_proof import WorkerProof
 from workers.environment.ledger_access import ledger_place, open_store
+from workers.environment.ledger_clock import LedgerClock
 from workers.environment.ledger_wait import opened
 from workers.environment.listening import listen
 from workers.environment.settings import Settings
@@ -46,7 +48,8 @@ async def serve_worker(
     with the process (decision workers/0105). `measured` is where the worker's parent lets it be
     measured.
     """
-    place, host = ledger_place(settings), system_host()
+    place, clock = ledger_place(settings), LedgerClock()
+    host = system_host(clock.now_us)
     # The gateway that founds it may still be starting.
     store = partial(open_store, place, read_only=True, connections=settings.database_connections)
     ledger = await opened(lambda: Ledger(store(), host))
@@ -59,6 +62,8 @@ async def serve_worker(
         give_up_after_s=GATEWAY_PATIENCE_S,
     )
     traces = worker_traces(settings)
+    with suppress(LedgerUnavailable):  # it is measured again
+        await anyio.to_thread.run_sync(clock.measure, ledger.store.server_time_us)
     async with gateway:
         process = build_worker(settings, ledger, redis, gateway, evaluator, traces)
         _log.info(
@@ -70,6 +75,7 @@ async def serve_worker(
         with _metrics_door(settings, process, measured):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_stop_on_signal, process)
+                tasks.start_soon(clock.keep)
                 await process.run()
                 tasks.cancel_scope.cancel()
     await redis.aclose()

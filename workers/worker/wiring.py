@@ -104,4 +104,5 @@ def build_worker(
         host=socket.gethostname(),
         version=version("rotulus"),
         spans=None if traces is None else traces.spans,
+        now_s=lambda: ledger.host.now_us() / 1_000_000,
     )

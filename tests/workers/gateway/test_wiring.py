@@ -7,6 +7,7 @@ from fakeredis import FakeAsyncRedis
 
 from tests.kernel.build import memory_ledger
 from tests.workers.api.door import ONTOLOGY, SESSION, eventually, http_client
+from workers.environment.ledger_clock import LedgerClock
 from workers.environment.settings import Settings
 from workers.gateway.wiring import Gateway, build_gateway
 
@@ -17,7 +18,7 @@ HYPOTHESES = ["a", "b", "c"]
 
 def gateway_in(folder: Path) -> Gateway:
     settings = Settings(data_dir=folder, shards=4)
-    return build_gateway(settings, memory_ledger(), FakeAsyncRedis(), "gateway-1")
+    return build_gateway(settings, memory_ledger(), FakeAsyncRedis(), "gateway-1", LedgerClock())
 
 
 async def test_a_gateway_in_a_tests_own_process_is_the_one_that_its_process_runs(tmp_path: Path):

@@ -50,7 +50,7 @@ async def healthz() -> dict[str, Any]:
     responses={503: {"model": ReadinessReport, "description": "Something is missing"}},
 )
 async def readyz(services: Given) -> JSONResponse:
-    """Say whether work can be taken: ledger, Redis, a shard, no session that fails to verify."""
+    """Say whether work can be taken: ledger, Redis, a shard, the clock, no corrupt session."""
     problems = dict(services.problems)
     try:
         await services.read(lambda view: view.head())
@@ -58,6 +58,8 @@ async def readyz(services: Given) -> JSONResponse:
         problems["ledger"] = type(error).__name__
     if (stalled_s := services.stalled_s()) >= STALLED_S:
         problems["commits"] = f"nothing was committed for {stalled_s:.0f} s"
+    if (clock_problem := services.clock_problem()) is not None:
+        problems["clock"] = clock_problem
     if (problem := await redis_problem(services.redis)) is not None:
         problems["redis"] = problem
     for session_id in services.sessions.corrupt_sessions:
