@@ -118,6 +118,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "too_many_listeners": ErrorCode(503, "service", is_retryable=True),
         "authority_sweep_running": ErrorCode(409, "service"),
         "queue_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
+        "queue_mark_differs": ErrorCode(None, "service", is_retryable=True),
         "queue_unknown_priority": ErrorCode(422, "request"),
         "queue_argument_invalid": ErrorCode(422, "request"),
         "queue_item_too_large": ErrorCode(None, "request"),
@@ -211,6 +212,12 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "extraction_completeness_contradicted": ErrorCode(None, "service"),
         "extractor_failed": ErrorCode(None, "service"),
         "extractor_timed_out": ErrorCode(None, "service"),
+        # What a source binding is; V3 answers with them, and nothing else raises them at a door.
+        "binding_critical_approval_missing": ErrorCode(None, "request"),
+        "binding_glob_invalid": ErrorCode(None, "request"),
+        "binding_invalid": ErrorCode(None, "request"),
+        "binding_lifecycle_transition_disallowed": ErrorCode(None, "request"),
+        "binding_selector_list_empty": ErrorCode(None, "request"),
         # Kits of hypotheses, and what answers for them.
         "action_unknown": ErrorCode(None, "request"),
         "kit_invalid": ErrorCode(None, "request"),
