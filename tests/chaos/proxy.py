@@ -4,21 +4,25 @@ All of them share one event loop in a thread of their own, so that whoever start
 """
 
 import asyncio
+import re
 import socket
 import struct
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 CHUNK = 64 * 1024
 STOP_S = 5.0
 COMMIT = b"COMMIT\x00"
-"""The end of the message that asks PostgreSQL to commit."""
+"""The end of the message that asks PostgreSQL to commit, unless it is prepared."""
 
-COMMITTED_S = 0.05
-"""After which a server has carried out a COMMIT."""
+COMMIT_PREPARED = re.compile(rb"P.{4}([^\x00]+)\x00COMMIT\x00", re.DOTALL)
+"""The message that gives a prepared COMMIT its name."""
+
+COMMITTED = b"C\x00\x00\x00\x0bCOMMIT\x00"
+"""The message by which PostgreSQL says that it has committed."""
 
 Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -35,7 +39,7 @@ class Proxy:
         """What connects meanwhile is heard of never."""
 
         self.cuts_commit: Literal["", "before", "after"] = ""
-        """The next COMMIT ends its connection, before or after it is passed on; then none does."""
+        """The next COMMIT ends its connection, before or after it is carried out; no other does."""
 
         self._connect = connect
         self._open = asyncio.Event()
@@ -75,8 +79,11 @@ class Proxy:
         connection = _Connection(writer, to, is_lost=self.is_silent)
         self._connections.add(connection)
         passing = [
-            asyncio.create_task(self._pass_on(connection, source, sink))
-            for source, sink in ((reader, to), (beyond, writer))
+            asyncio.create_task(self._pass_on(connection, source, sink, cut))
+            for source, sink, cut in (
+                (reader, to, self._cuts_before),
+                (beyond, writer, self._cuts_after),
+            )
         ]
         try:
             # A cancelled handler would be reported as a defect of the server.
@@ -94,6 +101,7 @@ class Proxy:
         connection: "_Connection",
         source: asyncio.StreamReader,
         sink: asyncio.StreamWriter,
+        cuts: Callable[["_Connection", bytes], bool],
     ) -> None:
         with suppress(OSError):
             while data := await source.read(CHUNK):
@@ -101,17 +109,23 @@ class Proxy:
                     await asyncio.sleep(self.delay_s)
                 if connection.is_lost:
                     continue
-                cuts, self.cuts_commit = (
-                    (self.cuts_commit, "") if COMMIT in data else ("", self.cuts_commit)
-                )
-                if cuts != "before":
-                    sink.write(data)
-                    await sink.drain()
-                if cuts:
-                    # What was passed on is carried out, and its answer is lost.
-                    connection.is_lost = True
-                    await asyncio.sleep(COMMITTED_S)
+                if cuts(connection, data):
+                    self.cuts_commit = ""
                     connection.reset()
+                    return
+                sink.write(data)
+                await sink.drain()
+
+    def _cuts_before(self, connection: "_Connection", data: bytes) -> bool:
+        """Tell whether what a client says ends its connection."""
+        connection.commits |= set(COMMIT_PREPARED.findall(data))
+        return self.cuts_commit == "before" and (
+            COMMIT in data or any(b"\x00%b\x00" % name in data for name in connection.commits)
+        )
+
+    def _cuts_after(self, _connection: "_Connection", data: bytes) -> bool:
+        """Tell whether what the server says ends its client's connection."""
+        return self.cuts_commit == "after" and COMMITTED in data
 
 
 @dataclass(slots=True, eq=False)
@@ -121,6 +135,8 @@ class _Connection:
     near: asyncio.StreamWriter
     far: asyncio.StreamWriter
     is_lost: bool
+    commits: set[bytes] = field(default_factory=set)
+    """The names of prepared COMMITs."""
 
     def reset(self) -> None:
         _reset(self.near)

@@ -48,8 +48,9 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "cut_postgres_of_gateway": Kind(GATEWAYS, past_lease=True),
         "silence_redis": Kind(),
         "silence_postgres": Kind(),
-        "lose_commit": Kind(GATEWAYS),
-        "doubt_commit": Kind(GATEWAYS),
+        # As long, so that the gateway commits in this time.
+        "lose_commit": Kind(GATEWAYS, past_lease=True),
+        "doubt_commit": Kind(GATEWAYS, past_lease=True),
     }
 )
 

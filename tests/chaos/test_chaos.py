@@ -46,7 +46,7 @@ def test_a_fleet_that_takes_unknown_commits_for_success_is_caught(tmp_path):
     report = run(
         tmp_path,
         SEED,
-        REQUESTS,
+        2 * REQUESTS,
         2 * SLOT_S_MIN,
         print,
         kinds=["lose_commit"],

@@ -84,27 +84,44 @@ def test_a_lost_connection_stays_silent_as_does_what_connects_meanwhile(echo):
                         asked(lost)
 
 
-@pytest.mark.parametrize(("cuts", "arrives"), [("before", False), ("after", True)])
-def test_one_commit_ends_its_connection_before_or_after_it_is_passed_on(cuts, arrives):
-    commit = b"Q\x00\x00\x00\x0bCOMMIT\x00"
-    arrived = []
+ASKED = b"Q\x00\x00\x00\x0bCOMMIT\x00"
+PREPARED = b"P\x00\x00\x00\x10_pg3_7\x00COMMIT\x00\x00\x00"
+ASKED_BY_NAME = b"B\x00\x00\x00\x13\x00_pg3_7\x00\x00\x00\x00\x00"
+COMMITTED = b"C\x00\x00\x00\x0bCOMMIT\x00"
+
+
+@pytest.mark.parametrize("asked_how", [ASKED, ASKED_BY_NAME])
+@pytest.mark.parametrize("cuts", ["before", "after"])
+def test_one_commit_ends_its_connection_before_or_after_it_is_carried_out(cuts, asked_how):
     with socket.create_server(("127.0.0.1", 0)) as listening, Proxies() as proxies:
         proxy = proxies.to_port(listening.getsockname()[1])
-        proxy.cuts_commit = cuts
-        with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
+
+        def commit(near, far):
+            """Return whether the server was asked to, and what the client heard of it."""
+            near.sendall(asked_how)
+            arrived = far.recv(1024) == asked_how
+            if arrived:
+                far.sendall(COMMITTED)
+            return arrived, near.recv(1024)
+
+        with socket.create_connection(("127.0.0.1", proxy.port)) as near:
             far, _ = listening.accept()
             with far:
-                connection.sendall(b"SELECT 1")
-                assert far.recv(1024) == b"SELECT 1"
-                connection.sendall(commit)
+                near.sendall(PREPARED)
+                assert far.recv(1024) == PREPARED
+                assert commit(near, far) == (True, COMMITTED)
+                proxy.cuts_commit = cuts
+                near.sendall(asked_how)
+                arrived = b""
                 with suppress(ConnectionResetError):
-                    while data := far.recv(1024):
-                        arrived.append(data)
-            with pytest.raises(ConnectionResetError):
-                connection.recv(1024)
-        with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
+                    arrived = far.recv(1024)
+                    far.sendall(COMMITTED)
+                assert arrived == (asked_how if cuts == "after" else b"")
+                with pytest.raises(ConnectionResetError):
+                    near.recv(1024)
+        with socket.create_connection(("127.0.0.1", proxy.port)) as near:
             far, _ = listening.accept()
             with far:
-                connection.sendall(commit)
-                assert far.recv(1024) == commit
-    assert arrived == ([commit] if arrives else [])
+                near.sendall(PREPARED)
+                assert far.recv(1024) == PREPARED
+                assert commit(near, far) == (True, COMMITTED)

@@ -80,6 +80,9 @@ class Up:
             time.sleep(0.05)
 
     def is_ready(self) -> bool:
+        """Whether it serves, and has written down which processes do."""
+        if not (self.folder / "runtime.json").exists():
+            return False
         try:
             return httpx.get(f"{self.url}/readyz", timeout=2).status_code == 200
         except httpx.HTTPError:
