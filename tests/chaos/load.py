@@ -152,10 +152,12 @@ class LoadProducer:
                 await anyio.sleep(max(0.0, due_s - time.monotonic()))
                 await self._round(turn)
         finally:
-            if self._ledger is not None:
-                await anyio.to_thread.run_sync(self._ledger.close)
-            for http in self._https:
-                await http.aclose()
+            # Another producer may have failed, and cancelled this one.
+            with anyio.CancelScope(shield=True):
+                if self._ledger is not None:
+                    await anyio.to_thread.run_sync(self._ledger.close)
+                for http in self._https:
+                    await http.aclose()
 
     async def _round(self, turn: int) -> None:
         over_http = turn % 2 == 0
