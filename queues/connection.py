@@ -48,6 +48,24 @@ class BoundedParser(DefaultParser):  # type: ignore[misc,valid-type]  # chosen a
         return True
 
 
+class SaidToBeLost:
+    """A part of a connection: whatever a closed transport raises is a lost connection.
+
+    A transport of uvloop that was closed meanwhile raises `RuntimeError` at a write.
+    """
+
+    async def send_packed_command(self, *arguments: Any, **options: Any) -> None:
+        """Send what was packed.
+
+        Raises:
+            ConnectionLost: also when the transport is closed.
+        """
+        try:
+            await super().send_packed_command(*arguments, **options)  # type: ignore[misc]
+        except RuntimeError as error:
+            raise ConnectionLost(str(error)) from error
+
+
 RedisClient: TypeAlias = Redis
 """What `connect_redis` returns, for those who only pass it on."""
 
@@ -61,6 +79,9 @@ def connect_redis(url: str) -> RedisClient:
         socket_connect_timeout=CONNECT_TIMEOUT_S,
         parser_class=BoundedParser,
     )
+    pool = client.connection_pool
+    # A URL chooses the class: with encryption, without, or a Unix socket.
+    pool.connection_class = type("Connection", (SaidToBeLost, pool.connection_class), {})
     return client
 
 

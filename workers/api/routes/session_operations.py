@@ -15,10 +15,14 @@ from workers.api.errors import RETRYABLE_STATUS, respond
 from workers.api.json_bodies import json_router
 from workers.api.operation_results import are_only_counted, only_counted, result_document
 from workers.api.services import Given
+from workers.api.union_tags import short_tag
 
 INTENTS_MAX = 256
 
 router = json_router(prefix="/v1/sessions", tags=["sessions"])
+
+
+_Tagged = Annotated[PublicIntent, short_tag("intent_kind")]
 
 
 class _Body(BaseModel):
@@ -28,7 +32,7 @@ class _Body(BaseModel):
 class OperationsBody(_Body):
     """Intents, in order."""
 
-    intents: Annotated[list[PublicIntent], Field(min_length=1, max_length=INTENTS_MAX)]
+    intents: Annotated[list[_Tagged], Field(min_length=1, max_length=INTENTS_MAX)]
 
 
 @router.post("/{session_id}/operations", response_model=dict[str, Any])

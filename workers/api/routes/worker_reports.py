@@ -28,6 +28,7 @@ from kernel.work.reports import WorkReport
 from workers.api.errors import ApiError
 from workers.api.json_bodies import json_router
 from workers.api.services import Given, Services, Traceparents
+from workers.api.union_tags import short_tag
 from workers.clients.worker_proof import SCHEME, proof_of
 from workers.telemetry.trace_context import TRACED_CAUSES_MAX
 
@@ -89,7 +90,9 @@ class WorkBody(_Batch):
     """A batch of reports of the requests of one queue."""
 
     queue: Annotated[str, Field(max_length=128)]
-    reports: Annotated[list[WorkReport], Field(max_length=RESULTS_MAX)]
+    reports: Annotated[
+        list[Annotated[WorkReport, short_tag("report_kind")]], Field(max_length=RESULTS_MAX)
+    ]
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
