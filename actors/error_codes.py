@@ -61,6 +61,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "INVALID_REQUEST": ErrorCode(422, "request"),
         # What a request names.
         "not_found": ErrorCode(404, "request"),
+        "binding_manifest_unknown": ErrorCode(404, "request"),
         "envelope_erased": ErrorCode(410, "request"),
         "audit_unanswerable": ErrorCode(None, "request"),
         "state_as_of_unknown": ErrorCode(None, "request"),
@@ -94,6 +95,12 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "request_unprocessable": ErrorCode(422, "request"),
         "request_set_aside": ErrorCode(422, "request", may_be_taken=True),
         "envelope_capacity_unavailable": ErrorCode(503, "request", is_retryable=True),
+        # Detectors of implications; what they cannot do is on the record and in the log.
+        "implication_detector_raised": ErrorCode(None, "service"),
+        "implication_detector_timed_out": ErrorCode(None, "service"),
+        "implication_detector_ended": ErrorCode(None, "service"),
+        "implication_answer_invalid": ErrorCode(None, "service"),
+        "implication_answer_too_large": ErrorCode(None, "service"),
         # Models.
         "model_unavailable": ErrorCode(503, "service", is_retryable=True),
         "model_timeout": ErrorCode(503, "service", is_retryable=True),
@@ -124,6 +131,13 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "queue_item_too_large": ErrorCode(None, "request"),
         "queue_batch_too_large": ErrorCode(None, "request"),
         "lease_too_large": ErrorCode(None, "request"),
+        # Reviews.
+        "batch_review_unknown": ErrorCode(404, "request"),
+        "batch_review_conflict": ErrorCode(409, "request"),
+        "batch_review_item_invalid": ErrorCode(422, "request"),
+        "batch_review_item_not_failed": ErrorCode(409, "request"),
+        "batch_review_item_repeated": ErrorCode(422, "request"),
+        "batch_review_not_recorded": ErrorCode(422, "request"),
         # Undoing and replaying.
         "operation_not_found": ErrorCode(404, "request"),
         "epoch_not_found": ErrorCode(404, "request"),
@@ -155,6 +169,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "replay_range_invalid": ErrorCode(None, "request"),
         "rules_version_unknown": ErrorCode(None, "service"),
         "verification_process_died": ErrorCode(None, "service", is_retryable=True),
+        "proof_invalid": ErrorCode(None, "request"),
         "lite_envelope_invalid": ErrorCode(None, "request"),
         # The ledger.
         "ledger_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
@@ -206,18 +221,31 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "canonical_json_invalid": ErrorCode(None, "request"),
         # What an extractor answered about a text.
         "extraction_result_invalid": ErrorCode(None, "service"),
-        "extraction_source_too_large": ErrorCode(None, "request"),
+        "extraction_result_too_large": ErrorCode(None, "service"),
+        "extraction_run_not_known": ErrorCode(404, "request"),
+        "extraction_source_not_isolated": ErrorCode(422, "request"),
+        "extraction_source_too_large": ErrorCode(422, "request"),
+        "extraction_source_unavailable": ErrorCode(404, "request"),
         "extraction_span_outside_text": ErrorCode(None, "service"),
         "extraction_span_invented": ErrorCode(None, "service"),
         "extraction_completeness_contradicted": ErrorCode(None, "service"),
         "extractor_failed": ErrorCode(None, "service"),
         "extractor_timed_out": ErrorCode(None, "service"),
+        "extractor_unknown": ErrorCode(None, "request"),
+        "model_not_configured": ErrorCode(None, "service"),
         # What a source binding is; V3 answers with them, and nothing else raises them at a door.
         "binding_critical_approval_missing": ErrorCode(None, "request"),
+        "binding_fire_adjudicates": ErrorCode(None, "request"),
+        "binding_fire_effect_not_of_target": ErrorCode(None, "request"),
+        "binding_generation_unknown": ErrorCode(None, "request"),
         "binding_glob_invalid": ErrorCode(None, "request"),
         "binding_invalid": ErrorCode(None, "request"),
         "binding_lifecycle_transition_disallowed": ErrorCode(None, "request"),
         "binding_selector_list_empty": ErrorCode(None, "request"),
+        # What a phase of an artifact came to; the kernel answers with them.
+        "artifact_event_superseded": ErrorCode(None, "request"),
+        "artifact_phase_invalid": ErrorCode(None, "request"),
+        "artifact_phase_not_next": ErrorCode(None, "request"),
         # Kits of hypotheses, and what answers for them.
         "action_unknown": ErrorCode(None, "request"),
         "kit_invalid": ErrorCode(None, "request"),

@@ -8,16 +8,28 @@ the version that it seals (`kernel/rules.py`).
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, EPOCH_ROLLBACK
-from kernel.authority.enqueue import record_enqueued
+from kernel.algebra.verbs import (
+    BELIEF_ANCHOR,
+    ENQUEUE,
+    EPOCH_ROLLBACK,
+    FIRE_RECORD,
+    IMPLICATION_HALT,
+    IMPLICATION_RESUME,
+    IMPLICATION_RUN,
+)
+from kernel.authority.enqueue_pages import record_enqueued
 from kernel.authority.recompute import check_recomputes, complete_recomputes
-from kernel.authority.recording import record_requests
+from kernel.authority.request_recording import record_requests
 from kernel.authority.requests import cancel_requests_for_removed
 from kernel.authority.strategy import AuthorityStrategy
 from kernel.authority.triggers import triggers_of
 from kernel.belief_anchors import record_anchors
 from kernel.conflicts.adjudications import record_adjudications
+from kernel.errors import EffectInapplicable
 from kernel.host import iso_time
+from kernel.implications.halts import record_halt, record_resume
+from kernel.implications.loops import count_implied
+from kernel.implications.runs import misplaced, record_run
 from kernel.ledger.answers import emitted_receipt_id
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
@@ -27,12 +39,14 @@ from kernel.model.recomputes import RECALCULATE, Recompute, is_page
 from kernel.operation_counts import count_operation
 from kernel.sources import Source, node_classes, sources_of_envelope
 from kernel.stores.appliers import EffectRules
+from kernel.stores.binding_cycles import record_manifests
 from kernel.stores.model_outputs import record_model_outputs
 from kernel.stores.record import Operation
 from kernel.stores.rollback_marks import Place, mark_page, mark_undone
 from kernel.stores.rollbacks_under_way import record_page
 from kernel.stores.views import emit_node_write_events
 from kernel.visibility import LEAST_RESTRICTIVE
+from kernel.work.pair_routing import follow_operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +98,7 @@ def apply_operation(
     recomputes = check_recomputes(operation, envelope, strategy) if recalculates else []
     taints = _taint_receipts(transaction, envelope, [recompute for recompute, _ in recomputes])
     applied = [(effect, effects.apply(effect, operation)) for effect in envelope.primitive_effects]
+    _record_implications(transaction, envelope, sequence)
     record_model_outputs(envelope.recorded_model_outputs, operation)
     emit_node_write_events(operation, [write for _, write in applied])
     undone = _undone(envelope)
@@ -101,14 +116,33 @@ def apply_operation(
         record_enqueued(operation, envelope)
     elif envelope.semantic_intent == BELIEF_ANCHOR:
         record_anchors(operation, envelope)
+    elif envelope.semantic_intent == FIRE_RECORD:
+        record_manifests(operation, envelope)
     else:
         record_requests(operation, envelope, triggers_of(transaction, envelope, applied))
     transaction.changes.note(sequence, [write for _, write in applied])
+    follow_operation(operation, [write for _, write in applied], undoes=bool(undone))
     documents = tuple(
         write.document(effect, effects.canonical_kind(effect.effect_kind), operation.applied_at)
         for effect, write in applied
     )
     return AppliedEffects(documents, tuple(receipts))
+
+
+def _record_implications(transaction: LedgerTransaction, envelope: Envelope, sequence: int) -> None:
+    """Record what an operation says of detectors and what they imply (§19.1)."""
+    if envelope.semantic_intent == IMPLICATION_RUN:
+        record_run(transaction, envelope, sequence)
+    elif envelope.semantic_intent == IMPLICATION_HALT:
+        record_halt(transaction, envelope)
+    elif envelope.semantic_intent == IMPLICATION_RESUME:
+        record_resume(transaction, envelope)
+    if envelope.implication is not None:
+        problem = misplaced(transaction, envelope.implication)
+        if problem is not None:
+            code, field, message = problem
+            raise EffectInapplicable(message, code=code, field=field)
+        count_implied(transaction, envelope, envelope.implication)
 
 
 def _undone(envelope: Envelope) -> Mapping[str, list[Place]]:

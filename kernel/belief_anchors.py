@@ -20,7 +20,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 from kernel.model.envelope import Envelope
-from kernel.model.problems import first_problem
+from kernel.model.sole_receipt import sole_receipt
 from kernel.model.stated_receipts import BeliefAnchor
 from kernel.stores.record import Operation
 
@@ -90,17 +90,10 @@ def record_anchors(operation: Operation, envelope: Envelope) -> None:
 
 
 def _stated(envelope: Envelope) -> BeliefAnchor:
-    stated = [
-        effect.payload
-        for effect in envelope.primitive_effects
-        if effect.receipt_subkind == ANCHOR_RECEIPT
-    ]
-    if len(stated) != 1:
-        raise _invalid(f"states {ANCHOR_RECEIPT} once")
     try:
-        return BeliefAnchor.model_validate(stated[0])
-    except ValidationError as error:
-        raise _invalid(first_problem(error)[1]) from None
+        return sole_receipt(envelope, ANCHOR_RECEIPT, BeliefAnchor)
+    except ValueError as error:
+        raise _invalid(str(error)) from None
 
 
 def _invalid(message: str) -> EffectInapplicable:

@@ -12,6 +12,15 @@ class KernelError(Exception):
             self.code = code
 
 
+class FieldRefused(KernelError):
+    """A document is refused for one of its fields; nothing was written."""
+
+    def __init__(self, code: str, field: str, message: str) -> None:
+        super().__init__(message, code=code)
+        self.field = field
+        """The place in the document, its parts joined by dots; empty where it is no field's."""
+
+
 class LedgerCorrupt(KernelError):
     """A stored row fails its own rules; whoever read it stops serving (ruling L3)."""
 

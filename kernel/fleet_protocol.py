@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 HEADER: Final = "Rotulus-Protocol"
 
 _FIELD: Final = b'{"protocol":'

@@ -3,6 +3,7 @@
 from queues.client.gateway_http import GatewayHttp
 from queues.client.producer import Cancelled, NewRequest, Producer
 from queues.client.session_operations import OperationOutcome, SessionOperations
+from queues.client.source_bindings import SourceBindings
 from queues.errors import GatewayError, ProducerError
 
 __all__ = [
@@ -14,4 +15,5 @@ __all__ = [
     "Producer",
     "ProducerError",
     "SessionOperations",
+    "SourceBindings",
 ]

@@ -5,7 +5,7 @@ and those below it hold together stays below the ceiling that `kernel.pressure.C
 (decision queues/0022). Cost that was used up without asking (`draw`) is held in the same way, for
 a time and without a slot (decision queues/0023).
 
-Guaranteed, while one Redis keeps its data and its clock moves forwards:
+Guaranteed, while one Redis keeps its data:
 - No grant takes slots or cost beyond a ceiling of the capacity that its caller states. Two callers
   that state different capacities are each judged by their own; a smaller one ends no lease.
 - Each grant has a higher token than every earlier one of its resource, and a lease that expired,

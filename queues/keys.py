@@ -14,7 +14,7 @@ QUEUE: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("delayed", "in-flight", "dead"), "zset"),
         "paused": "hash",
         **{f"wake:{rank}": "list" for rank in _RANKS},
-        **dict.fromkeys(("stamp", "sleeping", "mark"), "string"),
+        **dict.fromkeys(("stamp", "sleeping", "mark", "clock"), "string"),
     }
 )
 LEASE: Final[Mapping[str, str]] = MappingProxyType(
@@ -22,15 +22,21 @@ LEASE: Final[Mapping[str, str]] = MappingProxyType(
         "expiries": "zset",
         "tokens": "hash",
         "holds": "hash",
-        "fence": "string",
+        **dict.fromkeys(("fence", "clock"), "string"),
         **{f"waiting:{rank}": "zset" for rank in _LEASE_RANKS},
     }
 )
 WORKERS: Final[Mapping[str, str]] = MappingProxyType(
-    {"expiries": "zset", "seen": "hash", "beats": "hash"}
+    {"expiries": "zset", "seen": "hash", "beats": "hash", "clock": "string"}
 )
 GATEWAYS: Final[Mapping[str, str]] = MappingProxyType(
-    {"alive": "zset", "incarnations": "hash", "owners": "hash", "table": "hash"}
+    {
+        "alive": "zset",
+        "incarnations": "hash",
+        "owners": "hash",
+        "table": "hash",
+        "clock": "string",
+    }
 )
 SHARD: Final[Mapping[str, str]] = MappingProxyType(
     {"mail": "stream", "mailbox": "string", "taken": "hash", "aside": "hash"}

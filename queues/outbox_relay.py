@@ -62,6 +62,9 @@ PAUSE_AWAY_MAX_S = 1.0
 SWEEP_SHARE = 20
 """After a sweep, none is made for this many times as long as it took."""
 
+REST_S_MAX = 30.0
+"""The longest time without a sweep: what Redis lost in part, its mark left, is found by one."""
+
 CLOSED_MAX = 5000
 """Outcomes that are followed to what they set free; beyond that a sweep is cheaper."""
 
@@ -164,8 +167,8 @@ class OutboxRelay:
             return 0
         await self.restore_pauses()
         since_s = self._clock_s() - self._swept_at_s
-        rested = since_s >= max(SWEEP_EVERY_S, SWEEP_SHARE * self._sweep_took_s)
-        if rested or await self._queue.current_mark() != self._mark:
+        rest_s = min(REST_S_MAX, max(SWEEP_EVERY_S, SWEEP_SHARE * self._sweep_took_s))
+        if since_s >= rest_s or await self._queue.current_mark() != self._mark:
             return await self.sweep()
         return await self.send_new()
 
@@ -211,6 +214,7 @@ class OutboxRelay:
         began_s = self._clock_s()
         if not await self._leave_mark():
             return 0
+        await self._has_room()  # so that a policy by which keys vanish is said before any does
         sent = await self._send(await anyio.to_thread.run_sync(self._read_all))
         self._swept_at_s = self._clock_s()
         self._sweep_took_s = self._swept_at_s - began_s

@@ -46,10 +46,8 @@ _NO_TYPES: Final[Mapping[str, str]] = {}
 _PARTS: Final[Mapping[str, Sequence[str]]] = {
     "claim": ("service_order",),
     "peek": ("service_order",),
-    **dict.fromkeys(
-        ("lease_acquire", "lease_draw", "lease_held", "lease_release", "lease_renew"),
-        ("lease_common",),
-    ),
+    **dict.fromkeys(("lease_acquire", "lease_draw"), ("lease_common", "lease_expiry")),
+    **dict.fromkeys(("lease_held", "lease_release", "lease_renew"), ("lease_common",)),
 }
 """What is put between `common.lua` and a script."""
 

@@ -268,4 +268,4 @@ class WorkQueue(QueueView):
 
     async def mark(self, mark: str = ANY_RELAY, instead_of: str = "") -> bool:
         """Leave the mark of a relay instead of another; False where it was yet another one."""
-        return bool(await self._scripts.run("mark", mark, instead_of) == 1)
+        return bool(await self._scripts.run("mark", mark, instead_of.encode("latin-1")) == 1)

@@ -14,3 +14,4 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 get = partial(httpx.get, verify=NO_TLS, trust_env=False)
 post = partial(httpx.post, verify=NO_TLS, trust_env=False)
+client = partial(httpx.AsyncClient, verify=NO_TLS, trust_env=False, timeout=30.0)

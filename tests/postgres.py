@@ -143,11 +143,10 @@ class OwnPostgres(Postgres):
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        settings = [part for setting in _TUNING for part in ("-c", setting)]
         data = self._folder / "data"
         with self._log.open("ab") as output:
             self._server = subprocess.Popen(
-                [self._programs / "postgres", "-D", data, "-k", self._folder, "-h", "", *settings],
+                [self._programs / "postgres", "-D", data, "-k", self._folder, "-h", ""],
                 cwd=self._folder,
                 stdout=output,
                 stderr=output,
@@ -168,6 +167,16 @@ class OwnPostgres(Postgres):
             server.kill()
             server.wait()
 
+    def cpu_s(self) -> float:
+        """Return the CPU time of the server so far, with what its processes used that ended."""
+        assert self._server is not None
+        ticks = sum(_ticks(self._server.pid))
+        children = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children")
+        for pid in children.read_text().split():
+            with suppress(OSError):  # it may have ended, and is counted by its parent then
+                ticks += sum(_ticks(int(pid))[:2])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def log(self) -> list[str]:
         """Return what the server has said so far."""
         return self._log.read_text().splitlines()
@@ -186,6 +195,9 @@ class OwnPostgres(Postgres):
             raise NoPostgresError(f"{OWNER} may not run {self._programs}: {error}") from None
         if made.returncode != 0:
             raise NoPostgresError(f"initdb failed: {made.stderr.decode()}")
+        # In the file, so that ALTER SYSTEM may say otherwise.
+        with (self._folder / "data" / "postgresql.conf").open("a") as file:
+            file.writelines(f"{setting}\n" for setting in _TUNING)
 
     def _wait(self) -> None:
         until = time.monotonic() + START_S
@@ -194,6 +206,12 @@ class OwnPostgres(Postgres):
                 return
             time.sleep(0.02)
         raise NoPostgresError(f"postgres did not start: {self._log.read_text()[-2000:]}")
+
+
+def _ticks(pid: int) -> list[int]:
+    """Ticks of a process for itself and for the system, and those of children that it awaited."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return [int(field) for field in fields[11:15]]
 
 
 def _programs() -> Path:

@@ -42,6 +42,7 @@ ALLOWED_FILES: Mapping[str, tuple[str, frozenset[str]]] = {
     "actors/sessions/runtime.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
     "queues/client/gateway_http.py": ("spreads clients", frozenset({"random.uniform"})),
     "queues/client/producer.py": (DISTINCT, frozenset({"secrets.token_hex"})),
+    "queues/client/source_bindings.py": (DISTINCT, frozenset({"secrets.token_hex"})),
     "queues/dropped.py": ("limits how often it logs", frozenset({"time.monotonic"})),
     "queues/gateways/message_seal.py": (DISTINCT, frozenset({"secrets.token_bytes"})),
     "queues/gateways/shard_leases.py": (DISTINCT, frozenset({"secrets.token_hex"})),
@@ -53,7 +54,11 @@ ALLOWED_FILES: Mapping[str, tuple[str, frozenset[str]]] = {
     ),
     "workers/gateway/metrics.py": ("limits how often it reads", frozenset({"time.monotonic"})),
     "workers/gateway/wiring.py": ("hands the clock out", frozenset({"time.monotonic"})),
-    "workers/gateway/traces.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
+    "workers/gateway/request_spans.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
+    "workers/implications/detecting_process.py": (
+        "waits for the process that began it to go",
+        frozenset({"time.sleep"}),
+    ),
     "workers/telemetry/http_metrics.py": (MEASURING, frozenset({"time.perf_counter"})),
     "workers/telemetry/traced_queue.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
 }

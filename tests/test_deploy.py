@@ -15,8 +15,8 @@ METRICS = {metric.name: metric for metric in (*GATEWAY, *WORKER)}
 
 
 def dashboard() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((DEPLOY / "grafana-dashboard.json").read_bytes())
-    return found
+    document: dict[str, Any] = json.loads((DEPLOY / "grafana-dashboard.json").read_bytes())
+    return document
 
 
 def rules() -> list[dict[str, Any]]:
@@ -41,9 +41,9 @@ def metric_of(series: str) -> Metric:
     return METRICS[name]
 
 
-def row(one: Metric) -> str:
-    labels = ", ".join(one.labels)
-    return f"| `{one.name}` | {one.kind} | {labels} | {one.meaning} |"
+def row(metric: Metric) -> str:
+    labels = ", ".join(metric.labels)
+    return f"| `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} |"
 
 
 @pytest.mark.parametrize(("heading", "table"), [("gateway", GATEWAY), ("worker", WORKER)])
@@ -91,7 +91,11 @@ def test_the_dashboard_shows_every_metric_but_those_only_alerts_need():
         for target in panel["targets"]
         for series in re.findall(r"\brotulus_\w+", target["expr"])
     }
-    assert METRICS.keys() - shown == {"rotulus_shards", "rotulus_queue_paused"}
+    assert METRICS.keys() - shown == {
+        "rotulus_shards",
+        "rotulus_queue_paused",
+        "rotulus_implications_halted",
+    }
 
 
 def test_panels_have_a_place_and_a_number_each():

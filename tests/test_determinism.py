@@ -26,15 +26,15 @@ def drawn():
     """Draw from a strategy of our own and from one that schemathesis makes of the routes."""
     schema = schemathesis.openapi.from_dict(openapi_doc.document())
     cases = schema["/v1/queues/{queue}/requests"]["POST"].as_strategy()
-    found = []
+    examples = []
 
     @settings(max_examples=20, phases=[Phase.generate])
     @given(st.text(), cases)
     def draw(text, case):
-        found.append(f"{text!r} {case.body!r} {case.path_parameters!r}")
+        examples.append(f"{text!r} {case.body!r} {case.path_parameters!r}")
 
     draw()
-    return found
+    return examples
 
 
 def drawn_by_a_process(*profiles):

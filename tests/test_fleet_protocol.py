@@ -16,7 +16,7 @@ from kernel.fleet_protocol import PROTOCOL, is_spoken, stated
 from queues.worker_heartbeats import WorkerBeat
 from workers.api.routes.worker_reports import DeadLetterBody, RecomputedBody, WorkBody
 
-FORMS = {1: "efc52745d198ee4784e529fbc2d1ad8885d5c64a5e597b8d0a9df3dba1f79b85"}
+FORMS = {2: "4641f8eef3cb8724b94f47f443b31e1501f1164fd6e5a2d1b5ef7719af8d3393"}
 """The digest of everything that is said, by the version that says it."""
 
 

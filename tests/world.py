@@ -122,8 +122,8 @@ class DoorWorld(QueuedWorld):
         super().__init__(queue, door.ledger, host)
         self.door = door
 
-    async def ask(self, *asked: WorkRequest) -> list[str]:
-        recorded = await self.door.services.write(RequestWorkUnit(asked))
+    async def ask(self, *requests: WorkRequest) -> list[str]:
+        recorded = await self.door.services.write(RequestWorkUnit(requests))
         return [request.request_id for request in recorded]
 
 

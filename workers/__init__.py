@@ -1,1 +1,1 @@
-"""."""
+"""The processes of a runtime, the doors to them, and what several of them share."""

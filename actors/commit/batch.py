@@ -4,8 +4,8 @@ A unit that fails is undone alone. Some failures show only for the transaction a
 that the store cannot hold is found when everything is written at the end, and anchoring is shared.
 Unless the ledger itself has failed (`OF_THE_LEDGER`), one unit is to blame. So the transaction is
 undone and its units are tried in halves, until a unit fails alone; that one is refused on the
-record (`refusals.py`). A batch with one such unit takes about 2·log₂(n) transactions, a batch of
-such units alone 2n. A caller's units may then be in several transactions; when the ledger fails
+record (`refusal_units.py`). A batch with one such unit takes about 2·log₂(n) transactions, a batch
+of such units alone 2n. A caller's units may then be in several transactions; when the ledger fails
 between two of them, the caller gets `actor_failed`.
 """
 
@@ -73,7 +73,7 @@ class BatchPart:
 
     @property
     def units(self) -> Sequence[Unit]:
-        """The units."""
+        """What the transaction runs of the caller, in the caller's order."""
         return self.waiting.units[self.first : self.end]
 
     def settle(self, outcome: list[Any] | StaleEpoch) -> None:

@@ -9,7 +9,8 @@ COMMIT has undone get a durable receipt each, `envelope_commit_rolled_back`, if 
 be written (§2.3); their authors may send them again.
 
 On PostgreSQL a batch is computed on a snapshot, and the head is held only while it is written; a
-batch beside which others have written is computed again (decision kernel/0255).
+batch beside which others have written is computed again (decision kernel/0255). The next batch is
+computed when this one is durable, not while it is written (decision kernel/0300).
 
 Units for a shard come with its fence, which is compared with the ledger inside the transaction
 (decision actors/0020). When the shard has changed hands, they fail with `stale_epoch`, and only

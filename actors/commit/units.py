@@ -26,7 +26,7 @@ from actors.orchestrator.intents import (
 )
 from actors.orchestrator.model_outputs import outputs_of
 from actors.orchestrator.orchestrator import Orchestrator
-from kernel.authority.enqueue import request_of
+from kernel.authority.enqueue_pages import request_of
 from kernel.authority.read_ahead import RecordKey
 from kernel.authority.requests import (
     AUTHORITY_QUEUE,

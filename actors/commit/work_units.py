@@ -9,8 +9,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from actors.commit.binding_units import (
+    close_unevaluated,
+    record_evaluation,
+    record_rejection,
+    record_suspension,
+)
+from actors.commit.extraction_units import (
+    Reported,
+    abandon_extraction,
+    begin_extraction,
+    cancel_extraction,
+    fail_extraction,
+    finish_extraction,
+)
 from actors.commit.unit_context import CommitContext
-from actors.commit.units import IntentUnit, Submitted
+from actors.commit.units import IntentUnit
 from actors.orchestrator.intents import RecordExtractionTransition
 from kernel.canonical import digest
 from kernel.ledger.ledger import LedgerView, Request
@@ -21,17 +35,21 @@ from kernel.model_retention import collect_model_outputs
 from kernel.stores.extraction import attempt_of, last_attempt
 from kernel.verify import Verification
 from kernel.verify.violation import record_violation
-from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, ExtractionTransition
+from kernel.work.contents import EXTRACTION_QUEUE, ExtractionTransition, is_extraction_task
 from kernel.work.dead_letters import requeue
 from kernel.work.errors import WorkRefused
-from kernel.work.outcomes import close, open_request, reject_for_capacity
+from kernel.work.outcomes import close, open_request
 from kernel.work.pauses import PauseDecision, pause, resume
 from kernel.work.reports import (
     BindingEvaluated,
+    BindingSuspended,
     CapacityRejected,
+    ExtractionBegun,
+    ExtractionFailed,
+    ExtractionFinished,
     GivenUp,
-    ReportOutcome,
     TransitionDue,
+    WorkReport,
 )
 from kernel.work.requests import (
     WorkReceipt,
@@ -41,9 +59,7 @@ from kernel.work.requests import (
     read_content,
     status_of,
 )
-
-Reported = tuple[ReportOutcome, Submitted | None]
-"""The outcome of a report, and the result of the operation if there was one."""
+from kernel.work.routing_marks import open_marks, record_page
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +74,16 @@ class RequestWorkUnit:
 
 
 @dataclass(frozen=True, slots=True)
+class RoutePageUnit:
+    """Route bindings and artifacts on from the first mark that stands."""
+
+    def run(self, context: CommitContext) -> bool:
+        """Record its next page; False, and nothing recorded, where no mark stands."""
+        marks = open_marks(context.transaction, limit=1)
+        return bool(marks) and record_page(context.transaction, marks[0])
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequestUnit:
     """Take a request back, unless it has its outcome."""
 
@@ -65,11 +91,18 @@ class CancelRequestUnit:
     reason: str
 
     def run(self, context: CommitContext) -> tuple[bool, WorkStatus]:
-        """Return whether this call cancelled it, and its state; raises `WorkRefused`."""
-        cancelled = close(context.transaction, self.request_id, "cancelled", reason=self.reason)
+        """Return whether this call cancelled it, and its state; raises `WorkRefused`.
+
+        The run of an extraction that a worker performs is cancelled with it.
+        """
+        request = open_request(context.transaction, self.request_id)
+        if request is not None and is_extraction_task(request):
+            cancel_extraction(context, request, self.reason)
+        if request is not None:
+            close_unevaluated(context, request, "cancelled", self.reason)
         status = status_of(context.transaction, self.request_id)
         assert status is not None, "what was closed is there"  # noqa: S101 - for the types
-        return cancelled, status
+        return request is not None, status
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +133,7 @@ class PauseUnit:
 class WorkReportUnit:
     """Record a worker's report about a request."""
 
-    report: TransitionDue | BindingEvaluated | CapacityRejected | GivenUp
+    report: WorkReport
 
     def run(self, context: CommitContext) -> Reported:
         """Record the report and return its outcome; one that comes too late leaves no trace."""
@@ -117,7 +150,9 @@ def _record_transition(context: CommitContext, request: Request, _: TransitionDu
     """The step is recorded and its request closed, in one transaction."""
     if request.queue != EXTRACTION_QUEUE:
         return "unknown", None
-    content: ExtractionTransition = read_content(request)
+    content = read_content(request)
+    if not isinstance(content, ExtractionTransition):
+        return "unknown", None
     run, number = content.extraction_run_id, content.attempt_number
     view = context.transaction
     last = last_attempt(view, run)
@@ -148,42 +183,22 @@ def _waits_for_a_cancellation(view: LedgerView, content: ExtractionTransition) -
     return last is None or last["current_state"] != "cancelled"
 
 
-def _record_evaluation(
-    context: CommitContext, request: Request, report: BindingEvaluated
-) -> Reported:
-    content, outcome = request.document["content"], report.outcome
-    fits = (
-        request.queue == BINDING_QUEUE
-        and outcome.outcome_state != "pending"
-        and outcome.binding_id == content["binding_id"]
-        and outcome.source_event_id == content["source_event_id"]
-    )
-    if not fits:
-        return "rejected", None
-    result = outcome.model_dump(mode="json", exclude_none=True)
-    close(context.transaction, request.request_id, "completed", result=result)
-    return "completed", None
-
-
-def _record_rejection(
-    context: CommitContext, request: Request, report: CapacityRejected
-) -> Reported:
-    if request.queue != BINDING_QUEUE:
-        return "unknown", None
-    reject_for_capacity(context.transaction, report)
-    return "recorded", None
-
-
 def _record_dead_letter(context: CommitContext, request: Request, report: GivenUp) -> Reported:
-    close(context.transaction, request.request_id, "dead_letter", reason=report.error_signature)
+    if is_extraction_task(request):
+        return abandon_extraction(context, request, report.error_signature)
+    close_unevaluated(context, request, "dead_letter", report.error_signature)
     return "completed", None
 
 
 _REPORTS: Mapping[type, Callable[[CommitContext, Request, Any], Reported]] = MappingProxyType(
     {
         TransitionDue: _record_transition,
-        BindingEvaluated: _record_evaluation,
-        CapacityRejected: _record_rejection,
+        BindingEvaluated: record_evaluation,
+        BindingSuspended: record_suspension,
+        CapacityRejected: record_rejection,
+        ExtractionBegun: begin_extraction,
+        ExtractionFinished: finish_extraction,
+        ExtractionFailed: fail_extraction,
         GivenUp: _record_dead_letter,
     }
 )

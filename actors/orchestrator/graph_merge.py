@@ -10,7 +10,8 @@ from itertools import islice
 from typing import Literal
 
 from actors.orchestrator.intents import WriteCausalGraph
-from actors.orchestrator.resolvers import creation_effects, make_effect
+from actors.orchestrator.resolved_operation import make_effect
+from actors.orchestrator.resolvers import creation_effects
 from kernel.canonical import canonicalize
 from kernel.causal_graph import CausalEdge, Merge, edge_metadata, node_payload, node_record_id
 from kernel.host import Host

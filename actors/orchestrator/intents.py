@@ -16,9 +16,23 @@ from pydantic import (
 )
 
 from kernel.authority.inputs import EXCERPT_MAX
+from kernel.bindings.selectors import VALUE_MAX
+from kernel.bindings.source_binding import BindingTargetKind
 from kernel.canonical import canonicalize
-from kernel.model.envelope import CapacityOverride
-from kernel.model.stated_receipts import BeliefAnchor, RecomputeRequested
+from kernel.model.envelope import MAX_CAUSAL_PARENTS, CapacityOverride
+from kernel.model.model_output import CapturedOutput
+from kernel.model.stated_receipts import (
+    BatchReviewOperation,
+    BeliefAnchor,
+    BindingFired,
+    ImplicationHalt,
+    ImplicationResumed,
+    ImplicationRun,
+    RecomputeRequested,
+)
+from kernel.priorities import CapacityPriority
+from kernel.reviews.batch import ReviewItem
+from kernel.reviews.evidence import EvidenceKind
 
 MAX_TEXT_CHARS = 64 * 1024
 MAX_INPUTS = 10_000
@@ -28,6 +42,7 @@ MAX_MODEL_CALLS = 8
 Id = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 StoredRef = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 """A reference to the record, whose ids may be longer because they came in an envelope."""
+SelectorValue = Annotated[str, StringConstraints(min_length=1, max_length=VALUE_MAX)]
 Content = Annotated[str, StringConstraints(max_length=MAX_TEXT_CHARS)]
 Authority = Annotated[float, Field(ge=0, le=1)]
 VisibilityClass = Literal["public_open", "work_product_internal", "firewalled", "sealed"]
@@ -94,6 +109,71 @@ class CreateSource(Intent):
     ) = None
     """The findings of the pipeline that acquired it; everything is wrapped all the same (F3)."""
 
+    source_kind: SelectorValue | None = None
+    source_id: SelectorValue | None = None
+    source_path: SelectorValue | None = None
+    """Where it comes from, by which bindings are routed at intake (§13.3)."""
+
+
+class CompletePhase(Intent):
+    """Say what a phase of a SourceArtifact came to; whoever waited for it is evaluated (§13.3)."""
+
+    intent_kind: Literal["complete_phase"] = "complete_phase"
+    artifact_ref: StoredRef
+    phase: Literal[
+        "post_doc25_conversion", "post_group_o_normalization", "post_relationship_resolution"
+    ]
+    fields: Annotated[dict[Id, SelectorValue], Field(max_length=8)] = Field(default_factory=dict)
+    """What it has found of the phase's fields; a field that is left out has no value."""
+
+    source_event_id: StoredRef | None = None
+    """The event that brought the version it is about, where another may have come meanwhile."""
+
+
+class _BindingMeaning(Intent):
+    """What a generation of a binding states; the kernel judges it (V3, §13.8)."""
+
+    priority: JsonValue = None
+    resource_policy: JsonValue = None
+    critical_approval: JsonValue = None
+
+
+class CreateBinding(_BindingMeaning):
+    """Create a source binding in its first generation, over a corpus."""
+
+    intent_kind: Literal["source_binding_create"] = "source_binding_create"
+    binding_id: Id
+    corpus_id: Id
+    selector_list: JsonValue
+    target_kind: JsonValue
+    title: Content = ""
+
+
+class UpdateBinding(_BindingMeaning):
+    """Change what a source binding means, as a further generation, or what people call it."""
+
+    intent_kind: Literal["source_binding_update"] = "source_binding_update"
+    binding_id: StoredRef
+    corpus_id: Id | None = None
+    selector_list: JsonValue = None
+    target_kind: JsonValue = None
+    title: Content | None = None
+
+
+class DisableBinding(Intent):
+    """Let a source binding be evaluated no more; its generation stays."""
+
+    intent_kind: Literal["source_binding_disable"] = "source_binding_disable"
+    binding_id: StoredRef
+
+
+class EnableBinding(Intent):
+    """Let a disabled source binding be evaluated again, as a further generation (§13.2)."""
+
+    intent_kind: Literal["source_binding_enable"] = "source_binding_enable"
+    binding_id: StoredRef
+    critical_approval: JsonValue = None
+
 
 class SpansUnavailable(BaseModel):
     """Why an understanding points at no stretch of a source, and what it was made of (§9.3)."""
@@ -106,7 +186,7 @@ class SpansUnavailable(BaseModel):
         "model_output_no_span_anchors",
         "user_marked_synthesis_no_spans",
     ]
-    source_doc_refs: Annotated[tuple[Id, ...], Field(max_length=MAX_INPUTS)] = ()
+    source_doc_refs: Annotated[tuple[Id, ...], Field(max_length=MAX_INPUTS, fail_fast=True)] = ()
 
 
 class SynthesizeUnderstanding(Intent):
@@ -135,6 +215,29 @@ class CreateClaim(Intent):
     understanding_id: Id | None = None
     essentiality: Essentiality = "supporting"
     recompute_priority: Priority | None = None
+
+
+class Extraction(BaseModel):
+    """The extraction from which a claim comes: its run, and what it read (§16)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    extraction_run_id: StoredRef
+    extractor: StoredRef
+    field: Id
+    value: Content
+    role: Content | None = None
+    begun_by_operation_id: StoredRef
+    """The step with which the run began to read, the cause of the claim."""
+
+    begun_at: str
+
+
+class RecordExtractedClaim(CreateClaim):
+    """Create the claim of an extracted value; only the runtime itself asks for this."""
+
+    intent_kind: Literal["record_extracted_claim"] = "record_extracted_claim"  # type: ignore[assignment]
+    extraction: Extraction
 
 
 class LinkInput(Intent):
@@ -181,24 +284,6 @@ class ReadVersion(BaseModel):
     updated_at: str
 
 
-class CapturedOutput(BaseModel):
-    """One answer of a model as it was captured, before an operation records it (§6.4)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    answer: bytes
-    model_version: Id
-    model_provider: Id
-    prompt_hash: str
-    parameter_hash: str
-    source_refs: tuple[StoredRef, ...]
-    """The sources in its prompt."""
-
-    answered_at: str
-    tier_2_prompt_cache_used: bool
-    token_usage: dict[str, int]
-
-
 class SynthesizedUnderstanding(Intent):
     """What a model made of a request: only the runtime asks for this, with captured answers."""
 
@@ -212,7 +297,9 @@ class SynthesizedUnderstanding(Intent):
     read: Annotated[
         tuple[ReadVersion, ...], Field(max_length=MAX_MODEL_SOURCES, fail_fast=True)
     ] = ()
-    outputs: Annotated[tuple[CapturedOutput, ...], Field(max_length=MAX_MODEL_CALLS)] = ()
+    outputs: Annotated[
+        tuple[CapturedOutput, ...], Field(max_length=MAX_MODEL_CALLS, fail_fast=True)
+    ] = ()
 
     def as_requested(self) -> Intent:
         """Return the request: a model asked again may answer otherwise."""
@@ -237,7 +324,7 @@ class InputsStated(BaseModel):
 
     count: Annotated[int, Field(ge=0)]
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-    excerpt: Annotated[tuple[InputVersion, ...], Field(max_length=EXCERPT_MAX)]
+    excerpt: Annotated[tuple[InputVersion, ...], Field(max_length=EXCERPT_MAX, fail_fast=True)]
 
 
 class RecalculateAuthority(Intent):
@@ -254,7 +341,7 @@ class RecalculatePage(Intent):
     """Record authorities in one operation: of one visibility class, computed at one sequence."""
 
     intent_kind: Literal["recalculate_page"] = "recalculate_page"
-    recomputes: Annotated[tuple[RecalculateAuthority, ...], Field(min_length=1)]
+    recomputes: Annotated[tuple[RecalculateAuthority, ...], Field(min_length=1, fail_fast=True)]
 
 
 class EnqueueRecompute(Intent):
@@ -269,6 +356,36 @@ class AnchorBelief(Intent):
 
     intent_kind: Literal["anchor_belief"] = "anchor_belief"
     anchor: BeliefAnchor
+
+
+class RecordImplicationRun(Intent):
+    """Record how far a detector of implications has read (§19.1, K31)."""
+
+    intent_kind: Literal["record_implication_run"] = "record_implication_run"
+    run: ImplicationRun
+
+
+class HaltDetector(Intent):
+    """Let a detector of implications go no further (§19.1)."""
+
+    intent_kind: Literal["halt_detector"] = "halt_detector"
+    halt: ImplicationHalt
+
+
+class ResumeImplications(Intent):
+    """Let a halted loop, or a halted detector, go on (§19.1)."""
+
+    intent_kind: Literal["resume_implications"] = "resume_implications"
+    resumed: ImplicationResumed
+
+
+class ObserveDisposition(Intent):
+    """Record what is known to be disposed of, as evidence and never as a ruling (§4.3.13)."""
+
+    intent_kind: Literal["observe_disposition"] = "observe_disposition"
+    observation_id: Id
+    observation: Annotated[dict[Id, JsonValue], Field(max_length=64)]
+    visibility_class: VisibilityClass = "public_open"
 
 
 class ReportExternalEffect(Intent):
@@ -288,6 +405,16 @@ class RecordExtractionTransition(Intent):
     step: dict[str, Any]
     """An ExtractionAttempt; the parent of every step but the first is named."""
 
+    source_refs: Annotated[tuple[StoredRef, ...], Field(max_length=1)] = ()
+    """The source that was read, where the runtime performs the extraction."""
+
+    outputs: Annotated[tuple[CapturedOutput, ...], Field(max_length=MAX_MODEL_CALLS)] = ()
+    """What a model answered on the way to this step."""
+
+    def as_requested(self) -> Intent:
+        """Return the step alone: a model asked again may answer otherwise."""
+        return self.model_copy(update={"outputs": ()}) if self.outputs else self
+
 
 class WriteCausalGraph(Intent):
     """Write a part of the causal graph: the effects that the rules of a merge gave."""
@@ -305,8 +432,108 @@ class WriteCausalGraph(Intent):
     """The operations that last wrote the changed edges; for nodes the record has them."""
 
 
+class ReviewMembership(Intent):
+    """Dispose of one membership of a batch that is reviewed (INV-K-BATCH-1)."""
+
+    intent_kind: Literal["review_membership"] = "review_membership"
+    batch_review_id: Id
+    item: ReviewItem
+
+
+class RecordBatchReview(Intent):
+    """Record what became of the items of a batch (§14.4)."""
+
+    intent_kind: Literal["record_batch_review"] = "record_batch_review"
+    record: BatchReviewOperation
+
+
+class FireBinding(Intent):
+    """Write what a binding makes of an artifact: one effect, as evidence (§13.5)."""
+
+    intent_kind: Literal["fire_binding"] = "fire_binding"
+    binding_id: StoredRef
+    binding_generation_id: StoredRef
+    source_event_id: StoredRef
+    target_kind: BindingTargetKind
+    artifact_ref: StoredRef
+    target_ref: StoredRef
+    """The record or the node that the effect writes."""
+
+    payload: dict[str, Any]
+    capacity_priority: CapacityPriority
+
+
+class RecordFire(Intent):
+    """Record that a binding fired on an event, and what it wrote (§15.4)."""
+
+    intent_kind: Literal["record_fire"] = "record_fire"
+    fired: BindingFired
+    artifact_ref: StoredRef
+    queues_extraction: bool = False
+    """Whether the fire is its record alone, because it queues an extraction."""
+
+
+class EmitManifest(Intent):
+    """End an evaluation cycle of an event with its manifest (§15.6)."""
+
+    intent_kind: Literal["emit_manifest"] = "emit_manifest"
+    manifest: dict[str, Any]
+    """A BindingEvaluationManifest."""
+
+
+class Adjudicate(Intent):
+    """Confirm or reject evidence, on stated grounds (INV-K-OUTCOME-1, §13.6)."""
+
+    intent_kind: Literal["adjudicate"] = "adjudicate"
+    kind: EvidenceKind
+    record_id: StoredRef
+    decision: Literal["confirm", "reject"]
+    adjudicated_by: Id
+    grounds: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+    normalized_label: Annotated[str, StringConstraints(min_length=1, max_length=1024)] | None = None
+    """What is decided, in words of a vocabulary; a confirmation has one."""
+
+    scope_targets: Annotated[tuple[StoredRef, ...], Field(max_length=256, fail_fast=True)] = ()
+    """What a ruling is about; with it, a confirmed observation becomes a ruling."""
+
+    evidence: dict[str, Any] | None = None
+    """What the safe path rests on, where no person decides; the runtime alone states it."""
+
+
+BindingIntent = Annotated[
+    CreateBinding | UpdateBinding | DisableBinding | EnableBinding,
+    Field(discriminator="intent_kind"),
+]
+"""The intents that change source bindings."""
+
 PublicIntent = Annotated[
-    CreateSource | SynthesizeUnderstanding | CreateClaim | LinkInput | AdaptFields,
+    CreateSource
+    | SynthesizeUnderstanding
+    | CreateClaim
+    | LinkInput
+    | AdaptFields
+    | CompletePhase
+    | CreateBinding
+    | UpdateBinding
+    | DisableBinding
+    | EnableBinding,
     Field(discriminator="intent_kind"),
 ]
 """The intents of producers; only the runtime itself emits the others."""
+
+ImpliedIntent = Annotated[
+    CreateSource | CreateClaim | LinkInput | AdaptFields | ObserveDisposition,
+    Field(discriminator="intent_kind"),
+]
+"""The intents that a detector of implications may answer: evidence, and updates of a case."""
+
+
+class Implication(BaseModel):
+    """What a detector answers: an intent, and the operations that imply it (§19.1)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    intent: ImpliedIntent
+    implied_by_operation_ids: Annotated[
+        tuple[StoredRef, ...], Field(min_length=1, max_length=MAX_CAUSAL_PARENTS)
+    ]

@@ -6,16 +6,22 @@ their salted commitment. One answer belongs to one operation, so nobody counts r
 
 from collections.abc import Sequence
 
-from actors.orchestrator.intents import CapturedOutput, Intent, SynthesizedUnderstanding
+from actors.orchestrator.intents import (
+    Intent,
+    RecordExtractionTransition,
+    SynthesizedUnderstanding,
+)
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.model.model_output import RecordedModelOutput, fingerprint
+from kernel.model.model_output import CapturedOutput, RecordedModelOutput, fingerprint
 from kernel.sources import Source, SourceClasses
 from kernel.visibility import max_visibility_class
 
 
 def outputs_of(intent: Intent) -> tuple[CapturedOutput, ...]:
     """Return the answers that were captured for an intent, in the order of their calls."""
-    return intent.outputs if isinstance(intent, SynthesizedUnderstanding) else ()
+    if isinstance(intent, SynthesizedUnderstanding | RecordExtractionTransition):
+        return intent.outputs
+    return ()
 
 
 def recorded_outputs(

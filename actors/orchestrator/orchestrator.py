@@ -7,17 +7,19 @@ actors/0001).
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal
 
 from actors.errors import IntentInvalid
 from actors.orchestrator.intents import Intent
 from actors.orchestrator.model_outputs import recorded_outputs
-from actors.orchestrator.resolvers import ResolvedOperation, resolve
+from actors.orchestrator.resolved_operation import ResolvedOperation
+from actors.orchestrator.resolvers import resolve
 from kernel.canonical import canonicalize, digest
 from kernel.host import Host, iso_time
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.model.envelope import MAX_CAUSAL_PARENTS
+from kernel.model.envelope import MAX_CAUSAL_PARENTS, Implied
 from kernel.model.recomputes import CAUSES, RECALCULATE
 from kernel.sources import state_taint
 
@@ -45,16 +47,21 @@ class Orchestrator:
         actor: Literal["user", "system", "migration"],
         session_id: str | None,
         answer_refs: Sequence[str] = (),
+        implied: Implied | None = None,
     ) -> Document:
         """Return the envelope of an intent, complete as §2.1 asks (R1 to R9 of §20.4).
 
         `answer_refs` are the payloads of the model's answers that the intent brings, in order.
+        `implied` says which detector's run emits it, and by what it is implied (§19.1).
 
         Raises:
             IntentInvalid: when the intent cannot be resolved.
         """
         started_us = self._host.now_us()
         operation = resolve(intent, view)
+        if implied is not None:
+            sources = _committed_at(view, implied.implied_by_operation_ids)
+            operation = replace(operation, causes={**operation.causes, **sources})
         policy = view.policy_generation_id()
         touched = {
             ref: node
@@ -87,6 +94,8 @@ class Orchestrator:
         }
         if session_id is not None:
             document["session_id"] = session_id
+        if implied is not None:
+            document["implication"] = implied.model_dump(mode="json")
         override = intent.as_requested().capacity_override
         if override is not None:
             document["capacity_override"] = override.model_dump()
@@ -99,7 +108,7 @@ class Orchestrator:
             document["recorded_model_outputs"] = recorded_outputs(
                 intent, answer_refs, document["operation_id"], view
             )
-        _stamp_recompute(document)
+        _stamp_times(document)
         document["affected_subgraph_descriptor"] = _scope(document, operation)
         document["effect_set_refs"] = [str(number) for number in range(len(operation.effects))]
         document["duration_ms"] = max(0, self._host.now_us() - started_us) / 1000
@@ -127,6 +136,11 @@ class Orchestrator:
         return sorted(parents, key=parents.__getitem__)[-MAX_CAUSAL_PARENTS:]
 
 
+def _committed_at(view: LedgerView, operation_ids: Sequence[str]) -> dict[str, str]:
+    rows = ((operation_id, view.log_row_of(operation_id)) for operation_id in operation_ids)
+    return {operation_id: row["committed_at"] for operation_id, row in rows if row is not None}
+
+
 def intent_digest(intent: Intent) -> str:
     """Return the digest of a request; two requests with the same digest are the same.
 
@@ -142,10 +156,12 @@ def intent_digest(intent: Intent) -> str:
         raise IntentInvalid(f"the intent has no canonical form: {error}", "") from None
 
 
-def _stamp_recompute(document: Document) -> None:
+def _stamp_times(document: Document) -> None:
     for effect in document["primitive_effects"]:
         if "cu_authority" in effect["payload"]:
             effect["payload"]["cu_authority_computed_at"] = document["recorded_at"]
+        if effect["effect_kind"] == "binding_generation_advance":
+            effect["payload"]["effective_at"] = document["recorded_at"]
 
 
 def idempotency_key(

@@ -5,37 +5,77 @@ operation has in common (taint, causality, keys, times) is the orchestrator's pa
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from actors.errors import IntentInvalid
+from actors.orchestrator.binding_resolvers import (
+    resolve_fire,
+    resolve_fire_record,
+    resolve_manifest,
+)
+from actors.orchestrator.implication_resolvers import (
+    resolve_detector_halt,
+    resolve_implication_run,
+    resolve_observation,
+    resolve_resumption,
+)
 from actors.orchestrator.intents import (
     AdaptFields,
+    Adjudicate,
     AnchorBelief,
+    CompletePhase,
+    CreateBinding,
     CreateClaim,
     CreateSource,
+    DisableBinding,
+    EmitManifest,
+    EnableBinding,
     EnqueueRecompute,
+    FireBinding,
+    HaltDetector,
     Intent,
     LinkInput,
+    ObserveDisposition,
     RecalculateAuthority,
     RecalculatePage,
+    RecordBatchReview,
+    RecordExtractedClaim,
     RecordExtractionTransition,
+    RecordFire,
+    RecordImplicationRun,
     ReportExternalEffect,
+    ResumeImplications,
+    ReviewMembership,
     SourceSpan,
     SpansUnavailable,
     SynthesizedUnderstanding,
     SynthesizeUnderstanding,
+    UpdateBinding,
     WriteCausalGraph,
     metadata_text,
 )
+from actors.orchestrator.resolved_operation import ResolvedOperation, make_effect
+from actors.orchestrator.review_resolvers import (
+    resolve_adjudication,
+    resolve_batch_review,
+    resolve_review,
+)
 from actors.orchestrator.untrusted_content import unwrap_untrusted, wrap_untrusted
-from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, REPORT_VERB
-from kernel.authority.enqueue import ENQUEUED_RECEIPT
+from kernel.authority.enqueue_pages import ENQUEUED_RECEIPT
 from kernel.authority.requests import due
 from kernel.authority.triggers import ENQUEUED_KINDS
 from kernel.belief_anchors import ANCHOR_RECEIPT
+from kernel.bindings.artifacts import (
+    COMPLETED_PHASES,
+    PHASE_FIELDS,
+    SOURCE_EVENT_ID,
+    VERSION_FIELDS,
+    completion,
+    read_artifact,
+)
 from kernel.canonical import digest
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.node_kinds import (
@@ -44,11 +84,13 @@ from kernel.model.node_kinds import (
     FRAMING_KINDS,
     RUNTIME_KINDS,
     RUNTIME_PREFIXES,
+    SOURCE_BINDING,
     UNDERSTANDING,
 )
 from kernel.model.receipt import receipt_effect
 from kernel.model.recomputes import RECALCULATE, REQUESTS
 from kernel.overlays.overlay import EMBEDDED
+from kernel.stores.bindings import generation_in_force, last_generation
 from kernel.stores.external_report import FAILED, PERFORMED
 
 SOURCE = "SourceArtifact"
@@ -68,62 +110,14 @@ RESERVED_FIELDS = frozenset(
         "prompt_injection_isolation_wrapper_applied",
         "metadata_wrapper_applied",
         "prompt_injection_risk_flags",
+        *VERSION_FIELDS,
+        COMPLETED_PHASES,
         EMBEDDED,
         "authorized_access",
     }
 )
 """What a field_adapt may not touch: the kernel alone computes an authority, what was taken in from
 outside stays as it was wrapped (INV-MVC-3), and who may write is for other operations to say."""
-
-
-@dataclass(frozen=True, slots=True)
-class ResolvedOperation:
-    """An intent that knows its effects (§2.1 step 2)."""
-
-    semantic_intent: str
-    effects: tuple[Document, ...]
-    target_refs: tuple[str, ...]
-    source_refs: tuple[str, ...] = ()
-    """The context: every node whose visibility the output inherits."""
-
-    read_set: tuple[str, ...] = ()
-    write_set: tuple[str, ...] = ()
-    neighbours: tuple[str, ...] = ()
-    """Nodes beside the target that the operation touches."""
-
-    edge_refs: tuple[str, ...] = ()
-    scope_kind: str | None = None
-    """The kind of scope, if it does not follow from the neighbours."""
-
-    versions_read: Mapping[str, tuple[str, str]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
-    """For a node that was read before the transaction: the operation that wrote it, and when."""
-
-    visibility: tuple[str, ...] = ()
-    """The class of what is written, if it follows from no source."""
-
-    causes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Operations that asked for this one without writing what it reads, and when they did."""
-
-    operation_kind: str | None = None
-    """The kind of operation, if the intent's name does not say it."""
-
-    extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    parts: tuple["ResolvedOperation", ...] = ()
-    """The recomputes of a page, each as it would be resolved alone."""
-
-
-def make_effect(kind: str, target: str, payload: Document, inverse: str | None = None) -> Document:
-    """Return an effect of a registered, fully reversible kind."""
-    return {
-        "effect_kind": kind,
-        "reversibility": EFFECT_KINDS[kind].reversibility,
-        "inverse_operation_kind": inverse or EFFECT_KINDS[kind].inverses[0],
-        "target_ref": target,
-        "payload": payload,
-        "schema_version": 1,
-    }
 
 
 def creation_effects(
@@ -168,6 +162,9 @@ def resolve_create_source(intent: CreateSource, _: LedgerView) -> ResolvedOperat
     }
     if intent.prompt_injection_risk_flags is not None:
         payload["prompt_injection_risk_flags"] = list(intent.prompt_injection_risk_flags)
+    for name in PHASE_FIELDS["intake_time"]:
+        if getattr(intent, name) is not None:
+            payload[name] = getattr(intent, name)
     return _create("create", intent.node_id, intent.corpus_id, payload)
 
 
@@ -216,7 +213,25 @@ def resolve_synthesized(intent: SynthesizedUnderstanding, view: LedgerView) -> R
     return replace(operation, versions_read=versions_read)
 
 
-def resolve_claim(intent: CreateClaim, view: LedgerView) -> ResolvedOperation:
+def resolve_extracted_claim(intent: RecordExtractedClaim, view: LedgerView) -> ResolvedOperation:
+    """An extracted claim says what was read in its words, and is caused by the run that read."""
+    extraction, source = intent.extraction, intent.span.source_ref
+    extracted: Document = {
+        "extraction_run_id": extraction.extraction_run_id,
+        "extractor": extraction.extractor,
+        "field": extraction.field,
+        "value": wrap_untrusted(extraction.value, source=source, kind="extracted_value"),
+    }
+    if extraction.role is not None:
+        extracted["role"] = wrap_untrusted(extraction.role, source=source, kind="extracted_role")
+    causes = {extraction.begun_by_operation_id: extraction.begun_at}
+    operation = resolve_claim(intent, view, extracted)
+    return replace(operation, causes=MappingProxyType(causes))
+
+
+def resolve_claim(
+    intent: CreateClaim, view: LedgerView, extracted: Document | None = None
+) -> ResolvedOperation:
     """A claim holds the words of its span of the source."""
     spanned = _check_span(view, intent.span.source_ref, intent.span.offset, intent.span.length)
     if spanned != intent.text:
@@ -227,6 +242,8 @@ def resolve_claim(intent: CreateClaim, view: LedgerView) -> ResolvedOperation:
         "span": intent.span.model_dump(),
         "authority": intent.authority,
     }
+    if extracted is not None:
+        payload["extracted"] = extracted
     effects: tuple[Document, ...] = ()
     if intent.understanding_id is not None:
         _expect_kind(view, intent.understanding_id, UNDERSTANDING, "understanding_id")
@@ -276,6 +293,8 @@ def resolve_adapt(intent: AdaptFields, view: LedgerView) -> ResolvedOperation:
     if node["node_kind"] in RUNTIME_KINDS:
         message = "the causal graph is the runtime's own"
         raise IntentInvalid(message, "node_id")
+    if node["node_kind"] == SOURCE_BINDING:
+        raise IntentInvalid("a binding is changed by source_binding_update", "node_id")
     if node["node_kind"] == ACCESS_OVERLAY:
         # The orchestrator is believed where a caller is not, so it does not pass this on.
         raise IntentInvalid("an overlay is changed by whoever may write it", "node_id")
@@ -290,6 +309,117 @@ def resolve_adapt(intent: AdaptFields, view: LedgerView) -> ResolvedOperation:
         read_set=(intent.node_id,),
         write_set=(intent.node_id,),
         extra=_priority(intent.recompute_priority),
+    )
+
+
+def resolve_phase(intent: CompletePhase, view: LedgerView) -> ResolvedOperation:
+    """What the phases came to stands in the artifact's node, with the event that it is about."""
+    node = view.node(intent.artifact_ref)
+    artifact = read_artifact(node)
+    if node is None or artifact is None:
+        raise IntentInvalid(f"no SourceArtifact {intent.artifact_ref} stands", "artifact_ref")
+    completed = completion(artifact, node["payload"], intent.phase, intent.fields)
+    if intent.source_event_id is not None:
+        completed[SOURCE_EVENT_ID] = intent.source_event_id
+    return ResolvedOperation(
+        "field_adapt",
+        (make_effect("node_write", intent.artifact_ref, {COMPLETED_PHASES: completed}),),
+        (intent.artifact_ref,),
+        read_set=(intent.artifact_ref,),
+        write_set=(intent.artifact_ref,),
+    )
+
+
+_MEANING = ("selector_list", "target_kind", "corpus_id", "priority", "resource_policy")
+
+
+def _stated(intent: Intent) -> Document:
+    """Return what an intent states of a binding's meaning."""
+    stated = {name: getattr(intent, name, None) for name in _MEANING}
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+def _generation(
+    binding_id: str, number: int, snapshot: Document, critical_approval: object
+) -> Document:
+    payload: Document = {"binding_generation_id": str(number), "binding_snapshot": snapshot}
+    if critical_approval is not None:
+        payload["critical_approval"] = critical_approval
+    return make_effect("binding_generation_advance", binding_id, payload)
+
+
+def resolve_binding_create(intent: CreateBinding, view: LedgerView) -> ResolvedOperation:
+    """A binding is a node, an edge to its corpus, and the snapshot of its first generation.
+
+    A corpus may be a name and no node; then the edge leads from the binding to itself.
+    """
+    binding_id, corpus_id = intent.binding_id, intent.corpus_id
+    if binding_id.startswith(RUNTIME_PREFIXES):
+        raise IntentInvalid("this id is the runtime's own", "binding_id")
+    payload: Document = {"node_kind": SOURCE_BINDING, "lifecycle_state": "pending_intake"}
+    if intent.title:
+        payload["title"] = intent.title
+    attached_to = binding_id if view.node(corpus_id) is None else corpus_id
+    edge = edge_id(binding_id, attached_to)
+    ends = {"source_node_id": binding_id, "target_node_id": attached_to}
+    return ResolvedOperation(
+        "source_binding_create",
+        (
+            make_effect("node_write", binding_id, payload),
+            make_effect(
+                "edge_create", edge, {**ends, "edge_type": "source_binding", "edge_metadata": {}}
+            ),
+            _generation(binding_id, 1, _stated(intent), intent.critical_approval),
+        ),
+        (binding_id,),
+        write_set=(binding_id, edge),
+        neighbours=() if attached_to == binding_id else (attached_to,),
+        edge_refs=(edge,),
+    )
+
+
+def resolve_binding_update(intent: UpdateBinding, view: LedgerView) -> ResolvedOperation:
+    """What is stated takes the place of what the generation in force has; the rest stays."""
+    stated = _stated(intent)
+    title = {} if intent.title is None else {"title": intent.title}
+    if not stated and not title:
+        raise IntentInvalid("an update states a change", "")
+    return _binding_update(view, intent.binding_id, title, stated, intent.critical_approval)
+
+
+def resolve_binding_disable(intent: DisableBinding, view: LedgerView) -> ResolvedOperation:
+    """Disabling moves the node alone."""
+    _expect_kind(view, intent.binding_id, SOURCE_BINDING, "binding_id")
+    return _of_binding(
+        "source_binding_disable",
+        intent.binding_id,
+        make_effect("node_write", intent.binding_id, {"state": "disabled"}),
+    )
+
+
+def resolve_binding_enable(intent: EnableBinding, view: LedgerView) -> ResolvedOperation:
+    """What the binding meant is a new generation (§13.2), also where it was not disabled."""
+    fields = {"state": "active"}
+    return _binding_update(view, intent.binding_id, fields, {}, intent.critical_approval)
+
+
+def _binding_update(
+    view: LedgerView, binding_id: str, fields: Document, stated: Document, approval: object
+) -> ResolvedOperation:
+    _expect_kind(view, binding_id, SOURCE_BINDING, "binding_id")
+    effects = [make_effect("node_write", binding_id, fields)]
+    if stated or "state" in fields:
+        before = last_generation(view, binding_id)
+        number = 1 if before is None else int(before["binding_generation_id"]) + 1
+        in_force = generation_in_force(view, binding_id) or before
+        snapshot = {} if in_force is None else in_force["binding_snapshot"]
+        effects.append(_generation(binding_id, number, {**snapshot, **stated}, approval))
+    return _of_binding("source_binding_update", binding_id, *effects)
+
+
+def _of_binding(verb: str, binding_id: str, *effects: Document) -> ResolvedOperation:
+    return ResolvedOperation(
+        verb, effects, (binding_id,), read_set=(binding_id,), write_set=(binding_id,)
     )
 
 
@@ -407,6 +537,8 @@ def resolve_extraction(intent: RecordExtractionTransition, _: LedgerView) -> Res
         "extraction_state_change",
         (effect,),
         (run,),
+        source_refs=intent.source_refs,
+        read_set=intent.source_refs,
         write_set=(run,),
         visibility=("work_product_internal",),
         extra=MappingProxyType(extra),
@@ -463,15 +595,31 @@ RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]]
         SynthesizeUnderstanding: resolve_understanding,
         SynthesizedUnderstanding: resolve_synthesized,
         CreateClaim: resolve_claim,
+        RecordExtractedClaim: resolve_extracted_claim,
         LinkInput: resolve_link,
         AdaptFields: resolve_adapt,
+        CompletePhase: resolve_phase,
+        CreateBinding: resolve_binding_create,
+        UpdateBinding: resolve_binding_update,
+        DisableBinding: resolve_binding_disable,
+        EnableBinding: resolve_binding_enable,
         RecalculateAuthority: resolve_recalculation,
         RecalculatePage: resolve_page,
         EnqueueRecompute: resolve_enqueue,
         AnchorBelief: resolve_anchor,
         RecordExtractionTransition: resolve_extraction,
         ReportExternalEffect: resolve_external_report,
+        RecordImplicationRun: resolve_implication_run,
+        HaltDetector: resolve_detector_halt,
+        ResumeImplications: resolve_resumption,
+        ObserveDisposition: resolve_observation,
         WriteCausalGraph: resolve_causal,
+        ReviewMembership: resolve_review,
+        RecordBatchReview: resolve_batch_review,
+        FireBinding: resolve_fire,
+        RecordFire: resolve_fire_record,
+        EmitManifest: resolve_manifest,
+        Adjudicate: resolve_adjudication,
     }
 )
 

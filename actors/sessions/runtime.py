@@ -49,8 +49,8 @@ from actors.sessions.session_actor import Beside, SessionActor
 from actors.sharding.held_shards import HeldShards
 from kernel.belief.elimination_store import EliminationStoreUnavailable
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
-from kernel.belief.restoration import RestoredSession, restore_session
 from kernel.belief.session import BeliefSession
+from kernel.belief.tombstone_restoration import RestoredSession, restore_session
 from kernel.belief_record import read_session
 from kernel.errors import OF_THE_LEDGER, LedgerCorrupt, LedgerUnavailable
 from kernel.host import iso_time

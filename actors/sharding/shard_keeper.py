@@ -17,7 +17,7 @@ has the shards; the older owns nothing and is not ready.
 A gateway that has waited for a commit for as long as a lease and a beat leaves the table, so that
 others take its shards although Redis still answers it. By then it has seen in the table whether
 whoever holds the head is dead, and had that one ended (decision kernel/0256). It comes back when
-something can be committed again (decision actors/0072). One that cannot read the shards asks for a
+something can be committed again (decision actors/0093). One that cannot read the shards asks for a
 commit by itself, so it leaves the table too when nobody else asks it for anything.
 """
 

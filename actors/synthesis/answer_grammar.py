@@ -38,7 +38,9 @@ class UnderstandingDraft(_Draft):
     intent_kind: Literal["synthesize_cu"]
     title: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
     text: Text
-    source_spans: Annotated[tuple[Quote, ...], Field(min_length=1, max_length=QUOTES_MAX)]
+    source_spans: Annotated[
+        tuple[Quote, ...], Field(min_length=1, max_length=QUOTES_MAX, fail_fast=True)
+    ]
 
 
 class NoFinding(_Draft):

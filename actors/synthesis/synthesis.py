@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-import anyio
 import anyio.to_thread
 
 from actors.errors import ModelError
@@ -24,7 +23,6 @@ from actors.messages import Operate, Query
 from actors.orchestrator.intents import (
     MAX_MODEL_CALLS,
     MAX_MODEL_SOURCES,
-    CapturedOutput,
     Intent,
     SourceSpan,
     SynthesizeByModel,
@@ -42,24 +40,19 @@ from actors.synthesis.answer_grammar import (
     grammar,
     read_answer,
 )
-from actors.synthesis.disclosure import check_cache, may_be_told
+from actors.synthesis.asking import CALL_TIMEOUT_S, ask_model
+from actors.synthesis.disclosure import may_be_told
 from actors.synthesis.document_reader import DocumentReader, ReadDocument
-from actors.synthesis.model_client import (
-    ANSWER_MAX_BYTES,
-    ModelAnswer,
-    ModelCall,
-    ModelClient,
-    ModelParameters,
-)
+from actors.synthesis.model_client import ModelClient, ModelParameters
 from actors.synthesis.prompt import assemble
 from actors.synthesis.read_only_agent import ContextFull, ReadOnlyAgent, SessionContexts
-from kernel.host import Host, iso_time
+from kernel.host import Host
 from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.model.model_output import CapturedOutput
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.outbound import RESTRICTED, is_outbound_authorized
 
 CALLS_AT_ONCE_MAX = 8
-CALL_TIMEOUT_S = 120.0
 
 T = TypeVar("T")
 
@@ -197,37 +190,16 @@ class Synthesis:
             grammar=parameters.grammar,
             notes=work.notes,
         )
-        call = ModelCall(prompt.text, parameters, prompt.system_chars)
-        answer = await self._complete(call)
-        check_cache(answer, caching=parameters.prompt_caching)
-        work.outputs.append(
-            CapturedOutput(
-                answer=answer.text.encode(),
-                model_version=answer.model_version,
-                model_provider=answer.model_provider,
-                prompt_hash=prompt.hash,
-                parameter_hash=parameters.hash(),
-                source_refs=tuple(document.version.node_id for document in work.documents),
-                answered_at=iso_time(self._host.now_us()),
-                tier_2_prompt_cache_used=answer.tier_2_prompt_cache_used,
-                token_usage=dict(answer.token_usage),
-            )
+        output = await ask_model(
+            self._client,
+            prompt,
+            parameters,
+            source_refs=[document.version.node_id for document in work.documents],
+            now_us=self._host.now_us,
+            timeout_s=self._call_timeout_s,
         )
-        return read_answer(answer.text, may_search=may_search)
-
-    async def _complete(self, call: ModelCall) -> ModelAnswer:
-        try:
-            with anyio.fail_after(self._call_timeout_s):
-                answer = await self._client.complete(call)
-        except TimeoutError:
-            raise ModelError("model_timeout", f"no answer in {self._call_timeout_s:g} s") from None
-        try:
-            size = len(answer.text.encode())
-        except UnicodeEncodeError:
-            raise ModelError("model_answer_invalid", "the answer is not Unicode") from None
-        if size > ANSWER_MAX_BYTES:
-            raise ModelError("model_answer_too_large", f"more than {ANSWER_MAX_BYTES} bytes")
-        return answer
+        work.outputs.append(output)
+        return read_answer(output.answer.decode(), may_search=may_search)
 
 
 def was_asked_before(view: LedgerView, request: SynthesizeByModel) -> bool:

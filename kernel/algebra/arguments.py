@@ -142,6 +142,7 @@ _RULES: Mapping[str, Mapping[str, Arguments]] = {
     "corpus_membership_add": _memberships("candidate"),
     "corpus_membership_confirm": _memberships("confirmed"),
     "corpus_membership_reject": _memberships("rejected"),
+    "corpus_membership_defer": _memberships("candidate"),
     "topic_assign": _memberships("candidate", "confirmed"),
     # A binding waits for its intake, in its first generation (§13.2, §15.3).
     "source_binding_create": {

@@ -29,6 +29,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         *("filing_relationship_write", "filing_relationship_retract"),
         # memberships
         *("corpus_membership_confirm", "corpus_membership_reject", "membership_revoke"),
+        "corpus_membership_defer",
         "membership_state_transition",
         *(f"membership_state_transition_{step}" for step in ("block", "unblock", "reject")),
         *(f"membership_state_transition_{step}" for step in ("soft_delete", "restore")),
@@ -66,7 +67,8 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         *("rollback", "epoch_rollback", "rebuild", "epoch_open", "epoch_close"),
         # What would be asked for is seen in the authorities that would change.
         *("external_effect_report", "review_discard", "enqueue_recalculate_authority"),
-        "belief_anchor",
+        *("belief_anchor", "batch_review"),
+        *("implication_run", "implication_halt", "implication_resume"),
     ),
 }
 

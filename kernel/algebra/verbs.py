@@ -39,13 +39,31 @@ BOUNDARIES = frozenset({EPOCH_OPEN, EPOCH_CLOSE, EPOCH_ROLLBACK, REBUILD})
 REVIEW_DISCARD = "review_discard"
 """An item of a review queue is settled, and nothing is done about it."""
 
+BATCH_REVIEW = "batch_review"
+"""What became of the items of a batch that a person reviewed; spoken by the runtime alone (§14.4).
+
+Each item has an operation of its own."""
+
+MEMBERSHIP_DEFER = "corpus_membership_defer"
+"""A review puts a membership off, which stays a candidate (§14.4)."""
+
 REPORT_VERB = "external_effect_report"
 """What became of an effect outside; spoken by the runtime alone (K19)."""
 ENQUEUE = "enqueue_recalculate_authority"
 """Recomputes that are asked for, not set off; spoken by the runtime alone (§8.2)."""
 
 BELIEF_ANCHOR = "belief_anchor"
+FIRE_RECORD = "binding_fire_record"
 """How far the chains of belief sessions go; spoken by the runtime alone (B6)."""
+
+IMPLICATION_RUN = "implication_run"
+"""How far a detector of implications has read, and under which epoch (§19.1, K31)."""
+
+IMPLICATION_HALT = "implication_halt"
+"""A loop of implications, or a detector, goes no further (INV-A-BRIDGE-1)."""
+
+IMPLICATION_RESUME = "implication_resume"
+"""A person lets what was halted go on."""
 
 _RESERVED = frozenset(
     {
@@ -149,7 +167,7 @@ _DECOMPOSITIONS: dict[str, tuple[str, ...]] = {
     "source_binding_create": ("node_write", "edge_create"),
     "source_binding_update": ("node_write",),
     "source_binding_disable": ("node_write",),
-    "binding_fire_record": ("receipt_only",),
+    FIRE_RECORD: ("receipt_only",),
     "profile_assign": ("node_write", "receipt_only"),
     "metadata_field_set": ("node_write",),
     "metadata_field_override": ("node_write", "receipt_only"),
@@ -171,18 +189,27 @@ _BOUNDARIES: dict[str, tuple[str, ...]] = {
     EPOCH_CLOSE: ("receipt_only",),
     REPORT_VERB: ("receipt_only",),
     REVIEW_DISCARD: ("receipt_only",),
+    BATCH_REVIEW: ("receipt_only",),
+    MEMBERSHIP_DEFER: ("membership_write",),
     ENQUEUE: ("receipt_only",),
     BELIEF_ANCHOR: ("receipt_only",),
+    IMPLICATION_RUN: ("receipt_only",),
+    IMPLICATION_HALT: ("receipt_only",),
+    IMPLICATION_RESUME: ("receipt_only",),
 }
-"""The verbs of undoing, epochs, reviews, of what became of effects outside, asking, and anchors."""
+"""The verbs of undoing, epochs, reviews, of what became of effects outside, asking, anchors, and of
+the detection of implications."""
 
 _OBSERVERS: Mapping[str, frozenset[str]] = {
     "search_run_record": frozenset({"receipt_only"}),
-    "binding_fire_record": frozenset({"receipt_only"}),
+    FIRE_RECORD: frozenset({"receipt_only"}),
     "simulate": frozenset({"receipt_only"}),
     REPORT_VERB: frozenset({"receipt_only"}),
     ENQUEUE: frozenset({"receipt_only"}),
     BELIEF_ANCHOR: frozenset({"receipt_only"}),
+    IMPLICATION_RUN: frozenset({"receipt_only"}),
+    IMPLICATION_HALT: frozenset({"receipt_only"}),
+    IMPLICATION_RESUME: frozenset({"receipt_only"}),
     "extraction_state_change": _OBSERVING,
     ROLLBACK: frozenset(
         name for name, kind in EFFECT_KINDS.items() if kind.reversibility in (REVERSIBLE, RECEIPT)
@@ -193,6 +220,7 @@ _OBSERVERS: Mapping[str, frozenset[str]] = {
     EPOCH_OPEN: frozenset({"receipt_only"}),
     EPOCH_CLOSE: frozenset({"receipt_only"}),
     REVIEW_DISCARD: frozenset({"receipt_only"}),
+    BATCH_REVIEW: frozenset({"receipt_only"}),
 }
 """What a verb that only observes admits, and what one that undoes does (rule 1)."""
 
@@ -261,7 +289,7 @@ SEMANTIC_VERBS: Mapping[str, SemanticVerb] = MappingProxyType({verb.name: verb f
 
 _KINDS = (
     OperationKind("synthesize_consolidated_understanding", "create"),
-    OperationKind("binding_evaluation_manifest_emit", "binding_fire_record"),
+    OperationKind("binding_evaluation_manifest_emit", FIRE_RECORD),
 )
 """Operation kinds that are not the verb's own."""
 

@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kernel.audit.operations import OperationEntry, Page, envelope_of
-from kernel.authority.pages import is_page, operation_named, recompute_alone, requests_answered
+from kernel.authority.recompute_pages import (
+    is_page,
+    operation_named,
+    recompute_alone,
+    requests_answered,
+)
 from kernel.authority.requests import stale_since
 from kernel.authority.strategy import WEIGHTS
 from kernel.ledger import schema
@@ -138,10 +143,10 @@ class _Walk:
         if page is not None and caused.recompute_of is not None:
             page = recompute_alone(page, caused.recompute_of)
             causes = page["causal_parent_operation_ids"]
-        found = [named for cause in causes for named in self._named_by(caused, cause)]
-        if not found:
+        named_causes = [named for cause in causes for named in self._named_by(caused, cause)]
+        if not named_causes:
             self.roots.add(operation_id)
-        return found
+        return named_causes
 
     def _named_by(self, caused: Caused, cause: str) -> list[Caused]:
         """Return a cause; of a page those recomputes whose understandings the operation has read.

@@ -19,7 +19,7 @@ from kernel.audit.operations import (
     envelope_of,
     sequences_that_wrote,
 )
-from kernel.authority.pages import operation_named, ordinals_of
+from kernel.authority.recompute_pages import operation_named, ordinals_of
 from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of

@@ -8,7 +8,7 @@ while it runs is never lost and never forces it to start again (decision kernel/
 A recompute is refused while an understanding that feeds it directly had an open request at that
 sequence, so no value mixes old and new inputs. Those further above need not be asked: they have
 asked for the ones in between as well (decision kernel/0142). While a cascade is still being written
-down (`enqueue.py`) that does not hold yet, and nothing is due.
+down (`enqueue_pages.py`) that does not hold yet, and nothing is due.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -159,7 +159,7 @@ def freed_by(view: LedgerView, closed: Iterable[str]) -> list[Request]:
 def awaited_by(view: LedgerView, requests: Sequence[Request]) -> list[Request]:
     """Return what holds these requests back, at any depth, and may become more urgent by them.
 
-    A request makes what waits above it as urgent as itself (`recording.py`).
+    A request makes what waits above it as urgent as itself (`request_recording.py`).
     """
     known = {request.item_key for request in requests}
     waiting = [request.item_key for request in requests if RANKS[request.priority] < LEAST_URGENT]

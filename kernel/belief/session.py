@@ -32,7 +32,7 @@ from kernel.belief.limits import (
 )
 from kernel.belief.replay import replay
 from kernel.belief.session_snapshot import SessionSnapshot
-from kernel.belief.state import SessionState
+from kernel.belief.session_state import SessionState
 from kernel.belief.terms import (
     DEFAULT_POLICY,
     EliminationResult,

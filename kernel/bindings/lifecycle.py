@@ -46,6 +46,15 @@ TRANSITIONS: Final[frozenset[tuple[PairState, PairState]]] = frozenset(
 )
 """Every transition from one state to another."""
 
+NO_STATE: Final = ""
+"""What a pair was before it began."""
+
+RECORDED_STEPS: Final[tuple[tuple[str, PairState], ...]] = (
+    (NO_STATE, START),
+    *((state, following) for state, all_following in STEPS.items() for following in all_following),
+)
+"""The last step of a pair as its row may state it: from which state it came, and where it is."""
+
 
 class PairTransitionDisallowed(KernelError):
     """A pair of binding and artifact does not go from its state to that one."""

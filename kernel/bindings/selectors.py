@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from kernel.bindings.globs import Glob, GlobInvalid, parse_glob
-from kernel.errors import KernelError
+from kernel.errors import FieldRefused
 
 Phase = Literal[
     "intake_time",
@@ -62,14 +62,8 @@ VALUE_MAX = 512
 NOT_SUPPORTED = "binding_predicate_not_supported_v16"
 
 
-class BindingRefused(KernelError):
-    """A binding that states what none may state; nothing was written."""
-
-    def __init__(self, code: str, field: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.field = field
-        """The place in the document, its parts joined by dots."""
+class BindingRefused(FieldRefused):
+    """A binding that states what none may state."""
 
 
 @dataclass(frozen=True, slots=True)

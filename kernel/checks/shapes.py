@@ -19,9 +19,11 @@ from kernel.checks import (
     v02_supersession,
     v03_bindings,
     v03_cascade,
+    v03_fires,
     v03_verb,
     v04_causality,
     v04_epoch,
+    v06_outcomes,
     v06_source_spans,
     v07_isolation,
     v08_taint,
@@ -35,7 +37,7 @@ from kernel.checks.check import Check, Submission, Submitter
 from kernel.checks.order import CHECKS
 from kernel.checks.v01_schema import check_actor
 from kernel.model.envelope import MAX_EFFECTS, KernelEffect, Reversibility
-from kernel.model.receipt import RECEIPT_KINDS
+from kernel.model.receipt import MANIFEST_RECEIPT, RECEIPT_KINDS
 from kernel.model.simulation import SIMULATE
 from kernel.outbound import goes_outside
 from kernel.overlays.access import OVERRIDE
@@ -141,6 +143,9 @@ class Shape(NamedTuple):
     has_outputs: bool
     adjudicates: bool
     of_share_link: bool
+    fires: bool
+    """Whether it says that it is a fire of a binding."""
+
     overlays: bool
     """Whether any overlay is in force."""
 
@@ -203,6 +208,7 @@ def _key_of(submission: Submission) -> tuple[Any, ...]:
         bool(envelope.recorded_model_outputs),
         bool(envelope.adjudicates_receipt_ids),
         envelope.actor_session_kind == SHARE_LINK_SESSION,
+        envelope.binding_fire is not None,
         submission.transaction.has_overlays(),
     )
 
@@ -327,12 +333,19 @@ CANNOT_REFUSE: Mapping[Check, Callable[[Shape], bool]] = MappingProxyType(
             shape.verb != v03_bindings.CREATE
             and not any(effect.kind == v03_bindings.ADVANCE for effect in shape.effects)
         ),
+        v03_fires.check: lambda shape: (
+            not shape.fires
+            and not any(effect.receipt == MANIFEST_RECEIPT for effect in shape.effects)
+        ),
         v03_cascade.check: lambda shape: shape.verb not in v03_cascade.TAKING_VERBS,
         v04_epoch.check: lambda shape: (
             not shape.in_epoch and shape.verb not in (EPOCH_OPEN, EPOCH_CLOSE)
         ),
         v04_causality.check: lambda shape: shape.supersedes or not shape.has_parents,
         v06_source_spans.check: _grounds_nothing,
+        v06_outcomes.check: lambda shape: (
+            not any(effect.kind in v06_outcomes.JUDGED_KINDS for effect in shape.effects)
+        ),
         v07_isolation.check: lambda shape: (
             shape.submitter == "orchestrator" and not shape.has_outputs
         ),

@@ -7,9 +7,13 @@ from pydantic import ValidationError
 
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import (
+    BATCH_REVIEW,
     BELIEF_ANCHOR,
     ENQUEUE,
     EPOCH_ROLLBACK,
+    IMPLICATION_HALT,
+    IMPLICATION_RESUME,
+    IMPLICATION_RUN,
     REBUILD,
     REPORT_VERB,
     ROLLBACK,
@@ -30,8 +34,9 @@ _ALLOWED_ACTORS = {
 
 _RUNTIME_VERBS = frozenset(
     {
-        *("recalculate_authority", ENQUEUE, BELIEF_ANCHOR, "simulate", REPORT_VERB),
+        *("recalculate_authority", ENQUEUE, BELIEF_ANCHOR, "simulate", REPORT_VERB, BATCH_REVIEW),
         *(ROLLBACK, EPOCH_ROLLBACK, REBUILD),
+        *(IMPLICATION_RUN, IMPLICATION_HALT, IMPLICATION_RESUME),
     }
 )
 _RUNTIME_KINDS = frozenset({"policy_snapshot_advance"})

@@ -10,14 +10,25 @@
    decision kernel/0122).
 
 What the runtime writes to settle what was begun is counted and told of and never refused by 2 and
-3: an anchor, a computed authority, a report, undoing, and a policy, which is the way out. Refused,
-it would stop the runtime, or lose what has happened already; what begins such work is suspended
-before it (`kernel/pressure.py`).
+3: an anchor, a computed authority, a report, the record of a fire or of a batch review, how far
+implications were detected, undoing, and a policy, which is the way out. Refused, it would stop the
+runtime, or lose what has happened already; what begins such work is suspended before it
+(`kernel/pressure.py`).
 """
 
 from math import isfinite
 
-from kernel.algebra.verbs import BELIEF_ANCHOR, EPOCH_ROLLBACK, REBUILD, REPORT_VERB, ROLLBACK
+from kernel.algebra.verbs import (
+    BATCH_REVIEW,
+    BELIEF_ANCHOR,
+    EPOCH_ROLLBACK,
+    FIRE_RECORD,
+    IMPLICATION_HALT,
+    IMPLICATION_RUN,
+    REBUILD,
+    REPORT_VERB,
+    ROLLBACK,
+)
 from kernel.capacity import (
     BACKGROUND_PRIORITIES,
     CapacityGrant,
@@ -42,7 +53,11 @@ _SETTLING = frozenset(
         "recalculate_authority",
         "policy_snapshot_advance",
         REPORT_VERB,
+        BATCH_REVIEW,
         BELIEF_ANCHOR,
+        IMPLICATION_RUN,
+        IMPLICATION_HALT,
+        FIRE_RECORD,
         ROLLBACK,
         EPOCH_ROLLBACK,
         REBUILD,

@@ -1,9 +1,10 @@
 """The review queues: what a person has to settle, as receipts, and which operation settled it.
 
-An item is a durable receipt: of a conflict, with the whole envelope in it, or of a lite envelope
-that migration cannot map (§2.8), which is on the log. It is open until an operation that
-names it has been applied; which operation that was is folded from the log. Whether an item exists
-is asked before applying (V12), because receipts of refusals are not part of the fold.
+An item is a durable receipt: of a conflict, with the whole envelope in it, of a lite envelope that
+migration cannot map (§2.8), which is on the log, or of an outcome of a binding (§13.5). It is open
+until an operation that names it has been applied; which operation that was is folded from the log.
+Whether an item exists is asked before applying (V12), because receipts of refusals are not part of
+the fold.
 """
 
 from typing import Any
@@ -21,16 +22,26 @@ from kernel.model.receipt import MIGRATION_KIND
 
 ITEM_KIND = "envelope_conflict_user_review_required"
 ITEM_KINDS = frozenset({ITEM_KIND, MIGRATION_KIND})
+OUTCOME_KIND = "work_request_closed"
+"""The receipt that says what a binding came to; one that a person has to look at is an item."""
+
 RESOLVED_CODE = "envelope_adjudication_resolved"
 
 
 def item(view: LedgerView, receipt_id: str) -> Document | None:
     """Return an item of a queue, open or resolved."""
     rows = view.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1)
-    if not rows or rows[0]["receipt_kind"] not in ITEM_KINDS:
+    if not rows or rows[0]["receipt_kind"] not in ITEM_KINDS | {OUTCOME_KIND}:
         return None
     document: Document = orjson.loads(rows[0]["receipt_bytes"])
-    return document
+    is_item = rows[0]["receipt_kind"] in ITEM_KINDS or is_outcome_to_review(document)
+    return document if is_item else None
+
+
+def is_outcome_to_review(receipt: Document) -> bool:
+    """Tell whether a receipt is of an outcome that a person has to look at (§13.5)."""
+    result = receipt.get("result")
+    return isinstance(result, dict) and result.get("outcome_state") == "user_review_required"
 
 
 def items_of(view: LedgerView, operation_id: str, kind: str) -> list[Document]:

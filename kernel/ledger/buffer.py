@@ -56,17 +56,17 @@ def write(changes: Iterable[TableChanges], tables: Tables) -> None:
         LedgerCorrupt: when a row that was new by construction is there already; nothing of the
             transaction may be kept.
     """
-    for of_table in changes:
-        table = of_table.table
-        for key in of_table.deleted:
-            tables.delete(table, *key)
-        try:
-            if of_table.replaced:
-                tables.put_many(table, of_table.replaced)
-            if of_table.added:
-                tables.insert_many(table, of_table.added)
-        except DuplicateKey as error:
-            raise LedgerCorrupt(f"{table.name} holds what was to be new: {error}") from error
+    try:
+        with tables.together():
+            for of_table in changes:
+                for key in of_table.deleted:
+                    tables.delete(of_table.table, *key)
+                if of_table.replaced:
+                    tables.put_many(of_table.table, of_table.replaced)
+                if of_table.added:
+                    tables.insert_many(of_table.table, of_table.added)
+    except DuplicateKey as error:
+        raise LedgerCorrupt(f"what was to be new is there already: {error}") from error
 
 
 class _TableBuffer:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import orjson
 from sqlalchemy import Table
@@ -114,6 +114,16 @@ def blob_commitment(salt: bytes, content: bytes) -> str:
     """Return the salted commitment under which content is kept; it survives erasure."""
     framed = _BLOB_DOMAIN + salt + len(content).to_bytes(8, "big") + content
     return hashlib.sha256(framed).hexdigest()
+
+
+class LogEntry(NamedTuple):
+    """A row of the log without its bytes."""
+
+    ec_sequence_number: int
+    semantic_intent: str
+    operation_id: str
+    committed_at: str
+    envelope_payload_blob_ref: str
 
 
 class LedgerView:
@@ -269,6 +279,18 @@ class LedgerView:
         """Return log rows in sequence."""
         return self.tables.select(schema.kernel_event_log, after=after, limit=limit)
 
+    def log_entries(self, *, after: int, limit: int) -> list[LogEntry]:
+        """Return the rows that follow a sequence, without their bytes."""
+        names = ("ec_sequence_number", "semantic_intent", "operation_id", "committed_at")
+        rows = self.tables.columns(
+            schema.kernel_event_log,
+            (*names, "envelope_payload_blob_ref"),
+            order_by="ec_sequence_number",
+            after=after,
+            limit=limit,
+        )
+        return [LogEntry(*row) for row in rows]
+
     def log_tail(self, limit: int) -> list[Row]:
         """Return the newest log rows, newest first."""
         return self.tables.select(schema.kernel_event_log, descending=True, limit=limit)
@@ -348,6 +370,11 @@ class LedgerView:
     def has_receipt(self, receipt_id: str) -> bool:
         """Tell whether a durable receipt with this id is on the record."""
         return bool(self.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1))
+
+    def receipt(self, receipt_id: str) -> Document | None:
+        """Return a durable receipt, None where no such receipt is on the record."""
+        rows = self.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1)
+        return orjson.loads(rows[0]["receipt_bytes"]) if rows else None
 
     def receipt_rows(self, *, after: int, limit: int) -> list[Row]:
         """Return the rows of durable receipts in the order of their chain."""
@@ -457,9 +484,12 @@ class LedgerTransaction(LedgerView):
 
     tables: Tables
 
-    def __init__(self, tables: Tables, host: Host) -> None:
+    def __init__(self, tables: Tables, host: Host, kept: dict[Any, Any] | None = None) -> None:
         super().__init__(tables)
         self.host = host
+        self.kept: dict[Any, Any] = {} if kept is None else kept
+        """What the process keeps of the state between its transactions, by whoever keeps it."""
+
         self.peek = tables.peek if isinstance(tables, BufferedTables) else tables.get
         """Returns the row of a primary key as `get` does, for reading only."""
 
@@ -471,6 +501,9 @@ class LedgerTransaction(LedgerView):
         self._decoded: dict[bytes, Document] = {}
         self.known_of_requests: dict[str, Any] = {}
         """What `kernel.authority.requests` has read; forgotten when a savepoint is undone."""
+
+        self.known_of_bindings: dict[str, Any] = {}
+        """What `kernel.stores.active_bindings` has read; forgotten likewise."""
 
         self._known_at: tuple[int, ...] = ()
         self._known: dict[Any, Any] = {}
@@ -527,6 +560,11 @@ class LedgerTransaction(LedgerView):
         """Look for a rollback that is under way again the next time: it may stand elsewhere."""
         self._under_way.clear()
 
+    @property
+    def begun_at_sequence(self) -> int:
+        """Return the sequence of the last operation before this transaction."""
+        return self._begun_at.ec_sequence_number
+
     def head(self) -> Head:
         """Return the head as this transaction has advanced it."""
         return self.head_now
@@ -543,6 +581,7 @@ class LedgerTransaction(LedgerView):
         self.forget_overlays()
         self.forget_rollback()
         self.known_of_requests.clear()
+        self.known_of_bindings.clear()
         self._known_at = ()
 
     def known_at_head(self) -> dict[Any, Any]:
@@ -627,6 +666,8 @@ class Ledger:
         """Hold a store whose ledger exists; see `Ledger.create`."""
         self.store = store
         self.host = host
+        self.kept: dict[Any, Any] = {}
+        """What this process keeps of the state between transactions; each has it as `kept`."""
 
     @classmethod
     def create(cls, store: Store, host: Host) -> "Ledger":
@@ -657,7 +698,7 @@ class Ledger:
         """
         with self.store.transaction() as tables:
             buffer = BufferedTables(tables)
-            transaction = LedgerTransaction(buffer, self.host)
+            transaction = LedgerTransaction(buffer, self.host, self.kept)
             yield transaction
             transaction.write_head()
             buffer.flush()
@@ -684,7 +725,7 @@ class Ledger:
             return
         with self.store.turn() as turn:
             buffer = BufferedTables(turn.snapshot)
-            transaction = LedgerTransaction(buffer, self.host)
+            transaction = LedgerTransaction(buffer, self.host, self.kept)
             before = transaction.head_now.copy()
             yield transaction
             transaction.write_head()

@@ -41,10 +41,15 @@ class _MemoryTable:
 
     def check(self, row: Row) -> None:
         key = self.key(row)
+        steps = self._table.info.get("steps")
+        if steps is not None and (row[steps[0]], row[steps[1]]) not in steps[2]:
+            raise ValueError(
+                f"{self._table.name}: {row[steps[0]]!r} does not lead to {row[steps[1]]!r}"
+            )
         for columns, holders in self.unique.items():
             holder = holders.get(_getter(columns)(row))
             if holder is not None and holder != key:
-                raise DuplicateKey(f"{columns}")
+                raise DuplicateKey(f"{self._table.name}: {columns}")
 
     def set(self, key: Values, row: Row | None) -> Row | None:
         """Put or remove a row and return the one that stood there."""

@@ -88,12 +88,24 @@ _FAILED = psycopg.pq.TransactionStatus.INERROR
 Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 
+class _SentTogether:
+    """What was sent without waiting, to be looked at when the replies are there."""
+
+    def __init__(self) -> None:
+        self.inserts: list[tuple[Table, Cursor, int]] = []
+        """Statements that add rows, and how many each has to add."""
+
+        self.copies: list[tuple[Table, Sequence[Row]]] = []
+        """Rows that are added by COPY, after everything else."""
+
+
 class PostgresTables(SqlTables):
     """The tables as one connection sees them inside its transaction."""
 
     def __init__(self, connection: Connection, texts: dict[Any, str]) -> None:
         super().__init__(texts)
         self._connection = connection
+        self._together: _SentTogether | None = None
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""
@@ -110,36 +122,54 @@ class PostgresTables(SqlTables):
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add rows, several with one statement, many with COPY."""
-        if len(rows) >= COPY_ROWS:
-            self._copy(table, rows)
+        with self.together():
+            assert self._together is not None  # noqa: S101 - for the types
+            if len(rows) >= COPY_ROWS:
+                self._together.copies.append((table, rows))
+                return
+            groups, singles = statements.in_groups(table, rows)
+            for values, rows_each in ((groups, statements.GROUP_ROWS), (singles, 1)):
+                if values:
+                    sql = statements.insert_sql(table, " ON CONFLICT DO NOTHING", rows=rows_each)
+                    cursor = self._execute_many(self._marked(sql), values)
+                    self._together.inserts.append((table, cursor, rows_each * len(values)))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Send what is written inside without waiting for replies, and then the rows to copy.
+
+        The driver cannot send COPY among other statements (decision kernel/0301).
+        """
+        if self._together is not None:
+            yield
             return
-        groups, singles = statements.in_groups(table, rows)
-        added = 0
-        for values, rows_each in ((groups, statements.GROUP_ROWS), (singles, 1)):
-            if values:
-                sql = statements.insert_sql(table, " ON CONFLICT DO NOTHING", rows=rows_each)
-                added += self._execute_many(self._marked(sql), values)
-        if added != len(rows):
-            raise DuplicateKey(table.name)
+        sent = self._together = _SentTogether()
+        try:
+            with self._translated(), self._connection.pipeline():
+                yield
+            for table, cursor, count in sent.inserts:
+                if cursor.rowcount != count:
+                    raise DuplicateKey(table.name)
+            for table, rows in sent.copies:
+                self._copy(table, rows)
+        except psycopg.errors.UniqueViolation as error:
+            raise DuplicateKey(error.diag.constraint_name or "") from None
+        finally:
+            self._together = None
 
     def _copy(self, table: Table, rows: Sequence[Row]) -> None:
         names = column_names(table)
         sql = f"COPY {table.name} ({', '.join(names)}) FROM STDIN (FORMAT BINARY)"
-        try:
-            with self._translated(), self._connection.cursor() as cursor, cursor.copy(sql) as copy:
-                copy.set_types(column_types(table))
-                for values in map(values_getter(names), rows):
-                    copy.write_row(values)
-        except psycopg.errors.UniqueViolation as error:
-            raise DuplicateKey(error.diag.constraint_name or "") from None
+        with self._translated(), self._connection.cursor() as cursor, cursor.copy(sql) as copy:
+            copy.set_types(column_types(table))
+            for values in map(values_getter(names), rows):
+                copy.write_row(values)
 
     def put_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add or replace rows in one go of the driver."""
-        try:
-            values = [statements.row_values(table, row) for row in rows]
+        values = [statements.row_values(table, row) for row in rows]
+        with self.together():
             self._execute_many(self._marked(statements.upsert_sql(table)), values)
-        except psycopg.errors.UniqueViolation as error:
-            raise DuplicateKey(error.diag.constraint_name or "") from None
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
@@ -208,10 +238,11 @@ class PostgresTables(SqlTables):
         with self._translated():
             return self._connection.execute(sql, values, binary=True)
 
-    def _execute_many(self, sql: str, values: Sequence[tuple[Any, ...]]) -> int:
-        with self._translated(), self._connection.cursor(binary=True) as cursor:
+    def _execute_many(self, sql: str, values: Sequence[tuple[Any, ...]]) -> Cursor:
+        with self._translated():
+            cursor = self._connection.cursor(binary=True)
             cursor.executemany(sql, values)
-            return cursor.rowcount
+            return cursor
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -302,9 +333,11 @@ class PostgresStore:
                     yield WriterTurn(tables, lambda: tables)
                 return
             try:
-                self._begin_turn()
-                with self._committed(), self._snapshot() as snapshot:
-                    yield WriterTurn(snapshot, self._hold)
+                # The server takes the snapshot with the first question, so after the turn was had.
+                with self._snapshot() as snapshot:
+                    self._begin_turn()
+                    with self._committed():
+                        yield WriterTurn(snapshot, self._hold)
             finally:
                 self._reading.release()
 

@@ -53,7 +53,9 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         try:
             return super().wait(gen, interval, timeout or self.reply_max_s)
         except psycopg.OperationalError as error:
-            if self.pgconn.transaction_status != psycopg.pq.TransactionStatus.ACTIVE:
+            # What was sent together has more replies to come when the server refuses some of it.
+            is_over = self.pgconn.transaction_status != psycopg.pq.TransactionStatus.ACTIVE
+            if is_over or error.sqlstate is not None:
                 raise
             # A reply that came later would be taken for that of another statement.
             self.pgconn.finish()

@@ -5,7 +5,7 @@ was written since, once for a transaction; nothing where nobody looks back.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import orjson
@@ -43,6 +43,7 @@ class RecentChanges:
 
     def __init__(self, begun_at: int) -> None:
         """Begin with nothing noted; what was recorded up to `begun_at` is read when needed."""
+        self.begun_at = begun_at
         self._noted: list[tuple[int, Sequence[Change]]] = []
         self._taken = 0
         """How many of the noted operations are in `_own`."""
@@ -66,6 +67,16 @@ class RecentChanges:
         if len(self._noted) > 2 * SNAPSHOT_OPERATIONS_MAX:
             del self._noted[:SNAPSHOT_OPERATIONS_MAX]
             self._forget_own()
+
+    def noted_after(self, sequence: int) -> Iterator[tuple[int, Sequence[Change]]]:
+        """Yield what was noted after a sequence, the newest first.
+
+        Of what was noted at least the last `SNAPSHOT_OPERATIONS_MAX` operations are there.
+        """
+        for noted in reversed(self._noted):
+            if noted[0] <= sequence:
+                return
+            yield noted
 
     def cut(self, sequence: int) -> None:
         """Forget the operations after a sequence: they were undone."""

@@ -4,7 +4,7 @@ Two sorts of table. Records of history are only ever appended; triggers refuse c
 state hold the newest version of a thing and are a fold of the history: verification computes them
 again and compares. In each, the column of bytes is the truth and was hashed as it stands; the
 columns beside it are derived from it so that they can be looked up. Applied effects have no such
-column: what is hashed is made of theirs (`effects.py`).
+column: what is hashed is made of theirs (`applied_effects.py`).
 
 Sequences are assigned by the kernel inside the transaction, never by the database.
 
@@ -14,7 +14,7 @@ verification when it is read. A database checks what no registry can see: shape,
 rows that one can find by it (decisions kernel/0101, kernel/0261).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sqlalchemy import (
@@ -29,6 +29,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from kernel.bindings.lifecycle import RECORDED_STEPS
 from kernel.ledger.comparison import (
     EDGES,
     FILING_UNITS,
@@ -50,7 +51,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 21
+SCHEMA_VERSION = 24
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -66,6 +67,14 @@ def _stated(column: str) -> dict[str, Any]:
     return {"sqlite_where": is_stated, "postgresql_where": is_stated}
 
 
+def _recorded_steps(prior: str, state: str, steps: Iterable[tuple[str, str]]) -> CheckConstraint:
+    """Return the constraint by which the last step that a row states is one of these."""
+    allowed = " OR ".join(
+        f"{prior} = '{before}' AND {state} = '{after}'" for before, after in steps
+    )
+    return CheckConstraint(allowed)
+
+
 def _in_force(record: dict[str, Any]) -> int:
     return int(record["state"] == "effective")
 
@@ -76,6 +85,11 @@ def _is_active(record: dict[str, Any]) -> int:
 
 def _stands(record: dict[str, Any]) -> int:
     return int(record["state"] not in ("rejected", "soft_deleted"))
+
+
+def _source_of_run(record: dict[str, Any]) -> str | None:
+    stated = record.get("source_ref") if record["attempt_number"] == 1 else None
+    return stated if isinstance(stated, str) and stated else None
 
 
 chain_head = Table(
@@ -446,14 +460,60 @@ binding_generation_snapshots = Table(
     ),
 )
 
+binding_pairs = Table(
+    "binding_pairs",
+    metadata,
+    # A digest of the generation, the event and the number of the evaluation (decision kernel/0281).
+    Column("pair_id", String, primary_key=True),
+    Column("binding_id", String, nullable=False),
+    Column("binding_generation_id", String, nullable=False),
+    Column("artifact_ref", String, nullable=False),
+    Column("source_event_id", String, nullable=False),
+    # From 1; a further evaluation of the same event is asked for when its inputs have changed.
+    Column("evaluation_number", Integer, nullable=False),
+    # The last step: from which state it led (empty at the beginning), and where to.
+    Column("prior_state", String, nullable=False),
+    Column("state", String, nullable=False),
+    # The phase for which a pair waits, null once its artifact has passed it.
+    Column("awaited_phase", String),
+    # What the evaluation was asked for with, of all that its selectors look at; null before.
+    Column("inputs_digest", String),
+    Column("request_id", String),
+    _recorded_steps("prior_state", "state", RECORDED_STEPS),
+    Index("binding_pairs_of_event", "source_event_id", "binding_id"),
+    Index(
+        "binding_pairs_awaiting",
+        "awaited_phase",
+        "artifact_ref",
+        **_stated("awaited_phase"),
+    ),
+    Index("binding_pairs_by_request", "request_id", **_stated("request_id")),
+    Index("binding_pairs_by_state", "binding_id", "binding_generation_id", "state"),
+    info={"folded": True, "steps": ("prior_state", "state", RECORDED_STEPS)},
+)
+
+routing_marks = Table(
+    "routing_marks",
+    metadata,
+    # "binding|id" or "artifact|id": what is still to be routed, from where on. Goes at its end.
+    Column("mark_id", String, primary_key=True),
+    Column("routed_to", String, nullable=False),
+    info={"folded": True},
+)
+
 extraction_attempts = Table(
     "extraction_attempts",
     metadata,
     Column("attempt_id", String, primary_key=True),
     Column("extraction_run_id", String, nullable=False, info=of_record("extraction_run_id")),
     Column("attempt_number", Integer, nullable=False, info=of_record("attempt_number")),
+    # Of the first step of a run, by which the runs of a source are found.
+    Column("source_ref", String, info=of_record(_source_of_run)),
+    Column("current_state", String, nullable=False, info=of_record("current_state")),
     Column("record", LargeBinary, nullable=False),
     UniqueConstraint("extraction_run_id", "attempt_number"),
+    Index("extraction_attempts_by_source", "source_ref", "attempt_id", **_stated("source_ref")),
+    Index("extraction_attempts_by_state", "current_state", "attempt_id"),
     info=state(
         StateStore(
             DOCUMENTS,
@@ -601,6 +661,29 @@ queue_pauses = Table(
     Column("reason", String, nullable=False),
 )
 
+binding_evaluation_manifests = Table(
+    "binding_evaluation_manifests",
+    metadata,
+    Column("manifest_id", String, primary_key=True),
+    Column("source_event_id", String, nullable=False),
+    Column("cycle", Integer, nullable=False),
+    Column("operation_id", String, nullable=False),
+    Column("ec_sequence_number", Integer, nullable=False),
+    # A cycle of an event has one manifest, and never a second.
+    UniqueConstraint("source_event_id", "cycle"),
+    info={"folded": True},
+)
+
+binding_cycle_outcomes = Table(
+    "binding_cycle_outcomes",
+    metadata,
+    # The outcomes that no manifest names yet, with the receipt that tells of each.
+    Column("request_id", String, primary_key=True),
+    Column("source_event_id", String, nullable=False, index=True),
+    Column("receipt_id", String, nullable=False),
+    info={"folded": True},
+)
+
 belief_sessions = Table(
     "belief_sessions",
     metadata,
@@ -643,6 +726,62 @@ belief_anchors = Table(
     Column("head_event_hash", String, nullable=False),
     Column("ec_sequence_number", Integer, nullable=False),
     Column("anchored_at_us", Integer, nullable=False),
+    info={"folded": True},
+)
+
+implication_detectors = Table(
+    "implication_detectors",
+    metadata,
+    # How far each detector of implications has read (§19.1).
+    Column("detector", String, primary_key=True),
+    # The number of its newest run, which are counted over all detectors (K31).
+    Column("implication_epoch", Integer, nullable=False),
+    Column("after_sequence", Integer, nullable=False),
+    Column("through_sequence", Integer, nullable=False),
+    # The operation that recorded the run.
+    Column("operation_id", String, nullable=False),
+    Column("recorded_at_us", Integer, nullable=False),
+    info={"folded": True},
+)
+
+implied_operations = Table(
+    "implied_operations",
+    metadata,
+    # How many epochs lie between an implied operation and what set its chain off.
+    Column("operation_id", String, primary_key=True),
+    Column("detector", String, nullable=False),
+    Column("implication_epoch", Integer, nullable=False),
+    Column("chain_epochs", Integer, nullable=False),
+    info={"folded": True},
+)
+
+implication_loops = Table(
+    "implication_loops",
+    metadata,
+    # The digest of both.
+    Column("loop_id", String, primary_key=True),
+    Column("operation_kind", String, nullable=False),
+    Column("target_ref", String, nullable=False),
+    # In how many epochs in a row of one chain it was implied, and the last of them.
+    Column("repetitions", Integer, nullable=False),
+    Column("chain_epochs", Integer, nullable=False),
+    info={"folded": True},
+)
+
+implication_halts = Table(
+    "implication_halts",
+    metadata,
+    # A row for each halt that stands: the loop's id, or "detector:" and the detector's name.
+    Column("halt_id", String, primary_key=True),
+    Column("detector", String, nullable=False),
+    Column("reason_code", String, nullable=False),
+    # Null where the detector is halted.
+    Column("operation_kind", String),
+    Column("target_ref", String),
+    # Why the detector is halted.
+    Column("error_code", String),
+    Column("operation_id", String, nullable=False),
+    Column("halted_at_us", Integer, nullable=False),
     info={"folded": True},
 )
 

@@ -5,7 +5,7 @@ Texts that are asked for often are kept, one for each shape of a question.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from sqlalchemy import Table
@@ -120,6 +120,10 @@ class SqlTables(ABC):
         """Return the number of rows for each combination of the columns' values."""
         rows = self._rows(self._marked(statements.counts_sql(table, columns)), ())
         return {tuple(row[:-1]): row[-1] for row in rows}
+
+    def together(self) -> AbstractContextManager[None]:
+        """Send what is written inside one by one."""
+        return nullcontext()
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:

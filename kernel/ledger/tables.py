@@ -9,7 +9,7 @@ vocabulary. Whoever walks a chain reads columns (`TablesView.columns`) and not r
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -134,6 +134,13 @@ class Tables(TablesView, Protocol):
 
     def put_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add rows or replace those with their primary keys, in this order."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """Send what is written inside in as few messages as the adapter can; nothing is read there.
+
+        What fails may show only when the block ends; then the transaction can only be given up.
+        """
+        return nullcontext()
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Undo what is written inside when an exception leaves the block; the rest stays."""

@@ -95,6 +95,26 @@ class Superseded(_Document):
     ec_sequence_number: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,17}$")]
 
 
+class Implied(_Document):
+    """The detector's run that emitted an operation, and what implied it (§19.1, K31)."""
+
+    detector: Text
+    implication_epoch: Annotated[int, Field(ge=1)]
+    """The number of the run."""
+
+    implied_by_operation_ids: Annotated[
+        tuple[Text, ...], Field(min_length=1, max_length=MAX_CAUSAL_PARENTS, fail_fast=True)
+    ]
+
+
+class BindingFire(_Document):
+    """The binding whose fire an operation is, and the event on which it fired (§13.5)."""
+
+    binding_id: Text
+    binding_generation_id: Text
+    source_event_id: Text
+
+
 class Envelope(_Document):
     """An operation as submitted to the kernel (§2.1).
 
@@ -111,7 +131,9 @@ class Envelope(_Document):
     ]
     """MAX_EFFECTS; an inverse has its receipt beside as many."""
 
-    causal_parent_operation_ids: Annotated[tuple[Text, ...], Field(max_length=MAX_CAUSAL_PARENTS)]
+    causal_parent_operation_ids: Annotated[
+        tuple[Text, ...], Field(max_length=MAX_CAUSAL_PARENTS, fail_fast=True)
+    ]
     idempotency_key: Text
     actor: Actor
     source_refs: Refs
@@ -123,7 +145,7 @@ class Envelope(_Document):
     source_visibility_taint: Refs = ()
     resolved_output_visibility_class: Text | None = None
     recorded_model_outputs: Annotated[
-        tuple[RecordedModelOutput, ...], Field(max_length=MAX_MODEL_OUTPUTS)
+        tuple[RecordedModelOutput, ...], Field(max_length=MAX_MODEL_OUTPUTS, fail_fast=True)
     ] = ()
     recorded_at: Text
     duration_ms: Annotated[float, Field(ge=0)] | None = None
@@ -138,8 +160,16 @@ class Envelope(_Document):
     run_id: Text | None = None
     """The run whose write budget the operation draws on; else its session's (§18.1)."""
 
-    adjudicates_receipt_ids: Annotated[tuple[Text, ...], Field(max_length=MAX_ADJUDICATED)] = ()
+    binding_fire: BindingFire | None = None
+    """What the operation is a fire of; the orchestrator alone states it."""
+
+    adjudicates_receipt_ids: Annotated[
+        tuple[Text, ...], Field(max_length=MAX_ADJUDICATED, fail_fast=True)
+    ] = ()
     """Items of the review queue that the operation resolves (§19.2)."""
+
+    implication: Implied | None = None
+    """Stated by what a detector of implications emits, and by nothing else."""
 
     capacity_override: CapacityOverride | None = None
     """Confirms that the operation goes on without capacity; only a user may (§18.2)."""

@@ -30,12 +30,18 @@ PARTIAL: frozenset[str] = frozenset({"not_readable", "limit_reached"})
 
 Code = Literal[
     "extraction_result_invalid",
+    "extraction_result_too_large",
+    "extraction_run_not_known",
+    "extraction_source_not_isolated",
     "extraction_source_too_large",
+    "extraction_source_unavailable",
     "extraction_span_outside_text",
     "extraction_span_invented",
     "extraction_completeness_contradicted",
     "extractor_failed",
     "extractor_timed_out",
+    "extractor_unknown",
+    "model_not_configured",
 ]
 
 
@@ -73,8 +79,12 @@ class FailedField(_Model):
 class ExtractionCompleteness(_Model):
     """Which fields succeeded, which failed, and why (INV-EXT-3)."""
 
-    succeeded_fields: Annotated[tuple[FieldName, ...], Field(max_length=FIELDS_MAX)] = ()
-    failed_fields: Annotated[tuple[FailedField, ...], Field(max_length=FIELDS_MAX)] = ()
+    succeeded_fields: Annotated[
+        tuple[FieldName, ...], Field(max_length=FIELDS_MAX, fail_fast=True)
+    ] = ()
+    failed_fields: Annotated[
+        tuple[FailedField, ...], Field(max_length=FIELDS_MAX, fail_fast=True)
+    ] = ()
 
 
 class ExtractionResult(_Model):
@@ -82,7 +92,7 @@ class ExtractionResult(_Model):
 
     extractor: Annotated[str, StringConstraints(min_length=1, max_length=128)]
     """The extractor's name and version."""
-    values: Annotated[tuple[ExtractedValue, ...], Field(max_length=VALUES_MAX)]
+    values: Annotated[tuple[ExtractedValue, ...], Field(max_length=VALUES_MAX, fail_fast=True)]
     extraction_completeness: ExtractionCompleteness
     schema_version: Literal[1] = 1
 

@@ -30,10 +30,10 @@ class PBEOperationReceiptLite(BaseModel):
     schema_version: SchemaVersion = 1
     semantic_intent: Text | None = None
     primitive_effects: (
-        Annotated[tuple[dict[str, Any], ...], Field(max_length=MAX_EFFECTS)] | None
+        Annotated[tuple[dict[str, Any], ...], Field(max_length=MAX_EFFECTS, fail_fast=True)] | None
     ) = None
     causal_parent_operation_ids: (
-        Annotated[tuple[Text, ...], Field(max_length=MAX_CAUSAL_PARENTS)] | None
+        Annotated[tuple[Text, ...], Field(max_length=MAX_CAUSAL_PARENTS, fail_fast=True)] | None
     ) = None
     source_refs: Refs | None = None
     target_refs: Refs | None = None

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from kernel.canonical import canonicalize, sha256_hex
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+ModelName = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -30,7 +31,9 @@ class RecordedModelOutput(BaseModel):
     output_payload_blob_ref: Sha256
     recorded_at: Name
     recorded_by_operation_id: Name
-    source_visibility_taint: Annotated[tuple[Name, ...], Field(max_length=10_000)] = ()
+    source_visibility_taint: Annotated[
+        tuple[Name, ...], Field(max_length=10_000, fail_fast=True)
+    ] = ()
     resolved_output_visibility_class: Name | None = None
     replay_eligible: bool = True
     prompt_hash_includes_wrapped_content: bool = False
@@ -38,6 +41,24 @@ class RecordedModelOutput(BaseModel):
     recorded_token_usage: Annotated[dict[str, int], Field(max_length=16)] = Field(
         default_factory=dict
     )
+
+
+class CapturedOutput(BaseModel):
+    """One answer of a model as it was captured, before an operation records it (§6.4)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    answer: bytes
+    model_version: ModelName
+    model_provider: ModelName
+    prompt_hash: str
+    parameter_hash: str
+    source_refs: Annotated[tuple[Name, ...], Field(fail_fast=True)]
+    """The sources in its prompt."""
+
+    answered_at: str
+    tier_2_prompt_cache_used: bool
+    token_usage: dict[str, int]
 
 
 def fingerprint(model_version: str, prompt_hash: str, parameter_hash: str) -> str:

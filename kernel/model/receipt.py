@@ -75,8 +75,10 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "binding_fire_capacity_rejected": _durable(own.BindingFireCapacityRejected),
         "work_requested": _durable(own.WorkRequested),
         "work_request_closed": _durable(own.WorkRequestClosed),
+        "binding_outcome_pending": _durable(own.BindingOutcomePending),
         "work_queue_paused": _durable(own.WorkQueueSwitched),
         "work_queue_resumed": _durable(own.WorkQueueSwitched),
+        "binding_routing_page": _durable(own.BindingRoutingPage),
         "tier_1_rollback": _durable(stated.Tier1Rollback),
         "tier_2_rollback": _durable(stated.Tier2Rollback),
         "tier_3_rebuild": _durable(stated.Tier3Rebuild),
@@ -125,10 +127,17 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "envelope_conflict_user_review_required": _durable(own.ConflictToReview),
         MIGRATION_KIND: _durable(own.MigrationToReview),
         "review_item_discarded": _durable(stated.ReviewItemDiscarded),
+        "batch_review_operation": _durable(stated.BatchReviewOperation),
         "belief_sessions_anchored": _durable(stated.BeliefAnchor),
+        "implication_detection_run": _durable(stated.ImplicationRun),
+        "implication_detection_halted": _durable(stated.ImplicationHalt),
+        "implication_detection_resumed": _durable(stated.ImplicationResumed),
+        "implication_detection_cycle_exceeded": _durable(own.ImplicationCycleExceeded),
     }
 )
 """Every kind; a version of the rules has a table of its own (`kernel/rules.py`)."""
+
+MANIFEST_RECEIPT = "binding_evaluation_manifest"
 
 SIMULATION_RECEIPTS = frozenset(
     {
@@ -163,8 +172,12 @@ STATED_UNDER_VERB: dict[str, frozenset[str]] = {
     "epoch_open": frozenset({"epoch_opened"}),
     "epoch_close": frozenset({"epoch_closed"}),
     "review_discard": frozenset({"review_item_discarded"}),
+    "batch_review": frozenset({"batch_review_operation"}),
     "enqueue_recalculate_authority": frozenset({"authority_recompute_enqueued"}),
     "belief_anchor": frozenset({"belief_sessions_anchored"}),
+    "implication_run": frozenset({"implication_detection_run"}),
+    "implication_halt": frozenset({"implication_detection_halted"}),
+    "implication_resume": frozenset({"implication_detection_resumed"}),
 }
 """What a receipt_only effect may emit under these verbs, and nothing else (§5.6)."""
 

@@ -108,6 +108,20 @@ class ConflictToReview(EnvelopeRefused):
     envelope: Document
 
 
+class ImplicationCycleExceeded(EnvelopeRefused):
+    """An implication that would have gone on a loop for another epoch (§19.1)."""
+
+    detector: Ref
+    implication_epoch: Count
+    operation_kind: Ref
+    target_ref: Ref
+    repetitions: Count
+    """Epochs in a row in which it was emitted before."""
+
+    chain_epochs: Count
+    """Epochs from what set the chain off up to it."""
+
+
 class MigrationToReview(ReceiptBody):
     """A lite envelope that cannot be mapped (§2.8)."""
 
@@ -289,6 +303,16 @@ class WorkRequestClosed(ReceiptBody):
     closed_by_operation_id: Ref | None = None
     result: Document | None = None
     reason: str | None = None
+    pair_state: Literal["fired", "matched_no_fire", "no_match"] | None = None
+
+
+class BindingOutcomePending(ReceiptBody):
+    """An evaluation that was put off, in the cycle that has to tell of it (§14.3)."""
+
+    request_id: Ref
+    source_event_id: Ref
+    result: Document
+    """The outcome record, and the manifest that will name it."""
 
 
 class WorkQueueSwitched(ReceiptBody):
@@ -298,6 +322,13 @@ class WorkQueueSwitched(ReceiptBody):
     priority: Ref | None = None
     decided_by: Annotated[str, StringConstraints(max_length=200)]
     reason: Annotated[str, StringConstraints(max_length=200)]
+
+
+class BindingRoutingPage(ReceiptBody):
+    """The mark from which bindings and artifacts were routed on, and where it stood."""
+
+    mark_id: str
+    routed_from: str
 
 
 class CapacitySignal(ReceiptBody):
@@ -362,7 +393,7 @@ class NodeWritten(ReceiptBody):
     """A node was written, and these views that show it have to be computed again (§4.3.1)."""
 
     node_ref: Ref
-    view_ids: Annotated[list[Ref], Field(min_length=1)]
+    view_ids: Annotated[list[Ref], Field(min_length=1, fail_fast=True)]
     more_views: bool
     """Whether there are more than are named."""
 

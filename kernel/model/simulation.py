@@ -71,8 +71,12 @@ class SimulationExternalEffectPolicy(SimulationModel):
     """Which effects outside a simulation may have, and what happens beyond them."""
 
     policy_id: Name
-    forbidden_external_effects: Annotated[tuple[ForbiddenExternalEffect, ...], Field(max_length=16)]
-    allowed_external_effects: Annotated[tuple[AllowedExternalEffect, ...], Field(max_length=16)]
+    forbidden_external_effects: Annotated[
+        tuple[ForbiddenExternalEffect, ...], Field(max_length=16, fail_fast=True)
+    ]
+    allowed_external_effects: Annotated[
+        tuple[AllowedExternalEffect, ...], Field(max_length=16, fail_fast=True)
+    ]
     on_violation: Literal["block_with_receipt", "alert_and_proceed_in_dev_mode"]
     schema_version: Annotated[int, Field(ge=1, le=1)] = 1
 
@@ -97,7 +101,7 @@ class SimulationPrediction(SimulationModel):
 
     output: Annotated[dict[str, Any], Field(max_length=PREDICTION_FIELDS_MAX)]
     recorded_model_outputs: Annotated[
-        tuple[RecordedModelOutput, ...], Field(max_length=MODEL_OUTPUTS_MAX)
+        tuple[RecordedModelOutput, ...], Field(max_length=MODEL_OUTPUTS_MAX, fail_fast=True)
     ] = ()
 
     @field_validator("output")

@@ -24,9 +24,13 @@ PAGE_REQUESTS_MAX = 256
 """How many recomputes one operation may ask for by name."""
 
 WRITTEN_MAX = 8
+BATCH_ITEMS_MAX = 200
+"""Items of one batch review: their operations are one transaction."""
+
+FAILURE_CHARS_MAX = 300
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
-Names = Annotated[list[Name], Field(max_length=10_000)]
+Names = Annotated[list[Name], Field(max_length=10_000, fail_fast=True)]
 RecomputePriority = Literal[
     "user_initiated_critical",
     "user_active_session",
@@ -35,8 +39,10 @@ RecomputePriority = Literal[
     "background_low_priority",
 ]
 
+ReviewDisposition = Literal["confirm", "reject", "defer", "split", "merge_with"]
+
 _LongName = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
-_PageNames = Annotated[list[Name], Field(max_length=PAGE_REQUESTS_MAX)]
+_PageNames = Annotated[list[Name], Field(max_length=PAGE_REQUESTS_MAX, fail_fast=True)]
 _Index = Annotated[int, Field(ge=0)]
 _Count = Annotated[int, Field(ge=0)]
 _Kept = Literal["ephemeral", "durable"]
@@ -74,7 +80,9 @@ class BindingFired(ReceiptBody):
     source_event_id: Name | None = None
     binding_generation_id: Name | None = None
     manifest_id: Name | None = None
-    outcome_target_ref: Name | None = None
+    outcome_target_ref: _LongName | None = None
+    operation_id: Name | None = None
+    """The operation that wrote what the fire made; none where its record is all there is."""
 
 
 class BindingOutcome(ReceiptBody):
@@ -85,7 +93,7 @@ class BindingOutcome(ReceiptBody):
     binding_id: Name
     target_kind: Name
     outcome_state: Name
-    outcome_target_ref: Name | None = None
+    outcome_target_ref: _LongName | None = None
     outcome_reason_code: Name
     schema_version: Literal[1] = 1
 
@@ -106,8 +114,29 @@ class ResolvedConflict(ReceiptBody):
     affected_bindings: Names
 
 
+class EvaluatedArtifact(ReceiptBody):
+    """An artifact in the version that was judged, and the fields by which it was."""
+
+    artifact_ref: Name
+    artifact_version: Annotated[int, Field(ge=1)]
+    artifact_digest: Sha256
+    fields: dict[str, str]
+
+
+class RecordedEvaluation(ReceiptBody):
+    """What an outcome follows from beside its snapshot, and the records of its fire."""
+
+    outcome_id: Name
+    request_id: Name
+    evaluated_on: Document | None = None
+    """An `EvaluatedOn`; none where the evaluation was given up or cancelled."""
+
+    fire_record_operation_id: Name | None = None
+    operation_id: Name | None = None
+
+
 class BindingEvaluationManifest(ReceiptBody):
-    """Everything that was evaluated against one event (§15.1)."""
+    """Everything that was evaluated against one event in one cycle (§15.1)."""
 
     manifest_id: Name
     source_event_id: Name
@@ -120,6 +149,14 @@ class BindingEvaluationManifest(ReceiptBody):
     binding_generations: list[BindingGenerationEvaluated]
     semantic_conflicts: list[ResolvedConflict]
     policy_generation_id: Name
+    cycle: Annotated[int, Field(ge=1)] | None = None
+    """The cycle of the event, from 1; manifests that the runtime emits state it."""
+
+    deferred_evaluation_at: Name | None = None
+    """When the deferred bindings are evaluated at the earliest; none where none is."""
+
+    evaluations: list[RecordedEvaluation] = Field(default_factory=list)
+    artifacts: list[EvaluatedArtifact] = Field(default_factory=list)
     schema_version: Literal[1] = 1
 
 
@@ -239,6 +276,47 @@ class ReviewItemDiscarded(ReceiptBody):
     reason: str
 
 
+class ReviewedItem(ReceiptBody):
+    """One item of a batch, and the operation that disposes of it, refused ones included."""
+
+    item_membership_id: _LongName
+    disposition: ReviewDisposition
+    target_disposition_ref: _LongName | None = None
+    operation_id: Name
+
+
+class ReviewFailure(ReceiptBody):
+    """An item whose operation was refused; the item is as it was."""
+
+    item_membership_id: _LongName
+    failure_reason_code: Name
+    failure_message: Annotated[str, StringConstraints(max_length=FAILURE_CHARS_MAX)]
+    retryable: bool
+
+
+class BatchReviewOperation(ReceiptBody):
+    """What became of every item of a batch that was reviewed (§14.4).
+
+    The counts of dispositions are of what was asked for, `success_count` and `failure_count` of
+    what came of it.
+    """
+
+    batch_review_id: Name
+    source_batch_id: Name
+    prior_batch_review_ref: Name | None = None
+    item_operations: Annotated[list[ReviewedItem], Field(min_length=1, max_length=BATCH_ITEMS_MAX)]
+    total_items: _Count
+    confirm_count: _Count
+    reject_count: _Count
+    defer_count: _Count
+    success_count: _Count
+    failure_count: _Count
+    failure_summary: list[ReviewFailure] | None = None
+    """The items that failed, in the order of the batch; None where none did."""
+
+    schema_version: Literal[1] = 1
+
+
 # --- what the runtime states ---------------------------------------------------------------------
 
 
@@ -255,7 +333,9 @@ class AnchoredEvents(ReceiptBody):
 class BeliefAnchor(ReceiptBody):
     """What an anchor states in its one effect (B6)."""
 
-    sessions: Annotated[list[AnchoredEvents], Field(min_length=1, max_length=ANCHORED_SESSIONS_MAX)]
+    sessions: Annotated[
+        list[AnchoredEvents], Field(min_length=1, max_length=ANCHORED_SESSIONS_MAX, fail_fast=True)
+    ]
 
 
 class EnqueuedRequest(ReceiptBody):
@@ -270,7 +350,7 @@ class RecomputeRequested(ReceiptBody):
     """What an operation of `enqueue_recalculate_authority` asks for (§8.2)."""
 
     trigger_source_id: Name
-    requests: Annotated[list[EnqueuedRequest], Field(max_length=PAGE_REQUESTS_MAX)]
+    requests: Annotated[list[EnqueuedRequest], Field(max_length=PAGE_REQUESTS_MAX, fail_fast=True)]
     cascades: bool = False
     """Whether what depends on the targets is asked for with them; a page names it itself."""
 
@@ -282,6 +362,36 @@ class RecomputeRequested(ReceiptBody):
     """The deferred cascade to which the page belongs."""
 
     closes_cascade: bool = False
+
+
+class ImplicationRun(ReceiptBody):
+    """A run of a detector: the stretch of the log that it read (§19.1, K31)."""
+
+    detector: Name
+    implication_epoch: Annotated[int, Field(ge=1)]
+    after_sequence: Sequence
+    through_sequence: Sequence
+
+
+class ImplicationHalt(ReceiptBody):
+    """What goes no further: a loop of implications, or a detector as a whole."""
+
+    halt_id: Name
+    detector: Name
+    reason_code: Literal["implication_detection_cycle_exceeded", "implication_detector_failed"]
+    operation_kind: Name | None = None
+    target_ref: Name | None = None
+    """The loop; absent where the detector is halted."""
+
+    error_code: Name | None = None
+    """Why the detector is halted."""
+
+
+class ImplicationResumed(ReceiptBody):
+    """A halt that a person has ended."""
+
+    halt_id: Name
+    reason: Annotated[str, StringConstraints(max_length=1000)] = ""
 
 
 class FileWritten(ReceiptBody):
@@ -305,7 +415,9 @@ class ExternalEffectReport(ReceiptBody):
 class ExternalEffectPerformed(ExternalEffectReport):
     """The effect has happened, once."""
 
-    written: Annotated[list[FileWritten], Field(min_length=1, max_length=WRITTEN_MAX)]
+    written: Annotated[
+        list[FileWritten], Field(min_length=1, max_length=WRITTEN_MAX, fail_fast=True)
+    ]
     token_sha256: Sha256 | None = None
     """Of the token that was issued; the token itself is never on the record."""
 

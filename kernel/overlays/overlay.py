@@ -121,7 +121,7 @@ class _Content(_Document):
     target: Target
     access_restriction: Restriction
     redacted_access_policy: RedactedAccessPolicy | None = None
-    access_grants: Annotated[tuple[Name, ...], Field(max_length=MAX_GRANTS)] = ()
+    access_grants: Annotated[tuple[Name, ...], Field(max_length=MAX_GRANTS, fail_fast=True)] = ()
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

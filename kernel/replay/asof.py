@@ -10,7 +10,7 @@ range looks a record up once, and from then on knows it from what it computed it
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NoReturn
 
 import orjson
@@ -176,6 +176,10 @@ class StateAsOf:
         """No effect asks for it."""
         del column, bound
         _refuse(table.name)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Keep rows one by one."""
+        return nullcontext()
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:

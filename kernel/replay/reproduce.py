@@ -13,7 +13,7 @@ from typing import cast
 
 import orjson
 
-from kernel.authority.pages import operation_named, ordinals_of
+from kernel.authority.recompute_pages import operation_named, ordinals_of
 from kernel.canonical import canonicalize, canonicalize_plain, sha256_hex
 from kernel.errors import EffectInapplicable, LedgerCorrupt
 from kernel.host import Host, parse_time_us
@@ -22,11 +22,12 @@ from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, blob_c
 from kernel.ledger.supersession import in_force_at, is_lite, position_of
 from kernel.ledger.tables import Row
 from kernel.model.envelope import KernelEffect, UndoneEffect
-from kernel.model.receipt import Receipt
+from kernel.model.receipt import MANIFEST_RECEIPT, Receipt
 from kernel.replay.asof import StateAsOf
 from kernel.replay.effects import RecordedEffects
 from kernel.rules import Rules, known_rules_of
 from kernel.stores.record import Operation
+from kernel.work.manifests import differences
 
 PAGE_ROWS = 100
 
@@ -210,6 +211,7 @@ class _Run:
         if recompute_of is not None:
             ordinals = ordinals_of(envelope, recompute_of)
         computed = self._apply(recorded, envelope, [stated[ordinal] for ordinal in ordinals])
+        self._evaluate_again(stated)
         time = {"applied_at": recorded.document["committed_at"]}
         committed = [effect | time for effect in recorded.effects]
         for ordinal, document in zip(ordinals, computed, strict=True):
@@ -221,6 +223,13 @@ class _Run:
         contents = b",".join(map(canonicalize_plain, committed))
         if sha256_hex(b"[" + contents + b"]") != recorded.document["applied_effects_hash"]:
             raise _Differs("the row commits to other effects")
+
+    def _evaluate_again(self, stated: Sequence[Document]) -> None:
+        """Compute the outcomes of a manifest again, from it and its snapshots (§15.3)."""
+        for effect in stated:
+            if effect.get("receipt_subkind") == MANIFEST_RECEIPT and "cycle" in effect["payload"]:
+                for difference in differences(self._view, effect["payload"]):
+                    raise _Differs(difference)
 
     def _apply(
         self, recorded: _Recorded, envelope: Document, effects_stated: list[Document]

@@ -12,7 +12,7 @@ from kernel.algebra.transitions import PREFIX, STEPS_OF_KIND, TRANSITIONS
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.rollback.errors import RollbackRefused
-from kernel.rollback.plan import PlannedEffect
+from kernel.rollback.steps import PlannedEffect
 
 Payloads = list[tuple[str, Document]]
 """(target, payload), one for each effect of the compensation."""

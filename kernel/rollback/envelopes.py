@@ -8,7 +8,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_REFS
 from kernel.model.receipt import receipt_effect
-from kernel.rollback.plan import RollbackStep
+from kernel.rollback.steps import RollbackStep
 from kernel.sources import state_taint
 from kernel.stores.rollback_marks import Place, mark_of
 

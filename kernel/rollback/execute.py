@@ -26,12 +26,11 @@ from kernel.rollback.envelopes import (
 )
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.plan import (
-    PlannedEffect,
     RollbackPlan,
-    RollbackStep,
     plan_epoch,
     plan_operation,
 )
+from kernel.rollback.steps import PlannedEffect, RollbackStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,15 +21,16 @@ import orjson
 from kernel.algebra.effects import COMPENSATING, IRREVERSIBLE, RECEIPT, REVERSIBLE
 from kernel.algebra.verbs import BELIEF_ANCHOR, BOUNDARIES, EPOCH_CLOSE, EPOCH_OPEN
 from kernel.audit.operations import sequences_that_wrote
-from kernel.authority.pages import is_page, operation_named, ordinals_of, recompute_alone
+from kernel.authority.recompute_pages import operation_named, recompute_alone
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
-from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.supersession import is_lite, position_of
+from kernel.ledger.supersession import is_lite
 from kernel.ledger.tables import Row
 from kernel.rollback.errors import RollbackRefused
-from kernel.stores.rollback_marks import Place, is_in_effect, mark_of, put_back_by
+from kernel.rollback.single_recompute import step_of_recompute
+from kernel.rollback.steps import PlannedEffect, RollbackStep, step_of
+from kernel.stores.rollback_marks import is_in_effect, mark_of, put_back_by
 
 EPOCH_OPERATIONS_MAX = 50_000
 """Of an epoch that is rolled back; the first page looks at all of them in its transaction."""
@@ -48,68 +49,6 @@ TIER_1_SCOPES = frozenset({"single_node", "node_with_neighbors"})
 
 InScope = Callable[[Row], bool]
 """Whether the operation of a log row is undone by the same plan."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedEffect:
-    """One effect of the past and what becomes of it."""
-
-    declared: Document
-    applied: Document
-
-    @property
-    def reversibility(self) -> str:
-        """How the effect said that it could be undone."""
-        return str(self.declared["reversibility"])
-
-    @property
-    def place(self) -> Place:
-        """The record that the effect wrote."""
-        return self.applied["store"], self.applied["record_key"]
-
-
-@dataclass(frozen=True, slots=True)
-class RollbackStep:
-    """One operation to undo; its effects from the last to the first."""
-
-    operation_id: str
-    ec_sequence_number: int
-    position: int
-    """Its place in the order; another one than where it was applied if it was superseded."""
-
-    row_hash: str
-    envelope: Document
-    effects: tuple[PlannedEffect, ...]
-    recompute_of: str | None = None
-    """The understanding, where one recompute of a page is undone and the others are not."""
-
-    request_id: str | None = None
-    """The request by which that recompute was named."""
-
-    def of(self, *reversibilities: str) -> tuple[PlannedEffect, ...]:
-        """Return the effects with one of these reversibilities."""
-        return tuple(effect for effect in self.effects if effect.reversibility in reversibilities)
-
-    @property
-    def persists(self) -> list[Document]:
-        """What stays outside whatever is done, as the receipts name it (§5.6)."""
-        return [
-            {
-                "original_operation_id": self.operation_id,
-                "effect_kind": effect.declared["effect_kind"],
-                "external_effect_descriptor": effect.declared["external_effect_descriptor"],
-            }
-            for effect in self.of(IRREVERSIBLE)
-        ]
-
-    @property
-    def named_bytes(self) -> int:
-        """How much the envelope of a page holds of the operation, in bytes."""
-        content = canonicalize([self.persists, self.envelope["target_refs"]])
-        descriptors = sum(
-            len(effect["external_effect_descriptor"].encode()) for effect in self.persists
-        )
-        return len(content) + descriptors + 256 * len(self.of(COMPENSATING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +117,9 @@ def plan_operation(view: LedgerView, operation_id: str) -> RollbackPlan:
     named = operation_named(view, operation_id)
     if named is None:
         raise RollbackRefused("operation_not_found", f"no operation {operation_id} is on the log")
-    row, step = named.row, _step(view, named.row)
+    row, step = named.row, step_of(view, named.row)
     if named.recompute_of is not None:
-        step = _of_recompute(step, named.recompute_of, operation_id)
+        step = step_of_recompute(step, named.recompute_of, operation_id)
     begun = view.rollback_under_way()
     if begun is not None and row["commit_epoch_id"] == begun["epoch_id"]:
         raise _under_way(begun)
@@ -248,7 +187,7 @@ def _plan_row(view: LedgerView, row: Row, planned: "_Planned", in_scope: InScope
     if mark["undone_by"]:
         planned.leave_out(row)
         return
-    step = _step(view, row)
+    step = step_of(view, row)
     standing = [effect for effect in step.effects if is_in_effect(mark, effect.place)]
     if "put_back" in mark and len(standing) < len(step.effects):
         step = replace(step, effects=tuple(standing))
@@ -499,53 +438,6 @@ def _epoch(view: LedgerView, epoch_id: str, before: int | None = None) -> Iterat
     while rows := view.epoch_rows(epoch_id, before=before, limit=PAGE_ROWS):
         yield from rows
         before = rows[-1]["ec_sequence_number"]
-
-
-def _step(view: LedgerView, row: Row) -> RollbackStep:
-    if is_lite(row):
-        raise RollbackRefused(
-            "operation_not_migrated", f"nothing that {row['operation_id']} did was applied here"
-        )
-    content = view.blob(row["envelope_payload_blob_ref"])
-    if content is None:
-        raise RollbackRefused(
-            "envelope_erased", f"what {row['operation_id']} did is no longer known"
-        )
-    sequence = row["ec_sequence_number"]
-    envelope: Document = orjson.loads(content)
-    return RollbackStep(
-        row["operation_id"],
-        sequence,
-        position_of(row),
-        row["row_hash"],
-        envelope,
-        tuple(reversed(list(planned_effects(view, sequence, envelope)))),
-    )
-
-
-def _of_recompute(step: RollbackStep, node_id: str, request_id: str) -> RollbackStep:
-    """Return the step that undoes one recompute of what may be a page."""
-    if not is_page(step.envelope):
-        return step
-    own = {
-        step.envelope["primitive_effects"][ordinal]["effect_id"]
-        for ordinal in ordinals_of(step.envelope, node_id)
-    }
-    return replace(
-        step,
-        envelope=recompute_alone(step.envelope, node_id),
-        effects=tuple(effect for effect in step.effects if effect.declared["effect_id"] in own),
-        recompute_of=node_id,
-        request_id=request_id,
-    )
-
-
-def planned_effects(view: LedgerView, sequence: int, envelope: Document) -> Iterator[PlannedEffect]:
-    """Yield what an operation declared beside what was applied, in the order of applying."""
-    where = {"ec_sequence_number": sequence}
-    rows = view.tables.select(schema.applied_effects, where, order_by="ordinal")
-    for declared, row in zip(envelope["primitive_effects"], rows, strict=True):
-        yield PlannedEffect(declared, effect_of(row))
 
 
 def _summaries_of(effects: tuple[PlannedEffect, ...]) -> list[Document]:

@@ -5,34 +5,80 @@ as many as there are. `catch_up` reads what was applied since it was called last
 effect, and reads anew the bindings that were written: by their own verbs, by undoing those, by
 anything that moves a node. So an event is routed by the bindings as the view has them, whichever
 process wrote them.
+
+A transaction may still be undone, so the index is brought to where the transaction began, and what
+the transaction itself has written of bindings is laid over the answer (`routed_at_head`).
 """
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from kernel.bindings.routing import RoutingIndex
-from kernel.bindings.selectors import read_selector_list
-from kernel.bindings.source_binding import SELECTOR_LIST
+from kernel.bindings.selectors import BindingRefused, Phase, SelectorList
+from kernel.bindings.source_binding import BindingTargetKind, read_source_binding
 from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerView
+from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
+from kernel.ledger.recent_changes import SNAPSHOT_OPERATIONS_MAX, Change
 from kernel.model.node_kinds import SOURCE_BINDING
+from kernel.priorities import CapacityPriority
 from kernel.stores.bindings import generation_in_force
 
 PAGE = 1024
 """Effects, or bindings, that are read at once."""
 
+_KIND_SETS: dict[frozenset[str], frozenset[str]] = {}
+"""Each set of kinds once: many bindings select by the same."""
+
 _EFFECT = ("ec_sequence_number", "store", "record_key")
 
 
+@dataclass(frozen=True, slots=True)
+class ActiveBinding:
+    """What routing knows of an active binding: its generation in force, and what that needs."""
+
+    binding_id: str
+    binding_generation_id: str
+    kinds: frozenset[str]
+    """The kinds of its selectors."""
+
+    required_phase: Phase
+    """The phase that an artifact has passed when all of them can be judged."""
+
+    priority: int
+    capacity_priority: CapacityPriority
+    target_kind: BindingTargetKind
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """Return its place among the bindings of an event: by priority, then by its id (§14.1)."""
+        return -self.priority, self.binding_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """An active binding as a view has it."""
+
+    active: ActiveBinding
+    selectors: SelectorList
+
+
 class ActiveBindings:
-    """The bindings that are active at a place in the log; belongs to one thread."""
+    """The bindings that are active at a place in the log; belongs to one thread at a time."""
 
     def __init__(self) -> None:
         self._index = RoutingIndex()
+        self._active: dict[str, ActiveBinding] = {}
         self._known = set[str]()
         """Every binding, active or not."""
 
         self._sequence: int | None = None
         """The place up to which the log was read; None before anything was."""
+
+        self._unsettled = set[str]()
+        """What was read inside of a transaction that had written it, and may have been undone."""
+
+        self.turn = threading.Lock()
 
     def __len__(self) -> int:
         """Return how many bindings are active."""
@@ -42,35 +88,166 @@ class ActiveBindings:
         """Return the active bindings whose intake selectors an event's fields match."""
         return self._index.match(fields)
 
+    def routed(self, fields: Mapping[str, str]) -> list[ActiveBinding]:
+        """Return what is known of the bindings that `match` returns."""
+        return [self._active[binding_id] for binding_id in self._index.match(fields)]
+
     def catch_up(self, view: LedgerView) -> None:
         """Read what was written since the last time, or everything at the first."""
         head = view.head().ec_sequence_number
         if self._sequence == head:
             return
         written = _all(view) if self._sequence is None else self._written(view, self._sequence)
-        for binding_id in dict.fromkeys(written):
-            self._known.add(binding_id)
-            self._read(view, binding_id)
+        self._read_anew(view, written)
         self._sequence = head
 
-    def _written(self, view: LedgerView, sequence: int) -> Iterator[str]:
-        """Yield the bindings to which an effect after a sequence was applied."""
-        for store, key in _effects_after(view, sequence):
-            if store == schema.binding_generation_snapshots.name:
-                yield key.rpartition("|")[0]
-            elif store == schema.nodes.name and key in self._known:
-                yield key
+    def catch_up_to_beginning(self, transaction: LedgerTransaction, own: Iterable[str]) -> None:
+        """Read what was written until a transaction began; `own` is what it wrote itself.
 
-    def _read(self, view: LedgerView, binding_id: str) -> None:
-        node, generation = view.node(binding_id), generation_in_force(view, binding_id)
-        is_active = node is not None and node["state"] == "active"
-        if node is None or node["node_kind"] != SOURCE_BINDING or not is_active:
-            generation = None
-        if generation is None:
-            self._index.discard(binding_id)
+        One that began before the place that is known changes nothing: others have written since,
+        so it is going to be undone.
+        """
+        begun, known = transaction.begun_at_sequence, self._sequence
+        if known is not None and (known > begun or (known == begun and not self._unsettled)):
             return
-        stated = generation["binding_snapshot"][SELECTOR_LIST]
-        self._index.put(binding_id, read_selector_list(stated))
+        if known is None or begun - known > SNAPSHOT_OPERATIONS_MAX:
+            written: Iterable[str] = _all(transaction)
+        elif known < transaction.changes.begun_at:
+            written = self._written(transaction, known, begun)
+        else:
+            written = self._noted(transaction, known, begun)
+        self._unsettled |= self._read_anew(transaction, [*written, *self._unsettled])
+        self._unsettled &= {*own}
+        self._sequence = begun
+
+    def own(self, transaction: LedgerTransaction) -> dict[str, _Read | None]:
+        """Return the bindings that a transaction has written so far, as they stand in it."""
+        known = transaction.known_of_bindings
+        own: dict[str, _Read | None] = known.setdefault("own", {})
+        scanned = newest = known.get("scanned", transaction.begun_at_sequence)
+        written = set[str]()
+        for at, applied in transaction.changes.noted_after(scanned):
+            newest = max(newest, at)
+            for change in applied:
+                if change.store == schema.nodes.name and not self._is_binding(transaction, change):
+                    continue
+                written.update(_binding_of(change.store, change.record_key, {change.record_key}))
+        for binding_id in written:
+            own[binding_id] = _read(transaction, binding_id)
+        known["scanned"] = newest
+        return own
+
+    def _is_binding(self, view: LedgerView, change: Change) -> bool:
+        if change.record_key in self._known:
+            return True
+        node = view.node(change.record_key)
+        return node is not None and node["node_kind"] == SOURCE_BINDING
+
+    def _noted(self, transaction: LedgerTransaction, after: int, until: int) -> Iterator[str]:
+        """Yield the bindings that the operations in between wrote, of which all were noted."""
+        for at, applied in transaction.changes.noted_after(after):
+            if at <= until:
+                for change in applied:
+                    yield from _binding_of(change.store, change.record_key, self._known)
+
+    def _read_anew(self, view: LedgerView, written: Iterable[str]) -> set[str]:
+        names = set(written)
+        for binding_id in names:
+            self._known.add(binding_id)
+            read = _read(view, binding_id)
+            if read is None:
+                self._index.discard(binding_id)
+                self._active.pop(binding_id, None)
+            else:
+                self._index.put(binding_id, read.selectors)
+                self._active[binding_id] = read.active
+        return names
+
+    def _written(self, view: LedgerView, after: int, until: int | None = None) -> Iterator[str]:
+        """Yield the bindings to which an effect after a sequence was applied."""
+        for at, store, key in _effects_after(view, after):
+            if until is not None and at > until:
+                return
+            yield from _binding_of(store, key, self._known)
+
+
+def read_active_bindings(ledger: Ledger) -> None:
+    """Read the active bindings of a ledger, so that no event has to wait for that."""
+    bindings = ActiveBindings()
+    with ledger.view() as view:
+        bindings.catch_up(view)
+    ledger.kept.setdefault(ActiveBindings, bindings)
+
+
+def routed_at_head(
+    transaction: LedgerTransaction, fields: Mapping[str, str]
+) -> list[ActiveBinding]:
+    """Return the bindings that an event with these fields concerns now, by their rank.
+
+    Costs what matches, and once what was written of bindings since the process asked last.
+    """
+    bindings = transaction.kept.get(ActiveBindings)
+    if bindings is None:
+        bindings = transaction.kept.setdefault(ActiveBindings, ActiveBindings())
+    with bindings.turn:
+        own = bindings.own(transaction)
+        bindings.catch_up_to_beginning(transaction, own)
+        routed = [each for each in bindings.routed(fields) if each.binding_id not in own]
+    routed += [
+        read.active
+        for read in own.values()
+        if read is not None and read.selectors.until("intake_time").matches(fields)
+    ]
+    return sorted(routed, key=lambda each: each.rank)
+
+
+def routed_binding(view: LedgerView, binding_id: str) -> tuple[ActiveBinding, SelectorList] | None:
+    """Return an active binding and its selectors as a view has them, None where it is not."""
+    read = _read(view, binding_id)
+    return None if read is None else (read.active, read.selectors)
+
+
+def active_generation(
+    view: LedgerView, binding_id: str, generation_id: str
+) -> ActiveBinding | None:
+    """Return a generation that was recorded once, whatever became of it since."""
+    record = view.record(schema.binding_generation_snapshots, f"{binding_id}|{generation_id}")
+    read = None if record is None else _of_generation(binding_id, record)
+    return None if read is None else read.active
+
+
+def _read(view: LedgerView, binding_id: str) -> _Read | None:
+    node = view.node(binding_id)
+    if node is None or node["node_kind"] != SOURCE_BINDING or node["state"] != "active":
+        return None
+    generation = generation_in_force(view, binding_id)
+    return None if generation is None else _of_generation(binding_id, generation)
+
+
+def _of_generation(binding_id: str, generation: Document) -> _Read | None:
+    try:
+        binding = read_source_binding(generation["binding_snapshot"])
+    except BindingRefused:
+        return None  # recorded before snapshots were judged; no event concerns it
+    selectors = binding.selectors
+    kinds = frozenset(each.kind for each in (*selectors.include, *selectors.exclude))
+    active = ActiveBinding(
+        binding_id,
+        generation["binding_generation_id"],
+        _KIND_SETS.setdefault(kinds, kinds),
+        selectors.required_phase,
+        binding.priority,
+        binding.resource_policy.capacity_priority,
+        binding.target_kind,
+    )
+    return _Read(active, selectors)
+
+
+def _binding_of(store: str, key: str, known: Container[str]) -> Iterator[str]:
+    if store == schema.binding_generation_snapshots.name:
+        yield key.rpartition("|")[0]
+    elif store == schema.nodes.name and key in known:
+        yield key
 
 
 def _all(view: LedgerView) -> Iterator[str]:
@@ -82,19 +259,19 @@ def _all(view: LedgerView) -> Iterator[str]:
         after = page[-1]["node_id"]
 
 
-def _effects_after(view: LedgerView, sequence: int) -> Iterator[tuple[str, str]]:
-    """Yield the store and the record of each effect after a sequence."""
+def _effects_after(view: LedgerView, sequence: int) -> Iterator[tuple[int, str, str]]:
+    """Yield the place, the store and the record of each effect after a sequence."""
     table = schema.applied_effects
     while True:
         page = view.tables.columns(
             table, _EFFECT, order_by="ec_sequence_number", after=sequence, limit=PAGE
         )
         if len(page) < PAGE:
-            yield from ((store, key) for _, store, key in page)
+            yield from ((at, store, key) for at, store, key in page)
             return
         # The operation at the end of a full page may go on behind it: it is read by itself.
         last = page[-1][0]
-        yield from ((store, key) for at, store, key in page if at != last)
+        yield from ((at, store, key) for at, store, key in page if at != last)
         for row in view.tables.select(table, {"ec_sequence_number": last}):
-            yield row["store"], row["record_key"]
+            yield last, row["store"], row["record_key"]
         sequence = last

@@ -12,7 +12,7 @@ from kernel.stores.court_dispositions import apply_court_disposition
 from kernel.stores.derived import apply_index_update, apply_receipt_only
 from kernel.stores.edges import apply_edge_write
 from kernel.stores.extraction import apply_extraction_transition
-from kernel.stores.filing_relationships import RELATIONSHIPS
+from kernel.stores.filing_relationships import apply_filing_relationship
 from kernel.stores.filings import TEXT_VERSIONS, UNITS, VERSIONS
 from kernel.stores.inverse import apply_inverse
 from kernel.stores.materializations import apply_document_artifact, apply_materialization
@@ -40,7 +40,7 @@ APPLIERS: Mapping[str, Applier] = MappingProxyType(
         "filing_unit_write": UNITS.apply,
         "filing_unit_version_write": VERSIONS.apply,
         "filing_unit_text_version_write": TEXT_VERSIONS.apply,
-        "filing_relationship_write": RELATIONSHIPS.apply,
+        "filing_relationship_write": apply_filing_relationship,
         "ruling_disposition_write": RULINGS.apply,
         "court_disposition_observation_write": apply_court_disposition,
         "case_resolution_event_write": CASE_EVENTS.apply,

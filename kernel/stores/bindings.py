@@ -39,7 +39,13 @@ def generation_in_force(view: LedgerView, binding_id: str) -> Document | None:
     )
 
 
-def _newest(view: LedgerView, binding_id: str) -> int:
+def generation_of(view: LedgerView, binding_id: str, generation_id: str) -> Document | None:
+    """Return one generation of a binding, in force or not; None where there is none."""
+    return view.record(schema.binding_generation_snapshots, f"{binding_id}|{generation_id}")
+
+
+def last_generation(view: LedgerView, binding_id: str) -> Document | None:
+    """Return the newest generation of a binding, reverted or not, None where it never had one."""
     rows = view.tables.select(
         schema.binding_generation_snapshots,
         {"binding_id": binding_id},
@@ -47,7 +53,9 @@ def _newest(view: LedgerView, binding_id: str) -> int:
         descending=True,
         limit=1,
     )
-    return rows[0]["generation"] if rows else 0
+    return (
+        view.record(schema.binding_generation_snapshots, rows[0]["snapshot_id"]) if rows else None
+    )
 
 
 def apply_binding_generation(effect: KernelEffect, operation: Operation) -> Applied:
@@ -63,7 +71,8 @@ def apply_binding_generation(effect: KernelEffect, operation: Operation) -> Appl
         generation = int(current["binding_generation_id"])
     else:
         payload = validated(BindingGenerationSnapshot, effect.payload)
-        generation = _newest(operation.transaction, binding_id) + 1
+        last = last_generation(operation.transaction, binding_id)
+        generation = 1 if last is None else int(last["binding_generation_id"]) + 1
         if payload.binding_generation_id != str(generation):
             raise EffectInapplicable(
                 f"the next generation is {generation}",

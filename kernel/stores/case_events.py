@@ -13,7 +13,7 @@ class CaseResolutionEvent(Payload):
     """A consolidation, a transfer or a severance, and the identity that it resolves to."""
 
     event_kind: Literal["ConsolidationEvent", "TransferEvent", "SeveranceEvent"]
-    case_refs: Annotated[tuple[Name, ...], Field(min_length=1, max_length=256)]
+    case_refs: Annotated[tuple[Name, ...], Field(min_length=1, max_length=256, fail_fast=True)]
     resolved_case_identity: Name
     event_date_utc: Instant
     event_date_originating_tz: Zone

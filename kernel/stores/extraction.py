@@ -5,8 +5,9 @@ step before, so the run's history is read from either (§16.8). What an extracti
 whether somebody was told, is its owner's to keep (§16.6): only what is said here is enforced.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self, get_args
 
+import orjson
 from pydantic import Field, model_validator
 
 from kernel.errors import EffectInapplicable
@@ -18,6 +19,8 @@ from kernel.stores.record import Applied, Operation, write_record
 from kernel.stores.typed import Name, Payload, stamp, target_of, validated
 
 State = Literal["pending", "running", "succeeded", "degraded", "blocked", "abandoned", "cancelled"]
+
+STATES: Final[tuple[State, ...]] = get_args(State)
 
 TRANSITIONS = frozenset(
     {
@@ -58,6 +61,12 @@ BlockReason = Literal[
 ]
 
 
+ENDED = frozenset({"succeeded", "abandoned", "cancelled"})
+"""States from which no extraction goes on by itself."""
+
+REPLACEABLE = frozenset({"cancelled", "abandoned"})
+"""States of a run in whose place another may begin."""
+
 SOURCE_CHANGED = "source_version_changed_during_extraction"
 """Why a run is cancelled whose document changed under it (INV-EXT-6)."""
 
@@ -73,7 +82,7 @@ class ExtractionAttempt(Payload):
     parent_operation_id: Name | None = None
     cancellation_reason: Name | None = None
     replaces_extraction_run_id: Name | None = None
-    """In a run's first step: the cancelled run in whose place it begins anew (INV-EXT-6)."""
+    """In a run's first step: the ended run in whose place it begins anew (INV-EXT-4, INV-EXT-6)."""
 
     @model_validator(mode="after")
     def _blocked_for_a_reason(self) -> Self:
@@ -96,6 +105,37 @@ def last_attempt(view: LedgerView, run_id: str) -> Document | None:
         limit=1,
     )
     return view.record(schema.extraction_attempts, rows[0]["attempt_id"]) if rows else None
+
+
+def attempts_of(view: LedgerView, run_id: str, *, limit: int) -> list[Document]:
+    """Return the steps of a run in their order, the first ones where there are more."""
+    rows = view.tables.select(
+        schema.extraction_attempts,
+        {"extraction_run_id": run_id},
+        order_by="attempt_number",
+        limit=limit,
+    )
+    return [orjson.loads(row["record"]) for row in rows]
+
+
+def runs_of_source(view: LedgerView, source_ref: str, *, limit: int) -> list[str]:
+    """Return the runs that began to read a source, by their names."""
+    rows = view.tables.select(
+        schema.extraction_attempts, {"source_ref": source_ref}, order_by="attempt_id", limit=limit
+    )
+    return [row["extraction_run_id"] for row in rows]
+
+
+def steps_into(view: LedgerView, state: str, *, after: str, limit: int) -> list[Document]:
+    """Return steps that led to a state, by their keys `run|number`; runs may have left it since."""
+    rows = view.tables.select(
+        schema.extraction_attempts,
+        {"current_state": state},
+        order_by="attempt_id",
+        after=after,
+        limit=limit,
+    )
+    return [orjson.loads(row["record"]) for row in rows]
 
 
 def attempt_of(view: LedgerView, run_id: str, attempt_number: int) -> Document | None:
@@ -154,9 +194,9 @@ def _check_replaced(attempt: ExtractionAttempt, view: LedgerView) -> None:
     if replaced is None:
         return
     last = last_attempt(view, replaced)
-    if last is None or last["current_state"] != "cancelled":
+    if last is None or last["current_state"] not in REPLACEABLE:
         raise EffectInapplicable(
-            f"{replaced} is not cancelled",
+            f"{replaced} is neither cancelled nor abandoned",
             code="extraction_attempt_invalid",
             field="payload.replaces_extraction_run_id",
         )

@@ -1,23 +1,22 @@
-"""Typed relationships between filings; one whose other end is not known expires (§4.3.14)."""
+"""Typed relationships between filings; one whose other end is not known expires (§4.3.14).
 
-from typing import Literal, Self
+A candidate is evidence that two filings are related, and becomes a relationship when somebody
+confirms it, or is rejected; a relationship never becomes a candidate again. On which grounds is
+judged by V6 (INV-K-OUTCOME-1).
+"""
 
-from pydantic import model_validator
+from typing import Annotated, Literal, Self
 
+from pydantic import Field, model_validator
+
+from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
+from kernel.ledger.ledger import Document
+from kernel.model.envelope import KernelEffect
+from kernel.model.relationship_types import RelationshipType
 from kernel.stores.dates import Instant
-from kernel.stores.typed import Name, Payload, TypedStore
-
-RelationshipType = Literal[
-    "responds_to",
-    "replies_to",
-    "opposes",
-    "supports",
-    "amends",
-    "supersedes",
-    "exhibit_to",
-    "rules_on",
-]
+from kernel.stores.record import Applied, Operation
+from kernel.stores.typed import Name, Payload, TypedStore, target_of, validated
 
 
 class FilingRelationship(Payload):
@@ -27,6 +26,9 @@ class FilingRelationship(Payload):
     source_filing_unit_id: Name
     target_filing_unit_id: Name | None = None
     unmatched_expires_at: Instant | None = None
+    lifecycle_state: Literal["candidate", "confirmed", "rejected"] = "confirmed"
+    identity_confidence: Annotated[float, Field(ge=0, le=1)] | None = None
+    """How sure it is that the target is the filing that is meant (§13.6)."""
 
     @model_validator(mode="after")
     def _ends(self) -> Self:
@@ -46,3 +48,26 @@ RELATIONSHIPS = TypedStore(
         "target_filing_unit_id": schema.filing_units,
     },
 )
+
+
+def relationship_state(record: Document | None) -> str | None:
+    """Return the state of a relationship's record: candidate, confirmed, or retracted."""
+    if record is None:
+        return None
+    if record["state"] != "active":
+        return str(record["state"])
+    return str(record["payload"].get("lifecycle_state", "confirmed"))
+
+
+def apply_filing_relationship(effect: KernelEffect, operation: Operation) -> Applied:
+    """Record a relationship or a candidate for one, or retract it."""
+    if effect.effect_kind not in RELATIONSHIPS.retract_kinds:
+        payload = validated(FilingRelationship, effect.payload)
+        before = operation.transaction.record(RELATIONSHIPS.table, target_of(effect))
+        if relationship_state(before) == "confirmed" and payload.lifecycle_state == "candidate":
+            raise EffectInapplicable(
+                "confirmed cannot become candidate",
+                code="filing_relationship_transition_disallowed",
+                field="payload.lifecycle_state",
+            )
+    return RELATIONSHIPS.apply(effect, operation)

@@ -12,6 +12,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
+from kernel.stores.memberships import MERGED_INTO
 from kernel.stores.record import Applied, Operation, write_record
 from kernel.stores.typed import Key, Payload, stamp, target_of, validated
 
@@ -55,6 +56,7 @@ def apply_membership_transition(effect: KernelEffect, operation: Operation) -> A
         **stamp(operation),
     }
     record.pop("blocked_from", None)
+    record.pop(MERGED_INTO, None)
     if stated.to_state == "policy_blocked":
         record["blocked_from"] = stated.from_state
     transition = {

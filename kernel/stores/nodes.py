@@ -8,12 +8,13 @@ lower than that of a source (INV-PROV-TAINT-1).
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
+from kernel.bindings.artifacts import COMPLETED_PHASES, PhaseRefused, check_completed
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.authority_fields import COMPUTED_FIELDS, EAGER, LAZY, NIGHTLY, decayed_at_us
 from kernel.model.envelope import KernelEffect
-from kernel.model.node_kinds import CLAIM, SOURCE_BINDING, UNDERSTANDING
+from kernel.model.node_kinds import CLAIM, SOURCE_ARTIFACT, SOURCE_BINDING, UNDERSTANDING
 from kernel.spans import sources_in
 from kernel.stores.field_locks import check_lock, check_unlocked, fields_changed
 from kernel.stores.node_dispositions import DISPOSITIONS
@@ -87,6 +88,7 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
         added = [ref for ref in sources_in(record["payload"]) if ref not in known]
         _check_provenance(record, added, operation)
     _check_binding(record["node_kind"], operation)
+    _check_phases(effect, before, record)
     _check_computed(effect, operation)
     check_lock(record["payload"], effect.payload)
     _check_identity(effect.payload)
@@ -218,6 +220,16 @@ def _check_binding(node_kind: str, operation: Operation) -> None:
             code="binding_verb_required",
             field="semantic_intent",
         )
+
+
+def _check_phases(effect: KernelEffect, before: Document | None, record: Document) -> None:
+    if record["node_kind"] != SOURCE_ARTIFACT or COMPLETED_PHASES not in effect.payload:
+        return
+    try:
+        check_completed(before, record)
+    except PhaseRefused as refused:
+        place = ".".join(filter(None, ("payload", COMPLETED_PHASES, refused.field)))
+        raise EffectInapplicable(str(refused), code=refused.code, field=place) from None
 
 
 def _check_identity(fields: Document) -> None:

@@ -18,8 +18,10 @@ class Disposition(Payload):
 class RulingDisposition(Payload):
     """A ruling: its dispositions, its targets and its date."""
 
-    dispositions: Annotated[tuple[Disposition, ...], Field(min_length=1, max_length=256)]
-    scope_targets: Annotated[tuple[Name, ...], Field(min_length=1, max_length=256)]
+    dispositions: Annotated[
+        tuple[Disposition, ...], Field(min_length=1, max_length=256, fail_fast=True)
+    ]
+    scope_targets: Annotated[tuple[Name, ...], Field(min_length=1, max_length=256, fail_fast=True)]
     ruling_date_utc: Instant
     ruling_date_originating_tz: Zone
     ruling_date_originating_calendar_date: Day

@@ -1,8 +1,8 @@
-"""What is on record without an operation that caused it: requests and pauses.
+"""What is on record without an operation that caused it: requests, pauses, pages of routing.
 
 Each has a durable receipt of its own, which lies in the chain between the two rows between which it
-happened. So the outbox, its outcomes and the pauses are a fold as well, and a row of theirs that
-neither an operation nor one of these receipts gives is found by comparing.
+happened. So the outbox, its outcomes, the pauses and the pairs are a fold as well, and a row of
+theirs that neither an operation nor one of these receipts gives is found by comparing.
 """
 
 import heapq
@@ -13,7 +13,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.rules import Rules, rules_of
 from kernel.verify.reading import Reader, load_object, shown, time_us
-from kernel.work.receipts import CLOSED, PAUSED, REQUESTED, RESUMED, WRITES, pause_key
+from kernel.work.receipts import CLOSED, PAUSED, REQUESTED, RESUMED, ROUTED, WRITES, pause_key
 
 GIVEN_UP = "authority_recompute_dead_lettered"
 
@@ -74,6 +74,9 @@ class Causeless:
             if kind in (PAUSED, RESUMED):
                 self._switch(transaction, place, document, rules)
                 return
+            if kind == ROUTED:
+                self._route(transaction, place, document, rules)
+                return
             request = transaction.tables.get(schema.outbox, str(document.get("request_id")))
             if request is None or not request["open"]:
                 message = f"closes request {shown(document.get('request_id'))}, not open then"
@@ -104,6 +107,14 @@ class Causeless:
         if stood == (kind == PAUSED):
             self._differs(place, f"{shown(key)} was {'' if stood else 'not '}paused then")
         rules.receipt_writes[kind](transaction, document)
+
+    def _route(
+        self, transaction: LedgerTransaction, place: int, document: Document, rules: Rules
+    ) -> None:
+        mark = transaction.tables.get(schema.routing_marks, str(document.get("mark_id")))
+        if mark is None or mark["routed_to"] != document.get("routed_from"):
+            self._differs(place, f"goes on from {shown(document.get('mark_id'))}, not there then")
+        rules.receipt_writes[ROUTED](transaction, document)
 
     def _give_up(self, transaction: LedgerTransaction, document: Document) -> None:
         request_id = document["request_id"]

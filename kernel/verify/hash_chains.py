@@ -284,5 +284,5 @@ def is_canonical(content: bytes, document: Document) -> bool:
 
 
 def sha256_hex(content: bytes) -> str:
-    """Return SHA-256 in hex."""
+    """Return the SHA-256 of bytes as 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()

@@ -4,13 +4,15 @@ A content keeps what its producer stated, fields that no model names included (K
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from kernel.bindings.source_binding import BindingTargetKind
+from kernel.ledger.ledger import Request
+from kernel.model.extraction_result import FIELDS_MAX, FieldName
 from kernel.priorities import CapacityPriority
 from kernel.stores.extraction import ExtractionAttempt
 from kernel.stores.typed import Key, Name, Payload
@@ -20,12 +22,21 @@ EXTRACTION_QUEUE = "extraction-transition"
 
 
 class BindingEvaluation(Payload):
-    """A binding to evaluate against a source event."""
+    """A binding to evaluate against a source event.
+
+    An evaluation by the record reads the artifact and the generation that are named here. A
+    producer that knows neither states the event alone.
+    """
 
     binding_id: Name
     source_event_id: Name
     capacity_priority: CapacityPriority = "background"
     binding_generation_id: Name | None = None
+    """The generation of the binding whose snapshot is evaluated, whatever is in force by then."""
+
+    artifact_ref: Name | None = None
+    """The node of the SourceArtifact that the event brought, whose fields the selectors judge."""
+
     target_kind: BindingTargetKind = "corpus_document_membership"
     schema_version: Annotated[int, Field(ge=1, le=1)] = 1
 
@@ -34,6 +45,35 @@ class ExtractionTransition(ExtractionAttempt):
     """A step of an extraction to record; where it names no parent, that is the run's last step."""
 
     extraction_run_id: Key
+    schema_version: Annotated[int, Field(ge=1, le=1)] = 1
+
+
+EXTRACTION_REQUESTED = "extraction_requested"
+
+
+class ExtractionTask(Payload):
+    """An extraction for a worker to perform; the same again is its reentry (§16.4)."""
+
+    extraction_run_id: Key
+    source_ref: Name
+    corpus_id: Name
+    """The corpus of which the claims become candidates."""
+
+    extractor: Name | None = None
+    """None for the one that serves the source's kind of content."""
+
+    fields: Annotated[tuple[FieldName, ...], Field(max_length=FIELDS_MAX)] = ()
+    """What is wanted of an extractor that has no fields of its own."""
+
+    understanding_id: Name | None = None
+    """The understanding that the claims feed."""
+
+    cause: Name = EXTRACTION_REQUESTED
+    """Why the run begins or is entered again, the `state_change_reason` of that step."""
+
+    replaces_extraction_run_id: Name | None = None
+    """The run that ended and in whose place this one begins anew."""
+
     schema_version: Annotated[int, Field(ge=1, le=1)] = 1
 
 
@@ -49,12 +89,33 @@ class QueueKind:
     priority: str | None = None
     """The field that decides the priority; None where the producer states it."""
 
+    contents_by_field: Mapping[str, type[Payload]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """Contents of another form, each by a field that it alone has and has to have."""
+
+    def content_of(self, stated: Mapping[str, Any]) -> type[Payload]:
+        """Return the form that a stated content has."""
+        named = (form for name, form in self.contents_by_field.items() if name in stated)
+        return next(named, self.content)
+
 
 QUEUE_KINDS: Mapping[str, QueueKind] = MappingProxyType(
     {
         BINDING_QUEUE: QueueKind(
             BindingEvaluation, "source_event_id", "background", priority="capacity_priority"
         ),
-        EXTRACTION_QUEUE: QueueKind(ExtractionTransition, "extraction_run_id", "normal"),
+        EXTRACTION_QUEUE: QueueKind(
+            ExtractionTransition,
+            "extraction_run_id",
+            "normal",
+            contents_by_field=MappingProxyType({"source_ref": ExtractionTask}),
+        ),
     }
 )
+
+
+def is_extraction_task(request: Request) -> bool:
+    """Tell whether a request is for an extraction that a worker performs."""
+    content = request.document["content"] if request.queue == EXTRACTION_QUEUE else {}
+    return QUEUE_KINDS[EXTRACTION_QUEUE].content_of(content) is ExtractionTask

@@ -6,6 +6,7 @@ from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
+from kernel.stores.binding_pairs import PairEnd
 from kernel.stores.external import EXTERNAL_QUEUE
 from kernel.work import receipts
 from kernel.work.contents import BINDING_QUEUE, QUEUE_KINDS
@@ -37,21 +38,45 @@ def close(
     operation_id: str | None = None,
     reason: str | None = None,
     result: Document | None = None,
+    pair_end: PairEnd | None = None,
 ) -> bool:
     """Give a request its outcome, with a durable receipt; False where it has one already.
 
+    `pair_end` is what the evaluation came to for the pair that asked for it, where one did (§13.2).
+
     Raises:
         WorkRefused: `work_request_unknown`.
+        PairTransitionDisallowed: the pair's binding was disabled or changed meanwhile.
     """
     request = open_request(transaction, request_id)
     if request is None:
         return False
     body: Document = {"request_id": request_id, "queue": request.queue, "outcome": outcome}
-    fields = {"closed_by_operation_id": operation_id, "result": result}
+    fields: Document = {"closed_by_operation_id": operation_id, "result": result}
+    fields["pair_state"] = pair_end
     fields["reason"] = None if reason is None else storable(reason)
     body |= {name: value for name, value in fields.items() if value is not None}
     transaction.next_commit_time_us()
-    receipts.record(transaction, receipts.CLOSED, f"receipt:{request_id}:closed", body)
+    receipts.record(transaction, receipts.CLOSED, receipts.closed_id(request_id), body)
+    return True
+
+
+def put_off(transaction: LedgerTransaction, request: Request, result: Document) -> bool:
+    """Record once for each reason that an evaluation was put off; False where it is on record.
+
+    `result` is a pending `BindingOutcomeRecord` and the manifest that will name it. The request
+    stays open.
+    """
+    receipt_id = receipts.pending_id(request.request_id, result["outcome_reason_code"])
+    if transaction.has_receipt(receipt_id):
+        return False
+    transaction.next_commit_time_us()
+    body: Document = {
+        "request_id": request.request_id,
+        "source_event_id": request.item_key,
+        "result": result,
+    }
+    receipts.record(transaction, receipts.PENDING, receipt_id, body)
     return True
 
 

@@ -1,10 +1,12 @@
 """Which of the open requests may be worked on now: rules of order and of fan-out (§14.1, §16.4)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kernel.ledger.ledger import LedgerView, Request
 from kernel.priorities import PRIORITIES_OF
+from kernel.stores.bindings import generation_in_force
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 
 FAN_OUT_MAX = 50
@@ -64,13 +66,14 @@ def next_of_runs(view: LedgerView, runs: Iterable[str]) -> list[Request]:
 
 
 def _attempt(request: Request) -> tuple[int, int]:
-    return request.document["content"]["attempt_number"], request.request_sequence
+    # A task that a worker performs has no number of its own; it goes first.
+    return request.document["content"].get("attempt_number", 0), request.request_sequence
 
 
 def fan_out_of(
     view: LedgerView, source_event_id: str, now_us: int, fan_out_max: int = FAN_OUT_MAX
 ) -> FanOut:
-    """Admit an event's open requests by priority, then age, while its cycle has room."""
+    """Admit an event's open requests, by `plan_fan_out`, while its cycle has room."""
     waiting: list[Request] = []
     evaluated_us = []
     for row in view.request_rows_of(BINDING_QUEUE, source_event_id):
@@ -80,17 +83,28 @@ def fan_out_of(
         outcome = view.outcome_of(row["request_id"])
         if outcome is not None and outcome["outcome"] == "completed":
             evaluated_us.append(outcome["closed_at_us"])
-    return plan_fan_out(waiting, evaluated_us, now_us, fan_out_max)
+    priority_of = partial(_binding_priority, view, {})
+    return plan_fan_out(waiting, evaluated_us, now_us, fan_out_max, priority_of)
 
 
 def plan_fan_out(
-    waiting: Sequence[Request], evaluated_us: Iterable[int], now_us: int, fan_out_max: int
+    waiting: Sequence[Request],
+    evaluated_us: Iterable[int],
+    now_us: int,
+    fan_out_max: int,
+    priority_of: Callable[[Request], int] = lambda _: 0,
 ) -> FanOut:
-    """Return the plan of a cycle from the open requests and the times of the last evaluations."""
+    """Return the plan of a cycle from the open requests and the times of the last evaluations.
+
+    Those of the highest binding priority come first, then those of the most urgent capacity
+    priority, then the oldest. `priority_of` is asked only where not all are admitted.
+    """
     recent = sorted(at for at in evaluated_us if at > now_us - FAN_OUT_CYCLE_US)
     room = max(0, fan_out_max - len(recent))
+    rank = priority_of if len(waiting) > room else (lambda _: 0)
     ordered = sorted(
-        waiting, key=lambda request: (_RANKS[request.priority], request.request_sequence)
+        waiting,
+        key=lambda request: (-rank(request), _RANKS[request.priority], request.request_sequence),
     )
     admitted, deferred = ordered[:room], ordered[room:]
     since = recent[0] if recent else now_us
@@ -99,3 +113,13 @@ def plan_fan_out(
         tuple(request.request_id for request in deferred),
         since + FAN_OUT_CYCLE_US if deferred else None,
     )
+
+
+def _binding_priority(view: LedgerView, known: dict[str, int], request: Request) -> int:
+    """Return the priority of the generation in force of a request's binding; 0 of none."""
+    binding_id = str(request.document["content"]["binding_id"])
+    if binding_id not in known:
+        generation = generation_in_force(view, binding_id)
+        snapshot = {} if generation is None else generation["binding_snapshot"]
+        known[binding_id] = int(snapshot.get("priority", 0))
+    return known[binding_id]

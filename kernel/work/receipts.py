@@ -15,13 +15,21 @@ from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
 from kernel.priorities import PRIORITIES_OF
+from kernel.stores.binding_cycles import note_outcome
+from kernel.stores.binding_pairs import end_pair, hand_over
 from kernel.work.contents import BINDING_QUEUE
+from kernel.work.pair_routing import route_page
 
 REQUESTED = "work_requested"
 CLOSED = "work_request_closed"
 CAPACITY_REJECTED = "binding_fire_capacity_rejected"
+PENDING = "binding_outcome_pending"
+EVALUATION = "evaluation"
+"""The field of a binding's outcome that says on what it rests, and which manifest will name it."""
+
 PAUSED = "work_queue_paused"
 RESUMED = "work_queue_resumed"
+ROUTED = "binding_routing_page"
 
 
 def record(transaction: LedgerTransaction, kind: str, receipt_id: str, body: Document) -> None:
@@ -50,10 +58,14 @@ def _open(transaction: LedgerTransaction, body: Document) -> None:
             "request_bytes": canonicalize(document),
         },
     )
+    if "requeues" in body:
+        hand_over(transaction, body["requeues"], body["request_id"])
 
 
 def _close(transaction: LedgerTransaction, body: Document) -> None:
     head = transaction.head_now
+    if "pair_state" in body:
+        end_pair(transaction, body["request_id"], body["pair_state"])
     transaction.tables.append(
         schema.outbox_outcomes,
         {
@@ -65,6 +77,29 @@ def _close(transaction: LedgerTransaction, body: Document) -> None:
         },
     )
     transaction.tables.update(schema.outbox, (body["request_id"],), {"open": 0})
+    if EVALUATION in body.get("result", {}):
+        request_id, event = body["request_id"], body["result"]["source_event_id"]
+        note_outcome(transaction, event, request_id, closed_id(request_id))
+
+
+def _note_pending(transaction: LedgerTransaction, body: Document) -> None:
+    request_id = body["request_id"]
+    receipt_id = pending_id(request_id, body["result"]["outcome_reason_code"])
+    note_outcome(transaction, body["source_event_id"], request_id, receipt_id)
+
+
+def closed_id(request_id: str) -> str:
+    """Return the id of the receipt that closes a request."""
+    return f"receipt:{request_id}:closed"
+
+
+def pending_id(request_id: str, reason: str) -> str:
+    """Return the id of the receipt that an evaluation was put off for a reason."""
+    return f"receipt:{request_id}:pending:{reason}"
+
+
+def _route(transaction: LedgerTransaction, body: Document) -> None:
+    route_page(transaction, body["mark_id"])
 
 
 def _retry_as(transaction: LedgerTransaction, body: Document) -> None:
@@ -107,8 +142,10 @@ WRITES: Mapping[str, Callable[[LedgerTransaction, Document], None]] = MappingPro
         REQUESTED: _open,
         CLOSED: _close,
         CAPACITY_REJECTED: _retry_as,
+        PENDING: _note_pending,
         PAUSED: _pause,
         RESUMED: _resume,
+        ROUTED: _route,
     }
 )
 """By the kind of receipt; verification reads the same table."""

@@ -1,41 +1,24 @@
 """What workers report of a request: the step to record, how an evaluation ended, that it failed."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernel.bindings.source_binding import BindingTargetKind
-from kernel.stores.typed import Name
+from kernel.bindings.dispatch import EvaluatedOn
+from kernel.bindings.outcomes import BindingOutcomeRecord
+from kernel.bindings.particulars import NONE_STATED, Particulars
+from kernel.model.model_output import CapturedOutput
+from kernel.stores.typed import Name, Sha256
 
 RequestId = Annotated[str, Field(min_length=1, max_length=512)]
 _Count = Annotated[int, Field(ge=0, le=10**12)]
 
-OutcomeState = Literal[
-    "pending",
-    "succeeded",
-    "deduplicated",
-    "policy_blocked",
-    "user_review_required",
-    "extraction_failed",
-    "abandoned",
-]
+OUTPUTS_MAX = 8
+"""Answers of a model that one extraction may need."""
 
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class BindingOutcomeRecord(_Model):
-    """How one binding was evaluated against one event (§13.5); a pending one is tried again."""
-
-    outcome_id: RequestId
-    source_event_id: Name
-    binding_id: Name
-    target_kind: BindingTargetKind
-    outcome_state: OutcomeState
-    outcome_target_ref: Name | None = None
-    outcome_reason_code: Name
-    schema_version: Literal[1] = 1
 
 
 class ReportedCapacity(_Model):
@@ -54,11 +37,23 @@ class TransitionDue(_Model):
 
 
 class BindingEvaluated(_Model):
-    """An evaluation ended."""
+    """An evaluation ended; the gateway evaluates again and records what comes to the same.
+
+    `evaluated_on` is what was read of the record, `particulars` what the text was read to say.
+    """
 
     report_kind: Literal["binding_evaluated"] = "binding_evaluated"
     request_id: RequestId
     outcome: BindingOutcomeRecord
+    evaluated_on: EvaluatedOn
+    particulars: Particulars = NONE_STATED
+
+
+class BindingSuspended(_Model):
+    """An evaluation waits because capacity is short; its request stays open."""
+
+    report_kind: Literal["binding_suspended"] = "binding_suspended"
+    request_id: RequestId
 
 
 class CapacityRejected(_Model):
@@ -71,6 +66,41 @@ class CapacityRejected(_Model):
     capacity_signal_at_rejection: ReportedCapacity
 
 
+class ExtractionBegun(_Model):
+    """A worker takes an extraction in hand."""
+
+    report_kind: Literal["extraction_begun"] = "extraction_begun"
+    request_id: RequestId
+    extractor: Name
+
+
+class ExtractionFinished(_Model):
+    """An extractor answered; the gateway holds the answer against the source again."""
+
+    report_kind: Literal["extraction_finished"] = "extraction_finished"
+    request_id: RequestId
+    source_text_sha256: Sha256
+    """Of the text that was read."""
+
+    result: dict[str, Any]
+    """An `ExtractionResult`."""
+
+    claim_authority: Annotated[float, Field(ge=0, le=1)]
+    """The authority of what this extractor reads."""
+
+    outputs: Annotated[
+        tuple[CapturedOutput, ...], Field(max_length=OUTPUTS_MAX, fail_fast=True)
+    ] = ()
+
+
+class ExtractionFailed(_Model):
+    """An extraction came to nothing."""
+
+    report_kind: Literal["extraction_failed"] = "extraction_failed"
+    request_id: RequestId
+    code: Annotated[str, Field(min_length=1, max_length=128)]
+
+
 class GivenUp(_Model):
     """The worker gives a request up; it is not tried again."""
 
@@ -80,10 +110,28 @@ class GivenUp(_Model):
 
 
 WorkReport = Annotated[
-    TransitionDue | BindingEvaluated | CapacityRejected | GivenUp,
+    TransitionDue
+    | BindingEvaluated
+    | BindingSuspended
+    | CapacityRejected
+    | ExtractionBegun
+    | ExtractionFinished
+    | ExtractionFailed
+    | GivenUp,
     Field(discriminator="report_kind"),
 ]
 
-ReportOutcome = Literal["completed", "closed", "early", "rejected", "recorded", "unknown"]
+ReportOutcome = Literal[
+    "completed",
+    "closed",
+    "early",
+    "changed",
+    "out_of_capacity",
+    "rejected",
+    "recorded",
+    "unknown",
+]
 """completed: the request has its outcome. closed: it had one. early: something is to come first.
-rejected: the record does not admit it. recorded: it stays open. unknown: nobody asked."""
+changed: the record has moved on, so it is worked on again. out_of_capacity: the kernel had none
+for its operation. rejected: the record does not admit it. recorded: it stays open. unknown: nobody
+asked."""

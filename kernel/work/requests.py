@@ -18,6 +18,7 @@ from typing import Any, Literal
 import orjson
 from pydantic import ValidationError
 
+from kernel.bindings.source_binding import read_source_binding
 from kernel.canonical import canonicalize, canonicalize_readable, digest
 from kernel.host import iso_time
 from kernel.ledger import schema
@@ -25,9 +26,10 @@ from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Reques
 from kernel.ledger.tables import Row
 from kernel.model.problems import first_problem
 from kernel.priorities import PRIORITIES_OF
+from kernel.stores.bindings import generation_in_force
 from kernel.stores.typed import Payload
 from kernel.work import receipts
-from kernel.work.contents import QUEUE_KINDS, QueueKind
+from kernel.work.contents import BINDING_QUEUE, QUEUE_KINDS, QueueKind
 from kernel.work.errors import WorkRefused
 from kernel.work.ready_requests import due_at_us
 
@@ -140,6 +142,8 @@ def enqueue(
         try:
             checked = _check(request)
             known = fresh.get(checked.request_id) or _known(transaction, checked.request_id)
+            if known is None:
+                _take_priority_of_binding(transaction, checked.body)
             _check_same(known, checked.body)
         except WorkRefused as refused:
             refused.index = index
@@ -215,8 +219,9 @@ def closing_receipt(view: LedgerView, request_id: str) -> Document:
 
 def read_content(request: Request) -> Any:
     """Return a request's content as the model of its queue."""
-    kind = QUEUE_KINDS[request.queue]
-    return kind.content.model_validate_json(canonicalize(request.document["content"]))
+    stated = request.document["content"]
+    form = QUEUE_KINDS[request.queue].content_of(stated)
+    return form.model_validate_json(canonicalize(stated))
 
 
 def _check(request: WorkRequest) -> _Checked:
@@ -262,7 +267,7 @@ def _read(kind: QueueKind, content: Document) -> Payload:
         stated = canonicalize_readable(content)
         if len(stated) > CONTENT_BYTES_MAX:
             raise _invalid(f"a content has at most {CONTENT_BYTES_MAX} bytes", "content")
-        return kind.content.model_validate_json(stated)
+        return kind.content_of(content).model_validate_json(stated)
     except ValidationError as error:
         field, message = first_problem(error, "content")
         raise _invalid(message, field) from None
@@ -282,6 +287,15 @@ def _priority(kind: QueueKind, request: WorkRequest, content: Payload) -> str:
     return decided
 
 
+def _take_priority_of_binding(view: LedgerView, body: Document) -> None:
+    """Let a binding that is on record draw as its generation in force says (§14.2)."""
+    if body["queue"] == BINDING_QUEUE:
+        generation = generation_in_force(view, body["content"]["binding_id"])
+        if generation is not None:
+            policy = read_source_binding(generation["binding_snapshot"]).resource_policy
+            body["priority"] = policy.capacity_priority
+
+
 def _invalid(message: str, field: str) -> WorkRefused:
     return WorkRefused("work_request_invalid", message, field)
 
@@ -296,6 +310,9 @@ def _known(view: LedgerView, request_id: str) -> Document | None:
 
 
 def _check_same(known: Document | None, body: Document) -> None:
+    if known is not None and known["queue"] == BINDING_QUEUE:
+        # Its binding decided it when it was asked for first, and may decide otherwise by now.
+        body["priority"] = known["priority"]
     if known not in (None, body):
         raise WorkRefused(
             "work_request_conflict", "this key asked for something else", "request_key"

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NewRequest:
-    """What to ask for; the kernel's `contents.py` says what each queue takes."""
+    """What to ask for; `kernel.work.contents` says what each queue takes."""
 
     content: Mapping[str, Any]
     request_key: str | None = None

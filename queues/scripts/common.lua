@@ -126,11 +126,36 @@ local function each_pair(flat)
   end
 end
 
--- '' asks for the server's own clock, so that a fleet has one.
-local function now_ms(given)
-  if given ~= '' then return tonumber(given) end
+local function server_ms()
   local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+end
+
+local CLOCK_GAP_MS, CLOCK_KEPT_MS = 5000, 100
+
+-- The time by which everything behind a prefix ends, in ms. It never goes back (decision
+-- queues/0070): <prefix>clock has the time of the server at the last look, and by how much this
+-- time is ahead of it. Where the server is behind the last look, this time is ahead by as much more.
+-- Of what passes between two looks a tenth, and all that is beyond CLOCK_GAP_MS, makes up for it.
+-- '' asks for the server's own clock, so that a fleet has one. A server that refuses to keep the
+-- look is asked again by the next.
+local function now_ms(given)
+  local server, name = tonumber(given) or server_ms(), PREFIX .. 'clock'
+  local kept = redis.call('GETRANGE', name, 0, 31)
+  local seen, ahead = string.match(kept, '^(%d+) (%d+)$')
+  seen, ahead = number(seen), number(ahead)
+  local is_known = seen and ahead and seen <= server + TIME_MS_MAX and ahead <= TIME_MS_MAX
+  if not is_known then
+    if #kept > 0 then drop('clock', name) end
+    seen, ahead = server, 0
+  end
+  local passed = server - seen
+  local made_up = math.max(math.floor(passed / 10), passed - CLOCK_GAP_MS)
+  ahead = passed < 0 and ahead - passed or math.max(0, ahead - made_up)
+  if not is_known or passed < 0 or passed >= CLOCK_KEPT_MS then
+    redis.pcall('SET', name, string.format('%.0f %.0f', server, ahead))
+  end
+  return server + ahead
 end
 
 local function item_key(key) return PREFIX .. 'item:' .. key end

@@ -98,6 +98,20 @@ local function follow(item, rank, deadline, cause, payload, lineage)
   if count <= CAUSES_KEPT then redis.call('HSET', item, 'n:' .. cause, count .. lineage) end
 end
 
+-- The version that a payload states (kernel/fleet_protocol.py), nil where it states none.
+local function version_of(payload)
+  return payload and string.match(payload, '^{"protocol":(%d+),')
+end
+
+-- What waits is stated in the version of whoever relays now: that of a gateway that has left may be
+-- spoken by no worker (decision queues/0071).
+local function restate(item, state, payload)
+  local version = state ~= 'in_flight' and version_of(payload)
+  if not version then return end
+  local before = version_of(short_field(item, 'payload', VALUE_BYTES_MAX))
+  if before and before ~= version then redis.call('HSET', item, 'payload', payload) end
+end
+
 -- Whether a cause was buried.
 local function is_dead(key, cause)
   local has = try('HEXISTS', dead_key(key), 'c:' .. cause)
@@ -118,6 +132,7 @@ for i = 4, #ARGV, 6 do
     create(item, key, rank, deadline, cause, payload, lineage)
     outcome = 'new'
   elseif seen.known then
+    restate(item, seen.state, payload)
     outcome = 'known'
   elseif seen.state == 'in_flight' then
     follow(item, rank, deadline, cause, payload, lineage)

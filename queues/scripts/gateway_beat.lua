@@ -7,9 +7,7 @@
 -- Atomic   all of it. The dead leave first. A first beat takes the name over from whoever had it.
 --          A shard that is held is claimed unless somebody living leases it: after a flush every
 --          gateway finds its own again. Nobody lives for longer than two leases from now, whatever
---          stands there: a gateway that lives beats again. Where the clock is behind the beat
---          before, every time in the table is moved back by as much, so that a lease lasts as long
---          as before, and the time between two beats at most longer (decision queues/0066).
+--          stands there: a gateway that lives beats again.
 
 local now, gateway, incarnation = now_ms(ARGV[1]), ARGV[2], ARGV[3]
 local alive, incarnations = PREFIX .. 'alive', PREFIX .. 'incarnations'
@@ -19,22 +17,11 @@ local GATEWAYS_MAX = 1000
 local id, born = short_field(table_key, 'id', 32), number(short_field(table_key, 'born', 15))
 if redis.call('ZCARD', alive) > GATEWAYS_MAX then drop('gateway', alive) end
 if redis.call('HLEN', incarnations) > GATEWAYS_MAX then drop('gateway', incarnations) end
-local seen = number(short_field(table_key, 'seen', 15))
-if seen and now < seen and seen - now <= TIME_MS_MAX then
-  for _, name in ipairs(redis.call('ZRANGE', alive, 0, -1)) do
-    redis.call('ZINCRBY', alive, now - seen, name)
-  end
-  if born then
-    born = born + now - seen
-    redis.call('HSET', table_key, 'born', born)
-  end
-end
 if not (id and string.find(id, '^%x+$') and born and born <= now) then
   if redis.call('EXISTS', table_key) == 1 then drop('gateway_table') end
   id, born = ARGV[6], now
   redis.call('HSET', table_key, 'id', id, 'born', now)
 end
-redis.call('HSET', table_key, 'seen', now)
 for _, gone in ipairs(redis.call('ZRANGEBYSCORE', alive, '-inf', now)) do
   redis.call('ZREM', alive, gone)
   redis.call('HDEL', incarnations, gone)

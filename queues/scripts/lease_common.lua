@@ -28,32 +28,6 @@ local function hold_of(holder, kept)
   forget(holder)
 end
 
--- What has no place among the expiries would be held for ever.
-local function forget_unplaced(hash)
-  if redis.call('HLEN', PREFIX .. hash) == redis.call('ZCARD', PREFIX .. 'expiries') then return end
-  for _, holder in ipairs(redis.call('HKEYS', PREFIX .. hash)) do
-    if not redis.call('ZSCORE', PREFIX .. 'expiries', holder) then
-      drop('lease')
-      redis.call('HDEL', PREFIX .. hash, holder)
-    end
-  end
-end
-
-local function forget_expired(now)
-  local expiries, beyond = PREFIX .. 'expiries', '(' .. whole(now + TIME_MS_MAX)
-  for _, gone in ipairs(redis.call('ZRANGEBYSCORE', expiries, '-inf', now)) do forget(gone) end
-  for _, far in ipairs(redis.call('ZRANGEBYSCORE', expiries, beyond, '+inf')) do
-    drop('lease')
-    forget(far)
-  end
-  forget_unplaced('holds')
-  forget_unplaced('tokens')
-  for rank = 0, LAST_CLASS do
-    redis.call('ZREMRANGEBYSCORE', waiting_key(rank), '-inf', now)
-    redis.call('ZREMRANGEBYSCORE', waiting_key(rank), beyond, '+inf')
-  end
-end
-
 local HOLDS_MAX, HOLDS_BYTES_MAX = 100000, 67108864
 
 -- Slots and cost that are held by each rank, but for one holder's own.

@@ -14,7 +14,7 @@ if not (id and #id == 16 and string.find(id, '^%x+$')) then
   redis.call('SET', mailbox, id)
 end
 local entry = try('XADD', mail, '*', 'mailbox', id, 'body', ARGV[3])
-if not entry or tonumber(string.match(entry, '^%d+')) > now_ms('') + TIME_MS_MAX then
+if not entry or tonumber(string.match(entry, '^%d+')) > server_ms() + TIME_MS_MAX then
   drop('mailbox', mail)
   redis.call('SET', mailbox, ARGV[2])
   redis.call('XADD', mail, '*', 'mailbox', ARGV[2], 'body', ARGV[3])

@@ -7,7 +7,7 @@
 -- Atomic   one moment. An entry that is longer than any gateway writes leaves the mailbox.
 
 local mail, taken = PREFIX .. 'mail', PREFIX .. 'taken'
-local entries, after, room, now = {}, ARGV[1], tonumber(ARGV[4]), now_ms('')
+local entries, after, room, now = {}, ARGV[1], tonumber(ARGV[4]), server_ms()
 while #entries < tonumber(ARGV[2]) and room > 0 do
   -- One at a time: no command tells how long an entry is.
   local entry = redis.call('XRANGE', mail, after, '+', 'COUNT', 1)[1]

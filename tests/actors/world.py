@@ -20,7 +20,7 @@ from actors.orchestrator.intents import (
     SynthesizeUnderstanding,
     WriteCausalGraph,
 )
-from actors.orchestrator.resolvers import make_effect
+from actors.orchestrator.resolved_operation import make_effect
 from kernel.authority.graph import authority_of
 from kernel.authority.inputs import StatedInputs
 from kernel.authority.strategy import BetaPosteriorMean

@@ -38,7 +38,7 @@ from actors.orchestrator.intents import (
     RecalculateAuthority,
 )
 from actors.orchestrator.orchestrator import Orchestrator
-from kernel.authority.enqueue import plan_deferred
+from kernel.authority.enqueue_pages import plan_deferred
 from kernel.authority.graph import authority_of
 from kernel.authority.read_ahead import Around, read_ahead
 from kernel.authority.requests import (
@@ -151,7 +151,7 @@ def shared(count: int) -> Pairs:
 SHAPES: dict[str, Callable[[int], Pairs]] = {"wide": wide, "deep": deep, "shared": shared}
 
 
-def found(path: Path, count: int, pairs: Pairs) -> Ledger:
+def found_ledger(path: Path, count: int, pairs: Pairs) -> Ledger:
     """A ledger with so many understandings below one claim."""
     store = SqliteStore(path)
     ledger = Ledger.create(store, system_host())
@@ -187,7 +187,7 @@ def measure_reading(count: int) -> None:
     """Print median and p99 of one lookup, beside the driver's own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.db"
-        ledger = found(path, count, iter(()))
+        ledger = found_ledger(path, count, iter(()))
         names = [name_of(number) for number in random.choices(range(count), k=READS)]
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as raw:
 
@@ -325,7 +325,7 @@ def measure_cascade(shape: str, count: int) -> None:
     """Print how long a cascade takes, in all and in its parts, and the ratio to its peer."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.db"
-        run = CascadeRun(found(path, count, SHAPES[shape](count)))
+        run = CascadeRun(found_ledger(path, count, SHAPES[shape](count)))
         gc.collect()
         started_s, started_cpu_s = time.perf_counter(), time.process_time()
         done = run.cascade()
@@ -348,7 +348,7 @@ def measure_width(count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         claims = [f"claim-{number:07d}" for number in range(1, count)]
         pairs = ((name, name_of(0)) for name in ("claim", *claims))
-        run = CascadeRun(found(Path(folder) / "ledger.db", 1, pairs))
+        run = CascadeRun(found_ledger(Path(folder) / "ledger.db", 1, pairs))
         for batch in batched_rows(claims):
             with run.ledger.store.transaction() as tables:
                 rows = [node_row(name, _CLAIM, authority=0.5) for name in batch]

@@ -2,7 +2,7 @@
 
     python -m tests.bench.bench_cascade [--json] [--descendants N] [--shape NAME]
 
-The ledger holds the understandings before the tree starts (`bench_authority.found`). A claim
+The ledger holds the understandings before the tree starts (`bench_authority.found_ledger`). A claim
 changes over HTTP; the time ends when every recompute that this asks for has its outcome. Beside it
 the CPU time of each process, and that of gateway and worker for each recompute.
 """
@@ -19,7 +19,7 @@ from uuid import uuid4
 import httpx
 
 from kernel.authority.requests import AUTHORITY_QUEUE
-from tests.bench.bench_authority import BUDGET_S, SHAPES, found
+from tests.bench.bench_authority import BUDGET_S, SHAPES, found_ledger
 from tests.bench.report import figure, machine
 from tests.system.gateways import ONTOLOGY
 from tests.system.tree_run import TreeRun, running
@@ -86,7 +86,7 @@ def measure(shape: str, count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
         data.mkdir(mode=0o700)
-        found(data / "ledger.db", count, SHAPES[shape](count)).close()
+        found_ledger(data / "ledger.db", count, SHAPES[shape](count)).close()
         (data / "ledger.db").chmod(0o600)
         with running(data, "up", env={"ROTULUS_LOG_LEVEL": "warning"}) as run:
             gateway = run.wait_until_up()["gateway_url"]

@@ -1,9 +1,10 @@
-"""Committers of one PostgreSQL ledger, each a process: one, and two that share the same load.
+"""Committers of one PostgreSQL ledger, each a process: 1, 2, 4 and 8 that share the same load.
 
     python -m tests.bench.bench_gateways [--json]
 
 The server waits for the disk at each COMMIT. Each process has the submitters of
-`tests.bench.bench_kernel` and half of the shards; figures are the best of a few rounds in turn.
+`tests.bench.bench_kernel` and its share of the shards; figures are the best of a few rounds in
+turn.
 """
 
 import time
@@ -28,7 +29,7 @@ from tests.postgres import own_postgres
 from workers.environment.memory import settle_memory
 from workers.environment.system_host import system_host
 
-PROCESSES = (1, 2)
+PROCESSES = (1, 2, 4, 8)
 SUBMITTERS = 100
 EACH = 40
 ROUNDS = 3
@@ -100,10 +101,10 @@ def main() -> None:
                 measured = measure(url, processes)
                 best[processes] = max(measured, best.get(processes, (0.0, 0.0)))
                 server.drop(url)
-    one = best[1][0]
+    single_rate = best[1][0]
     for processes, (rate, cpu_us) in best.items():
         name = f"envelopes, {processes} committer{'s' * (processes > 1)}"
-        figure(name, rate, "/s", ratio=rate / one, of="one committer")
+        figure(name, rate, "/s", ratio=rate / single_rate, of="one committer")
         figure(f"{name}, CPU time each", cpu_us, "us")
 
 

@@ -76,13 +76,13 @@ def put_all(index: RoutingIndex, made: Mapping[str, SelectorList]) -> None:
         index.put(binding_id, selectors)
 
 
-def match_all(index: RoutingIndex, asked: Iterable[dict[str, str]]) -> None:
-    for event in asked:
+def match_all(index: RoutingIndex, events: Iterable[dict[str, str]]) -> None:
+    for event in events:
         index.match(event)
 
 
-def ask_all(made: Mapping[str, SelectorList], asked: Iterable[dict[str, str]]) -> None:
-    for event in asked:
+def ask_all(made: Mapping[str, SelectorList], events: Iterable[dict[str, str]]) -> None:
+    for event in events:
         [key for key, each in made.items() if each.matches(event)]
 
 

@@ -27,6 +27,7 @@ from kernel.ledger.sqlite import SqliteStore
 from queues.outbox_relay import OutboxRelay
 from queues.work_queue import WorkQueue
 from tests.bench.report import note
+from tests.extraction_steps import extraction_step
 from tests.workers.api.door import SESSION, Door, running_door, source
 from workers.dashboard.event_stream import EventStream
 from workers.dashboard.hub import SnapshotHub
@@ -34,7 +35,8 @@ from workers.environment.system_host import system_host
 from workers.gateway.dashboard_source import LiveSource
 from workers.worker.batches import BatchProcessor
 from workers.worker.gateway_reports import GatewayReporter
-from workers.worker.handlers.extraction import TransitionHandler
+from workers.worker.handlers.extraction import ExtractionHandler
+from workers.worker.handlers.extractors import Extractors
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = tuple(f"{ROOT / name}/" for name in ("actors", "kernel", "queues", "workers"))
@@ -99,19 +101,14 @@ async def submit(door: Door, number: int) -> None:
 async def drain_an_item(door: Door, number: int) -> None:
     queue = door.services.queues["extraction-transition"]
     assert isinstance(queue, WorkQueue)
-    content = {
-        "extraction_run_id": f"run-{number}",
-        "attempt_number": 1,
-        "prior_state": "pending",
-        "current_state": "running",
-        "state_change_reason": "because",
-    }
+    content = extraction_step(f"run-{number}")
     path = "/v1/queues/extraction-transition/requests"
     body = {"requests": [{"request_key": f"k-{number}", "content": content}]}
     assert (await door.send(path, body)).is_success
     await OutboxRelay(door.ledger, queue, anyio.current_time).sweep()
     reporter = GatewayReporter(door.client(), anyio.current_time)
-    processor = BatchProcessor(queue, TransitionHandler(reporter), reporter, lambda: 0.5)
+    handler = ExtractionHandler(door.ledger, reporter, Extractors())
+    processor = BatchProcessor(queue, handler, reporter, lambda: 0.5)
     claims = await queue.claim(10, 30_000)
     assert len(claims) == 1
     await processor.drain(claims)

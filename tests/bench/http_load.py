@@ -71,14 +71,14 @@ class _Client(asyncio.Protocol):
             self.done.set_exception(error or ConnectionError("the server has hung up"))
 
 
-async def _run(port: int, plans: Sequence[Sequence[bytes]]) -> tuple[float, list[float]]:
+async def _run(ports: Sequence[int], plans: Sequence[Sequence[bytes]]) -> tuple[float, list[float]]:
     latencies_ms: list[float] = []
     loop = asyncio.get_running_loop()
     made = [
         await loop.create_connection(
             lambda plan=plan: _Client(plan, latencies_ms), "127.0.0.1", port
         )
-        for plan in plans
+        for port, plan in zip(ports, plans, strict=True)
     ]
     clients = [client for _, client in made]
     started_s = time.perf_counter()
@@ -90,4 +90,9 @@ async def _run(port: int, plans: Sequence[Sequence[bytes]]) -> tuple[float, list
 
 def drive(port: int, plans: Sequence[Sequence[bytes]]) -> tuple[float, list[float]]:
     """Send each plan over a connection of its own, all at once; seconds and latencies in ms."""
-    return asyncio.run(_run(port, plans))
+    return drive_all([port] * len(plans), plans)
+
+
+def drive_all(ports: Sequence[int], plans: Sequence[Sequence[bytes]]) -> tuple[float, list[float]]:
+    """Send each plan to a port of its own, as `drive` does."""
+    return asyncio.run(_run(ports, plans))

@@ -132,7 +132,7 @@ async def enqueue_rate(system: System, items: int, way: str, work_s: float = 0.0
 
         async def lane() -> None:
             for item in waiting:
-                await system.one(item)
+                await system.put(item)
 
         await asyncio.gather(*[lane() for _ in range(100 if way == "concurrent" else 1)])
     return items / (time.perf_counter() - started_s)
@@ -168,11 +168,11 @@ async def pick_up(system: System, name: str, info: Info) -> dict[str, float]:
     with workers_of(name, system.port, system.password, 1) as counts:
         limit_s = time.perf_counter() + 20
         while not sum(counts.of_workers(1)) and time.perf_counter() < limit_s:
-            await system.one(payload(0))
+            await system.put(payload(0))
             await asyncio.sleep(0.2)
         await asyncio.sleep(1)
         for number in range(PICK_UPS):
-            await system.one(payload(number, time.time()))
+            await system.put(payload(number, time.time()))
             await asyncio.sleep(0.03)
         await asyncio.sleep(1.5)
         before = info.totals()[0]

@@ -51,7 +51,7 @@ class System:
 
     async def open(self) -> None: ...
 
-    async def one(self, item: Payload) -> None:
+    async def put(self, item: Payload) -> None:
         raise NotImplementedError
 
     def work(self, hit: Hit) -> None:
@@ -80,7 +80,7 @@ class Rotulus(System):
         name = f"understanding-{next(self.numbers)}"
         return self.new_item(name, "background_normal", f"op-{name}", self.dumps(item), name)
 
-    async def one(self, item: Payload) -> None:
+    async def put(self, item: Payload) -> None:
         await self.queue.enqueue(self._item(item))
 
     async def bulk(self, items: Sequence[Payload]) -> None:
@@ -182,7 +182,7 @@ class RawLua(Rotulus):
             self.redis.register_script(text) for text in texts
         )
 
-    async def one(self, item: Payload) -> None:
+    async def put(self, item: Payload) -> None:
         await self.bulk([item])
 
     async def bulk(self, items: Sequence[Payload]) -> None:
@@ -215,7 +215,7 @@ class Arq(System):
 
         return RedisSettings(port=self.port, password=self.password)
 
-    async def one(self, item: Payload) -> None:
+    async def put(self, item: Payload) -> None:
         await self.pool.enqueue_job("no_op", item)
 
     def work(self, hit: Hit) -> None:
@@ -244,7 +244,7 @@ class Saq(System):
 
         self.queue = Queue.from_url(self.url)
 
-    async def one(self, item: Payload) -> None:
+    async def put(self, item: Payload) -> None:
         await self.queue.enqueue("no_op", item=item, ttl=-1)
 
     def work(self, hit: Hit) -> None:
@@ -282,7 +282,7 @@ class Dramatiq(System):
     async def open(self) -> None:
         self.actor = self._actor(lambda _: None)
 
-    async def one(self, item: Payload) -> None:
+    async def put(self, item: Payload) -> None:
         self.actor.send(item)
 
     def work(self, hit: Hit) -> None:
@@ -310,7 +310,7 @@ class Taskiq(System):
         self.task = self._task(lambda _: None)
         await self.broker.startup()
 
-    async def one(self, item: Payload) -> None:
+    async def put(self, item: Payload) -> None:
         await self.task.kiq(item)
 
     def work(self, hit: Hit) -> None:

@@ -12,7 +12,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from tests.chaos import witness
-from tests.chaos.fleet import ChaosFleet, FleetProcess
+from tests.chaos.another_version import VARIABLE
+from tests.chaos.fleet import ChaosFleet, FleetProcess, preloaded
 from tests.chaos.schedule import Fault
 
 AIM_S = 1.0
@@ -20,6 +21,13 @@ AIM_S = 1.0
 
 EVICTED = 0.5
 """Of the keys, how many go at once."""
+
+STEP_BACK_S = 90
+AHEAD = "+25h"
+"""Longer than a key has its answer."""
+
+SERVES_S = 4.0
+"""How long a program that is started from its beginning may take until it answers."""
 
 Wait = Callable[[float], None]
 Inflict = Callable[[ChaosFleet, Fault, Wait], None]
@@ -74,7 +82,20 @@ def _stop_if_it_writes(
 def _start_another_version(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     process = fleet.processes[fault.target]
     process.kill()
-    process.start(ROTULUS_CHAOS_PROTOCOL="999")
+    process.start(**{VARIABLE: "999"})
+    wait(fault.lasts_s)
+    process.kill()
+    process.start()
+
+
+def _start_ahead(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Start a gateway whose clock is a day and an hour ahead; it serves all the same."""
+    process = fleet.processes[fault.target]
+    process.kill()
+    process.start_afresh(**preloaded("libfaketimeMT.so.1"), FAKETIME=AHEAD)
+    until_s = time.monotonic() + SERVES_S
+    while not fleet.answers(fault.target) and time.monotonic() < until_s:
+        wait(0.1)
     wait(fault.lasts_s)
     process.kill()
     process.start()
@@ -145,6 +166,20 @@ def _restart_redis(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     fleet.redis.start()
 
 
+def _step_redis_clock(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Set the clock of Redis back, and right again."""
+    fleet.set_redis_clock(-STEP_BACK_S)
+    wait(fault.lasts_s)
+    fleet.set_redis_clock(0)
+
+
+def _wait_for_disk(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Have PostgreSQL wait for its disk at every COMMIT, which it does not do otherwise here."""
+    fleet.set_fsync("on")
+    wait(fault.lasts_s)
+    fleet.set_fsync("off")
+
+
 def _restart_postgres(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     fleet.postgres.stop(signal.SIGQUIT)
     wait(fault.lasts_s)
@@ -208,13 +243,17 @@ INFLICT: Mapping[str, Inflict] = {
     "pause_writer": _pause_writer,
     "pause_worker": _pause,
     "worker_of_another_version": _start_another_version,
+    "gateway_of_another_version": _start_another_version,
+    "gateway_a_day_ahead": _start_ahead,
     "flush_redis": _flush,
     "evict_redis": _evict,
     "refuse_redis": _refuse,
     "fill_redis": _fill,
     "busy_redis": _busy,
     "restart_redis": _restart_redis,
+    "clock_redis": _step_redis_clock,
     "restart_postgres": _restart_postgres,
+    "fsync_postgres": _wait_for_disk,
     "delay_redis": _delay,
     "delay_postgres": _delay,
     "cut_redis": _cut,

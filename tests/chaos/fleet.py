@@ -3,6 +3,8 @@
 import os
 import shlex
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -32,6 +34,7 @@ TOKEN = "chaos-" + "0" * 16
 ADMINISTRATOR = "chaos"
 PRODUCERS = "producers"
 TAIL = 4000
+ROOT = Path(__file__).parents[2]
 
 
 class FleetProcess:
@@ -51,7 +54,7 @@ class FleetProcess:
         self._module, self._arguments = module, arguments
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
         self._env = inherited | env
-        self._process: ForkedProgram | None = None
+        self._process: ForkedProgram | subprocess.Popen[bytes] | None = None
         self.ended: list[int] = []
         """How it ended when nobody had killed it."""
 
@@ -64,6 +67,17 @@ class FleetProcess:
     def start(self, **env: str) -> None:
         """Start it, with more in its environment if need be; the log goes on."""
         self._process = ForkedProgram(self._module, self._arguments, self._env | env, self.log)
+
+    def start_afresh(self, **env: str) -> None:
+        """Start it as a program of its own, which a library may be put before."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", self._module, *self._arguments],
+                cwd=ROOT,
+                env=self._env | env,
+                stdout=log,
+                stderr=log,
+            )
 
     def keep_up(self) -> None:
         """Start it again if it ended by itself, as whoever supervises it would."""
@@ -189,8 +203,15 @@ class ChaosFleet:
 
     def ready(self, gateway: str) -> bool:
         """Tell whether a gateway is ready."""
+        return self._says_yes(gateway, "readyz")
+
+    def answers(self, gateway: str) -> bool:
+        """Tell whether a gateway answers, ready or not."""
+        return self._says_yes(gateway, "healthz")
+
+    def _says_yes(self, gateway: str, path: str) -> bool:
         try:
-            answer = loopback.get(f"{self.urls[gateway]}/readyz", timeout=2.0)
+            answer = loopback.get(f"{self.urls[gateway]}/{path}", timeout=2.0)
         except httpx.TransportError:
             return False
         return answer.status_code == 200
@@ -200,6 +221,15 @@ class ChaosFleet:
         for name, process in self.processes.items():
             if name != except_for:
                 process.keep_up()
+
+    def set_redis_clock(self, ahead_s: int) -> None:
+        """Have the clock of Redis step; nothing happens where there is no libfaketime."""
+        _clock_of(self.folder).write_text(f"{ahead_s:+d}s\n")
+
+    def set_fsync(self, value: str) -> None:
+        """Have PostgreSQL wait for its disk from now on, or not any more."""
+        self.postgres.run(f"ALTER SYSTEM SET fsync = {value}")
+        self.postgres.run("SELECT pg_reload_conf()")
 
     def flush_redis(self) -> None:
         """Let Redis forget everything."""
@@ -253,11 +283,30 @@ def _port_of(url: str) -> int:
     return port
 
 
+def preloaded(library: str) -> dict[str, str]:
+    """Return the environment of a program whose clock is libfaketime's; empty where it is not."""
+    for path in Path("/usr/lib").glob(f"*/faketime/{library}"):
+        return {"LD_PRELOAD": str(path), "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    return {}
+
+
+def _clock_of(folder: Path) -> Path:
+    return folder / "redis-clock"
+
+
 def _with_administrator(folder: Path) -> ServerBinary:
     """Return a server that somebody beside the fleet may configure."""
     user = shlex.join(["--user", ADMINISTRATOR, "on", f">{TOKEN}", "~*", "&*", "+@all"])
     program = folder / "redis-with-administrator"
-    program.write_text(f'#!/bin/sh\nexec {find_server().path} "$@" {user}\n')
+    clock = _clock_of(folder)
+    clock.write_text("+0s\n")
+    environment = {
+        **preloaded("libfaketime.so.1"),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_CACHE_DURATION": "1",
+    }
+    variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
+    program.write_text(f'#!/bin/sh\nexec env {variables} {find_server().path} "$@" {user}\n')
     program.chmod(0o700)
     return ServerBinary(program, "path")
 

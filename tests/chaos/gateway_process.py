@@ -11,6 +11,7 @@ import psycopg
 
 from kernel.ledger.postgres_connection import Connection
 from tests.chaos import witness
+from tests.chaos.another_version import speak_another_version
 from workers.cli.main import main
 
 
@@ -33,4 +34,5 @@ if __name__ == "__main__":
     witness.admit()
     if "ROTULUS_CHAOS_TRUSTING" in os.environ:
         take_unknown_commits_for_success()
+    speak_another_version()
     main(["gateway"])

@@ -129,12 +129,7 @@ class LoadProducer:
         self._place = place
         self._answers = answers
         self._session = session_of(number)
-        self._https = [
-            httpx.AsyncClient(
-                base_url=url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False
-            )
-            for url in urls
-        ]
+        self._https = [loopback.client(base_url=url, timeout=ANSWER_S) for url in urls]
         self._turn = count(number)
         self._ledger: Ledger | None = None
 

@@ -17,20 +17,22 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from pathlib import Path
+from types import MappingProxyType
 
 import anyio
 import psycopg
 
 from tests.chaos.faults import INFLICT
-from tests.chaos.fleet import ChaosFleet, FleetProcess, running_fleet
+from tests.chaos.fleet import LEASE_S, ChaosFleet, FleetProcess, running_fleet
 from tests.chaos.judge import judge, read_record
 from tests.chaos.load import Answers, LoadPlan, produce, read_answers
-from tests.chaos.schedule import KINDS, SLOT_S_MIN, Fault, schedule
+from tests.chaos.schedule import KINDS, SECONDS_MIN, Fault, schedule
+from tests.chaos.witness import takeovers
 
 PATIENCE_S = 180.0
 """After the last fault, until everything was answered; and then, until every request is closed."""
@@ -38,6 +40,19 @@ PATIENCE_S = 180.0
 POLL_S = 0.2
 
 PRODUCERS = 8
+
+SLACK_S = 3.0
+"""What silence and a takeover may take beyond a lease."""
+
+TAKEOVERS: Mapping[str, Collection[str]] = MappingProxyType(
+    {
+        "a kill": ("kill_gateway",),
+        "a pause": ("pause_gateway", "pause_writer"),
+        "a lost ledger": ("cut_postgres_of_gateway",),
+        "a lost Redis": ("cut_redis_of_gateway",),
+    }
+)
+"""What a gateway's shards are taken over after, and the kinds of fault that it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +70,15 @@ class ChaosReport:
     seconds: dict[str, float]
     silence_s: dict[str, float]
     """By kind of fault: the longest time in which somebody waited and nobody was answered."""
+
+    takeover_s: dict[str, float]
+    """By kind of fault of a gateway: the longest time until others had its shards."""
+
+    bounds: dict[str, dict[str, float]]
+    """What must hold of availability: how much there was, and how much there may be.
+
+    A busy machine makes everything longer, so that a bound that is passed fails no run.
+    """
 
     wrong: dict[str, list[str]]
 
@@ -129,7 +153,7 @@ def _run(
     began_s = time.monotonic()
     load = _Load(plan, fleet, answers, patience_s)
     load.start()
-    _inflict(fleet, faults, began_s, say)
+    faults = _inflict(fleet, faults, began_s, say)
     faults_s = time.monotonic()
     _wait(fleet, lambda: not load.is_alive())
     answers.close()
@@ -139,6 +163,11 @@ def _run(
     drained_s = time.monotonic()
     fleet.stop()
     record, answered = read_record(fleet.database_url), read_answers(answers.path)
+    silence_s = silences(faults, began_s, answers.waits_s)
+    # Both clocks are this machine's.
+    epoch_s = time.time() - time.monotonic() + began_s
+    owners = [(at_s - epoch_s, *who) for at_s, *who in takeovers(fleet.database_url)]
+    takeover_s = takeover_times(faults, owners)
     wrong = ends(fleet.processes.values()) | judge(record, answered)
     if load.error is not None:
         wrong["the load failed"] = traceback.format_exception(load.error)
@@ -161,9 +190,61 @@ def _run(
             "drained": round(drained_s - began_s, 1),
             "judged": round(time.monotonic() - began_s, 1),
         },
-        silence_s=silences(faults, began_s, answers.waits_s),
+        silence_s=silence_s,
+        takeover_s=takeover_s,
+        bounds=bounds(silence_s, takeover_s, record.outcomes),
         wrong=wrong,
     )
+
+
+def bounds(
+    silence_s: Mapping[str, float],
+    takeover_s: Mapping[str, float],
+    outcomes: Iterable[tuple[str, str]],
+) -> dict[str, dict[str, float]]:
+    """Return what was measured of each thing that is bounded, beside its bound.
+
+    Where no shard changed hands after a kind of fault, there is no takeover to be bounded.
+    """
+    within_s = LEASE_S + SLACK_S
+    return {
+        "longest silence, s": {"was": max(silence_s.values(), default=0.0), "at most": within_s},
+        "dead letters": {
+            "was": sum(outcome == "dead_letter" for _, outcome in outcomes),
+            "at most": 0,
+        },
+        **{
+            f"takeover after {name}, s": {
+                "was": max(takeover_s.get(kind, 0.0) for kind in kinds),
+                "at most": within_s,
+            }
+            for name, kinds in TAKEOVERS.items()
+            if takeover_s.keys() & set(kinds)
+        },
+    }
+
+
+def takeover_times(
+    faults: Sequence[Fault], owners: Iterable[tuple[float, str, str]]
+) -> dict[str, float]:
+    """Return by kind the longest time from a fault of a gateway until another had a shard of its.
+
+    A shard that stays with the gateway until the next fault was not taken over.
+
+    Args:
+        faults: in order.
+        owners: when which shard came to which gateway, in order, in seconds of the run.
+    """
+    longest: dict[str, float] = {}
+    owner_of: dict[str, str] = {}
+    for at_s, shard, name in owners:
+        if not name:  # released
+            continue
+        before, owner_of[shard] = owner_of.get(shard, ""), name
+        fault = next((fault for fault in reversed(faults) if fault.at_s <= at_s), None)
+        if fault is not None and fault.target == before != name:
+            longest[fault.kind] = max(longest.get(fault.kind, 0.0), round(at_s - fault.at_s, 2))
+    return dict(sorted(longest.items(), key=lambda item: -item[1]))
 
 
 def silences(
@@ -202,15 +283,20 @@ def ends(processes: Iterable[FleetProcess]) -> dict[str, list[str]]:
 
 def _inflict(
     fleet: ChaosFleet, faults: Sequence[Fault], began_s: float, say: Callable[[str], None]
-) -> None:
-    for fault in faults:
-        _sleep(fleet, began_s + fault.at_s - time.monotonic(), "")
+) -> list[Fault]:
+    """Inflict faults one after the other, and return them with the times at which they began."""
+    begun = []
+    for planned in faults:
+        _sleep(fleet, began_s + planned.at_s - time.monotonic(), "")
+        fault = replace(planned, at_s=round(time.monotonic() - began_s, 3))
+        begun.append(fault)
         say(f"{time.monotonic() - began_s:7.2f} s {fault}")
 
         def wait(seconds: float, target: str = fault.target) -> None:
             _sleep(fleet, seconds, target)
 
         INFLICT[fault.kind](fleet, fault, wait)
+    return begun
 
 
 def _sleep(fleet: ChaosFleet, seconds: float, target: str) -> None:
@@ -249,13 +335,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--requests", type=int, default=1000)
-    parser.add_argument("--minutes", type=float, default=len(KINDS) * SLOT_S_MIN / 60)
+    parser.add_argument("--minutes", type=float, default=SECONDS_MIN / 60)
     parser.add_argument("--producers", type=int, default=PRODUCERS)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="rotulus-chaos-"))
     try:
         report = run(
-            folder, options.seed, options.requests, options.minutes * 60, _say, options.producers
+            folder,
+            options.seed,
+            options.requests,
+            options.minutes * 60,
+            _say,
+            options.producers,
+            options.kinds,
         )
     except BaseException:
         _say(f"seed {options.seed}; kept: {folder}")

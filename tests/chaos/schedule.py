@@ -1,8 +1,9 @@
 """From a seed to the faults of a run: what, when, whom and for how long; pure.
 
-Time is cut into one slot for each fault. A fault begins somewhere in its slot and ends within it,
-so that whatever goes wrong has one cause. What goes past a lease goes past that of a shard (2 s in
-these runs). Every kind comes once before any comes twice, in an order that the seed decides.
+Time is cut into one stretch for each fault, of as many slots as its kind takes. A fault begins and
+ends within its own, so that whatever goes wrong has one cause. What goes past a lease goes past
+that of a shard (2 s in these runs). Every kind comes once before any comes twice, in an order that
+the seed decides.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,6 +24,8 @@ class Kind:
 
     past_lease: bool = False
     is_delay: bool = False
+    slots: int = 1
+    """How many it takes; what starts a program from its beginning takes more than one."""
 
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
@@ -33,13 +36,17 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "pause_writer": Kind(GATEWAYS, past_lease=True),
         "pause_worker": Kind(WORKERS, past_lease=True),
         "worker_of_another_version": Kind(WORKERS, past_lease=True),
+        "gateway_of_another_version": Kind(GATEWAYS, past_lease=True, slots=2),
+        "gateway_a_day_ahead": Kind(GATEWAYS, past_lease=True, slots=2),
         "flush_redis": Kind(),
         "evict_redis": Kind(),
         "refuse_redis": Kind(),
         "fill_redis": Kind(),
         "busy_redis": Kind(),
         "restart_redis": Kind(),
+        "clock_redis": Kind(past_lease=True),
         "restart_postgres": Kind(),
+        "fsync_postgres": Kind(past_lease=True),
         "delay_redis": Kind(is_delay=True),
         "delay_postgres": Kind(is_delay=True),
         "cut_redis": Kind(),
@@ -55,6 +62,9 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 )
 
 SLOT_S_MIN = 4.0
+SECONDS_MIN = sum(kind.slots for kind in KINDS.values()) * SLOT_S_MIN
+"""In which every kind comes once."""
+
 PAST_LEASE_S_MIN = 2.5
 DELAY_MS_MAX = 60
 
@@ -81,14 +91,18 @@ def schedule(
     Raises:
         ValueError: when a slot is too short for what goes past a lease, or not every kind has one.
     """
-    slots = int(seconds / slot_s)
-    if slot_s < SLOT_S_MIN or slots < len(kinds):
-        raise ValueError(f"{len(kinds)} faults need {len(kinds) * SLOT_S_MIN:g} s")
+    least = sum(KINDS[kind].slots for kind in kinds)
+    if slot_s < SLOT_S_MIN or int(seconds / slot_s) < least:
+        raise ValueError(f"{len(kinds)} faults need {least * SLOT_S_MIN:g} s")
     random = Random(seed)
-    names: list[str] = []
-    while len(names) < slots:
-        names += random.sample(sorted(kinds), len(kinds))
-    return [_fault(random, name, slot * slot_s, slot_s) for slot, name in enumerate(names[:slots])]
+    faults: list[Fault] = []
+    slot = 0
+    while True:
+        for name in random.sample(sorted(kinds), len(kinds)):
+            if (slot + KINDS[name].slots) * slot_s > seconds:
+                return faults
+            faults.append(_fault(random, name, slot * slot_s, slot_s))
+            slot += KINDS[name].slots
 
 
 def _fault(random: Random, name: str, begins_s: float, slot_s: float) -> Fault:

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.run import run
-from tests.chaos.schedule import KINDS, SLOT_S_MIN
+from tests.chaos.schedule import KINDS, SECONDS_MIN, SLOT_S_MIN
 
 SEED = int(os.environ.get("ROTULUS_CHAOS_SEED", "1"))
 REQUESTS = int(os.environ.get("ROTULUS_CHAOS_REQUESTS", "300"))
-SECONDS = float(os.environ.get("ROTULUS_CHAOS_SECONDS", len(KINDS) * SLOT_S_MIN))
+SECONDS = float(os.environ.get("ROTULUS_CHAOS_SECONDS", SECONDS_MIN))
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from actors.sharding.assignment import shard_of
 from tests.chaos import judge as j
 from tests.chaos.fleet import FleetProcess
 from tests.chaos.load import STATES, session_of
-from tests.chaos.run import ends, silences
+from tests.chaos.run import bounds, ends, silences, takeover_times
 from tests.chaos.schedule import Fault
 from tests.system.tree_run import wait_for
 
@@ -162,4 +162,32 @@ def test_silence_is_the_longest_time_in_which_somebody_waits_and_nobody_is_answe
         "kill_gateway": 6.0,
         "before any": 4.5,
         "cut_redis": 3.0,
+    }
+
+
+def test_a_takeover_is_the_time_until_others_have_the_shards_of_a_gateway():
+    faults = [
+        Fault(10.0, "kill_gateway", "a", 1.0),
+        Fault(20.0, "pause_gateway", "b", 3.0),
+        Fault(30.0, "flush_redis", "", 1.0),
+    ]
+    owners = [
+        (0.5, "1", "a"),
+        (0.5, "2", "a"),
+        (0.5, "3", "b"),
+        (11.0, "3", "b"),  # it takes what it had before
+        (12.5, "1", "b"),
+        (13.0, "2", ""),  # released
+        (13.5, "2", "b"),
+        (22.0, "1", "a"),
+        (31.0, "2", "a"),  # no fault of a gateway
+    ]
+    takeover_s = takeover_times(faults, owners)
+    assert takeover_s == {"kill_gateway": 3.5, "pause_gateway": 2.0}
+    stated = bounds({"flush_redis": 4.0}, takeover_s, [("r", "completed"), ("s", "dead_letter")])
+    assert {name: row["was"] for name, row in stated.items()} == {
+        "longest silence, s": 4.0,
+        "dead letters": 1,
+        "takeover after a kill, s": 3.5,
+        "takeover after a pause, s": 2.0,
     }

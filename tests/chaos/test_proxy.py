@@ -33,7 +33,7 @@ def echo():
         listening.shutdown(socket.SHUT_RDWR)
 
 
-def asked(connection, data=b"ping"):
+def reply_to(connection, data=b"ping"):
     connection.sendall(data)
     return connection.recv(1024)
 
@@ -42,10 +42,10 @@ def test_what_goes_in_comes_out_late_by_the_delay(echo):
     with Proxies() as proxies:
         proxy = proxies.to_port(echo)
         with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
-            assert asked(connection) == b"ping"
+            assert reply_to(connection) == b"ping"
             proxy.delay_s = 0.05
             before_s = time.monotonic()
-            assert asked(connection) == b"ping"
+            assert reply_to(connection) == b"ping"
             assert time.monotonic() - before_s >= 2 * 0.05
 
 
@@ -53,35 +53,35 @@ def test_a_cut_ends_what_is_open_and_lets_nobody_in_until_it_is_mended(echo):
     with Proxies() as proxies:
         proxy = proxies.to_port(echo)
         with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
-            assert asked(connection) == b"ping"
+            assert reply_to(connection) == b"ping"
             proxies.run(proxy.cut())
             with pytest.raises(ConnectionResetError):
                 connection.recv(1024)
         with suppress(OSError), socket.create_connection(("127.0.0.1", proxy.port)) as late:
-            assert asked(late) == b""
+            assert reply_to(late) == b""
         proxies.run(proxy.mend())
         with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
-            assert asked(connection) == b"ping"
+            assert reply_to(connection) == b"ping"
 
 
 def test_a_lost_connection_stays_silent_as_does_what_connects_meanwhile(echo):
     with Proxies() as proxies:
         proxy = proxies.to_port(echo)
         with socket.create_connection(("127.0.0.1", proxy.port)) as before:
-            assert asked(before) == b"ping"
+            assert reply_to(before) == b"ping"
             proxy.is_silent = True
             proxy.lose()
             with socket.create_connection(("127.0.0.1", proxy.port)) as meanwhile:
                 meanwhile.settimeout(0.2)
                 with pytest.raises(TimeoutError):
-                    asked(meanwhile)
+                    reply_to(meanwhile)
                 proxy.is_silent = False
                 with socket.create_connection(("127.0.0.1", proxy.port)) as after:
-                    assert asked(after) == b"ping"
+                    assert reply_to(after) == b"ping"
                 for lost in (before, meanwhile):
                     lost.settimeout(0.2)
                     with pytest.raises(TimeoutError):
-                        asked(lost)
+                        reply_to(lost)
 
 
 ASKED = b"Q\x00\x00\x00\x0bCOMMIT\x00"

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.chaos.faults import INFLICT
-from tests.chaos.schedule import KINDS, PAST_LEASE_S_MIN, SLOT_S_MIN, schedule
+from tests.chaos.schedule import KINDS, PAST_LEASE_S_MIN, SECONDS_MIN, SLOT_S_MIN, schedule
 
-SECONDS = len(KINDS) * SLOT_S_MIN
+SECONDS = SECONDS_MIN
 seeds = st.integers(min_value=0, max_value=2**64)
 
 

@@ -13,7 +13,8 @@ from kernel.ledger import postgres_catalog
 _SETUP = """
 CREATE SCHEMA chaos;
 CREATE TABLE chaos.notes (
-    note bigserial PRIMARY KEY, kind text NOT NULL, subject text NOT NULL, name text NOT NULL
+    note bigserial PRIMARY KEY, kind text NOT NULL, subject text NOT NULL, name text NOT NULL,
+    at_s double precision NOT NULL DEFAULT extract(epoch FROM clock_timestamp())
 );
 CREATE FUNCTION chaos.note_session() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     INSERT INTO chaos.notes (kind, subject, name)
@@ -54,6 +55,14 @@ def admit() -> None:
     """Let this process find nothing in the witness's triggers, which no other schema has."""
     ours = " AND NOT starts_with(t.tgname::text, 'chaos_')"
     postgres_catalog.TRIGGERS = postgres_catalog.TRIGGERS.removesuffix(ours) + ours
+
+
+def takeovers(url: str) -> list[tuple[float, str, str]]:
+    """Return when which shard came to which gateway, in order; times since the epoch."""
+    with psycopg.connect(url) as connection:
+        return connection.execute(
+            "SELECT at_s, subject, name FROM chaos.notes WHERE kind = 'shard' ORDER BY note"
+        ).fetchall()
 
 
 def notes(url: str) -> list[Note]:

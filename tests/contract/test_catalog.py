@@ -38,10 +38,9 @@ def rewritten(table, old, new):
 
 
 NODES = table_text("nodes")
-OF_SQLITE = {
+OF_BOTH = {
     "an index less": ("DROP INDEX nodes_by_kind",),
     "an index more": ("CREATE INDEX more ON nodes (updated_at)",),
-    "a unique index": ("CREATE UNIQUE INDEX more ON kernel_event_log (row_hash)",),
     "an index of other columns": (
         "DROP INDEX nodes_by_kind",
         "CREATE INDEX nodes_by_kind ON nodes (node_id, node_kind)",
@@ -64,6 +63,9 @@ OF_SQLITE = {
             " (commit_epoch_id, ec_sequence_number) WHERE commit_epoch_id IS NULL"
         ),
     ),
+}
+OF_SQLITE = OF_BOTH | {
+    "a unique index": ("CREATE UNIQUE INDEX more ON kernel_event_log (row_hash)",),
     "another collation in an index": (
         "DROP INDEX nodes_by_kind",
         "CREATE INDEX nodes_by_kind ON nodes (node_kind COLLATE NOCASE, node_id)",
@@ -284,31 +286,7 @@ REFUSES_NOTHING = (
     "CREATE OR REPLACE FUNCTION rotulus_refuses() RETURNS trigger LANGUAGE plpgsql"
     " AS $$ BEGIN RETURN NEW; END $$"
 )
-OF_POSTGRES = {
-    "an index less": ("DROP INDEX nodes_by_kind",),
-    "an index more": ("CREATE INDEX more ON nodes (updated_at)",),
-    "an index of other columns": (
-        "DROP INDEX nodes_by_kind",
-        "CREATE INDEX nodes_by_kind ON nodes (node_id, node_kind)",
-    ),
-    "an index in the other order": (
-        "DROP INDEX nodes_by_kind",
-        "CREATE INDEX nodes_by_kind ON nodes (node_kind DESC, node_id)",
-    ),
-    "an index of some rows": (
-        "DROP INDEX nodes_by_overlay",
-        (
-            "CREATE INDEX nodes_by_overlay ON nodes (overlay_in_force, overlay_target)"
-            " WHERE overlay_target <> 'claim'"
-        ),
-    ),
-    "another condition": (
-        "DROP INDEX kernel_event_log_by_epoch",
-        (
-            "CREATE INDEX kernel_event_log_by_epoch ON kernel_event_log"
-            " (commit_epoch_id, ec_sequence_number) WHERE commit_epoch_id IS NULL"
-        ),
-    ),
+OF_POSTGRES = OF_BOTH | {
     "an index that is not valid": (
         "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'nodes_by_kind'::regclass",
     ),

@@ -72,9 +72,9 @@ def opened(request, tmp_path):
         place = request.getfixturevalue("postgres_url")
     elif request.param.startswith("tee"):
         place = request.getfixturevalue("tee")
-    found = OpenedStore(request.param, place)
-    yield found
-    found.close()
+    opened_store = OpenedStore(request.param, place)
+    yield opened_store
+    opened_store.close()
 
 
 @pytest.fixture
@@ -190,12 +190,12 @@ def test_threads_that_eliminate_at_once_are_all_applied(store, ends_well):
     check_all_struck(store, answers, THREADS)
 
 
-def check_all_struck(store, told, names):
+def check_all_struck(store, struck, names):
     """Everything is struck, and of what several have struck exactly one was told."""
     expected = {name for name in universe_of(*names, count=STRIKES) if name != "survivor"}
     untouched = set(COMMON[STRIKES:])
     assert store.get_survivors(SESSION) == {"survivor"} | untouched
-    assert sorted(told) == sorted(expected - untouched)
+    assert sorted(struck) == sorted(expected - untouched)
 
 
 @contextmanager
@@ -244,11 +244,11 @@ def test_what_a_killed_process_was_told_is_kept_and_its_universe_is_still_parted
         check_what_a_killed_process_left(store, universe, struck_ids)
 
 
-def check_what_a_killed_process_left(store, universe, told):
+def check_what_a_killed_process_left(store, universe, struck):
     recovered = store.recover(SESSION)
-    assert told <= recovered.eliminated
+    assert struck <= recovered.eliminated
     # At most one call took effect whose answer was lost with the process.
-    assert len(recovered.eliminated - told) <= 2
+    assert len(recovered.eliminated - struck) <= 2
     assert recovered.survivors == universe - recovered.eliminated
     # Asked again, the rest is applied and nothing twice.
     rest = store.eliminate(SESSION, universe, WHY)

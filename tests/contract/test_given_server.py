@@ -21,7 +21,7 @@ CHOSEN = (
 
 
 @pytest.fixture
-def given():
+def counting_server():
     """A server that has counted every connection to it."""
     try:
         with own_postgres() as server:
@@ -40,13 +40,13 @@ def kept(server):
 
 
 @pytest.mark.slow
-def test_tests_use_the_server_that_is_named_and_leave_nothing_in_it(given):
-    before = kept(given)
+def test_tests_use_the_server_that_is_named_and_leave_nothing_in_it(counting_server):
+    before = kept(counting_server)
     command = [sys.executable, "-m", "pytest", "tests/contract/test_postgres_store.py"]
     ended = subprocess.run(
         [*command, "-v", "-k", " or ".join(CHOSEN)],
         cwd=ROOT,
-        env={**os.environ, URL_VARIABLE: given.url},
+        env={**os.environ, URL_VARIABLE: counting_server.url},
         capture_output=True,
         text=True,
         check=False,
@@ -54,11 +54,13 @@ def test_tests_use_the_server_that_is_named_and_leave_nothing_in_it(given):
     )
     assert ended.returncode == 0, ended.stdout
     assert f"{len(CHOSEN)} passed" in ended.stdout
-    log = given.log()
+    log = counting_server.log()
     # One for the shared tables, one that a test makes into what it needs.
     made = {line.partition("database=")[2].split()[0] for line in log if "database=rotulus" in line}
     assert len(made) == 2
-    assert kept(given) == before
+    assert kept(counting_server) == before
     count = "SELECT count(*) FROM pg_stat_activity WHERE backend_type LIKE 'client%'"
     # A connection that was closed takes the server a moment.
-    wait_for("the end of every other connection", lambda: given.run(count) == [(1,)], 20.0)
+    wait_for(
+        "the end of every other connection", lambda: counting_server.run(count) == [(1,)], 20.0
+    )

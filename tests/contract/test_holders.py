@@ -40,12 +40,12 @@ def write_while_held(holder, waiting):
 
 def test_a_holder_that_is_dead_is_ended_and_writes_nothing(stores):
     holder, waiting = stores
-    asked = []
+    asked_about = []
     holder.share("a", lambda _: False)
-    waiting.share("b", lambda name: not asked.append(name))
+    waiting.share("b", lambda name: not asked_about.append(name))
     with pytest.raises(LedgerUnavailable):
         write_while_held(holder, waiting)
-    assert asked == ["a"]
+    assert asked_about == ["a"]
     assert names(waiting) == ["of-who-waited"]
     add(holder, "of-the-holder")
     assert names(waiting) == ["of-the-holder", "of-who-waited"]

@@ -425,9 +425,13 @@ def test_belief_events_are_appended_in_order_and_summed_up(ledger):
             survivors_shown=["h1", "h2"],
         )
 
-    def anchor(transaction, one):
-        record_belief(transaction, one)
-        row = {"session_id": "s", "n_events": one.n_events, "head_event_hash": one.head_event_hash}
+    def anchor(transaction, events):
+        record_belief(transaction, events)
+        row = {
+            "session_id": "s",
+            "n_events": events.n_events,
+            "head_event_hash": events.head_event_hash,
+        }
         moment = {"ec_sequence_number": 1, "anchored_at_us": 1}
         transaction.tables.put(schema.belief_anchors, row | moment)
 

@@ -17,6 +17,9 @@ _numbers = itertools.count(1)
 _BOUNDED = {"open": 1}
 """Columns that not every value fits."""
 
+_FIRST_STEP = {"prior_state": "", "state": "pending_intake"}
+"""Of a pair, whose states follow one another."""
+
 
 MISSHAPEN = (
     (schema.kernel_event_log, {"rules_version": 0}),
@@ -38,7 +41,7 @@ def row_of(table, **values):
             row[column.name] = f"{column.name}-{number}"
         if column.name in _BOUNDED:
             row[column.name] = _BOUNDED[column.name]
-    return row | values
+    return row | (_FIRST_STEP if table is schema.binding_pairs else {}) | values
 
 
 def fill(store, table, *rows):
@@ -163,9 +166,9 @@ def test_a_key_that_is_not_there_gives_none(store):
 def test_a_row_handed_out_is_a_copy(store):
     row = row_of(schema.nodes)
     with store.transaction() as tables:
-        given = dict(row)
-        tables.insert(schema.nodes, given)
-        given["record"] = b"changed by its owner"
+        handed_in = dict(row)
+        tables.insert(schema.nodes, handed_in)
+        handed_in["record"] = b"changed by its owner"
         tables.get(schema.nodes, row["node_id"])["record"] = b"changed by a reader"
         tables.select(schema.nodes)[0]["record"] = b"changed by a reader"
         assert tables.get(schema.nodes, row["node_id"]) == row
@@ -252,15 +255,15 @@ def test_rows_with_any_of_many_values_are_found_once_each(store, times):
     fill(store, schema.edges, *rows)
     with store.transaction() as tables:
 
-        def found(names, where):
+        def edges_of(names, where):
             rows = tables.select_any(schema.edges, "edge_id", names, where)
             return sorted(row["edge_id"] for row in rows)
 
         names = [*"acd", *(f"no-{n}" for n in range(times)), "a"]
-        assert found(names, {}) == ["a", "c", "d"]
-        assert found(names, {"input_from": "x"}) == ["a"]
-        assert found(names, {"input_from": None}) == ["d"]
-        assert found([], {}) == []
+        assert edges_of(names, {}) == ["a", "c", "d"]
+        assert edges_of(names, {"input_from": "x"}) == ["a"]
+        assert edges_of(names, {"input_from": None}) == ["d"]
+        assert edges_of([], {}) == []
         of_kinds = tables.select_any(schema.edges, "input_from", ["x", "z"], {})
         assert sorted(row["edge_id"] for row in of_kinds) == ["a", "b"]
 
@@ -358,6 +361,52 @@ def test_of_two_like_rows_that_are_added_together_the_second_is_a_duplicate(stor
     with pytest.raises(DuplicateKey), store.transaction() as tables:
         tables.insert_many(schema.nodes, rows)
     assert stored(store, schema.nodes) == []
+
+
+def test_what_is_written_together_is_there_when_the_block_has_ended(store):
+    gone, replaced = fill(store, schema.nodes, row_of(schema.nodes), row_of(schema.nodes))
+    replaced |= {"node_kind": "Replaced"}
+    few = [row_of(schema.nodes) for _ in range(3)]
+    many = [row_of(schema.kernel_event_log, session_id=None) for _ in range(5 * GROUP_ROWS)]
+    with store.transaction() as tables:
+        with tables.together():
+            tables.delete(schema.nodes, gone["node_id"])
+            tables.insert_many(schema.kernel_event_log, many)
+            tables.put_many(schema.nodes, [replaced])
+            tables.insert_many(schema.nodes, few)
+        assert tables.get(schema.nodes, replaced["node_id"]) == replaced
+    in_order = sorted([replaced, *few], key=lambda row: row["node_id"])
+    assert stored(store, schema.nodes) == in_order
+    assert stored(store, schema.kernel_event_log) == many
+
+
+def write_together(store, write):
+    """Write something, and a row of another table after it."""
+    with store.transaction() as tables, tables.together():
+        write(tables)
+        tables.insert_many(schema.blobs, [row_of(schema.blobs)])
+
+
+@pytest.mark.parametrize("count", [1, GROUP_ROWS, 5 * GROUP_ROWS])
+def test_of_what_is_written_together_nothing_stays_where_a_row_is_there_already(store, count):
+    [first] = fill(store, schema.nodes, row_of(schema.nodes))
+    rows = [row_of(schema.nodes) for _ in range(count)]
+    rows[-1]["node_id"] = first["node_id"]
+    with pytest.raises(DuplicateKey):
+        write_together(store, lambda tables: tables.insert_many(schema.nodes, rows))
+    assert stored(store, schema.nodes) == [first]
+    assert stored(store, schema.blobs) == []
+
+
+def test_what_is_put_together_may_not_take_the_unique_value_of_another_row(store):
+    request, other = fill(store, schema.outbox, row_of(schema.outbox), row_of(schema.outbox))
+    taken = other | {"request_sequence": request["request_sequence"]}
+    with pytest.raises(DuplicateKey):
+        write_together(store, lambda tables: tables.put_many(schema.outbox, [taken]))
+    assert {row["request_id"]: row for row in stored(store, schema.outbox)} == {
+        row["request_id"]: row for row in (request, other)
+    }
+    assert stored(store, schema.blobs) == []
 
 
 def test_put_and_update_may_not_take_the_unique_value_of_another_row(store):

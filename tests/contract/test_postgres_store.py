@@ -21,6 +21,7 @@ from kernel.ledger import postgres, postgres_connection, schema  # noqa: E402 - 
 from kernel.ledger.ledger import Ledger, LedgerView  # noqa: E402 - likewise
 from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
 from kernel.ledger.postgres_connection import place_of  # noqa: E402 - likewise
+from kernel.ledger.tables import DuplicateKey  # noqa: E402 - likewise
 from tests.chaos.proxy import Proxies  # noqa: E402 - likewise
 from tests.connections import watch_postgres  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
@@ -117,13 +118,13 @@ def test_a_value_without_its_shape_is_not_stored(store, table, changes):
 def test_stores_that_create_the_tables_at_once_agree_on_one_ledger(postgres_empty_url):
     ledgers, failures = [], []
 
-    def found():
+    def found_ledger():
         try:
             ledgers.append(Ledger.create(PostgresStore(postgres_empty_url), FakeHost().host))
         except Exception as error:  # noqa: BLE001 - shown below
             failures.append(error)
 
-    threads = [threading.Thread(target=found) for _ in range(4)]
+    threads = [threading.Thread(target=found_ledger) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -388,6 +389,37 @@ def test_a_connection_lost_in_a_view_ends_it_and_the_next_one_works(store, postg
         with pytest.raises(LedgerUnavailable):
             tables.count(schema.nodes)
     assert names(store) == ["a"]
+
+
+def test_a_connection_lost_among_rows_that_are_sent_together_undoes_them(store, postgres_url):
+    add(store, "a")
+
+    def write_meanwhile():
+        with store.transaction() as tables, tables.together():
+            tables.insert_many(schema.nodes, [node("b")])
+            end_others(postgres_url)
+            tables.insert_many(schema.nodes, [node("c")])
+
+    with pytest.raises(LedgerUnavailable):
+        write_meanwhile()
+    add(store, "d")
+    assert names(store) == ["a", "d"]
+
+
+def test_what_is_sent_together_is_judged_when_the_block_ends(store):
+    add(store, "a")
+    sent = []
+
+    def add_again():
+        with store.transaction() as tables, tables.together():
+            tables.insert_many(schema.nodes, [node("a")])
+            sent.append("without a wait for the reply")
+
+    with pytest.raises(DuplicateKey):
+        add_again()
+    assert sent
+    add(store, "b")
+    assert names(store) == ["a", "b"]
 
 
 def test_a_server_that_is_not_there_makes_the_ledger_unavailable():

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 import anyio
 
+from actors.sharding.shard_keeper import BEATS_IN_A_LEASE
 from kernel.ledger.ledger import Ledger
 from tests.fuzz.client import Plan
-from tests.fuzz.fleet import GATEWAYS, FuzzFleet
+from tests.fuzz.fleet import GATEWAYS, LEASE_S, FuzzFleet
 from tests.fuzz.legal import QUEUES
 from tests.fuzz.legal_work import dead_legal_work, open_legal_work, outcomes_by_queue
 from tests.fuzz.report import (
@@ -42,6 +43,8 @@ STILL_S: Final = 180.0
 DRAIN_LOOK_S: Final = 1.0
 STACK_CHARS: Final = 1500
 RECOVER_S: Final = 60.0
+NOTICED_S: Final = LEASE_S / BEATS_IN_A_LEASE + 1
+"""Within it each gateway has beaten, and so has noticed what was taken from Redis."""
 LOOK_S: Final = 0.1
 ENDS: Final = frozenset({0, -signal.SIGTERM})
 """How a process ends that was asked to; a server lets the signal end it once it is done."""
@@ -112,22 +115,23 @@ class FuzzCourse:
         self.send(replace(plan, disturbed=True))
         written.join()
         self.report.redis_values += count
+        time.sleep(NOTICED_S)
         self.recovered()
 
     def recovered(self) -> None:
-        """Wait until every gateway is ready again."""
-        for name in GATEWAYS:
-            try:
-                wait_for(
-                    f"gateway {name} to be ready after Redis was attacked",
-                    lambda name=name: (
-                        name in self.fleet.ended()
-                        or self.fleet.readiness(name).get("status") == "ready"
-                    ),
-                    RECOVER_S,
-                )
-            except AssertionError as error:
-                self.report.wrong.append(f"{error}: {self.fleet.readiness(name)}")
+        """Wait until every gateway is ready again, and every shard has an owner.
+
+        A gateway that only Redis names is given shards until its lease has ended.
+        """
+        try:
+            wait_for(
+                "the fleet to serve every shard after Redis was attacked",
+                lambda: bool(self.fleet.ended()) or self.fleet.serves_all(),
+                RECOVER_S,
+            )
+        except AssertionError as error:
+            bodies = {gateway: self.fleet.readiness(gateway) for gateway in GATEWAYS}
+            self.report.wrong.append(f"{error}: {bodies}")
 
     def send(self, plan: Plan) -> None:
         """Let the process that sends do so, until it has or until one of the fleet ended."""

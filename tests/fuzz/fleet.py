@@ -27,6 +27,7 @@ from workers.environment.ledger_access import LedgerPlace, open_store
 from workers.environment.system_host import system_host
 
 GATEWAYS: Final = ("a", "b")
+LEASE_S: Final = 20
 READY_S: Final = 90.0
 END_S: Final = 60.0
 STORES: Final = ("sqlite", "postgres")
@@ -46,7 +47,7 @@ class FuzzFleet:
             "ROTULUS_LOG_LEVEL": "warning",
             "ROTULUS_LOG_FORMAT": "json",
             # A busy machine may pause anybody for longer than a short lease.
-            "ROTULUS_SHARD_LEASE_S": "20",
+            "ROTULUS_SHARD_LEASE_S": str(LEASE_S),
         }
         if isinstance(place, SecretStr):
             settings["ROTULUS_DATABASE_URL"] = place.get_secret_value()
@@ -81,6 +82,13 @@ class FuzzFleet:
         body = self.readiness(gateway)
         shards = body.get("shards", {})
         return body.get("status") == "ready" and shards["owned"] * len(GATEWAYS) == shards["of"]
+
+    def serves_all(self) -> bool:
+        """Return whether each gateway is ready and every shard has its owner among them."""
+        bodies = [self.readiness(gateway) for gateway in GATEWAYS]
+        if any(body.get("status") != "ready" for body in bodies):
+            return False
+        return sum(body["shards"]["owned"] for body in bodies) == bodies[0]["shards"]["of"]
 
     def readiness(self, gateway: str) -> dict:
         """Return what a gateway says of itself, empty where it says nothing."""

@@ -94,7 +94,7 @@ class HealthProbe(threading.Thread):
         waited += machine_s(self._pid, theirs, waited_s(self._pid))
         return Question(max(0.0, elapsed_s - waited), elapsed_s, at_s - began_s, status)
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """Return what was met."""
         return {
             "asked": self.asked,
@@ -112,7 +112,7 @@ def main() -> None:
     for asker in askers:
         asker.stopped.set()
         asker.join(ANSWER_S)
-    sys.stdout.write(json.dumps({asker.name: asker.told() for asker in askers}) + "\n")
+    sys.stdout.write(json.dumps({asker.name: asker.summary() for asker in askers}) + "\n")
 
 
 if __name__ == "__main__":

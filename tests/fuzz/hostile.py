@@ -24,7 +24,7 @@ from tests.fuzz.odd_values import (
     odd_value,
     places_of,
 )
-from tests.fuzz.shot import Shot, asked, bytes_of, text_of
+from tests.fuzz.shot import Shot, bytes_of, shot_of, text_of
 
 BIG_EACH: Final = 400
 """One request in so many is as large as a body may be, so that the bytes of a run stay bounded."""
@@ -84,7 +84,7 @@ def _values(request: LegalRequest, chance: Random) -> Shot:
     if not request.body:
         return head_spoiled(request, chance)
     how = _spoil_values(request.body, chance)
-    return asked(request, text_of(request.body), how)
+    return shot_of(request, text_of(request.body), how)
 
 
 # Text and bytes
@@ -95,7 +95,7 @@ def _texts(request: LegalRequest, chance: Random) -> Shot:
         return head_spoiled(request, chance)
     how = chance.choice(("token", "token", "twice", "deep", "long", "whole"))
     if how == "whole":
-        return asked(request, odd_text(chance).encode("utf-8", "surrogatepass"), how)
+        return shot_of(request, odd_text(chance).encode("utf-8", "surrogatepass"), how)
     if how == "twice":
         key, value = chance.choice(list(request.body.items()))
         odd = chance.choice((json.dumps(value), json.dumps(chance.choice(ODD_VALUES)), "{}"))
@@ -105,27 +105,28 @@ def _texts(request: LegalRequest, chance: Random) -> Shot:
         container[key] = PLACE
         odd = {"token": odd_token, "deep": deep, "long": long_list}[how](chance)
         text = json.dumps(request.body).replace(json.dumps(PLACE), odd)
-    return asked(request, text.encode("utf-8", "surrogatepass"), f"text {how}")
+    return shot_of(request, text.encode("utf-8", "surrogatepass"), f"text {how}")
+
+
+def broken_at(content: bytes, cut: int) -> list[bytes]:
+    """The bytes cut short, with bytes between them that are no UTF-8, or in another encoding."""
+    return [
+        content[:cut],
+        content[:cut] + b"\xff\xfe" + content[cut:],
+        content[:cut] + b"\xed\xa0\x80" + content[cut:],
+        content[:cut] + b"\x00" + content[cut:],
+        content + content[:cut],
+        b"\xef\xbb\xbf" + content,
+        content.decode().encode("utf-16"),
+        content.decode().encode("utf-32-be"),
+    ]
 
 
 def _bytes(request: LegalRequest, chance: Random) -> Shot:
     content = text_of(request.body)
     cut = chance.randrange(len(content) + 1)
-    spoilt = chance.choice(
-        (
-            content[:cut],
-            content[:cut] + b"\xff\xfe" + content[cut:],
-            content[:cut] + b"\xed\xa0\x80" + content[cut:],
-            content[:cut] + b"\x00" + content[cut:],
-            content + content[:cut],
-            b"\xef\xbb\xbf" + content,
-            content.decode().encode("utf-16"),
-            content.decode().encode("utf-32-be"),
-            chance.randbytes(cut),
-            b"",
-        )
-    )
-    return asked(request, spoilt, "bytes")
+    spoilt = chance.choice((*broken_at(content, cut), chance.randbytes(cut), b""))
+    return shot_of(request, spoilt, "bytes")
 
 
 def _big(request: LegalRequest, chance: Random) -> Shot:
@@ -147,7 +148,7 @@ def _big(request: LegalRequest, chance: Random) -> Shot:
     else:
         odd = "[" + item * (room // len(item) - 1) + item.rstrip(",") + "]"
     content = text.replace(json.dumps(PLACE), odd).encode()
-    shot = asked(request, content, f"big {item}")
+    shot = shot_of(request, content, f"big {item}")
     return Shot(shot.route, shot.how, "ask", shot.content)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from tests.extraction_steps import extraction_step
 from tests.kernel.build import create, op_id
 from tests.kernel.every import every_kind
 from tests.system.gateways import ONTOLOGY
@@ -259,13 +260,7 @@ def _content(names: Names, queue: str) -> dict[str, Any]:
             "source_event_id": f"e-{names.own}",
             "capacity_priority": "background",
         }
-    return {
-        "extraction_run_id": f"run-{names.own}",
-        "attempt_number": 1,
-        "prior_state": "pending",
-        "current_state": "running",
-        "state_change_reason": "because",
-    }
+    return extraction_step(f"run-{names.own}")
 
 
 def _work(count: int, statuses: frozenset[int]) -> Build:
@@ -404,9 +399,30 @@ reports = _handed_in(
                     "target_kind": "corpus_document_membership",
                     "outcome_state": "succeeded",
                     "outcome_target_ref": "t",
-                    "outcome_reason_code": "target_created",
+                    "outcome_reason_code": "binding_fired",
+                },
+                "evaluated_on": {
+                    "binding": "in_force",
+                    "binding_generation_id": "1",
+                    "artifact_ref": "a",
+                    "artifact_version": 1,
+                    "artifact_digest": "a" * 64,
+                    "standing": "absent",
+                    "target_ref": "t",
+                },
+                "particulars": {
+                    "disposition": "granted",
+                    "case_metadata": {"assigned_judge": "J"},
+                    "related_filing": {
+                        "relationship_type": "rules_on",
+                        "target_artifact_ref": "b",
+                        "identity_confidence": 0.9,
+                        "evidence": "number",
+                    },
+                    "stretches": [{"offset": 0, "length": 7}],
                 },
             },
+            {"report_kind": "binding_suspended", "request_id": names.own},
             {
                 "report_kind": "capacity_rejected",
                 "request_id": names.own,

@@ -92,8 +92,7 @@ def _queue_keys(queue: str, item: str) -> list[_Key]:
             (f"dead-item:{item}", "hash", _ITEM_FIELDS),
             ("sleeping", "string", ()),
             *((f"wake:{rank}", "list", ()) for rank in range(5)),
-            ("mark", "string", ()),
-            ("stamp", "string", ()),
+            *((name, "string", ()) for name in ("mark", "stamp", "clock")),
         ]
     ]
 
@@ -108,6 +107,7 @@ def _lease_keys(resource: str) -> list[_Key]:
             ("holds", "hash"),
             *((f"waiting:{rank}", "zset") for rank in range(3)),
             ("fence", "string"),
+            ("clock", "string"),
         ]
     ]
 
@@ -121,12 +121,14 @@ def fleet_keys(gateway: str = "a-gateway") -> list[_Key]:
         _Key("rotulus:{workers}:expiries", "zset", worker),
         _Key("rotulus:{workers}:seen", "hash", worker),
         _Key("rotulus:{workers}:beats", "hash", worker),
+        _Key("rotulus:{workers}:clock", "string"),
         _Key("rotulus:{crons}:chain-audit:state", "string"),
         _Key("rotulus:{crons}:retention-sweep:0", "string"),
         _Key("rotulus:{gateways}:alive", "zset", name),
         _Key("rotulus:{gateways}:incarnations", "hash", name),
         _Key("rotulus:{gateways}:owners", "hash", tuple(b"%d" % shard for shard in SHARDS)),
         _Key("rotulus:{gateways}:table", "hash", (b"id", b"born")),
+        _Key("rotulus:{gateways}:clock", "string"),
         *(_Key(f"rotulus:{{shard:{shard}}}:mail", "stream") for shard in SHARDS),
         *(_Key(f"rotulus:{{shard:{shard}}}:mailbox", "string") for shard in SHARDS),
         _Key(f"rotulus:{{gateway:{gateway}}}:inbox", "list"),

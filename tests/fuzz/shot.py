@@ -44,6 +44,6 @@ def text_of(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def asked(request: LegalRequest, content: bytes, how: str) -> Shot:
+def shot_of(request: LegalRequest, content: bytes, how: str) -> Shot:
     head_only = request.method == "HEAD"
     return Shot(request.route, how, "ask", bytes_of(request, content), head_only=head_only)

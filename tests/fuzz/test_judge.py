@@ -23,8 +23,8 @@ JSON = {"content-type": "application/json"}
 LATER = JSON | {"retry-after": "1"}
 
 
-def refused(status, code, headers=JSON, **more):
-    body = {"error": {"code": code, "message": "why"} | more}
+def refused(status, code, headers=JSON, **fields):
+    body = {"error": {"code": code, "message": "why"} | fields}
     return Answer(status, headers, json.dumps(body).encode())
 
 

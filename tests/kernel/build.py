@@ -520,11 +520,16 @@ def everything(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
 def receipts_of_kind(ledger: Ledger, kind: str) -> list[dict[str, Any]]:
     """The receipts of a kind, the durable and the brief ones, in the order of their record."""
     with ledger.view() as view:
-        return [
-            orjson.loads(row["receipt_bytes"])
-            for table in (receipts, ephemeral_receipts)
-            for row in view.tables.select(table, {"receipt_kind": kind})
-        ]
+        return receipts_in_view(view, kind)
+
+
+def receipts_in_view(view: LedgerView, kind: str) -> list[dict[str, Any]]:
+    """The receipts of a kind that a view shows, the durable and the brief ones, as recorded."""
+    return [
+        orjson.loads(row["receipt_bytes"])
+        for table in (receipts, ephemeral_receipts)
+        for row in view.tables.select(table, {"receipt_kind": kind})
+    ]
 
 
 def findings(ledger: Ledger) -> tuple[Finding, ...]:

@@ -1,6 +1,7 @@
 """A course of valid envelopes that names every effect kind and speaks every verb."""
 
 from tests.kernel.build import adapt, create, effect, envelope, link, op_id
+from tests.kernel.extractions import completeness
 
 HASH = "ab" * 32
 
@@ -36,8 +37,9 @@ def attempt(number, prior, current, **fields):
         "prior_state": prior,
         "current_state": current,
         "state_change_reason": "because",
+        **completeness(prior, current),
     }
-    return effect("extraction_state_transition", "run", **payload, **fields)
+    return effect("extraction_state_transition", "run", **payload | fields)
 
 
 def edge(kind, edge_id, edge_type="t"):
@@ -86,6 +88,10 @@ def verbs():
         envelope("annotate", [note]),
         envelope("mark_chain_complete", [note, edge("edge_create", "e:chain", "chain_complete")]),
         envelope("corpus_membership_add", [effect("membership_write", "n", corpus_id="c")]),
+        envelope(
+            "corpus_membership_defer",
+            [effect("membership_write", "n", corpus_id="c", to_state="candidate")],
+        ),
         envelope(
             "corpus_membership_confirm",
             [effect("membership_write", "n", corpus_id="c", to_state="confirmed")],
@@ -144,7 +150,7 @@ def verbs():
     ]
 
 
-def binding(generation, binding_id="binding", **more):
+def binding(generation, binding_id="binding", **fields):
     """A generation of a binding, which selects another court each time."""
     return effect(
         "binding_generation_advance",
@@ -152,7 +158,7 @@ def binding(generation, binding_id="binding", **more):
         binding_generation_id=str(generation),
         binding_snapshot=snapshot(f"court-{generation}"),
         effective_at="2026-02-09T00:00:00Z",
-        **more,
+        **fields,
     )
 
 
@@ -163,6 +169,23 @@ def snapshot(court_id="ca9", **changes):
         "target_kind": "court_disposition_observation",
         "corpus_id": "c",
     } | changes
+
+
+def ruling(disposition="granted", targets=("unit",), observation="seen", **changes):
+    """A ruling that a user confirms, on the ground of an observation."""
+    stated = {
+        "dispositions": [{"disposition": disposition}],
+        "scope_targets": [*targets],
+        **dated("ruling_date"),
+        "normalized_label": disposition,
+        "primary_source_citation": {"court_disposition_observation_id": observation},
+        "adjudication": DECIDED,
+        **changes,
+    }
+    return own("ruling_disposition_write", "ruling", **stated)
+
+
+DECIDED = {"adjudicated_by": "A. Roe", "grounds": "read it", "basis": "user_confirmation"}
 
 
 def filings():
@@ -178,13 +201,7 @@ def filings():
             relationship_type="responds_to",
             source_filing_unit_id="unit",
             target_filing_unit_id="gone",
-        ),
-        own(
-            "ruling_disposition_write",
-            "ruling",
-            dispositions=[{"disposition": "granted"}],
-            scope_targets=["unit"],
-            **dated("ruling_date"),
+            lifecycle_state="candidate",
         ),
         own(
             "court_disposition_observation_write",
@@ -193,6 +210,7 @@ def filings():
             lifecycle_state="observed",
             **dated("docket_entry_date"),
         ),
+        ruling(),
         own(
             "case_resolution_event_write",
             "event",

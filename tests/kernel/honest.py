@@ -2,6 +2,7 @@
 
 from unittest.mock import patch
 
+from actors.commit.work_units import RequestWorkUnit, WorkReportUnit
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.authority.graph import authority_of
 from kernel.authority.requests import close_requests, ready_items
@@ -20,9 +21,14 @@ from kernel.rollback.confirmation import Confirmations
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import close, reject_for_capacity
+from kernel.work.pair_routing import ARTIFACTS_AT_ONCE
 from kernel.work.pauses import PauseDecision, pause, resume
 from kernel.work.reports import CapacityRejected
 from kernel.work.requests import WorkRequest, enqueue
+from tests.actors.harness import bench_on
+from tests.kernel.binding_world import of_nobody
+from tests.kernel.bindings.routed import created as created_binding
+from tests.kernel.bindings.routed import selector
 from tests.kernel.build import (
     adapt,
     advance_policy,
@@ -35,6 +41,7 @@ from tests.kernel.build import (
     submit_answered,
 )
 from tests.kernel.every import every_kind, states
+from tests.kernel.implied import begin_run, go_round, halt, resumption
 
 HOUR_US = 3600 * 1_000_000
 
@@ -105,8 +112,8 @@ def give_up(ledger, node_id, outcome):
             append_receipt(transaction, f"receipt:{transaction.host.new_id()}", receipt, None)
 
 
-ASKED_OPEN = 2
-"""How many requests that producers asked for are left open."""
+ASKED_OPEN = 4
+"""How many requests of work are left open: three of producers, one of a pair."""
 
 
 def ask_for_work(ledger):
@@ -125,12 +132,49 @@ def ask_for_work(ledger):
         signal = {"ec_capacity_lease_state": "none", "queue_depth": 3, "inflight_operations": 1}
         rejected = CapacityRejected(request_id=ids[1], capacity_signal_at_rejection=signal)
         assert reject_for_capacity(transaction, rejected)
-        close(transaction, ids[2], "dead_letter", reason="binding_evaluator_missing")
+        close(transaction, ids[2], "dead_letter", reason="binding_evaluation_failed")
         close(transaction, ids[4], "cancelled", reason="no longer wanted")
         for queue, priority in ((BINDING_QUEUE, "background"), (EXTRACTION_QUEUE, None)):
             assert pause(transaction, PauseDecision(queue, priority, "ada", "an exchange"))
         assert pause(transaction, PauseDecision(BINDING_QUEUE))
         assert resume(transaction, PauseDecision(BINDING_QUEUE))
+    evaluate(ledger)
+
+
+def evaluate(ledger):
+    """A cycle of evaluations that has its manifest, and one that has not."""
+    requests = [
+        WorkRequest(BINDING_QUEUE, name, {"binding_id": "b", "source_event_id": name[0]})
+        for name in ("f-0", "g-0", "g-1")
+    ]
+    with bench_on(ledger) as context:
+        ids = [receipt.request_id for receipt in RequestWorkUnit(tuple(requests)).run(context)]
+        for request_id, event in zip(ids[:2], "fg", strict=True):
+            outcome, _ = WorkReportUnit(of_nobody(request_id, "b", event)).run(context)
+            assert outcome == "completed"
+
+
+def route(ledger):
+    """Pairs that wait, that are ready and that fired, and two bindings that are routed half way."""
+    names = [f"entry-{number:02}" for number in range(ARTIFACTS_AT_ONCE + 1)]
+    fields = {
+        "node_kind": "SourceArtifact",
+        "content": "c",
+        "acquisition_shape": "ingested",
+        "prompt_injection_isolation_wrapper_applied": True,
+        "metadata_wrapper_applied": True,
+    }
+    kinds = {"entry-00": {"source_kind": "docket"}, "entry-01": {"source_kind": "docket"}}
+    effects = [effect("node_write", name, **fields, **kinds.get(name, {})) for name in names]
+    member = effect("membership_write", names[0], corpus_id="c", to_state="candidate")
+    accepted(submit(ledger, envelope("create", [*effects, member]), submitter="orchestrator"))
+    docket = selector("source_kind", "docket")
+    accepted(submit(ledger, created_binding("b-routed-1", docket, over="n")))
+    paper = selector("content_type", "text/plain")
+    accepted(submit(ledger, created_binding("b-routed-2", docket, paper, over="n")))
+    with ledger.transaction() as transaction:
+        first, _ = transaction.open_requests(queue=BINDING_QUEUE)[-2:]
+        assert close(transaction, first.request_id, "completed", pair_end="fired")
 
 
 EXTERNAL = sum(
@@ -280,13 +324,27 @@ def write_honestly(ledger, host):
     believer.eliminate("h-029")
     Believer(ledger, "s-2", 3)
     disagree(ledger)
+    route(ledger)
     drain(ledger)
     undo_half_an_epoch(ledger)
     undo_a_mistake(ledger, "claim-2")
     drain(ledger)
+    imply(ledger)
     accepted(submit(ledger, create("cu-f", cu), create("cu-g", cu))[0])
     recompute(ledger, "cu-g")
     # Of cu-f, one request stays open.
+
+
+def imply(ledger):
+    """Two detectors run, what they emit is counted, and one of them is halted at the end."""
+    notes = [create(name, "Note") for name in ("implied-a", "implied-b")]
+    for note in notes:
+        accepted(submit(ledger, note))
+    for result in go_round(ledger, ["implied-a", "implied-b"], notes[0]["operation_id"], 2):
+        accepted(result)
+    begin_run(ledger, "another")
+    for document in (halt("another"), resumption("detector:another"), halt(), halt("another")):
+        accepted(submit(ledger, document, submitter="orchestrator"))
 
 
 def undo_a_mistake(ledger, node_id):
@@ -319,8 +377,10 @@ def write_briefly(ledger, host):
     ask_for_work(ledger)
     ask_models(ledger, host)
     disagree(ledger)
+    route(ledger)
     undo_half_an_epoch(ledger)
     undo_a_mistake(ledger, "n")
+    imply(ledger)
 
 
 _WHOLE = {

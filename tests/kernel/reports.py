@@ -47,7 +47,7 @@ def revoke(target: str) -> dict[str, Any]:
     return own("share_link_revoke", target, revocation_reason="left")
 
 
-def asked(ledger: Ledger, document: dict[str, Any]) -> Request:
+def asked_outside(ledger: Ledger, document: dict[str, Any]) -> Request:
     """Submit what asks for an effect outside and return its request."""
     result = submit(ledger, document)
     assert code_of(result) is None, result

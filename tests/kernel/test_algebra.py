@@ -8,8 +8,13 @@ from kernel.algebra.effects import EFFECT_KINDS, expected_compensations, expecte
 from kernel.algebra.simulation_support import NOT_SIMULATABLE
 from kernel.algebra.transitions import PREFIX, STATES, STEPS_OF_KIND, TRANSITIONS
 from kernel.algebra.verbs import (
+    BATCH_REVIEW,
     BELIEF_ANCHOR,
     ENQUEUE,
+    IMPLICATION_HALT,
+    IMPLICATION_RESUME,
+    IMPLICATION_RUN,
+    MEMBERSHIP_DEFER,
     OPERATION_KINDS,
     REPORT_VERB,
     REVIEW_DISCARD,
@@ -199,7 +204,10 @@ def test_the_thirty_one_verbs_decompose_as_the_specification_says():
         assert set(SEMANTIC_VERBS[name].requires) == kinds
 
 
-OBSERVED = {REPORT_VERB, REVIEW_DISCARD, ENQUEUE, BELIEF_ANCHOR}
+OBSERVED = {
+    *(REPORT_VERB, REVIEW_DISCARD, BATCH_REVIEW, ENQUEUE, BELIEF_ANCHOR),
+    *(IMPLICATION_RUN, IMPLICATION_HALT, IMPLICATION_RESUME),
+}
 
 
 @pytest.mark.spec("K28")
@@ -207,6 +215,7 @@ def test_every_kind_is_reached_by_a_verb_and_what_none_reached_has_one_of_its_na
     assert {kind for verb in SEMANTIC_VERBS.values() for kind in verb.requires} == {*EFFECT_KINDS}
     boundaries = {"rollback", "epoch_rollback", "rebuild", "epoch_open", "epoch_close"}
     own = SEMANTIC_VERBS.keys() - VERBS_OF_3_3.keys() - boundaries - OBSERVED
+    own -= {MEMBERSHIP_DEFER}  # of §14.4
     assert own == EFFECT_KINDS.keys() - set().union(*VERBS_OF_3_3.values())
     assert {"share_link_grant", "share_link_revoke", "visibility_change"} <= own
 
@@ -287,5 +296,5 @@ def test_the_kinds_are_as_reversible_as_the_tables_of_the_specification_say():
 
 @pytest.mark.spec("§4.2", "§4.3.15")
 def test_topics_alone_have_an_index_entry_beside_them():
-    companions = {one.name: one.companion for one in EFFECT_KINDS.values() if one.companion}
+    companions = {kind.name: kind.companion for kind in EFFECT_KINDS.values() if kind.companion}
     assert companions == dict.fromkeys(["topic_assignment_write", "topic_unassign"], "index_update")

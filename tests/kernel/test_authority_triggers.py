@@ -5,8 +5,8 @@ import pytest
 from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.units import IntentUnit, RequestRecomputeUnit
 from actors.orchestrator.intents import EnqueueRecompute, InputsStated, RecalculateAuthority
-from kernel.authority import enqueue, recording
-from kernel.authority.enqueue import plan_deferred
+from kernel.authority import enqueue_pages, request_recording
+from kernel.authority.enqueue_pages import plan_deferred
 from kernel.authority.graph import authority_of
 from kernel.authority.requests import (
     AUTHORITY_QUEUE,
@@ -76,7 +76,7 @@ class AuthorityWorld(World):
     def open(self):
         return super().open(AUTHORITY_QUEUE)
 
-    def asked(self):
+    def open_keys(self):
         return [request.item_key for request in self.open()]
 
     def stored(self, name):
@@ -109,7 +109,7 @@ class AuthorityWorld(World):
         self.accept(create("claim", CLAIM, authority=1))
         self.accept(*(create(name, UNDERSTANDING, **fields) for name in names))
         pairs = zip(["claim", *names], names, strict=False)
-        self.accept(*(link(f"{one}>{two}", one, two) for one, two in pairs))
+        self.accept(*(link(f"{source}>{two}", source, two) for source, two in pairs))
         drain(self.ledger)
 
 
@@ -120,7 +120,7 @@ RECLASSIFIED = effect("edge_reclassify", "a>b", edge_metadata={"essentiality": "
 
 @pytest.mark.spec("§8.2")
 @pytest.mark.parametrize(
-    ("document", "kind", "asked"),
+    ("document", "kind", "reached"),
     [
         pytest.param(adapt("claim", authority=0), "versioned_claim_update", "abc", id="T1"),
         pytest.param(adapt("a", title="t"), "input_cu_update", "abc", id="T2"),
@@ -139,15 +139,15 @@ RECLASSIFIED = effect("edge_reclassify", "a>b", edge_metadata={"essentiality": "
         ),
     ],
 )
-def test_each_trigger_reaches_what_depends_on_it(world, document, kind, asked):
+def test_each_trigger_reaches_what_depends_on_it(world, document, kind, reached):
     """T3 and T7 are sweeps, further down."""
     world.chain()
     by = world.accept(document)
-    assert world.asked() == [*asked]
+    assert world.open_keys() == [*reached]
     [first, *below] = [request.document for request in world.open()]
     assert first["trigger_kind"] == kind
     assert {request["trigger_kind"] for request in below} == {"input_cu_update"}
-    assert {one["trigger_source_id"] for one in (first, *below)} == {by}
+    assert {request["trigger_source_id"] for request in (first, *below)} == {by}
     drain(world.ledger)
     world.whole()
     if kind == "user_authority_override":
@@ -162,7 +162,7 @@ def test_each_trigger_reaches_what_depends_on_it(world, document, kind, asked):
 def test_who_asks_for_a_recompute_gets_the_request_and_all_below_is_asked_for(world):
     world.chain()
     answer = world.write(RequestRecomputeUnit("b", "my reason", "user_initiated_critical"))
-    assert world.asked() == ["b", "c"]
+    assert world.open_keys() == ["b", "c"]
     first = world.open()[0].document
     assert answer["request"] == first
     assert first["trigger_kind"] == "user_request"
@@ -180,15 +180,15 @@ def test_the_same_source_asks_once(world):
     again = world.write(RequestRecomputeUnit("b", "why", "background_normal"))
     assert (first["duplicate"], again["duplicate"]) == (False, True)
     assert again["request"] == first["request"]
-    assert world.asked() == ["b", "c"]
+    assert world.open_keys() == ["b", "c"]
     world.host.time_us += 25 * HOUR_US  # the window of the key is over, the request still waits
     later = world.write(RequestRecomputeUnit("b", "why", "background_normal"))
     assert later["request"] == first["request"]
-    assert world.asked() == ["b", "c"]
+    assert world.open_keys() == ["b", "c"]
     drain(world.ledger)
     world.host.time_us += 25 * HOUR_US
     world.write(RequestRecomputeUnit("b", "why", "background_normal"))
-    assert world.asked() == ["b", "c"]
+    assert world.open_keys() == ["b", "c"]
 
 
 @pytest.mark.spec("§8.2")
@@ -224,7 +224,7 @@ def test_only_an_understanding_has_an_authority_to_recompute(world, target):
     world.chain()
     result = world.write(RequestRecomputeUnit(target, "why", "background_normal"))
     assert code_of(result) == "authority_target_unknown"
-    assert world.asked() == []
+    assert world.open_keys() == []
 
 
 @pytest.mark.spec("K18")
@@ -263,7 +263,7 @@ def test_what_is_asked_for_in_another_form_is_refused(world, changes):
     document = envelope("enqueue_recalculate_authority", [stated], target_refs=["b"])
     refused = code_of(work(world.ledger, document))
     assert refused in {"authority_enqueue_invalid", "receipt_body_invalid"}
-    assert world.asked() == []
+    assert world.open_keys() == []
 
 
 # Strategies (§8.5)
@@ -291,7 +291,7 @@ def test_what_waits_for_the_tick_is_asked_for_by_the_tick_with_all_below(world):
     world.accept(adapt("b", **NIGHTLY))
     before = world.stored("b"), world.stored("c")
     world.accept(adapt("claim", authority=0))
-    assert world.asked() == ["a"]
+    assert world.open_keys() == ["a"]
     drain(world.ledger)
     assert (world.stored("b"), world.stored("c")) == before
     with world.ledger.view() as view:
@@ -299,7 +299,7 @@ def test_what_waits_for_the_tick_is_asked_for_by_the_tick_with_all_below(world):
     assert result.ok
     assert result.authorities_pending == 1
     world.tick()
-    assert world.asked() == ["b", "c"]
+    assert world.open_keys() == ["b", "c"]
     assert {request.document["trigger_kind"] for request in world.open()} == {
         "authority_decay_tick",
         "input_cu_update",
@@ -315,7 +315,7 @@ def test_what_no_longer_waits_for_the_tick_is_asked_for_at_once(world):
     world.accept(adapt("b", **NIGHTLY), adapt("claim", authority=0))
     drain(world.ledger)
     world.accept(adapt("b", cu_authority_strategy="eager_on_parent_update"))
-    assert world.asked() == ["b", "c"]
+    assert world.open_keys() == ["b", "c"]
     drain(world.ledger)
     world.whole()
 
@@ -332,7 +332,7 @@ def test_t3_the_tick_asks_below_a_decay_event_that_has_aged_past_the_threshold_o
     assert world.tick(7 * 24) == []
     world.host.time_us += 2 * HOUR_US
     [result] = world.tick(7 * 24)
-    assert world.asked() == ["a", "b", "c"]
+    assert world.open_keys() == ["a", "b", "c"]
     [direct, *below] = [request.document for request in world.open()]
     assert direct["trigger_kind"] == "authority_decay_tick"
     assert direct["trigger_source_id"] == tick_source(world.host.time_us)
@@ -380,15 +380,15 @@ def bare(world):
     world.accept(create("claim", CLAIM, authority=1))
     world.accept(*(create(name, UNDERSTANDING, **NIGHTLY) for name in "abcd"))
     pairs = zip(["claim", *"abc"], "abcd", strict=True)
-    world.accept(*(link(f"{one}>{two}", one, two) for one, two in pairs))
-    assert world.asked() == []
+    world.accept(*(link(f"{source}>{two}", source, two) for source, two in pairs))
+    assert world.open_keys() == []
 
 
 @pytest.mark.spec("§8.6")
 def test_t7_the_backfill_asks_for_every_authority_that_is_missing_parents_first(world):
     bare(world)
     [result] = world.sweep(backfill())
-    assert world.asked() == [*"abcd"]
+    assert world.open_keys() == [*"abcd"]
     with world.ledger.view() as view:
         sent = view.envelope(result.operation_id)
     assert sent["actor"] == "migration"
@@ -407,7 +407,7 @@ def test_t7_the_backfill_asks_for_every_authority_that_is_missing_parents_first(
 
 @pytest.mark.spec("§8.6")
 def test_the_backfill_goes_on_where_it_was_killed(world, monkeypatch):
-    monkeypatch.setattr(enqueue, "PAGE_REQUESTS_MAX", 1)
+    monkeypatch.setattr(enqueue_pages, "PAGE_REQUESTS_MAX", 1)
     bare(world)
     sweep = backfill()
     pages = sweep.pages(world.ledger)
@@ -423,7 +423,7 @@ def test_the_backfill_goes_on_where_it_was_killed(world, monkeypatch):
         "ready": False,
     }
     world.sweep(sweep)
-    assert world.asked() == ["c", "d"]
+    assert world.open_keys() == ["c", "d"]
     drain(world.ledger)
     assert backfill_progress(world.ledger).ready
     world.whole()
@@ -441,8 +441,8 @@ def test_a_deployment_is_ready_above_99_percent(done, ready):
 
 @pytest.fixture
 def narrow(monkeypatch):
-    monkeypatch.setattr(recording, "CASCADE_REQUESTS_MAX", 3)
-    monkeypatch.setattr(enqueue, "PAGE_REQUESTS_MAX", 2)
+    monkeypatch.setattr(request_recording, "CASCADE_REQUESTS_MAX", 3)
+    monkeypatch.setattr(enqueue_pages, "PAGE_REQUESTS_MAX", 2)
 
 
 def wide(world):
@@ -471,12 +471,12 @@ def test_a_cascade_that_is_too_wide_is_deferred_and_written_down_in_pages(world)
             "claim", authority=0, envelope_changes={"recompute_priority": "high_access_frequency"}
         )
     )
-    assert world.asked() == []
+    assert world.open_keys() == []
     with world.ledger.view() as view:
         [receipt] = view.receipts_of(root)
     assert receipt["receipt_kind"] == "authority_cascade_deferred"
     write_down(world)
-    assert sorted(world.asked()) == sorted("abcdefgh")
+    assert sorted(world.open_keys()) == sorted("abcdefgh")
     assert {request.document["trigger_source_id"] for request in world.open()} == {root}
     assert {request.priority for request in world.open()} == {"high_access_frequency"}
     kinds = {request.item_key: request.document["trigger_kind"] for request in world.open()}
@@ -524,10 +524,10 @@ def test_a_cascade_is_written_down_by_whoever_comes_next(world):
     world.accept(adapt("claim", authority=0))
     first, *_ = world.pages()
     accepted(world.record(first))
-    assert len(world.asked()) == 2
+    assert len(world.open_keys()) == 2
     assert sum(len(page.requests) for page in world.pages()) == 6
     write_down(world)
-    assert sorted(world.asked()) == sorted("abcdefgh")
+    assert sorted(world.open_keys()) == sorted("abcdefgh")
     drain(world.ledger)
     world.whole()
 
@@ -538,10 +538,10 @@ def test_a_page_that_comes_too_late_is_refused(world):
     world.accept(adapt("claim", authority=0))
     pages = world.pages()
     write_down(world)
-    count = len(world.asked())
+    count = len(world.open_keys())
     late = pages[0].model_copy(update={"closes_cascade": True})
     assert code_of(world.record(late)) == "authority_cascade_closed"
-    assert len(world.asked()) == count
+    assert len(world.open_keys()) == count
 
 
 @pytest.mark.usefixtures("narrow")
@@ -550,7 +550,7 @@ def test_cascades_are_written_down_one_after_the_other(world):
     world.accept(adapt("claim", authority=0), adapt("claim", authority=0.5))
     assert len(world.cascade()) == 2
     write_down(world)
-    assert len(world.asked()) == 16
+    assert len(world.open_keys()) == 16
     assert len(drain(world.ledger)) == 8
     world.whole()
 
@@ -564,7 +564,7 @@ def test_what_a_deferred_cascade_leaves_out_is_named_on_a_receipt(world):
     world.accept(adapt("claim", authority=0))
     [page, *rest] = world.pages()
     assert page.cyclic == ["f", "g"]
-    assert all(not one.cyclic for one in rest)
+    assert all(not deferred.cyclic for deferred in rest)
     result = world.record(page)
     with world.ledger.view() as view:
         kinds = {
@@ -572,7 +572,7 @@ def test_what_a_deferred_cascade_leaves_out_is_named_on_a_receipt(world):
         }
     assert kinds["cu_authority_cycle_detected"]["node_refs"] == ["f", "g"]
     write_down(world)
-    assert sorted(world.asked()) == sorted("abcdeh")
+    assert sorted(world.open_keys()) == sorted("abcdeh")
 
 
 def test_what_is_freed_is_what_waited_for_the_last_one_above(world):

@@ -431,8 +431,8 @@ def test_an_author_who_states_too_little_draws_by_the_effects(world, stated):
 # Quotas
 
 
-def quota(number, **more):
-    return {"daily_write_quota_per_kind": {"create": number}, **more}
+def quota(number, **fields):
+    return {"daily_write_quota_per_kind": {"create": number}, **fields}
 
 
 @pytest.mark.spec("§18.4")

@@ -51,9 +51,9 @@ def refused(ledger, document):
     return rejection.check, rejection.reason_code, rejection.field, receipt.get("hanging_refs")
 
 
-def beside(document, *more):
+def beside(document, *effects):
     """The operation with further effects, which its scope names as well."""
-    return envelope(document["semantic_intent"], [*document["primitive_effects"], *more])
+    return envelope(document["semantic_intent"], [*document["primitive_effects"], *effects])
 
 
 def without(document, place):

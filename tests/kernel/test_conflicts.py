@@ -29,7 +29,7 @@ from tests.kernel.build import (
     op_id,
     taking,
 )
-from tests.kernel.every import HASH, attempt, dated, own, snapshot
+from tests.kernel.every import HASH, attempt, dated, own, ruling, snapshot
 from tests.world import World
 
 FIRST_WRITER = "envelope_conflict_first_writer_wins"
@@ -43,9 +43,9 @@ WINDOW_US = 5_000_000
 
 
 class ConflictWorld(World):
-    def state(self, conflict_class, strategy, **more):
+    def state(self, conflict_class, strategy, **fields):
         """Put a policy of one class in force."""
-        stated = {"conflict_class": conflict_class, "default_strategy": strategy, **more}
+        stated = {"conflict_class": conflict_class, "default_strategy": strategy, **fields}
         self.advance_policy(semantic_conflict_policies=[stated])
 
     def submit(self, document, **options):
@@ -660,31 +660,23 @@ def of_generation(court_id):
     return own("binding_generation_advance", "b", binding_generation_id="1", **payload)
 
 
-def of_attempt(current, **more):
-    return envelope("extraction_state_change", [attempt(1, "pending", current, **more)])
+def of_attempt(current, **fields):
+    return envelope("extraction_state_change", [attempt(1, "pending", current, **fields)])
 
 
-def member(to_state, **more):
+def member(to_state, **fields):
     verb = {"candidate": "add", "confirmed": "confirm", "rejected": "reject"}[to_state]
-    stated = {"corpus_id": "c", "to_state": to_state, **more}
+    stated = {"corpus_id": "c", "to_state": to_state, **fields}
     return envelope(f"corpus_membership_{verb}", [effect("membership_write", "n", **stated)])
 
 
 def ruled(disposition, *targets):
-    return own(
-        "ruling_disposition_write",
-        "ruling",
-        dispositions=[{"disposition": disposition}],
-        scope_targets=[*targets],
-        **dated("ruling_date"),
-    )
+    return ruling(disposition, targets, observation="held")
 
 
-def observed(disposition):
+def observed(disposition, name="seen"):
     stated = {"disposition": disposition, "lifecycle_state": "observed"}
-    return own(
-        "court_disposition_observation_write", "seen", **stated, **dated("docket_entry_date")
-    )
+    return own("court_disposition_observation_write", name, **stated, **dated("docket_entry_date"))
 
 
 def resolved(*case_refs):
@@ -700,6 +692,7 @@ def resolved(*case_refs):
 
 def related(target):
     ends = {"source_filing_unit_id": "unit", "target_filing_unit_id": target}
+    ends["lifecycle_state"] = "candidate"
     return own("filing_relationship_write", "r", relationship_type="responds_to", **ends)
 
 
@@ -720,8 +713,8 @@ def text_version(text_hash):
     return own("filing_unit_text_version_write", "t", **UNIT, text_hash=text_hash * 32)
 
 
-def filed(unit, dates, **more):
-    return own("filing_unit_write", unit, **dates, **more)
+def filed(unit, dates, **fields):
+    return own("filing_unit_write", unit, **dates, **fields)
 
 
 PAIRS = {
@@ -794,6 +787,7 @@ def matters(world):
         *(create(name, "Note") for name in "nm"),
         *(create(name, "Topic") for name in ("topic", "topic-2")),
         *(filed(name, dated("filing_date")) for name in ("unit", "other", "third")),
+        observed("granted", "held"),
     ]
     for document in made:
         assert code_of(world.submit(document, submitter="orchestrator")) is None

@@ -28,8 +28,8 @@ def given_up(ledger: Ledger, key: str, signature: str) -> str:
     return enqueued.request_id
 
 
-def listed(ledger: Ledger, signature: str | None = None, **more: Any) -> DeadLetters:
-    options: dict[str, Any] = {"after": "", "limit": 100} | more
+def listed(ledger: Ledger, signature: str | None = None, **filters: Any) -> DeadLetters:
+    options: dict[str, Any] = {"after": "", "limit": 100} | filters
     with ledger.view() as view:
         return dead_letters(view, BINDING_QUEUE, error_signature=signature, **options)
 

@@ -130,7 +130,9 @@ def test_swapped_lines_are_found(index):
 
 @given(st.data())
 def test_lines_in_any_other_order_are_found(data):
-    order = data.draw(st.permutations(range(len(LINES))).filter(lambda one: one != sorted(one)))
+    order = data.draw(
+        st.permutations(range(len(LINES))).filter(lambda places: places != sorted(places))
+    )
     first_moved = next(place for place, index in enumerate(order) if place != index)
     checked = check(b"".join(LINES[index] for index in order))
     assert checked.finding.line == first_moved + 1

@@ -31,7 +31,7 @@ from tests.kernel.reports import (
     TEXT_HASH,
     TOKEN,
     artifact,
-    asked,
+    asked_outside,
     grant,
     report,
     revoke,
@@ -58,9 +58,9 @@ def outcome_of(ledger, request):
 def every_request(ledger):
     """An effect of each sort: open, open, closed, and a request of another queue."""
     requests = {
-        ARTIFACT: asked(ledger, artifact("art")),
-        LINK: asked(ledger, grant("link")),
-        CLOSED: asked(ledger, artifact("gone")),
+        ARTIFACT: asked_outside(ledger, artifact("art")),
+        LINK: asked_outside(ledger, grant("link")),
+        CLOSED: asked_outside(ledger, artifact("gone")),
     }
     accept(ledger, report(requests[CLOSED], FAILED))
     submit(ledger, create("cu", "ConsolidatedUnderstanding"))
@@ -76,7 +76,7 @@ def every_request(ledger):
 
 @pytest.mark.spec("K19")
 def test_a_report_closes_its_request_with_a_durable_receipt_and_one_outcome(ledger):
-    request = asked(ledger, artifact("art"))
+    request = asked_outside(ledger, artifact("art"))
     result = accept(ledger, report(request))
 
     assert outcome_of(ledger, request) == {
@@ -99,7 +99,7 @@ def test_a_report_closes_its_request_with_a_durable_receipt_and_one_outcome(ledg
 
 @pytest.mark.spec("K19")
 def test_a_failure_closes_its_request_as_a_dead_letter(ledger):
-    request = asked(ledger, artifact("art"))
+    request = asked_outside(ledger, artifact("art"))
     result = accept(ledger, report(request, FAILED))
     assert outcome_of(ledger, request)["outcome"] == "dead_letter"
     with ledger.view() as view:
@@ -126,7 +126,7 @@ def test_a_report_that_is_not_about_an_open_effect_is_refused(ledger, code, fiel
 @pytest.mark.spec("K18", "INV-15.7.8")
 @pytest.mark.parametrize("actor", ["user", "system"])
 def test_a_caller_may_not_report(ledger, actor):
-    request = asked(ledger, artifact("art"))
+    request = asked_outside(ledger, artifact("art"))
     result = submit(ledger, report(request) | {"actor": actor})
     assert code_of(result) == "envelope_actor_unauthorized"
     assert outcome_of(ledger, request) is None
@@ -134,7 +134,7 @@ def test_a_caller_may_not_report(ledger, actor):
 
 @pytest.mark.parametrize("kind", ["external_effect_performed", "external_effect_failed"])
 def test_no_other_verb_states_a_report(ledger, kind):
-    request = asked(ledger, artifact("art"))
+    request = asked_outside(ledger, artifact("art"))
     [primitive_effect] = report(request)["primitive_effects"]
     own = effect("receipt_only", query="q") | {"effect_id": "own"}
     effects = [own, primitive_effect | {"receipt_subkind": kind}]
@@ -144,14 +144,14 @@ def test_no_other_verb_states_a_report(ledger, kind):
 
 
 def test_a_report_writes_nothing_else(ledger):
-    request = asked(ledger, artifact("art"))
+    request = asked_outside(ledger, artifact("art"))
     document = report(request)
     document["primitive_effects"] += create("n", "Note")["primitive_effects"]
     assert code_of(work(ledger, document)) == "envelope_verb_decomposition_forbidden_primitive"
 
 
 def test_verification_sees_an_outcome_that_no_report_gave(ledger):
-    request = asked(ledger, artifact("art"))
+    request = asked_outside(ledger, artifact("art"))
     with ledger.transaction() as transaction:
         row = {
             "request_id": request.request_id,
@@ -174,7 +174,7 @@ def test_a_token_is_valid_from_its_report_until_its_link_is_revoked(ledger):
         with ledger.view() as view:
             return token_is_valid(view, token)
 
-    request = asked(ledger, grant("link"))
+    request = asked_outside(ledger, grant("link"))
     assert not valid()
     result = accept(ledger, report(request))
     assert valid()
@@ -192,7 +192,7 @@ def test_a_token_is_valid_from_its_report_until_its_link_is_revoked(ledger):
 
 
 def test_a_token_that_comes_after_the_revocation_is_not_valid(ledger):
-    request = asked(ledger, grant("link"))
+    request = asked_outside(ledger, grant("link"))
     submit(ledger, revoke("link"))
     accept(ledger, report(request))
     with ledger.view() as view:
@@ -202,7 +202,7 @@ def test_a_token_that_comes_after_the_revocation_is_not_valid(ledger):
 
 @pytest.mark.spec("§4.3.9")
 def test_the_token_is_nowhere_on_the_record(ledger):
-    accept(ledger, report(asked(ledger, grant("link"))))
+    accept(ledger, report(asked_outside(ledger, grant("link"))))
     assert TOKEN not in repr(everything(ledger))
 
 
@@ -214,7 +214,7 @@ def test_the_token_is_nowhere_on_the_record(ledger):
     "stated", [{"content": TEXT}, {"content": None, "content_base64": "SXQgaXMgc28gb3JkZXJlZC4K"}]
 )
 def test_content_stays_in_the_envelope_and_goes_with_it(ledger, stated):
-    request = asked(ledger, artifact("art", **stated))
+    request = asked_outside(ledger, artifact("art", **stated))
     with ledger.view() as view:
         assert recorded_content(view, request.document) == TEXT.encode()
         assert (
@@ -229,14 +229,14 @@ def test_content_stays_in_the_envelope_and_goes_with_it(ledger, stated):
 
 
 def test_what_states_no_content_has_none_on_record(ledger):
-    request = asked(ledger, artifact("art", content=None))
+    request = asked_outside(ledger, artifact("art", content=None))
     with ledger.view() as view:
         assert recorded_content(view, request.document) is None
 
 
 def test_a_nodes_content_is_what_it_was_when_the_effect_was_decided(ledger):
     submit(ledger, create("n", "Note", content=TEXT))
-    request = asked(ledger, artifact("art", content=None, content_node_ref="n"))
+    request = asked_outside(ledger, artifact("art", content=None, content_node_ref="n"))
     for text in ("changed", "and again"):
         with ledger.view() as view:
             assert recorded_content(view, request.document) == TEXT.encode()

@@ -5,7 +5,9 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.stores.extraction import SOURCE_CHANGED
-from tests.kernel.build import code_of, effect, envelope, findings, memory_ledger, submit
+from tests.extraction_steps import state_change
+from tests.kernel.build import code_of, create, effect, envelope, findings, memory_ledger, submit
+from tests.kernel.extractions import PARTIAL, completeness
 
 RUN = "ER-456"
 
@@ -15,21 +17,17 @@ def ledger():
     return memory_ledger()
 
 
-def step(number, prior, current, parent=None, run=RUN, **more):
-    payload = {
-        "attempt_number": number,
-        "prior_state": prior,
-        "current_state": current,
-        "state_change_reason": "because",
-        **({} if parent is None else {"parent_operation_id": parent}),
-        **more,
-    }
+def step(number, prior, current, parent=None, run=RUN, **fields):
+    if parent is not None:
+        fields["parent_operation_id"] = parent
+    fields = completeness(prior, current) | fields
+    payload = state_change(number, prior, current, **fields)
     transition = effect("extraction_state_transition", run, **payload)
     return envelope("extraction_state_change", [transition])
 
 
-def go(ledger, *given, **more):
-    return submit(ledger, step(*given, **more))
+def go(ledger, *transition, **fields):
+    return submit(ledger, step(*transition, **fields))
 
 
 def attempts(ledger, run=RUN):
@@ -81,7 +79,7 @@ def test_the_worked_example_of_a_reentry_is_one_chain_of_four_operations(ledger)
 
 @pytest.mark.spec("§16.5")
 @pytest.mark.parametrize(
-    ("given", "code"),
+    ("transition", "code"),
     [
         ((1, "running", "degraded"), "extraction_attempt_invalid"),
         ((3, "running", "degraded"), "extraction_attempt_invalid"),
@@ -89,9 +87,9 @@ def test_the_worked_example_of_a_reentry_is_one_chain_of_four_operations(ledger)
         ((2, "running", "pending"), "extraction_state_transition_invalid"),
     ],
 )
-def test_a_step_has_the_next_number_and_begins_where_the_last_one_ended(ledger, given, code):
+def test_a_step_has_the_next_number_and_begins_where_the_last_one_ended(ledger, transition, code):
     first = go(ledger, 1, "pending", "running")
-    assert code_of(go(ledger, *given, first.operation_id)) == code
+    assert code_of(go(ledger, *transition, first.operation_id)) == code
     assert len(attempts(ledger)) == 1
 
 
@@ -105,7 +103,7 @@ def test_a_step_names_the_operation_of_the_one_before(ledger, parent):
 
 @pytest.mark.spec("§16.3")
 @pytest.mark.parametrize(
-    ("current", "more", "code"),
+    ("current", "fields", "code"),
     [
         ("blocked", {"block_reason": "rate_limit"}, None),
         ("blocked", {}, "effect_payload_invalid"),
@@ -115,9 +113,9 @@ def test_a_step_names_the_operation_of_the_one_before(ledger, parent):
         ("degraded", {"cancellation_reason": SOURCE_CHANGED}, "effect_payload_invalid"),
     ],
 )
-def test_a_block_has_its_reason_and_nothing_else_has_one(ledger, current, more, code):
+def test_a_block_has_its_reason_and_nothing_else_has_one(ledger, current, fields, code):
     first = go(ledger, 1, "pending", "running")
-    assert code_of(go(ledger, 2, "running", current, first.operation_id, **more)) == code
+    assert code_of(go(ledger, 2, "running", current, first.operation_id, **fields)) == code
 
 
 @pytest.mark.spec("INV-EXT-6")
@@ -136,3 +134,38 @@ def test_a_run_whose_source_changed_is_cancelled_and_a_new_run_begins_from_nothi
     assert code_of(go(ledger, 3, "cancelled", "running", last)) == (
         "extraction_state_transition_invalid"
     )
+
+
+@pytest.mark.spec("INV-EXT-3")
+@pytest.mark.parametrize(
+    ("current", "stated", "code"),
+    [
+        ("degraded", None, "extraction_completeness_missing"),
+        ("degraded", "most of it", "extraction_completeness_contradicted"),
+        ("degraded", {"succeeded_fields": ["party"]}, "extraction_completeness_contradicted"),
+        ("degraded", PARTIAL, None),
+        ("succeeded", PARTIAL, "extraction_completeness_contradicted"),
+        ("succeeded", {"succeeded_fields": ["party"]}, None),
+        ("succeeded", None, None),
+    ],
+)
+def test_what_ends_in_part_says_which_fields_failed(ledger, current, stated, code):
+    first = go(ledger, 1, "pending", "running")
+    more = {} if stated is None else {"extraction_completeness": stated}
+    document = step(2, "running", current, first.operation_id, **more)
+    if stated is None:
+        document["primitive_effects"][0]["payload"].pop("extraction_completeness", None)
+    assert code_of(submit(ledger, document)) == code
+
+
+@pytest.mark.spec("INV-EXT-1", "INV-EXT-5", "INV-K-MEMBERSHIP-EXTRACTION-1")
+def test_what_becomes_of_a_run_touches_no_other_run_and_no_membership(ledger):
+    submit(ledger, create("doc", "SourceArtifact"))
+    with ledger.view() as view:
+        before = view.membership("corpus:test", "doc")
+    first = go(ledger, 1, "pending", "running")
+    other = go(ledger, 1, "pending", "running", run="other")
+    go(ledger, 2, "running", "degraded", first.operation_id)
+    assert code_of(go(ledger, 2, "running", "succeeded", other.operation_id, run="other")) is None
+    with ledger.view() as view:
+        assert view.membership("corpus:test", "doc") == before

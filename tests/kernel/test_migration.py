@@ -189,9 +189,9 @@ def test_an_operation_id_that_is_on_the_record_is_no_other_operations(ledger):
 
 def test_a_log_that_is_written_while_it_is_taken_is_refused(ledger):
     class Changing(type(log_of())):
-        def seek(self, place, *more):
+        def seek(self, place, *envelopes):
             self.write(b"\n")
-            return super().seek(place, *more)
+            return super().seek(place, *envelopes)
 
     log = Changing(log_of(MADE).getvalue())
     with pytest.raises(LiteLogInvalid):
@@ -243,7 +243,7 @@ def test_reads_show_the_superseding_envelope_at_the_original_place(ledger):
         assert (place["semantic_intent"], place["actor"]) == ("create", "migration")
         every = find_operations(view, AuditFilter()).entries
         assert [log_entry.ec_sequence_number for log_entry in every] == [1, 2, 3, 4]
-        assert [one.superseding_sequence for one in every] == [None, 5, 6, None]
+        assert [operation.superseding_sequence for operation in every] == [None, 5, 6, None]
         wanted = {
             AuditFilter(entity="n"): ["made", "changed"],
             AuditFilter(semantic_intent="create"): [
@@ -294,7 +294,7 @@ def test_a_replay_finds_the_superseding_envelope_at_the_original_place(ledger):
         replay = replay_one(view, "changed", "record_only", NOTHING)
         assert (replay.ec_sequence_number, replay.output_reproduced) == (3, True)
         every = list(replay_all(view, 1, 6, "record_only", NOTHING))
-        assert [one.ec_sequence_number for one in every] == [1, 2, 3, 4]
+        assert [replay.ec_sequence_number for replay in every] == [1, 2, 3, 4]
         assert all(replay.output_reproduced for replay in every)
         [alone] = replay_all(view, 3, 3, "record_only", NOTHING)
         assert alone.operation_id == "changed"

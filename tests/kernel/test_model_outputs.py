@@ -72,9 +72,9 @@ def test_an_answer_is_recorded_with_a_durable_receipt_for_each(ledger):
 
 @pytest.mark.spec("§6.5")
 def test_a_reference_is_an_operation_that_names_the_output(ledger):
-    one, other = adapt("n", a=1), adapt("n", a=2)
-    stated = output(one["operation_id"], put(ledger))
-    first = submit(ledger, stating(one, stated, stated), submitter="orchestrator")
+    named, other = adapt("n", a=1), adapt("n", a=2)
+    stated = output(named["operation_id"], put(ledger))
+    first = submit(ledger, stating(named, stated, stated), submitter="orchestrator")
     again = submit(ledger, stating(other, stated), submitter="orchestrator")
     assert [len(result.emitted_receipts) for result in (first, again)] == [1, 0]
     assert record(ledger, stated["recorded_output_id"])["reference_count"] == 2
@@ -82,9 +82,9 @@ def test_a_reference_is_an_operation_that_names_the_output(ledger):
 
 
 def test_an_id_that_names_another_output_already_is_refused(ledger):
-    one, other = adapt("n", a=1), adapt("n", a=2)
-    stated = output(one["operation_id"], put(ledger))
-    submit(ledger, stating(one, stated), submitter="orchestrator")
+    named, other = adapt("n", a=1), adapt("n", a=2)
+    stated = output(named["operation_id"], put(ledger))
+    submit(ledger, stating(named, stated), submitter="orchestrator")
     changed = stated | {"model_provider": "another"}
     result = submit(ledger, stating(other, stated, changed), submitter="orchestrator")
     assert code_of(result) == "recorded_model_output_conflict"

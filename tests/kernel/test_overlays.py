@@ -65,8 +65,8 @@ def put(ledger, *documents):
         assert code_of(work(ledger, document)) is None, document
 
 
-def lay(ledger, node_id, restriction, kind, ref, **more):
-    put(ledger, overlay(node_id, restriction, kind, ref, **more))
+def lay(ledger, node_id, restriction, kind, ref, **fields):
+    put(ledger, overlay(node_id, restriction, kind, ref, **fields))
 
 
 def outcome(ledger, document, submitter="orchestrator"):
@@ -213,18 +213,18 @@ def test_two_overlays_that_ask_for_access_both_have_to_grant_it(ledger):
 
 
 @pytest.mark.spec("K9")
-@pytest.mark.parametrize("one", RESTRICTIONS[:-1])
+@pytest.mark.parametrize("restriction", RESTRICTIONS[:-1])
 @pytest.mark.parametrize("other", RESTRICTIONS[:-1])
-def test_two_different_limits_at_one_granularity_block(ledger, one, other):
-    more = {"redacted_access_policy": POLICY, "access_grants": ["S-1"]}
-    lay(ledger, "O1", one, "document", "D", **more)
-    lay(ledger, "O2", other, "document", "D", **more)
+def test_two_different_limits_at_one_granularity_block(ledger, restriction, other):
+    access = {"redacted_access_policy": POLICY, "access_grants": ["S-1"]}
+    lay(ledger, "O1", restriction, "document", "D", **access)
+    lay(ledger, "O2", other, "document", "D", **access)
     document = adapt("redacted", envelope_changes={"session_id": "S-1"}, title="t")
     result = work(ledger, document)
-    if one == other and one not in ("blocked", "preview_only"):
+    if restriction == other and restriction not in ("blocked", "preview_only"):
         assert isinstance(result, SubmissionResult)
     else:
-        held = one if one == other else "blocked"
+        held = restriction if restriction == other else "blocked"
         assert f"{held} by overlay O1, O2 (" in result.rejection.message
 
 

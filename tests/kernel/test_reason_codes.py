@@ -15,6 +15,7 @@ from actors.commit.units import IntentUnit
 from actors.errors import CommitFailed
 from kernel.audit.adjudications import adjudications
 from kernel.authority.cascade import MAX_CASCADE_DEPTH
+from kernel.implications.loops import CYCLE_EPOCHS_MAX
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
@@ -50,6 +51,7 @@ from tests.kernel.build import (
     submit_answered,
 )
 from tests.kernel.every import attempt, every_kind, own, receipt, says
+from tests.kernel.implied import go_round
 from tests.kernel.lites import lite, migrated
 from tests.kernel.no_lease import NoLease
 from tests.kernel.simulations import policy, simulate
@@ -155,9 +157,6 @@ SAME_AS = {"capacity_unavailable": "envelope_capacity_unavailable"}
 """A shorter name of the specification for what has a code of its own already."""
 
 ABSENT = {
-    "implication_detection_cycle_exceeded": "there is no implication detection, and no envelope"
-    " says that it comes from one: by kind and target alone, a person who edits one node in eleven"
-    " epochs (K22) would be halted as well",
     "AdaptationProposalReceipt": "named once, without fields, and owned by another artifact",
     "IngestionRunReceipt": "named once, without fields; what an ingestion did is its operations",
     "SearchExecutionManifest": "of the search router, which is another artifact",
@@ -241,7 +240,7 @@ def authorities() -> Iterator[str]:
     names = [f"u-{number:03}" for number in range(MAX_CASCADE_DEPTH + 2)]
     submit(ledger, *(create(name, UNDERSTANDING) for name in names))
     pairs = zip(["claim", *names], names, strict=False)
-    submit(ledger, *(link(f"{one}>{other}", one, other) for one, other in pairs))
+    submit(ledger, *(link(f"{source}>{other}", source, other) for source, other in pairs))
     submit(ledger, adapt("claim", authority=0))
     submit(ledger, create("a", UNDERSTANDING), create("b", UNDERSTANDING))
     drain(ledger)
@@ -264,15 +263,15 @@ def simulations() -> Iterator[str]:
 
 def replays() -> Iterator[str]:
     ledger = memory_ledger()
-    asked, child = create("asked", "Note"), create("child", "Note")
-    submit_answered(ledger, asked, b"said", **ONE)
-    child["causal_parent_operation_ids"] = [asked["operation_id"]]
+    parent, child = create("asked", "Note"), create("child", "Note")
+    submit_answered(ledger, parent, b"said", **ONE)
+    child["causal_parent_operation_ids"] = [parent["operation_id"]]
     submit(ledger, child)
     with ledger.transaction() as transaction:
         for model in ({"m-1": "m-2"}, {}):
             registry = ActiveModels(model)
             for strategy in ("blocked_on_fingerprint_mismatch", "record_only"):
-                replay_operation(transaction, asked["operation_id"], strategy, registry)
+                replay_operation(transaction, parent["operation_id"], strategy, registry)
         replay_operation(transaction, "unheard of", "record_only", ActiveModels({}))
     yield from said(ledger)
 
@@ -299,13 +298,13 @@ def undoing() -> Iterator[str]:
         done = rollback_epoch(KERNEL, transaction, made["operation_id"], **words)
         yield done.document()["result"]
     with ledger.transaction() as transaction:
-        given = {"confirmations": KEYS, "archive": [].append}
-        unconfirmed = given | {"architect_confirmation_token": None}
+        options = {"confirmations": KEYS, "archive": [].append}
+        unconfirmed = options | {"architect_confirmation_token": None}
         prepared = prepare_rebuild(KERNEL, transaction, 0)
         yield refusal(rebuild, KERNEL, transaction, prepared, **unconfirmed)
         what = Confirmable(3, prepared.plan.scope, prepared.plan.digest)
         token = KEYS.issue("architect", what, confirmation_id="3", now_us=now_us)
-        done = rebuild(KERNEL, transaction, prepared, **given, architect_confirmation_token=token)
+        done = rebuild(KERNEL, transaction, prepared, **options, architect_confirmation_token=token)
         yield done.document()["result"]
     yield from said(ledger)
 
@@ -367,6 +366,14 @@ def migration() -> Iterator[str]:
     yield from said(ledger)
 
 
+def implications() -> Iterator[str]:
+    ledger = memory_ledger()
+    note = create("n", "Note")
+    submit(ledger, note)
+    go_round(ledger, ["n"], note["operation_id"], CYCLE_EPOCHS_MAX + 1)
+    yield from said(ledger)
+
+
 def open_reviews(ledger: Ledger) -> list[str]:
     with ledger.view() as view:
         items = adjudications(view, kind=MIGRATION_KIND).items
@@ -387,6 +394,7 @@ PRODUCERS = (
     failed_commit,
     damage,
     migration,
+    implications,
 )
 
 
@@ -425,5 +433,7 @@ OWN_KINDS = {
     "capacity_override",
     "review_item_discarded",
     "belief_sessions_anchored",
+    "implication_detection_run",
+    "implication_detection_halted",
 }
 """Kinds that the specification describes and does not name."""

@@ -134,8 +134,8 @@ def stating(kind, **payload):
     effects = [effect("receipt_only", **payload) | {"receipt_subkind": kind}]
     verb = STATED[kind]
     if verb is not None:
-        more = {"epoch_id": "epoch"} if kind.startswith("epoch_") else {}
-        return envelope(verb, effects, target_refs=["t"], **more)
+        fields = {"epoch_id": "epoch"} if kind.startswith("epoch_") else {}
+        return envelope(verb, effects, target_refs=["t"], **fields)
     if kind.startswith(("simulation_", "visibility_taint_")):
         return envelope("simulate", effects, target_refs=["t"])
     speaks = [verb for verb, kinds in OWN_RECEIPT.items() if kind in kinds]
@@ -177,7 +177,7 @@ def test_every_field_of_a_stated_body_is_held_to_its_type(kind):
         assert code_of(refused) == "receipt_body_invalid", (kind, name)
         assert refused.rejection.field.startswith(f"payload.{name}"), (kind, name)
         if fields[name].is_required():
-            without = {one: value for one, value in SAYS[kind].items() if one != name}
+            without = {field: value for field, value in SAYS[kind].items() if field != name}
             lacking = submit(ledger, stating(kind, **without), submitter="orchestrator")
             assert code_of(lacking) == "receipt_body_invalid", (kind, name)
 

@@ -93,8 +93,8 @@ def test_a_record_without_its_head_is_found():
         tables.delete(schema.chain_head, "main")
     with ledger.view() as view:
         whole = verify(view)
-    for found in (whole, audit(ledger, AuditMark()).verification):
-        missing = [finding for finding in found.findings if finding.table == "chain_head"]
+    for verification in (whole, audit(ledger, AuditMark()).verification):
+        missing = [finding for finding in verification.findings if finding.table == "chain_head"]
         assert [(finding.key, finding.rule) for finding in missing] == [("main", "missing")]
 
 

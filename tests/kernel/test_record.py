@@ -152,8 +152,8 @@ def test_effects_are_kept_in_the_order_of_their_envelope(rows):
     by_operation = itertools.groupby(
         rows["applied_effects"], key=lambda row: row["ec_sequence_number"]
     )
-    for _, found in by_operation:
-        ordinals = [row["ordinal"] for row in found]
+    for _, effects in by_operation:
+        ordinals = [row["ordinal"] for row in effects]
         assert ordinals == list(range(len(ordinals)))
 
 

@@ -52,7 +52,7 @@ def ledger():
 
 
 @pytest.fixture
-def asked(ledger):
+def answered_operation(ledger):
     """An operation that asked a model twice."""
     submit(ledger, create("n", "Note"))
     document = adapt("n", summary="what the model said")
@@ -95,21 +95,21 @@ def change(ledger, table, key, **fields):
 
 @pytest.mark.spec("§6.7")
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_scenario_a_the_recorded_output_is_reproduced(ledger, asked, strategy):
-    replayed = replay(ledger, asked, strategy)
+def test_scenario_a_the_recorded_output_is_reproduced(ledger, answered_operation, strategy):
+    replayed = replay(ledger, answered_operation, strategy)
     assert (replayed.fingerprint_match, replayed.output_reproduced) == (True, True)
     assert (replayed.block_reason, replayed.retention_class) == (None, "ephemeral")
     assert (replayed.recorded_model_version, replayed.current_model_version) == (OPUS, OPUS)
     [receipt] = receipts_of_kind(ledger, "audit_replay")
     assert receipt["receipt_id"] == replayed.receipt_id
-    assert receipt["original_operation_id"] == asked
+    assert receipt["original_operation_id"] == answered_operation
     assert "block_reason" not in receipt
 
 
 @pytest.mark.spec("§6.7", "V3-AT-24")
-def test_scenario_b_another_model_blocks_with_two_durable_receipts(ledger, asked):
+def test_scenario_b_another_model_blocks_with_two_durable_receipts(ledger, answered_operation):
     before = everything(ledger)["kernel_event_log"]
-    replayed = replay(ledger, asked, BLOCKING, BUMPED)
+    replayed = replay(ledger, answered_operation, BLOCKING, BUMPED)
     assert (replayed.fingerprint_match, replayed.output_reproduced) == (False, False)
     assert (replayed.block_reason, replayed.retention_class) == ("fingerprint_mismatch", "durable")
     assert (replayed.recorded_model_version, replayed.current_model_version) == (
@@ -119,14 +119,16 @@ def test_scenario_b_another_model_blocks_with_two_durable_receipts(ledger, asked
     [receipt] = receipts_of_kind(ledger, "audit_replay")
     [blocked] = receipts_of_kind(ledger, "replay_blocked_fingerprint_mismatch")
     assert blocked["replay_receipt_id"] == receipt["receipt_id"]
-    assert blocked["recorded_output_id"] == f"{asked}:0"
+    assert blocked["recorded_output_id"] == f"{answered_operation}:0"
     assert everything(ledger)["kernel_event_log"] == before, "a fresh operation under an old name"
 
 
 @pytest.mark.spec("§6.7")
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_scenario_c_the_output_of_a_retired_model_is_unavailable(ledger, asked, strategy):
-    replayed = replay(ledger, asked, strategy, RETIRED)
+def test_scenario_c_the_output_of_a_retired_model_is_unavailable(
+    ledger, answered_operation, strategy
+):
+    replayed = replay(ledger, answered_operation, strategy, RETIRED)
     assert (replayed.output_reproduced, replayed.fingerprint_match) == (False, False)
     assert (replayed.block_reason, replayed.retention_class) == (
         "recorded_output_unavailable",
@@ -156,19 +158,21 @@ def test_an_operation_that_is_not_on_the_log_is_not_replayable(ledger):
     )
 
 
-def test_an_operation_whose_envelope_was_erased_is_not_replayable(ledger, asked):
+def test_an_operation_whose_envelope_was_erased_is_not_replayable(ledger, answered_operation):
     with ledger.transaction() as transaction:
-        row = transaction.log_row_of(asked)
+        row = transaction.log_row_of(answered_operation)
         transaction.drop_blob(row["envelope_payload_blob_ref"])
-    assert replay(ledger, asked).block_reason == "operation_not_replayable"
+    assert replay(ledger, answered_operation).block_reason == "operation_not_replayable"
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_an_answer_that_was_erased_is_unavailable(ledger, asked, strategy):
+def test_an_answer_that_was_erased_is_unavailable(ledger, answered_operation, strategy):
     with ledger.transaction() as transaction:
-        record = transaction.record(schema.recorded_model_outputs, f"{asked}:1")
+        record = transaction.record(schema.recorded_model_outputs, f"{answered_operation}:1")
         transaction.drop_blob(record["output_payload_blob_ref"])
-    assert replay(ledger, asked, strategy).block_reason == "recorded_output_unavailable"
+    assert (
+        replay(ledger, answered_operation, strategy).block_reason == "recorded_output_unavailable"
+    )
 
 
 def test_an_answer_that_was_captured_as_not_to_be_replayed_is_unavailable(ledger):
@@ -183,19 +187,28 @@ def test_an_answer_that_was_captured_as_not_to_be_replayed_is_unavailable(ledger
 
 @pytest.mark.spec("K26")
 @pytest.mark.parametrize("part", ["model_version", "prompt_hash", "parameter_hash"])
-def test_each_part_that_the_stored_output_says_otherwise_is_a_mismatch(ledger, asked, part):
+def test_each_part_that_the_stored_output_says_otherwise_is_a_mismatch(
+    ledger, answered_operation, part
+):
     other = "another" if part == "model_version" else "cd" * 32
-    change(ledger, schema.recorded_model_outputs, f"{asked}:1", **{part: other})
-    blocked = replay(ledger, asked, BLOCKING)
+    change(ledger, schema.recorded_model_outputs, f"{answered_operation}:1", **{part: other})
+    blocked = replay(ledger, answered_operation, BLOCKING)
     assert (blocked.block_reason, blocked.fingerprint_match) == ("fingerprint_mismatch", False)
-    went_on = replay(ledger, asked, "record_only")
+    went_on = replay(ledger, answered_operation, "record_only")
     assert (went_on.output_reproduced, went_on.fingerprint_match) == (True, False)
 
 
 @pytest.mark.spec("K26")
-def test_a_combined_fingerprint_that_is_not_that_of_its_parts_is_a_mismatch(ledger, asked):
-    change(ledger, schema.recorded_model_outputs, f"{asked}:1", fingerprint_combined="cd" * 32)
-    assert replay(ledger, asked, BLOCKING).block_reason == "fingerprint_mismatch"
+def test_a_combined_fingerprint_that_is_not_that_of_its_parts_is_a_mismatch(
+    ledger, answered_operation
+):
+    change(
+        ledger,
+        schema.recorded_model_outputs,
+        f"{answered_operation}:1",
+        fingerprint_combined="cd" * 32,
+    )
+    assert replay(ledger, answered_operation, BLOCKING).block_reason == "fingerprint_mismatch"
 
 
 @pytest.mark.spec("K26")
@@ -212,8 +225,8 @@ def test_an_output_whose_fingerprint_its_parts_do_not_give_is_not_recorded(ledge
 
 
 @pytest.mark.spec("§17.2")
-def test_going_on_in_spite_of_drift_is_recorded_durably(ledger, asked):
-    replayed = replay(ledger, asked, "record_only", BUMPED)
+def test_going_on_in_spite_of_drift_is_recorded_durably(ledger, answered_operation):
+    replayed = replay(ledger, answered_operation, "record_only", BUMPED)
     assert (replayed.output_reproduced, replayed.fingerprint_match) == (True, False)
     assert (replayed.block_reason, replayed.retention_class) == (None, "durable")
     assert receipts_of_kind(ledger, "replay_blocked_fingerprint_mismatch") == []
@@ -236,9 +249,9 @@ def test_going_on_in_spite_of_drift_is_recorded_durably(ledger, asked):
     ],
 )
 def test_the_caller_decides_how_long_a_clean_replay_is_remembered(
-    ledger, asked, context, retention
+    ledger, answered_operation, context, retention
 ):
-    replayed = replay(ledger, asked, context=context)
+    replayed = replay(ledger, answered_operation, context=context)
     assert replayed.retention_class == retention
     rows = everything(ledger)
     table = "receipts" if retention == "durable" else "ephemeral_receipts"
@@ -247,9 +260,11 @@ def test_the_caller_decides_how_long_a_clean_replay_is_remembered(
     assert findings(ledger) == ()
 
 
-def test_a_replays_receipt_is_not_taken_for_one_that_the_operation_emitted(ledger, asked):
-    replay(ledger, asked, BLOCKING, BUMPED)
-    replay(ledger, asked)
+def test_a_replays_receipt_is_not_taken_for_one_that_the_operation_emitted(
+    ledger, answered_operation
+):
+    replay(ledger, answered_operation, BLOCKING, BUMPED)
+    replay(ledger, answered_operation)
     submit(ledger, adapt("n", later=1))
     assert findings(ledger) == ()
 
@@ -263,8 +278,10 @@ def test_a_replays_receipt_is_not_taken_for_one_that_the_operation_emitted(ledge
         ("receipt_bytes", b"{}"),
     ],
 )
-def test_an_ephemeral_receipt_of_a_replay_says_what_its_bytes_say(ledger, asked, column, value):
-    key = (replay(ledger, asked).receipt_id,)
+def test_an_ephemeral_receipt_of_a_replay_says_what_its_bytes_say(
+    ledger, answered_operation, column, value
+):
+    key = (replay(ledger, answered_operation).receipt_id,)
     with ledger.transaction() as transaction:
         transaction.tables.update(schema.ephemeral_receipts, key, {column: value})
     with ledger.view() as view:
@@ -272,11 +289,14 @@ def test_an_ephemeral_receipt_of_a_replay_says_what_its_bytes_say(ledger, asked,
     assert [(claim.table, claim.key) for claim in faults] == [("ephemeral_receipts", key[0])]
 
 
-def test_reading_again_without_a_receipt_writes_nothing(ledger, asked):
+def test_reading_again_without_a_receipt_writes_nothing(ledger, answered_operation):
     before = everything(ledger)
     with ledger.view() as view:
-        assert reproduce(view, asked).difference is None
-        assert replay_one(view, asked, BLOCKING, BUMPED).block_reason == "fingerprint_mismatch"
+        assert reproduce(view, answered_operation).difference is None
+        assert (
+            replay_one(view, answered_operation, BLOCKING, BUMPED).block_reason
+            == "fingerprint_mismatch"
+        )
         assert len(list(replay_all(view, 1, 2, BLOCKING, IN_USE))) == 2
     assert everything(ledger) == before
 
@@ -417,14 +437,14 @@ def test_a_child_of_what_was_not_replayed_is_blocked_and_names_it(ledger):
     asking = create("n", "Note") | {"operation_id": "asking"}
     submit_answered(ledger, asking, b"answer")
     chain(ledger, ["asking"], ["o-0"], [], ["o-2"])
-    found = {verdict.operation_id: verdict for verdict in verdicts(ledger, 1, 5, BUMPED)}
-    assert found["asking"].block_reason == "fingerprint_mismatch"
+    by_operation = {verdict.operation_id: verdict for verdict in verdicts(ledger, 1, 5, BUMPED)}
+    assert by_operation["asking"].block_reason == "fingerprint_mismatch"
     for child, parent in (("o-0", "asking"), ("o-1", "o-0")):
-        assert found[child].block_reason == "operation_not_replayable"
-        assert found[child].blocked_by_operation_id == parent
-        assert not found[child].output_reproduced
-    assert found["o-2"].output_reproduced
-    assert found["o-3"].output_reproduced
+        assert by_operation[child].block_reason == "operation_not_replayable"
+        assert by_operation[child].blocked_by_operation_id == parent
+        assert not by_operation[child].output_reproduced
+    assert by_operation["o-2"].output_reproduced
+    assert by_operation["o-3"].output_reproduced
     with ledger.transaction() as transaction:
         recorded = replay_range(transaction, 1, 5, BLOCKING, BUMPED)
     assert [replayed_row.output_reproduced for replayed_row in recorded] == [
@@ -479,14 +499,16 @@ def test_a_range_has_bounds(ledger, first, last):
 
 
 @pytest.mark.spec("V3-AT-24")
-def test_replaying_opens_no_socket(ledger, asked, monkeypatch):
+def test_replaying_opens_no_socket(ledger, answered_operation, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("a socket was opened")
 
     for name in ("socket", "create_connection", "getaddrinfo"):
         monkeypatch.setattr(socket, name, refuse)
-    assert replay(ledger, asked, BLOCKING, BUMPED).block_reason == "fingerprint_mismatch"
-    assert replay(ledger, asked).output_reproduced
+    assert (
+        replay(ledger, answered_operation, BLOCKING, BUMPED).block_reason == "fingerprint_mismatch"
+    )
+    assert replay(ledger, answered_operation).output_reproduced
 
 
 class CountedClient:
@@ -505,9 +527,9 @@ class CountedClient:
 
 @pytest.mark.spec("V3-AT-24")
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_client_within_reach_is_never_called(ledger, asked, strategy):
+def test_a_client_within_reach_is_never_called(ledger, answered_operation, strategy):
     client = CountedClient()
-    assert replay(ledger, asked, strategy, client).output_reproduced
+    assert replay(ledger, answered_operation, strategy, client).output_reproduced
     with ledger.transaction() as transaction:
         replay_range(transaction, 1, 2, strategy, client)
     assert client.calls == 0

@@ -53,9 +53,9 @@ LINK = {
 @pytest.fixture(params=["memory", "sqlite"])
 def ledger(request, tmp_path):
     store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "l.db")
-    found = Ledger.create(store, FakeHost().host)
-    yield found
-    found.close()
+    made_ledger = Ledger.create(store, FakeHost().host)
+    yield made_ledger
+    made_ledger.close()
 
 
 def accept(ledger, *documents):
@@ -512,7 +512,7 @@ def write_epoch(ledger, *, outside=False):
         inside[1:1] = [own("share_link_grant", "link", **LINK)]
     opened = states("epoch_open", "epoch_opened", epoch_id="e")
     closed = states("epoch_close", "epoch_closed", epoch_id="e")
-    accept(ledger, opened, *(one | {"epoch_id": "e"} for one in inside), closed)
+    accept(ledger, opened, *(document | {"epoch_id": "e"} for document in inside), closed)
 
 
 def undoable(ledger, **inside):

@@ -75,7 +75,7 @@ def test_the_ledger_of_a_version_replays(kept):
         last = view.head().ec_sequence_number
         replayed = list(reproduce_range(view, 1, last))
     assert [replay.difference for replay in replayed if replay.difference is not None] == [], ANEW
-    assert sum(one.applied and not one.erased for one in replayed) > 100
+    assert sum(replay.applied and not replay.erased for replay in replayed) > 100
 
 
 def test_the_ledger_of_a_version_is_built_again(kept):
@@ -258,7 +258,8 @@ def test_a_version_is_a_whole_number_of_the_table(stated):
 
 
 def test_no_database_checks_names():
-    for table in schema.metadata.sorted_tables:
+    # The steps of a pair are held by its database too, from the table that the code reads (§13.2).
+    for table in set(schema.metadata.sorted_tables) - {schema.binding_pairs}:
         for check in table.constraints:
             if isinstance(check, CheckConstraint):
                 assert "'" not in str(check.sqltext), (table.name, check.sqltext)

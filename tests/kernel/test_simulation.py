@@ -45,7 +45,7 @@ from tests.kernel.build import (
     spans,
     submit,
 )
-from tests.kernel.every import HASH, attempt, binding, dated, edge, own, receipt, says
+from tests.kernel.every import HASH, attempt, binding, dated, edge, own, receipt, ruling, says
 from tests.kernel.simulations import NOTHING_FORBIDDEN, policy, shown, simulate
 
 STATE = [table.name for table in schema.STATE_TABLES]
@@ -258,8 +258,8 @@ def test_a_simulation_is_an_operation_of_receipts_on_the_log(ledger):
 @pytest.mark.spec("§11.7")
 def test_a_simulation_has_an_operation_of_its_own_each_time(ledger):
     document = adapt("n", x=1)
-    one, other = simulate(ledger, document), simulate(ledger, document)
-    ids = {one.submission.operation_id, other.submission.operation_id, document["operation_id"]}
+    first, other = simulate(ledger, document), simulate(ledger, document)
+    ids = {first.submission.operation_id, other.submission.operation_id, document["operation_id"]}
     assert len(ids) == 3
     accept(ledger, document)
 
@@ -379,12 +379,10 @@ def of_every_preview_kind(ledger):
             ],
         ),
     )
-    ruling = own(
-        "ruling_disposition_write",
-        "ruling",
-        dispositions=[{"disposition": "granted"}],
-        scope_targets=["unit"],
-        **dated("ruling_date"),
+    seen = {"disposition": "granted", "lifecycle_state": "observed"}
+    accept(
+        ledger,
+        own("court_disposition_observation_write", "seen", **seen, **dated("docket_entry_date")),
     )
     fired = envelope("binding_fire_record", [receipt(binding_id="b")], source_refs=["n"])
     understood = create(
@@ -399,7 +397,7 @@ def of_every_preview_kind(ledger):
         "edge_write_preview": link("e", "cl", "cu"),
         "binding_fire_preview": fired,
         "membership_change_preview": add(),
-        "ruling_disposition_preview": ruling,
+        "ruling_disposition_preview": ruling(),
         "extraction_outcome_preview": envelope(
             "extraction_state_change", [attempt(1, "pending", "running")]
         ),
@@ -473,7 +471,7 @@ def test_each_kind_of_preview_shows_what_its_kind_is_about(ledger, kind):
     for name, expected in EXPECTED[kind].items():
         stated_document = document[name]
         if isinstance(expected, list) and expected and isinstance(expected[0], dict):
-            stated_document = [{k: one[k] for k in expected[0]} for one in stated_document]
+            stated_document = [{k: entry[k] for k in expected[0]} for entry in stated_document]
         assert stated_document == expected, name
 
 
@@ -519,6 +517,7 @@ def test_a_filing_that_is_not_matched_yet_is_an_edge_without_an_end(ledger):
         relationship_type="responds_to",
         source_filing_unit_id="unit",
         unmatched_expires_at="2026-03-01T00:00:00Z",
+        lifecycle_state="candidate",
     )
     [stored_edge] = shown(simulate(ledger, unmatched)).preview_payload.edges
     assert (stored_edge.source_ref, stored_edge.target_ref) == ("unit", None)
@@ -598,7 +597,7 @@ def test_an_alert_lets_a_simulation_proceed_in_dev_mode_only(ledger):
     assert shown(result)
     assert result.violations
     said = receipts_of_kind(ledger, "simulation_external_effect_blocked")
-    assert [one["halted"] for one in said] == [True, True, False]
+    assert [receipt["halted"] for receipt in said] == [True, True, False]
     [check] = receipts_of_kind(ledger, "simulation_external_effect_policy_check")
     assert check["outcome"] == "alerted_in_dev_mode"
     assert check["violations"]
@@ -705,7 +704,7 @@ def test_the_third_receipt_is_above_public_and_the_warning_for_sealed_and_firewa
     assert receipt_subkinds == SUBKINDS[:receipts_emitted]
     assert document["resolved_output_visibility_class"] == visibility
     recorded = receipts_of_kind(ledger, "visibility_taint_warning_record")
-    assert [("rendered_visibility_warning" in one) for one in recorded] == [warned] * (
+    assert [("rendered_visibility_warning" in receipt) for receipt in recorded] == [warned] * (
         receipts_emitted - 2
     )
 
@@ -924,17 +923,17 @@ def test_content_that_no_simulation_committed_to_is_found(ledger):
 @pytest.mark.parametrize("retention", ["ephemeral", "durable"])
 def test_the_same_asking_under_the_same_key_gets_the_first_preview(ledger, retention):
     document = adapt("n", x=1)
-    asked = {"simulation_key": "k", "retention": retention}
-    first = simulate(ledger, document, **asked)
+    options = {"simulation_key": "k", "retention": retention}
+    first = simulate(ledger, document, **options)
     accept(ledger, adapt("n", y=2))
     before = everything(ledger)
-    again = simulate(ledger, document, **asked)
+    again = simulate(ledger, document, **options)
     assert again.preview == first.preview
     assert again.submission == first.submission
     assert again.submission.duplicate
     after = everything(ledger)
     assert untouched(before, after, {"chain_head"})
-    other = simulate(ledger, adapt("m", x=1), **asked)
+    other = simulate(ledger, adapt("m", x=1), **options)
     assert other.outcome == "rejected"
     assert isinstance(other.submission, RejectedResult)
     assert code_of(other.submission) == "envelope_idempotency_conflict"

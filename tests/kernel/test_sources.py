@@ -392,15 +392,15 @@ class _Asked:
 
 
 @pytest.fixture
-def asked(monkeypatch):
-    found, record = _Asked(), LedgerTransaction.record
+def lookups(monkeypatch):
+    noted, record = _Asked(), LedgerTransaction.record
 
     def spied(self, table, key):
-        found.refs.add(key)
+        noted.refs.add(key)
         return record(self, table, key)
 
     monkeypatch.setattr(LedgerTransaction, "record", spied)
-    return found
+    return noted
 
 
 def named_in(value):
@@ -409,8 +409,8 @@ def named_in(value):
     elif isinstance(value, dict):
         yield from named_in(value.get("source_ref"))
     elif isinstance(value, list):
-        for one in value:
-            yield from named_in(one)
+        for entry in value:
+            yield from named_in(entry)
 
 
 def undeclared(effects, looked_up):
@@ -428,15 +428,17 @@ FREE = frozenset({"entry", "edge_type", "node_kind"})
 
 
 @pytest.mark.spec("K1", "§2.6")
-def test_every_field_that_names_something_says_in_the_registry_what_it_does(asked):
+def test_every_field_that_names_something_says_in_the_registry_what_it_does(lookups):
     ledger = memory_ledger()
     spoken = set()
     for document in every_kind():
-        asked.refs.clear()
+        lookups.refs.clear()
         submit(ledger, document, submitter="orchestrator")
         effects = document["primitive_effects"]
-        found = [one for one in undeclared(effects, asked.refs) if one[1] not in FREE]
-        assert found == []
+        undeclared_fields = [
+            field for field in undeclared(effects, lookups.refs) if field[1] not in FREE
+        ]
+        assert undeclared_fields == []
         spoken |= {stated_effect["effect_kind"] for stated_effect in effects}
     assert spoken == set(EFFECT_KINDS), "a new kind is spoken in tests/kernel/every.py"
 

@@ -98,8 +98,8 @@ def test_a_record_that_differs_is_found_in_a_file_too(watched):
         transaction.tables.put(schema.nodes, row | {"updated_at": "never"})
         transaction.tables.delete(schema.nodes, "n-4")
     with ledger.view() as view:
-        found = {(finding.table, finding.key, finding.rule) for finding in verify(view).findings}
-    assert {("nodes", "n-3", "state_differs"), ("nodes", "n-4", "missing")} <= found
+        findings = {(finding.table, finding.key, finding.rule) for finding in verify(view).findings}
+    assert {("nodes", "n-3", "state_differs"), ("nodes", "n-4", "missing")} <= findings
     assert watched
 
 

@@ -6,7 +6,17 @@ import pytest
 
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.transitions import STATES, TRANSITIONS
-from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, REPORT_VERB, REVIEW_DISCARD, SEMANTIC_VERBS
+from kernel.algebra.verbs import (
+    BATCH_REVIEW,
+    BELIEF_ANCHOR,
+    ENQUEUE,
+    IMPLICATION_HALT,
+    IMPLICATION_RESUME,
+    IMPLICATION_RUN,
+    REPORT_VERB,
+    REVIEW_DISCARD,
+    SEMANTIC_VERBS,
+)
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
 from kernel.stores.appliers import APPLIERS
@@ -68,7 +78,8 @@ def test_every_kind_and_every_verb_has_a_valid_envelope():
     spoken = {document["semantic_intent"] for document in every_kind()}
     assert named == set(EFFECT_KINDS)
     assert spoken == SEMANTIC_VERBS.keys() - {
-        *("recalculate_authority", REPORT_VERB, REVIEW_DISCARD, ENQUEUE, BELIEF_ANCHOR)
+        *("recalculate_authority", REPORT_VERB, REVIEW_DISCARD, BATCH_REVIEW, ENQUEUE),
+        *(BELIEF_ANCHOR, IMPLICATION_RUN, IMPLICATION_HALT, IMPLICATION_RESUME),
     }
     assert APPLIERS.keys() == {kind.canonical for kind in EFFECT_KINDS.values()}
 
@@ -279,8 +290,8 @@ def test_a_refused_operation_leaves_the_policy_that_was_in_force(ledger):
     ],
 )
 def test_an_extraction_follows_its_states(ledger, step):
-    def go(one):
-        return submit(ledger, envelope("extraction_state_change", [one]))
+    def go(transition):
+        return submit(ledger, envelope("extraction_state_change", [transition]))
 
     last = go(attempt(1, "pending", "running"))
     number = 2
@@ -298,9 +309,9 @@ def test_an_extraction_follows_its_states(ledger, step):
 @pytest.mark.parametrize("before", [None, "observed", "confirmed", "superseded", "withdrawn"])
 def test_a_court_disposition_lives_in_four_states(ledger, before, after):
     def seen(state):
-        more = dated("docket_entry_date")
+        dates = dated("docket_entry_date")
         kind = "court_disposition_observation_write"
-        return own(kind, "o", disposition="d", lifecycle_state=state, **more)
+        return own(kind, "o", disposition="d", lifecycle_state=state, **dates)
 
     way = {None: [], "observed": ["observed"]}.get(before, ["observed", before])
     accept(ledger, *(seen(state) for state in way))

@@ -54,7 +54,7 @@ REFUSED = {
 
 
 def without_receipts(rows):
-    kept = {name: found for name, found in rows.items() if name != "receipts"}
+    kept = {name: of_table for name, of_table in rows.items() if name != "receipts"}
     passing = ("receipt_sequence", "receipt_hash", "committed_at_us")
     [head] = kept["chain_head"]
     return kept | {"chain_head": {name: head[name] for name in head if name not in passing}}

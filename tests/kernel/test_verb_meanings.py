@@ -70,7 +70,7 @@ RESTORE = envelope("restore", BACK)
 
 def done(ledger, *documents):
     """The code with which the last one was refused; the others were accepted."""
-    codes = [code_of(submit(ledger, dict(one))) for one in fresh(documents)]
+    codes = [code_of(submit(ledger, dict(document))) for document in fresh(documents)]
     assert codes[:-1] == [None] * (len(codes) - 1), codes
     return codes[-1]
 

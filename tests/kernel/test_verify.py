@@ -204,10 +204,10 @@ def test_understandings_on_a_cycle_are_pending_and_not_wrong():
 def test_progress_counts_up_to_its_total(ledger_and_host):
     ledger, host = ledger_and_host
     write_honestly(ledger, host)
-    told = []
+    progress = []
     with ledger.view() as view:
-        rows = verify(view, progress=lambda done, total: told.append((done, total))).rows
-    assert told[-1] == (2 * rows, 2 * rows)
+        rows = verify(view, progress=lambda done, total: progress.append((done, total))).rows
+    assert progress[-1] == (2 * rows, 2 * rows)
 
 
 def test_pages_meet_exactly_at_their_borders(ledger_and_host, monkeypatch):
@@ -299,8 +299,8 @@ def test_a_gap_among_the_events_of_a_session_is_named(tampered):
     row = next(row for row in rows if row["event_index"] == 1)
     tampered.delete(schema.belief_events, row)
     findings = tampered.verify(limit_findings=200).findings
-    found = {(finding.table, finding.key, finding.rule) for finding in findings}
-    assert ("belief_events", f"{row['session_id']}/1", "gap") in found
+    rules = {(finding.table, finding.key, finding.rule) for finding in findings}
+    assert ("belief_events", f"{row['session_id']}/1", "gap") in rules
 
 
 def test_the_events_of_a_session_that_is_gone_are_named(tampered):
@@ -337,35 +337,35 @@ def test_effects_that_do_not_hold_one_by_one_are_not_hashed(tampered, change, or
     else:
         tampered.set(schema.applied_effects, row, **change)
     sequence = str(row["ec_sequence_number"])
-    found = {
+    rules = {
         (finding.key, finding.rule)
         for finding in tampered.verify(limit_findings=200).findings
         if finding.table == "applied_effects"
     }
-    assert (f"{sequence}/{ordinal}", rule) in found
-    assert (sequence, "bytes_changed") not in found
+    assert (f"{sequence}/{ordinal}", rule) in rules
+    assert (sequence, "bytes_changed") not in rules
 
 
 def test_an_effect_on_another_record_is_not_the_one_that_was_hashed(tampered):
     row, _ = first_effect(tampered)
     tampered.set(schema.applied_effects, row, record_key="another")
     sequence = str(row["ec_sequence_number"])
-    found = {
+    rules = {
         (finding.key, finding.rule)
         for finding in tampered.verify(limit_findings=200).findings
         if finding.table == "applied_effects"
     }
-    assert {(sequence, "bytes_changed"), (f"{sequence}/0", "state_differs")} <= found
+    assert {(sequence, "bytes_changed"), (f"{sequence}/0", "state_differs")} <= rules
 
 
 def test_an_effect_that_the_envelope_does_not_have_is_named(tampered):
     row, count = first_effect(tampered)
     tampered.insert(schema.applied_effects, row | {"ordinal": count})
-    found = {
+    rules = {
         (finding.table, finding.key, finding.rule)
         for finding in tampered.verify(limit_findings=200).findings
     }
-    assert ("applied_effects", f"{row['ec_sequence_number']}/{count}", "extra") in found
+    assert ("applied_effects", f"{row['ec_sequence_number']}/{count}", "extra") in rules
 
 
 @pytest.mark.parametrize("broken", ["row", "payload", "bytes"])
@@ -377,11 +377,11 @@ def test_where_the_fold_ends_is_named(tampered, broken):
     else:
         content = b"{" if broken == "bytes" else flipped(row["row_bytes"])
         tampered.set(schema.kernel_event_log, row, row_bytes=content)
-    found = {
+    rules = {
         (finding.table, finding.key, finding.rule)
         for finding in tampered.verify(limit_findings=200).findings
     }
-    assert ("kernel_event_log", "12", "not_folded") in found
+    assert ("kernel_event_log", "12", "not_folded") in rules
 
 
 def test_a_row_at_which_the_fold_raises_ends_it(monkeypatch):
@@ -393,8 +393,8 @@ def test_a_row_at_which_the_fold_raises_ends_it(monkeypatch):
 
     monkeypatch.setattr("kernel.verify.fold.rules_of", fail)
     with ledger.view() as view:
-        found = [(finding.key, finding.rule) for finding in verify(view).findings]
-    assert found == [("1", "unreadable"), ("1", "not_folded")]
+        rules = [(finding.key, finding.rule) for finding in verify(view).findings]
+    assert rules == [("1", "unreadable"), ("1", "not_folded")]
 
 
 @pytest.mark.parametrize("page_rows", [2, 3, 100])
@@ -619,8 +619,8 @@ def test_a_receipt_from_before_the_one_before_it_is_named(tampered):
     document = orjson.loads(row["receipt_bytes"])
     content = canonicalize(document | {"emitted_at": "1999-01-01T00:00:00.000000Z"})
     tampered.set(schema.receipts, row, receipt_bytes=content, receipt_hash=sha256_hex(content))
-    found = {(finding.table, finding.key, finding.rule) for finding in tampered.verify().findings}
-    assert ("receipts", str(row["receipt_sequence"]), "order_broken") in found
+    rules = {(finding.table, finding.key, finding.rule) for finding in tampered.verify().findings}
+    assert ("receipts", str(row["receipt_sequence"]), "order_broken") in rules
 
 
 def test_a_receipt_rewritten_with_its_own_hash_is_found_by_the_fold_too(tampered):
@@ -630,8 +630,8 @@ def test_a_receipt_rewritten_with_its_own_hash_is_found_by_the_fold_too(tampered
     content = canonicalize(document | {"emitted_at": "2099-01-01T00:00:00.000000Z"})
     tampered.set(schema.receipts, row, receipt_bytes=content, receipt_hash=sha256_hex(content))
     findings = tampered.verify(limit_findings=200).findings
-    found = {(finding.table, finding.key, finding.rule) for finding in findings}
-    assert ("receipts", str(row["receipt_sequence"]), "state_differs") in found
+    rules = {(finding.table, finding.key, finding.rule) for finding in findings}
+    assert ("receipts", str(row["receipt_sequence"]), "state_differs") in rules
 
 
 def test_an_effect_rewritten_with_its_row_is_found_by_the_fold(tampered):
@@ -859,8 +859,8 @@ def test_what_a_request_says_is_what_its_receipt_says(tampered, column):
     )
     changed = {"open": 0, "request_bytes": row["request_bytes"].replace(b"b-", b"c-")}
     tampered.set(schema.outbox, row, **{column: changed.get(column, "background_low_priority")})
-    found = {(finding.table, finding.key) for finding in tampered.verify().findings}
-    assert ("outbox", row["request_id"]) in found
+    places = {(finding.table, finding.key) for finding in tampered.verify().findings}
+    assert ("outbox", row["request_id"]) in places
 
 
 @pytest.mark.parametrize("column", ["outcome", "operation_id", "closed_sequence", "closed_at_us"])
@@ -872,8 +872,8 @@ def test_an_outcome_is_the_one_that_its_receipt_says(tampered, column):
     )
     changed = {"outcome": "cancelled", "operation_id": "somebody's"}
     tampered.set(schema.outbox_outcomes, row, **{column: changed.get(column, 7)})
-    found = {(finding.table, finding.key) for finding in tampered.verify().findings}
-    assert ("outbox_outcomes", row["request_id"]) in found
+    places = {(finding.table, finding.key) for finding in tampered.verify().findings}
+    assert ("outbox_outcomes", row["request_id"]) in places
 
 
 def test_a_receipt_that_an_operation_emits_gives_up_no_request():
@@ -1080,8 +1080,8 @@ def test_a_cause_that_is_on_no_earlier_row_is_found(monkeypatch, cause):
     ledger = memory_ledger()
     parents = {"causal_parent_operation_ids": [cause]}
     for name in ("first", "itself", "later"):
-        more = parents if name == "itself" else {}
-        document = create(name, "Note", envelope={"operation_id": name, **more})
+        fields = parents if name == "itself" else {}
+        document = create(name, "Note", envelope={"operation_id": name, **fields})
         accepted(submit(ledger, document, submitter="orchestrator", unseen=True))
     with ledger.view() as view:
         [finding] = verify(view).findings
@@ -1096,7 +1096,7 @@ def test_causes_older_than_those_kept_in_memory_are_looked_up(monkeypatch):
     document = create("n", "Note")
     first = accepted(submit(ledger, document)).operation_id
     for number in range(5):
-        more = {"causal_parent_operation_ids": [first]}
-        accepted(submit(ledger, create(f"m-{number}", "Note", envelope=more)))
+        fields = {"causal_parent_operation_ids": [first]}
+        accepted(submit(ledger, create(f"m-{number}", "Note", envelope=fields)))
     with ledger.view() as view:
         assert verify(view).findings == ()

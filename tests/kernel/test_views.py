@@ -38,7 +38,7 @@ def ledger():
 
 def stale(ledger):
     with ledger.view() as view:
-        rows = [view.record(schema.materialized_views, one) for one in ("v", "w", "x")]
+        rows = [view.record(schema.materialized_views, name) for name in ("v", "w", "x")]
         return [row["view_id"] for row in rows if is_stale(view, row)]
 
 
@@ -143,10 +143,12 @@ def test_a_view_shows_a_node_that_is_there(ledger, node_ref):
     assert code_of(submit(ledger, computed("v", node_ref=node_ref))) == "view_node_not_found"
 
 
-@pytest.mark.parametrize(("more", "said"), [(0, b"false"), (1, b"true")])
-def test_an_event_names_so_many_views_and_says_when_there_are_more(ledger, more, said):
+@pytest.mark.parametrize(("beyond", "said"), [(0, b"false"), (1, b"true")])
+def test_an_event_names_so_many_views_and_says_when_there_are_more(ledger, beyond, said):
     # The node has one view already.
-    many = [computed(f"v{number:03}", node_ref="n") for number in range(VIEWS_NAMED_MAX - 1 + more)]
+    many = [
+        computed(f"v{number:03}", node_ref="n") for number in range(VIEWS_NAMED_MAX - 1 + beyond)
+    ]
     submit(ledger, *many)
     [event] = events(ledger, submit(ledger, adapt("n", title="t")))
     assert b'"more_views":' + said in event

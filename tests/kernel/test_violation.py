@@ -64,6 +64,6 @@ def test_the_next_row_seals_it(ledger):
 def test_a_finding_may_name_what_no_text_holds(ledger):
     bad = Finding("nodes", "\x00\ud800", "missing", "m" * 9999)
     with ledger.transaction() as transaction:
-        found = dataclasses.replace(verify(transaction), findings=(bad,))
-        assert record_violation(transaction, found)
+        verification = dataclasses.replace(verify(transaction), findings=(bad,))
+        assert record_violation(transaction, verification)
     assert findings(ledger) == ()

@@ -30,6 +30,7 @@ from kernel.work.requests import (
     request_id_of,
     status_of,
 )
+from tests.extraction_steps import extraction_step
 from tests.kernel.build import create, findings, ledger_on, memory_ledger, receipts_of_kind, submit
 
 
@@ -43,31 +44,26 @@ def binding(key: str = "k-1", **content: Any) -> WorkRequest:
     return WorkRequest(BINDING_QUEUE, key, stated)
 
 
-def step(run: str, number: int, key: str | None = None, **more: Any) -> WorkRequest:
-    content = {
-        "extraction_run_id": run,
-        "attempt_number": number,
-        "prior_state": "running" if number > 1 else "pending",
-        "current_state": "degraded" if number > 1 else "running",
-        "state_change_reason": "because",
-    }
-    return WorkRequest(EXTRACTION_QUEUE, key or f"{run}:{number}", content | more)
+def step(run: str, number: int, key: str | None = None, **fields: Any) -> WorkRequest:
+    states = ("running", "degraded") if number > 1 else ("pending", "running")
+    content = extraction_step(run, number, *states, **fields)
+    return WorkRequest(EXTRACTION_QUEUE, key or f"{run}:{number}", content)
 
 
-def ask(ledger: Ledger, *asked: WorkRequest) -> list[str]:
+def ask(ledger: Ledger, *requests: WorkRequest) -> list[str]:
     with ledger.transaction() as transaction:
-        return [request.request_id for request in enqueue(transaction, asked)]
+        return [request.request_id for request in enqueue(transaction, requests)]
 
 
-def end(ledger: Ledger, request_id: str, outcome: Any = "completed", **more: Any) -> bool:
+def end(ledger: Ledger, request_id: str, outcome: Any = "completed", **fields: Any) -> bool:
     with ledger.transaction() as transaction:
-        return close(transaction, request_id, outcome, **more)
+        return close(transaction, request_id, outcome, **fields)
 
 
-def refused(ledger: Ledger, *asked: WorkRequest) -> tuple[str, str]:
+def refused(ledger: Ledger, *requests: WorkRequest) -> tuple[str, str]:
     before = everything_open(ledger)
     with pytest.raises(WorkRefused) as caught, ledger.transaction() as transaction:
-        enqueue(transaction, asked)
+        enqueue(transaction, requests)
     assert everything_open(ledger) == before
     return caught.value.code, caught.value.field
 
@@ -111,7 +107,7 @@ def test_the_same_asking_is_the_same_request_whatever_became_of_it(ledger):
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "field"),
+    ("work_request", "code", "field"),
     [
         (WorkRequest("authority-recompute", "k", {}), "work_queue_unknown", "queue"),
         (WorkRequest("nowhere", "k", {}), "work_queue_unknown", "queue"),
@@ -122,6 +118,7 @@ def test_the_same_asking_is_the_same_request_whatever_became_of_it(ledger):
         (binding(source_event_id="\x00"), "work_request_invalid", "content.source_event_id"),
         (binding(source_event_id=""), "work_request_invalid", "content.source_event_id"),
         (binding(binding_id=7), "work_request_invalid", "content.binding_id"),
+        (binding(artifact_ref=""), "work_request_invalid", "content.artifact_ref"),
         (binding(capacity_priority="vital"), "work_request_invalid", "content.capacity_priority"),
         (binding(schema_version=2), "work_request_invalid", "content.schema_version"),
         (binding(note=float("nan")), "work_request_invalid", "content"),
@@ -147,8 +144,8 @@ def test_the_same_asking_is_the_same_request_whatever_became_of_it(ledger):
         ),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused_whole(ledger, asked, code, field):
-    assert refused(ledger, binding("good"), asked) == (code, field)
+def test_what_cannot_be_asked_for_is_refused_whole(ledger, work_request, code, field):
+    assert refused(ledger, binding("good"), work_request) == (code, field)
     assert receipts_of_kind(ledger, "work_requested") == []
 
 
@@ -224,8 +221,8 @@ def test_what_is_delayed_is_not_due_before_and_is_the_same_asking_again():
     assert status is not None
     assert status.not_before == iso_time(due_us)
     for delay_s in (-1, DELAY_S_MAX + 1):
-        asked = WorkRequest(BINDING_QUEUE, "other", binding().content, delay_s=delay_s)
-        assert refused(ledger, asked) == ("work_request_invalid", "delay_s")
+        delayed_request = WorkRequest(BINDING_QUEUE, "other", binding().content, delay_s=delay_s)
+        assert refused(ledger, delayed_request) == ("work_request_invalid", "delay_s")
     assert fake.time_us < due_us
     assert findings(ledger) == ()
 
@@ -376,11 +373,11 @@ def test_open_requests_are_counted_by_queue_without_reading_them(ledger, monkeyp
 @pytest.mark.spec("§14.1", "V4-AT-26-FANOUT")
 def test_fifty_bindings_are_evaluated_for_an_event_in_a_cycle_the_most_urgent_first():
     ledger, fake = ledger_on(memory_ledger().store)
-    asked = [binding(f"k-{n}", binding_id=f"b-{n}") for n in range(60)]
-    asked[55] = binding("k-55", binding_id="b-55", capacity_priority="critical")
-    asked[56] = binding("k-56", binding_id="b-56", capacity_priority="user_initiated")
-    asked.append(binding("other", source_event_id="e-2"))
-    ids = ask(ledger, *asked)
+    requests = [binding(f"k-{n}", binding_id=f"b-{n}") for n in range(60)]
+    requests[55] = binding("k-55", binding_id="b-55", capacity_priority="critical")
+    requests[56] = binding("k-56", binding_id="b-56", capacity_priority="user_initiated")
+    requests.append(binding("other", source_event_id="e-2"))
+    ids = ask(ledger, *requests)
 
     def plan(at_us: int) -> ready_requests.FanOut:
         with ledger.view() as view:

@@ -24,9 +24,9 @@ from actors.orchestrator.intents import (
     RecalculateAuthority,
 )
 from actors.orchestrator.orchestrator import Orchestrator
-from kernel.authority import enqueue, recording
+from kernel.authority import enqueue_pages, request_recording
 from kernel.authority.cascade import MAX_CASCADE_DEPTH, plan_cascade
-from kernel.authority.enqueue import plan_deferred
+from kernel.authority.enqueue_pages import plan_deferred
 from kernel.authority.graph import authority_of, is_nightly
 from kernel.authority.requests import (
     AUTHORITY_QUEUE,
@@ -124,12 +124,12 @@ def children_of(pairs):
 
 
 def reached(first, children):
-    found, waiting = set(first), list(first)
+    met, waiting = set(first), list(first)
     while waiting:
-        for child in children[waiting.pop()] - found:
-            found.add(child)
+        for child in children[waiting.pop()] - met:
+            met.add(child)
             waiting.append(child)
-    return found
+    return met
 
 
 def plan_of(first, children, ranks=(3,) * 10):
@@ -169,9 +169,9 @@ def test_a_plan_is_the_same_in_whatever_order_the_graph_is_told(pairs, first, ra
     children = children_of(pairs)
 
     def shuffled(node):
-        told = sorted(children[node])
-        random.shuffle(told)
-        return told
+        names = sorted(children[node])
+        random.shuffle(names)
+        return names
 
     given_first = sorted(first)
     random.shuffle(given_first)
@@ -186,7 +186,7 @@ def test_a_branch_ends_at_the_depth_cap_where_it_is_named(length, shortcut):
     def below(node):
         # A shortcut leads past the first nodes, so that depth is counted by the shortest way.
         further = [node + 1, node + 1 + shortcut] if node == 0 else [node + 1]
-        return [f"{one:04}" for one in further if one < length]
+        return [f"{further_node:04}" for further_node in further if further_node < length]
 
     plan = plan_cascade(["0000"], lambda node: below(int(node)), lambda _: 0)
     depths = [
@@ -218,9 +218,12 @@ class Recomputing(RuleBasedStateMachine):
         pairs=st.sets(st.tuples(st.integers(0, 7), st.integers(0, 4)), max_size=8),
         width=st.sampled_from([1, 2, 3, 1024]),
     )
-    def found(self, values, pairs, width):
-        self.limits = recording.CASCADE_REQUESTS_MAX, enqueue.PAGE_REQUESTS_MAX
-        recording.CASCADE_REQUESTS_MAX, enqueue.PAGE_REQUESTS_MAX = width, max(1, width // 2)
+    def begin(self, values, pairs, width):
+        self.limits = request_recording.CASCADE_REQUESTS_MAX, enqueue_pages.PAGE_REQUESTS_MAX
+        request_recording.CASCADE_REQUESTS_MAX, enqueue_pages.PAGE_REQUESTS_MAX = (
+            width,
+            max(1, width // 2),
+        )
         self.ledger = memory_ledger()
         self.kernel, self.orchestrator = Kernel(), Orchestrator(self.ledger.host)
         self.readings = {}
@@ -510,22 +513,22 @@ class Recomputing(RuleBasedStateMachine):
             for node in understandings(view):
                 name, stored = node["node_id"], node["payload"]["cu_authority"]
                 assert stored == from_scratch(view, name, stops=lambda _: False)
-            found = verify(view).findings
-            assert found == (), found[:3]
+            findings = verify(view).findings
+            assert findings == (), findings[:3]
         self.a_request_is_open_or_has_its_one_outcome()
-        recording.CASCADE_REQUESTS_MAX, enqueue.PAGE_REQUESTS_MAX = self.limits
+        request_recording.CASCADE_REQUESTS_MAX, enqueue_pages.PAGE_REQUESTS_MAX = self.limits
 
 
 def upstream(view, name):
     """What a change may still reach an understanding from: not past what waits for the tick."""
-    found, waiting = set(), [name]
+    above, waiting = set(), [name]
     while waiting:
         for parent in view.input_sources(waiting.pop(), "ConsolidatedUnderstanding"):
-            if parent not in found:
-                found.add(parent)
+            if parent not in above:
+                above.add(parent)
                 if not is_nightly(view.node(parent)):
                     waiting.append(parent)
-    return found
+    return above
 
 
 def from_scratch(view, name, stops=is_nightly):

@@ -69,10 +69,10 @@ class ReferenceSession:
     concluded: list = field(default_factory=list)
     ended: bool = False
 
-    def say(self, verb, *given):
+    def say(self, verb, *arguments):
         if self.ended:
             return "SESSION_TERMINATED"
-        return getattr(self, verb)(*given)
+        return getattr(self, verb)(*arguments)
 
     def strike(self, number, ids):
         if number in self.seen:
@@ -154,8 +154,8 @@ def verbs_of(history):
 def test_survivors_never_grow_and_every_verb_answers_as_the_rules_say(history, policy):
     answers, snapshot, _ = anyio.run(live, history, policy)
     reference, left = ReferenceSession(policy), set(UNIVERSE)
-    for one, answer in zip(verbs_of(history), answers, strict=True):
-        assert said(answer) == reference.say(*one)
+    for call, answer in zip(verbs_of(history), answers, strict=True):
+        assert said(answer) == reference.say(*call)
         if not isinstance(answer, BeliefError):
             after = set(answer["snapshot"]["survivors"])
             assert after <= left
@@ -172,9 +172,9 @@ def test_every_elimination_again_changes_nothing_and_answers_the_same(history):
     once = [event for event in history if event[0] != "terminate"]
     answers, snapshot, trail = anyio.run(live, once)
     twice, numbers = [], []
-    for one in once:
-        twice += [one, RESTART, one] if one[0] == "strike" else [one]
-        numbers += [one[0] == "strike"] if one != RESTART else []
+    for step in once:
+        twice += [step, RESTART, step] if step[0] == "strike" else [step]
+        numbers += [step[0] == "strike"] if step != RESTART else []
     repeated, again, trail_again = anyio.run(live, twice)
     rest = iter(repeated)
     for answer, is_strike in zip(answers, numbers, strict=True):
@@ -191,9 +191,9 @@ def test_every_elimination_again_changes_nothing_and_answers_the_same(history):
 def test_eliminations_in_any_order_leave_the_same(data, strikes):
     history = [("strike", number, ids) for number, ids in enumerate(strikes)]
     other = data.draw(st.permutations([*history, RESTART, RESTART]))
-    _, one, trail = anyio.run(live, history)
+    _, first, trail = anyio.run(live, history)
     _, two, trail_of_other = anyio.run(live, other)
-    assert one["survivors"] == two["survivors"] == sorted(set(UNIVERSE).difference(*strikes))
+    assert first["survivors"] == two["survivors"] == sorted(set(UNIVERSE).difference(*strikes))
     assert trail[-1]["survivors_after_hash"] == trail_of_other[-1]["survivors_after_hash"]
 
 

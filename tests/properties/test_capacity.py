@@ -33,8 +33,8 @@ class SwitchedLeases:
     def lease(self, operation_kind, priority):  # noqa: ARG002 - the port's names
         name = capacity_priority_of(priority)
         held = tuple(
-            Amount(cost=self.held.get(one, 0.0))
-            for one in ("background", "user_initiated", "critical")
+            Amount(cost=self.held.get(rank, 0.0))
+            for rank in ("background", "user_initiated", "critical")
         )
         left = CAPACITY.left(name, held).cost if self.known else 0.0
         ceiling = CAPACITY.ceiling(name).cost
@@ -75,10 +75,10 @@ def test_no_load_gets_past_the_capacity_but_as_the_policy_says(strategy, steps):
             case ("lost",) | ("found",):
                 leases.known = step[0] == "found"
             case (_, priority, cost, confirmed):
-                more = {"recompute_priority": priority} if priority else {}
+                fields = {"recompute_priority": priority} if priority else {}
                 if confirmed:
-                    more["capacity_override"] = {"confirmed_by": "a", "reason": "b"}
-                document = create(f"n-{number}", "Note", envelope=more)
+                    fields["capacity_override"] = {"confirmed_by": "a", "reason": "b"}
+                document = create(f"n-{number}", "Note", envelope=fields)
                 document["policy_generation_id"] = "PG-2"
                 document["affected_subgraph_descriptor"]["estimated_capacity_cost"] = cost
                 before = dict(leases.held)

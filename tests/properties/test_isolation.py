@@ -83,13 +83,13 @@ def test_the_hash_is_that_of_the_text_after_wrapping(query, sources):
     assert prompt.hash == sha256_hex(prompt.text.encode())
 
 
-@given(one=SOURCES, other=SOURCES)
-def test_different_sources_never_give_the_same_prompt(one, other):
+@given(first=SOURCES, other=SOURCES)
+def test_different_sources_never_give_the_same_prompt(first, other):
     shown = [
-        [(source.text, list(source.metadata.items())) for source in two] for two in (one, other)
+        [(source.text, list(source.metadata.items())) for source in two] for two in (first, other)
     ]
 
-    assert (assemble("q", one).text == assemble("q", other).text) == (shown[0] == shown[1])
+    assert (assemble("q", first).text == assemble("q", other).text) == (shown[0] == shown[1])
 
 
 JSON = st.recursive(

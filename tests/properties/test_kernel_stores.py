@@ -152,7 +152,7 @@ class Twins(RuleBasedStateMachine):
     """One ledger in memory and one in a file, told the same things at the same times."""
 
     @initialize()
-    def found(self):
+    def begin(self):
         self.folder = tempfile.TemporaryDirectory()
         path = Path(self.folder.name) / "ledger.db"
         self.reopen = lambda: SqliteStore(path)
@@ -181,20 +181,22 @@ class Twins(RuleBasedStateMachine):
         if repeat:
             batch += batch[:1]
         before = len(self.logged())
-        one, other = (self.submit(ledger, batch) for ledger, _ in self.twins)
-        assert [result.document() for result in one] == [result.document() for result in other]
+        in_memory, other = (self.submit(ledger, batch) for ledger, _ in self.twins)
+        assert [result.document() for result in in_memory] == [
+            result.document() for result in other
+        ]
         accepted = [
             result
-            for result in one
+            for result in in_memory
             if isinstance(result, SubmissionResult) and not result.duplicate
         ]
-        assert all(isinstance(result, SubmissionResult | RejectedResult) for result in one)
+        assert all(isinstance(result, SubmissionResult | RejectedResult) for result in in_memory)
         # V12 may follow an operation with a row of the kernel's own, what contradicts what.
         assert [result.operation_id for result in accepted] == [
             name for name in self.logged()[before:] if not name.startswith("contradiction:")
         ]
-        if repeat and isinstance(one[0], SubmissionResult):
-            assert one[-1] == one[0]
+        if repeat and isinstance(in_memory[0], SubmissionResult):
+            assert in_memory[-1] == in_memory[0]
 
     @rule(batch=st.lists(submissions(), min_size=1, max_size=3))
     def submit_and_abandon(self, batch):
@@ -228,8 +230,8 @@ class Twins(RuleBasedStateMachine):
     @rule()
     def recompute_everything(self):
         self.numbers += 1
-        one, other = (drain(ledger, f"drain:{self.numbers}") for ledger, _ in self.twins)
-        assert one == other
+        in_memory, other = (drain(ledger, f"drain:{self.numbers}") for ledger, _ in self.twins)
+        assert in_memory == other
 
     @rule()
     def open_the_file_again(self):
@@ -244,8 +246,8 @@ class Twins(RuleBasedStateMachine):
 
     @invariant()
     def the_twins_hold_the_same_rows(self):
-        one, other = (everything(ledger) for ledger, _ in self.twins)
-        for table, rows in one.items():
+        in_memory, other = (everything(ledger) for ledger, _ in self.twins)
+        for table, rows in in_memory.items():
             assert rows == other[table], table
 
     @invariant()

@@ -103,13 +103,13 @@ DOCUMENTS = st.one_of(
 )
 
 
-def answer_of(found):
+def answer_of(answer):
     """What was answered, in a form that compares."""
-    if isinstance(found, tuple | list):
-        return [answer_of(one) for one in found]
-    if hasattr(found, "document"):
-        return found.document()
-    return found.model_dump() if hasattr(found, "model_dump") else found
+    if isinstance(answer, tuple | list):
+        return [answer_of(part) for part in answer]
+    if hasattr(answer, "document"):
+        return answer.document()
+    return answer.model_dump() if hasattr(answer, "model_dump") else answer
 
 
 def place_of(row):
@@ -120,7 +120,7 @@ class Machine(RuleBasedStateMachine):
     """One history, on every store."""
 
     @initialize()
-    def found(self):
+    def begin(self):
         self.folder = tempfile.TemporaryDirectory()
         stores = [MemoryStore(), SqliteStore(Path(self.folder.name) / "ledger.db")]
         self.hosts = [FakeHost() for _ in stores]
@@ -230,9 +230,9 @@ class Machine(RuleBasedStateMachine):
         self.send(self.named(states("epoch_close", "epoch_closed"), epoch_id=epoch))
         self.ended.append(epoch)
 
-    @rule(node=NODES, one=WRITES, other=WRITES)
-    def two_write_who_do_not_know_of_each_other(self, node, one, other):
-        for fields in (one, other):
+    @rule(node=NODES, first=WRITES, other=WRITES)
+    def two_write_who_do_not_know_of_each_other(self, node, first, other):
+        for fields in (first, other):
             self.send(self.named(edited(node, fields)), seen=False)
 
     @rule(data=st.data())
@@ -283,11 +283,11 @@ class Machine(RuleBasedStateMachine):
         assert self.states() == before
 
     def states(self):
-        found = []
+        states = []
         for ledger in self.ledgers:
             with ledger.view() as view:
-                found.append(state_of(view))
-        return found
+                states.append(state_of(view))
+        return states
 
     def damage(self, transaction, store):
         [table] = [table_ for table_ in schema.STATE_TABLES if table_.name == store]
@@ -310,10 +310,14 @@ class Machine(RuleBasedStateMachine):
             lambda transaction: replay_range(transaction, first, last, strategy, IN_USE)
         )
         rows = [row for row in self.rows() if first <= place_of(row) == position_of(row) <= last]
-        found = {answer["original_operation_id"]: answer["output_reproduced"] for answer in answers}
+        reproduced = {
+            answer["original_operation_id"]: answer["output_reproduced"] for answer in answers
+        }
         waiting = self.waiting()
         assert len(answers) == len(rows)
-        assert found == {row["operation_id"]: row["operation_id"] not in waiting for row in rows}
+        assert reproduced == {
+            row["operation_id"]: row["operation_id"] not in waiting for row in rows
+        }
 
     @rule(documents=st.lists(DOCUMENTS, min_size=1, max_size=4), data=st.data())
     def a_log_of_version_1_5_is_taken(self, documents, data):

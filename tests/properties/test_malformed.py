@@ -43,10 +43,10 @@ def at(document, place):
 @st.composite
 def spoilt(draw, document):
     """The document with one place taken out, of another value, deeper, longer or from elsewhere."""
-    found = [*places(document)]
+    every_place = [*places(document)]
     # What the shape leaves open gets past the first check.
-    inside = [one for one in found if ".payload." in one]
-    place = draw(st.sampled_from(inside if inside and draw(st.booleans()) else found))
+    inside = [path for path in every_place if ".payload." in path]
+    place = draw(st.sampled_from(inside if inside and draw(st.booleans()) else every_place))
     value = at(document, place)
     how = draw(st.sampled_from(["odd", "odd", "odd", "deep", "long", "elsewhere", "more"]))
     if how == "deep":
@@ -56,7 +56,9 @@ def spoilt(draw, document):
         counts = [2, 64, 65, MAX_EFFECTS, MAX_EFFECTS + 2, MAX_REFS + 1]
         return changed(document, {place: value * draw(st.sampled_from(counts))})
     if how == "elsewhere":
-        return changed(document, {place: copy.deepcopy(at(document, draw(st.sampled_from(found))))})
+        return changed(
+            document, {place: copy.deepcopy(at(document, draw(st.sampled_from(every_place))))}
+        )
     if how == "more" and isinstance(value, dict):
         name = draw(st.sampled_from(["", "undoes", "state", "visibility_class", "node_kind", "x"]))
         return changed(document, {f"{place}.{name}": draw(st.sampled_from(ODD[:-1]))})

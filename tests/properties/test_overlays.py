@@ -47,41 +47,41 @@ def permitted(overlays, granted=frozenset()):
     }
 
 
-@given(SETS.flatmap(lambda one: st.tuples(st.just(one), st.permutations(one))))
+@given(SETS.flatmap(lambda overlays: st.tuples(st.just(overlays), st.permutations(overlays))))
 def test_the_order_of_the_overlays_does_not_matter(case):
-    one, other = case
-    assert resolve(one) == resolve(other)
+    overlays, other = case
+    assert resolve(overlays) == resolve(other)
 
 
 @given(SETS, SETS)
-def test_finding_an_overlay_twice_is_finding_it_once(one, more):
-    overlays = list({x.overlay_id: x for x in (*one, *more)}.values())
+def test_finding_an_overlay_twice_is_finding_it_once(first, second):
+    overlays = list({x.overlay_id: x for x in (*first, *second)}.values())
     assert resolve(overlays + overlays) == resolve(overlays)
 
 
 @given(SETS.filter(bool), OVERLAYS, st.frozensets(st.sampled_from(NAMES)))
-def test_another_overlay_at_the_winning_granularity_never_permits_more(overlays, more, granted):
+def test_another_overlay_at_the_winning_granularity_never_permits_more(overlays, further, granted):
     winning = GRANULARITIES.index(resolve(overlays).granularity)
-    another = laid("new", winning, more.restriction, more.grants, more.redacted_ref)
+    another = laid("new", winning, further.restriction, further.grants, further.redacted_ref)
     assert permitted([*overlays, another], granted) <= permitted(overlays, granted)
 
 
 @given(SETS.filter(bool), OVERLAYS, LEVELS)
-def test_a_less_specific_overlay_changes_nothing(overlays, more, level):
+def test_a_less_specific_overlay_changes_nothing(overlays, further, level):
     winning = GRANULARITIES.index(resolve(overlays).granularity)
     if level <= winning:
         level = winning + 1
     if level < len(GRANULARITIES):
-        broader = laid("new", level, more.restriction, more.grants, more.redacted_ref)
+        broader = laid("new", level, further.restriction, further.grants, further.redacted_ref)
         assert resolve([*overlays, broader]) == resolve(overlays)
 
 
 @given(SETS, OVERLAYS)
-def test_a_more_specific_overlay_decides_alone(overlays, more):
+def test_a_more_specific_overlay_decides_alone(overlays, further):
     broader = [
         laid_overlay for laid_overlay in overlays if laid_overlay.granularity != "source_span"
     ]
-    sharp = laid("new", 0, more.restriction, more.grants, more.redacted_ref)
+    sharp = laid("new", 0, further.restriction, further.grants, further.redacted_ref)
     assert resolve([*broader, sharp]) == resolve([sharp])
 
 
@@ -97,8 +97,8 @@ def test_the_outcome_is_one_of_the_restrictions_at_hand_or_blocked(overlays):
     expected = limits.pop() if len(limits) == 1 else ("blocked" if limits else "none")
     assert resolution.restriction == expected
     # Deny wins: nothing that one of them refuses is permitted by all of them together.
-    for one in level:
-        assert permitted(overlays) <= permitted([one])
+    for laid_overlay in level:
+        assert permitted(overlays) <= permitted([laid_overlay])
 
 
 # Spans
@@ -118,9 +118,9 @@ def points(span):
 
 
 @given(SPANS, SPANS)
-def test_spans_are_the_places_that_they_cover(one, other):
-    assert one.overlaps(other) == bool(points(one) & points(other))
-    assert one.encompasses(other) == (points(one) >= points(other))
+def test_spans_are_the_places_that_they_cover(span, other):
+    assert span.overlaps(other) == bool(points(span) & points(other))
+    assert span.encompasses(other) == (points(span) >= points(other))
 
 
 @given(SPANS)

@@ -42,8 +42,8 @@ class ClockedQueue:
     def do(self, call: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(call)
 
-    def ask(self, asked: list[tuple[str, str]]) -> None:
-        items = [NewItem(key, priority, f"cause of {key}", b"") for key, priority in asked]
+    def ask(self, requests: list[tuple[str, str]]) -> None:
+        items = [NewItem(key, priority, f"cause of {key}", b"") for key, priority in requests]
         self.do(self.queue.enqueue_many(items))
 
 

@@ -29,6 +29,7 @@ from tests.kernel.build import (
     unlink,
 )
 from tests.kernel.every import snapshot
+from tests.kernel.extractions import completeness
 from tests.kernel.lites import lite, take
 from tests.properties.family import BESIDE, FAMILY
 
@@ -46,6 +47,7 @@ pytestmark = pytest.mark.timeout(600)
 
 def attempted(number, prior, current):
     payload = {"prior_state": prior, "current_state": current, "state_change_reason": "r"}
+    payload |= completeness(prior, current)
     if number > 1:
         payload["parent_operation_id"] = f"attempt-{number - 1}"
     step = effect("extraction_state_transition", "run", attempt_number=number, **payload)
@@ -86,7 +88,7 @@ STEPS = st.lists(st.tuples(DOCUMENTS, st.none() | MODELS), min_size=1, max_size=
 
 def recorded(steps):
     """A ledger on which whatever was admissible is recorded, and what asked which model."""
-    ledger, asked = memory_ledger(), {}
+    ledger, models = memory_ledger(), {}
     submit(ledger, create("a", "Note"), create("b", "VersionedClaim", authority=0.5))
     for number, (built, model) in enumerate(steps):
         document = built | {"operation_id": f"op:{number}", "idempotency_key": f"key:{number}"}
@@ -95,14 +97,14 @@ def recorded(steps):
             continue
         before = answers(ledger)
         if code_of(submit_answered(ledger, document, b"said", model_version=model)) is None:
-            asked[document["operation_id"]] = model
+            models[document["operation_id"]] = model
         else:
             # Whoever put an answer takes it back when its envelope was refused.
             with ledger.transaction() as transaction:
                 for blob_ref in answers(transaction) - before:
                     transaction.drop_blob(blob_ref)
     drain(ledger)
-    return ledger, asked
+    return ledger, models
 
 
 def answers(where):
@@ -122,7 +124,7 @@ def test_every_recorded_operation_gives_its_bytes_again_alone_and_in_any_range(s
         first = data.draw(st.integers(1, last))
         ran = list(reproduce_range(view, first, last))
         alone = [reproduce(view, operation.operation_id) for operation in ran]
-    assert [one.ec_sequence_number for one in ran] == list(range(first, last + 1))
+    assert [replay.ec_sequence_number for replay in ran] == list(range(first, last + 1))
     assert [replay.difference for replay in ran] == [None] * len(ran)
     assert alone == ran
 
@@ -155,9 +157,11 @@ def test_what_was_superseded_gives_its_bytes_again_at_its_first_place(steps, dat
         superseded = {row["supersedes_sequence"] for row in rows}
         assert verify(view).findings == ()
     places = [row for row in rows[first - 1 : last] if not row["supersedes_sequence"]]
-    assert [one.ec_sequence_number for one in ran] == [row["ec_sequence_number"] for row in places]
+    assert [replay.ec_sequence_number for replay in ran] == [
+        row["ec_sequence_number"] for row in places
+    ]
     assert [replay.difference for replay in ran] == [None] * len(ran)
-    assert [one.applied for one in ran] == [
+    assert [replay.applied for replay in ran] == [
         not is_lite(row) or row["ec_sequence_number"] in superseded for row in places
     ]
     assert alone == ran
@@ -189,14 +193,14 @@ OWN_REASONS = {
 }
 
 
-def expected_reasons(transaction, asked, strategy):
+def expected_reasons(transaction, models, strategy):
     """Why each operation is blocked: for a parent that is blocked, else for its own model."""
     reasons = {}
     for row in transaction.log_rows(after=0, limit=1000):
         name = row["operation_id"]
         envelope = transaction.envelope(name)
         waits = [reasons.get(parent_id) for parent_id in envelope["causal_parent_operation_ids"]]
-        own = OWN_REASONS[strategy].get(asked.get(name))
+        own = OWN_REASONS[strategy].get(models.get(name))
         reasons[name] = "operation_not_replayable" if any(waits) else own
     return reasons
 
@@ -205,7 +209,7 @@ def expected_reasons(transaction, asked, strategy):
 @FAMILY
 @given(STEPS)
 def test_another_model_blocks_what_asked_one_and_what_follows_and_is_never_asked(steps):
-    ledger, asked = recorded(steps)
+    ledger, models = recorded(steps)
     with ledger.transaction() as transaction:
         last = transaction.head().ec_sequence_number
         for strategy in OWN_REASONS:
@@ -215,7 +219,7 @@ def test_another_model_blocks_what_asked_one_and_what_follows_and_is_never_asked
             assert [receipt.original_operation_id for receipt in receipts] == [
                 row["operation_id"] for row in transaction.log_rows(after=0, limit=1000)
             ]
-            reasons = expected_reasons(transaction, asked, strategy)
+            reasons = expected_reasons(transaction, models, strategy)
             for receipt in receipts:
                 name = receipt.original_operation_id
                 assert receipt.block_reason == reasons[name]
@@ -223,7 +227,7 @@ def test_another_model_blocks_what_asked_one_and_what_follows_and_is_never_asked
                 if receipt.block_reason == "operation_not_replayable":
                     assert reasons[receipt.blocked_by_operation_id] is not None
                 elif receipt.output_reproduced:
-                    assert receipt.fingerprint_match == (asked.get(name) in (None, "new"))
+                    assert receipt.fingerprint_match == (models.get(name) in (None, "new"))
                 kinds = [kept["receipt_kind"] for kept in transaction.receipts_of(name)]
                 stopped = strategy == BLOCKING and reasons[name] == "fingerprint_mismatch"
                 if strategy == BLOCKING:

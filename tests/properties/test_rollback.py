@@ -141,7 +141,8 @@ def test_undoing_and_bringing_back_in_turn_goes_between_the_same_two_states(plac
 def test_an_epoch_goes_back_whole_and_names_what_does_not(place, length):
     documents = list(
         itertools.takewhile(
-            lambda one: one["semantic_intent"] not in RUNTIMES_OWN, COURSE[place : place + length]
+            lambda document: document["semantic_intent"] not in RUNTIMES_OWN,
+            COURSE[place : place + length],
         )
     )
     epoch = {"epoch_id": "the epoch"}
@@ -161,7 +162,7 @@ def test_an_epoch_goes_back_whole_and_names_what_does_not(place, length):
         outside = [effect for effect in effects if effect["reversibility"] == IRREVERSIBLE]
         assert sorted(
             effect["external_effect_descriptor"] for effect in done.persistent_external_effects
-        ) == sorted(one["external_effect_descriptor"] for one in outside)
+        ) == sorted(effect["external_effect_descriptor"] for effect in outside)
         made_up_for = [effect for effect in effects if effect["reversibility"] == COMPENSATING]
         assert len(done.compensations_applied) == len(made_up_for)
         receipts = {

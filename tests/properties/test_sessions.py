@@ -108,16 +108,16 @@ def test_whatever_happens_each_session_is_its_universe_without_what_was_struck(r
 
     for session_id, (snapshot, trail, anchor) in ends.items():
         own = [asking for asking in askings if asking.session_id == session_id]
-        struck = {name for one in own for name in one.ids}
+        struck = {name for strike in own for name in strike.ids}
         assert snapshot["survivors"] == sorted(set(UNIVERSE) - struck)
         assert sorted(event["payload"]["observation_id"] for event in trail[1:]) == sorted(
             event.observation_id for event in own
         )
         assert anchor["head_event_hash"] == trail[-1]["event_hash"]
-        assert {one.answer["audit_event_id"] for one in own} == {
+        assert {strike.answer["audit_event_id"] for strike in own} == {
             event["event_id"] for event in trail[1:]
         }
-        removed = [name for one in own for name in one.answer["applied_eliminated"]]
+        removed = [name for strike in own for name in strike.answer["applied_eliminated"]]
         assert sorted(removed) == sorted(struck & set(UNIVERSE))
 
 

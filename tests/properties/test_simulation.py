@@ -61,16 +61,16 @@ def images(ledger, sequence):
     with ledger.view() as view:
         rows = view.tables.select(schema.applied_effects, {"ec_sequence_number": sequence})
         stored = {(row["store"], row["record_key"]) for row in rows}
-        found = {}
+        records = {}
         committed_at = view.log_rows(after=sequence - 1, limit=1)[0]["committed_at"]
         for store, key in stored:
             table = schema.metadata.tables[store]
             if "record" in table.columns:
                 record = view.record(table, key)
-                found[store, key] = {
+                records[store, key] = {
                     name: value for name, value in record.items() if value != committed_at
                 }
-        return found
+        return records
 
 
 @pytest.mark.spec("INV-G-SIM-1", "V3-AT-10")
@@ -204,14 +204,14 @@ def test_composed_simulations_are_deterministic_and_carry_the_taint_on(place, ot
         assert still(ledger) == before
         chains.append(chain)
     ranks = ["public_open", "work_product_internal", "firewalled", "sealed"]
-    taints = [ranks.index(one.preview.simulation_visibility_taint) for one in chains[0]]
+    taints = [ranks.index(first.preview.simulation_visibility_taint) for first in chains[0]]
     assert taints == sorted(taints)
     assert taints[0] >= ranks.index(restricted)
-    one, other = (
+    first, other = (
         [{k: v for k, v in r.preview.document().items() if k not in _IDS} for r in chain]
         for chain in chains
     )
-    assert _anonymous(one, chains[0]) == _anonymous(other, chains[1])
+    assert _anonymous(first, chains[0]) == _anonymous(other, chains[1])
 
 
 def _anonymous(documents, chain):
@@ -227,7 +227,7 @@ def _anonymous(documents, chain):
 @given(place=PLACES, other=PLACES)
 def test_the_same_simulation_on_the_same_state_gives_the_same_preview_but_for_its_ids(place, other):
     ledger = at(place)
-    one, two = (simulate(ledger, COURSE[other]).preview.document() for _ in range(2))
-    assert {k: v for k, v in one.items() if k not in _IDS} == {
+    first, two = (simulate(ledger, COURSE[other]).preview.document() for _ in range(2))
+    assert {k: v for k, v in first.items() if k not in _IDS} == {
         k: v for k, v in two.items() if k not in _IDS
     }

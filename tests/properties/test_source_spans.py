@@ -118,7 +118,7 @@ def bad_spans(draw):
         )
     )
     span[name] = value
-    return {key: one for key, one in span.items() if one is not ABSENT}
+    return {key: part for key, part in span.items() if part is not ABSENT}
 
 
 NO_SPAN = st.sampled_from([None, "plain", 0, True, [], ["plain"], {}])
@@ -225,7 +225,7 @@ def test_with_spans_it_is_shown_with_spans(ledger, way, good, shown):
 
 
 @FAMILY
-@given(WAYS, NO_SPANS.filter(lambda one: one is not ABSENT), SHOWN, st.sampled_from(REASONS))
+@given(WAYS, NO_SPANS.filter(lambda spans: spans is not ABSENT), SHOWN, st.sampled_from(REASONS))
 def test_without_spans_it_takes_the_framing_and_the_receipt(ledger, way, none, shown, reason):
     fields = {"source_spans": none, "display_kind": shown}
     receipt = unavailable(NAMES[way], reason=reason)

@@ -38,8 +38,8 @@ def ledger():
 @pytest.mark.spec("§7.2")
 @FAMILY
 @given(CLASSES, st.integers(1, 6))
-def test_a_class_mixed_with_itself_stays_what_it_is(one, times):
-    assert max_visibility_class([one] * times) == one
+def test_a_class_mixed_with_itself_stays_what_it_is(restriction, times):
+    assert max_visibility_class([restriction] * times) == restriction
 
 
 @pytest.mark.spec("§7.2")
@@ -53,11 +53,11 @@ def test_the_order_of_the_sources_does_not_matter(data, taint):
 @pytest.mark.spec("§7.2")
 @FAMILY
 @given(TAINTS, TAINTS, TAINTS)
-def test_sources_may_be_mixed_in_steps(one, other, third):
+def test_sources_may_be_mixed_in_steps(first, other, third):
     inner = max_visibility_class([*other, *third])
-    left = max_visibility_class([max_visibility_class([*one, *other]), *third])
-    whole = max_visibility_class([*one, *other, *third])
-    assert max_visibility_class([*one, inner]) == whole == left
+    left = max_visibility_class([max_visibility_class([*first, *other]), *third])
+    whole = max_visibility_class([*first, *other, *third])
+    assert max_visibility_class([*first, inner]) == whole == left
 
 
 @pytest.mark.spec("§7.2")
@@ -159,7 +159,9 @@ def histories(draw):
 def effective(name, history):
     """§7: as restricted as itself and as everything that it was drawn from."""
     drawn, raised = history
-    return max([raised[name], *(effective(one, history) for one in drawn[name])], key=ORDER.index)
+    return max(
+        [raised[name], *(effective(source, history) for source in drawn[name])], key=ORDER.index
+    )
 
 
 @pytest.mark.spec("§7.3", "§7.6", "K7")
@@ -177,7 +179,7 @@ def test_a_class_counts_however_far_back_and_wherever_it_is_named(history, cited
     ledger = memory_ledger()
     with abandoned(ledger.transaction()) as transaction:
         for name in NAMES:
-            fields = {"source_refs": [f"{one}#0-1" for one in history[0][name]]}
+            fields = {"source_refs": [f"{source}#0-1" for source in history[0][name]]}
             _accepted(transaction, create(name, "Note", **fields))
         for name in NAMES:
             change = effect("visibility_change", name, visibility_class=history[1][name])
@@ -191,8 +193,8 @@ def test_a_class_counts_however_far_back_and_wherever_it_is_named(history, cited
         }
         payload = {}
         for place, name, stretch in cited:
-            more, fields = CITED[place](f"{name}{stretch}")
-            stated |= more
+            stated_fields, fields = CITED[place](f"{name}{stretch}")
+            stated |= stated_fields
             payload |= fields
         document = create("out", "Note", visibility_class=resolved, envelope=stated, **payload)
         # What a later place has replaced is cited no longer.
@@ -201,8 +203,8 @@ def test_a_class_counts_however_far_back_and_wherever_it_is_named(history, cited
         result = KERNEL.submit(transaction, informed(transaction, document), "orchestrator")
         right = needed - {LEAST_RESTRICTIVE} <= taint
         rejection = getattr(result, "rejection", None)
-        found = None if rejection is None else (rejection.check, rejection.reason_code)
-        assert found == (None if right else ("V8", RESOLUTION))
+        refusal = None if rejection is None else (rejection.check, rejection.reason_code)
+        assert refusal == (None if right else ("V8", RESOLUTION))
         if not right:
             return
         named = {name: effective(name, (history[0], now)) for name in last.values()}

@@ -42,7 +42,7 @@ FORBIDDEN_PAIRS = [
 
 
 @st.composite
-def more(draw, verb):
+def companions(draw, verb):
     """Effects beside the row's own that do not contradict it."""
     if verb in OBSERVING:
         return []
@@ -63,7 +63,7 @@ def more(draw, verb):
 @st.composite
 def operations(draw, verb, *also):
     """The row of a verb, with more and with what a test adds, in any order."""
-    return draw(st.permutations([*composed(verb), *draw(more(verb)), *also]))
+    return draw(st.permutations([*composed(verb), *draw(companions(verb)), *also]))
 
 
 def answer(verb, effects):

@@ -14,15 +14,16 @@ from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused
 from kernel.work.ready_requests import first_of_each_run
 from kernel.work.reports import (
-    BindingEvaluated,
-    BindingOutcomeRecord,
+    BindingSuspended,
     CapacityRejected,
     GivenUp,
     TransitionDue,
 )
 from kernel.work.requests import WorkRequest, request_id_of
 from tests.actors.harness import bench_on
+from tests.kernel.binding_world import of_nobody
 from tests.kernel.build import FakeHost, adapt, create, submit
+from tests.kernel.extractions import completeness
 
 KEYS = [f"k-{number}" for number in range(5)]
 STATES = ["pending", "running", "degraded", "blocked", "succeeded", "cancelled"]
@@ -49,6 +50,7 @@ def step(key: str, number: int, prior: str, current: str) -> RequestWorkUnit:
         "current_state": current,
         "state_change_reason": "because",
         **({"block_reason": "rate_limit"} if current == "blocked" else {}),
+        **completeness(prior, current),
     }
     return RequestWorkUnit((WorkRequest(EXTRACTION_QUEUE, key, content),))
 
@@ -61,15 +63,9 @@ def of_binding(key: str, kind: str) -> Any:
         return WorkReportUnit(
             CapacityRejected(request_id=request_id, capacity_signal_at_rejection=SIGNAL)
         )
-    outcome = BindingOutcomeRecord(
-        outcome_id="o",
-        source_event_id="e-0",
-        binding_id=key,
-        target_kind="extraction_task",
-        outcome_state="succeeded",
-        outcome_reason_code="binding_fired",
-    )
-    return WorkReportUnit(BindingEvaluated(request_id=request_id, outcome=outcome))
+    if kind == "suspended":
+        return WorkReportUnit(BindingSuspended(request_id=request_id))
+    return WorkReportUnit(of_nobody(request_id, key, "e-0"))
 
 
 def of_extraction(key: str, kind: str) -> Any:
@@ -84,7 +80,7 @@ def of_extraction(key: str, kind: str) -> Any:
 UNITS = st.one_of(
     st.builds(binding, keys, st.integers(0, 1), priorities),
     st.builds(step, keys, st.integers(1, 3), st.sampled_from(STATES), st.sampled_from(STATES)),
-    st.builds(of_binding, keys, st.sampled_from(["cancel", "rejected", "evaluated"])),
+    st.builds(of_binding, keys, st.sampled_from(["cancel", "rejected", "suspended", "evaluated"])),
     st.builds(of_extraction, keys, st.sampled_from(["cancel", "given up", "due", "due"])),
     st.sampled_from(["create", "adapt", "nonsense"]),
 )

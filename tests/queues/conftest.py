@@ -1,5 +1,6 @@
 """The behaviour of queues is tested on a server in memory and on every real one."""
 
+import os
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -16,6 +17,8 @@ from queues.work_queue import WorkQueue
 from tests.ports import free_port
 from tests.queues.servers import REAL_SERVERS, ServerMissingError, running
 from tests.system.tree_run import wait_for
+
+LIBRARIES = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 
 
 class VirtualClock:
@@ -98,7 +101,38 @@ def administered_url(tmp_path: Path) -> Iterator[str]:
         server.kill()
 
 
+@pytest.fixture
+def stepping_server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A server's URL, and the file that says how far its clock is off."""
+    if not LIBRARIES:
+        pytest.skip("no libfaketime here")
+    port, offset = free_port(), tmp_path / "offset"
+    offset.write_text("+0s\n")
+    environment = os.environ | {
+        "LD_PRELOAD": str(LIBRARIES[0]),
+        "FAKETIME_TIMESTAMP_FILE": str(offset),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    arguments = ["--port", str(port), "--save", "", "--bind", "127.0.0.1"]
+    url = f"redis://127.0.0.1:{port}"
+    with subprocess.Popen(
+        [str(find_server().path), *arguments],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+    ) as server:
+        wait_for("the server to answer", lambda: _answers(url), 30.0)
+        yield url, offset
+        server.kill()
+
+
 def _answers(url: str) -> bool:
     with suppress(ConnectionLost), BlockingRedis.from_url(url) as client:
         return bool(client.ping())
     return False
+
+
+async def server_time_s(redis: Redis) -> float:
+    seconds, microseconds = await redis.time()
+    return float(seconds) + microseconds / 1e6

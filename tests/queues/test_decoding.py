@@ -43,7 +43,7 @@ ANYTHING = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=5), max_
 FIELDS = b"state rank deadline enqueued attempt payload error causes signature died c:a c:b".split()
 RECORDS = st.lists(
     st.tuples(st.sampled_from(FIELDS) | st.binary(max_size=9), st.binary(max_size=20)), max_size=14
-).map(lambda found: [part for pair in found for part in pair])
+).map(lambda pairs: [part for pair in pairs for part in pair])
 ROWS = st.lists(ANYTHING | RECORDS, min_size=2, max_size=5)
 
 READERS = {
@@ -105,9 +105,9 @@ SOUND = {
 
 
 @given(st.dictionaries(st.binary(min_size=3, max_size=9), st.binary(max_size=20), max_size=4))
-def test_fields_that_are_not_known_change_nothing(more):
-    more = {k: v for k, v in more.items() if k[:2] != b"c:" and k not in FIELDS}
-    flat = [part for pair in {**more, **SOUND}.items() for part in pair]
+def test_fields_that_are_not_known_change_nothing(unknown):
+    unknown = {k: v for k, v in unknown.items() if k[:2] != b"c:" and k not in FIELDS}
+    flat = [part for pair in {**unknown, **SOUND}.items() for part in pair]
     live = live_of(PRIORITIES)([b"u-1", 0, flat, b""])
     assert live == live_of(PRIORITIES)(
         [b"u-1", 0, [p for pair in SOUND.items() for p in pair], b""]
@@ -128,12 +128,14 @@ def test_a_field_that_is_missing_or_no_value_of_its_kind_makes_an_item_foreign(n
 
 
 @given(st.dictionaries(st.text(max_size=8), st.integers(0, 9) | st.text(max_size=5), max_size=4))
-def test_a_heartbeat_of_another_version_is_read(more):
-    record = orjson.dumps({**more, "worker_id": "w-1", "queues": ["authority-recompute"]})
+def test_a_heartbeat_of_another_version_is_read(unknown):
+    record = orjson.dumps({**unknown, "worker_id": "w-1", "queues": ["authority-recompute"]})
     try:
         beat = read_beat([b"w-1", 7, record])
     except Foreign:
-        assert more.keys() & set(WorkerBeat.__dataclass_fields__), "only what is known can be wrong"
+        assert unknown.keys() & set(WorkerBeat.__dataclass_fields__), (
+            "only what is known can be wrong"
+        )
         return
     assert (beat.worker_id, beat.seen_at_ms) == ("w-1", 7)
 

@@ -97,14 +97,14 @@ async def test_a_reserve_is_there_for_its_priority_alone(gateway) -> None:
 
 
 async def test_two_gateways_share_what_there_is(gateway) -> None:
-    one, other = gateway("g1"), gateway("g2")
-    await one.refresh()
+    first, other = gateway("g1"), gateway("g2")
+    await first.refresh()
     await other.refresh()
-    one.draw("create", USER, 3)
+    first.draw("create", USER, 3)
     assert other.lease("create", USER).cost_remaining == 8
-    await one.refresh()
+    await first.refresh()
     await other.refresh()
-    assert one.lease("create", USER) == _renamed(other.lease("create", USER), "kernel:any#g1.1")
+    assert first.lease("create", USER) == _renamed(other.lease("create", USER), "kernel:any#g1.1")
     assert other.lease("create", USER).cost_remaining == 5
 
 

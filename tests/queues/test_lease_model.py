@@ -55,22 +55,22 @@ class LeaseModel:
     waiting: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def living(self) -> dict[str, ModelHold]:
-        return {name: one for name, one in self.holds.items() if one.until_ms > self.now_ms}
+        return {name: hold for name, hold in self.holds.items() if hold.until_ms > self.now_ms}
 
     def fits(self, holder: str, priority: str, cost: int) -> bool:
         """Whatever is held at or below a priority stays out of what is kept above it."""
         for index in range(CAPACITY_PRIORITIES.index(priority), len(CAPACITY_PRIORITIES)):
             above = CAPACITY_PRIORITIES[index + 1 :]
             below = [
-                one
-                for other, one in self.living().items()
-                if other != holder and one.priority not in above
+                hold
+                for other, hold in self.living().items()
+                if other != holder and hold.priority not in above
             ]
-            slots = SLOTS - sum(KEPT_SLOTS.get(one, 0) for one in above)
-            costs = COST - sum(KEPT_COST.get(one, 0) for one in above)
-            if sum(one.slots for one in below) + 1 > slots:
+            slots = SLOTS - sum(KEPT_SLOTS.get(kept_rank, 0) for kept_rank in above)
+            costs = COST - sum(KEPT_COST.get(kept_rank, 0) for kept_rank in above)
+            if sum(hold.slots for hold in below) + 1 > slots:
                 return False
-            if sum(one.cost for one in below) + cost > costs:
+            if sum(hold.cost for hold in below) + cost > costs:
                 return False
         return True
 
@@ -112,15 +112,15 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule(holder=HOLDERS, priority=PRIORITIES, cost=COSTS, target=leases_given)
     def acquire(self, holder, priority, cost):
-        asked = self.leases.acquire(
+        acquired_lease = self.leases.acquire(
             "r", CAPACITY, holder, TTL_MS, capacity_priority=priority, cost=cost
         )
         if cost > CAPACITY.ceiling(priority).cost:
             with pytest.raises(QueueError, match="never has as much") as raised:
-                self.do(asked)
+                self.do(acquired_lease)
             assert raised.value.code == "lease_too_large"
             return multiple()
-        lease = self.do(asked)
+        lease = self.do(acquired_lease)
         granted = self.model.acquire(holder, priority, round(cost * 1e6))
         assert (lease is not None) is granted
         if lease is None:
@@ -164,11 +164,11 @@ class LeaseMachine(RuleBasedStateMachine):
     @invariant()
     def the_same_is_left(self) -> None:
         living = self.model.living()
-        found = {
+        left = {
             claim.holder: (claim.token, claim.expires_at_ms, claim.capacity_priority, claim.cost)
             for claim in self.do(self.leases.held("r"))
         }
-        assert found == {
+        assert left == {
             name: (claim.token, claim.until_ms, claim.priority, claim.cost / 1e6)
             for name, claim in living.items()
             if claim.slots
@@ -177,10 +177,12 @@ class LeaseMachine(RuleBasedStateMachine):
         for index, name in enumerate(CAPACITY_PRIORITIES):
             held = [item for item in living.values() if item.priority == name]
             assert state.held[index] == Amount(
-                sum(one.slots for one in held), sum(one.cost for one in held) / 1e6
+                sum(hold.slots for hold in held), sum(hold.cost for hold in held) / 1e6
             )
             asking = [
-                one for one, until in self.model.waiting.values() if until > self.model.now_ms
+                waiting
+                for waiting, until in self.model.waiting.values()
+                if until > self.model.now_ms
             ]
             assert state.waiting[index] == asking.count(name)
         ends = [item.until_ms - self.model.now_ms for item in living.values()]

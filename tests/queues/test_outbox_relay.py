@@ -9,10 +9,12 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from kernel.authority.requests import AUTHORITY_QUEUE, close_requests
 from kernel.errors import LedgerUnavailable
+from kernel.fleet_protocol import PROTOCOL
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.ledger.shards import Fence, found_shards, shards_of, take_shards
@@ -22,11 +24,14 @@ from kernel.work.pauses import PauseDecision, pause, resume
 from kernel.work.reports import CapacityRejected
 from kernel.work.requests import WorkRequest, enqueue
 from queues import outbox_relay as relay_module
+from queues import queue_view
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX
 from queues.outbox_relay import RESEND_AFTER_S, ROUTES, SWEEP_EVERY_S, OutboxRelay
 from queues.queue_view import ANY_RELAY
+from queues.redis_memory import RedisMemory
 from queues.work_queue import WorkQueue
+from tests.extraction_steps import extraction_step
 from tests.kernel.build import (
     adapt,
     create,
@@ -110,7 +115,7 @@ async def test_an_item_carries_its_request_priority_and_target(world: RelayWorld
     await world.relay.send_new()
     [item] = await world.queue.peek(10)
     assert item.priority == "user_initiated_critical"
-    assert item.payload == b'{"protocol":1,"target_cu_id":"u-1"}'
+    assert item.payload == b'{"protocol":%d,"target_cu_id":"u-1"}' % PROTOCOL
     with world.ledger.view() as view:
         [request] = view.open_requests()
     assert item.causes == (f"{request.request_id}!user_initiated_critical",)
@@ -166,6 +171,16 @@ async def test_a_relay_that_finds_a_redis_without_its_mark_leaves_one(world: Rel
     assert await world.relay.sweep() == 1
     assert await world.queue.current_mark() == ANY_RELAY
     assert await world.relay.sweep() == 0
+
+
+@pytest.mark.parametrize("mark", [b"\xed\xa0\x80", b"\xff", "é".encode(), b"x" * 40, b"\x00"])
+async def test_whatever_stands_in_place_of_its_mark_a_relay_leaves_its_own(world: RelayWorld, mark):
+    await world.relay.sweep()
+    world.ask("u-1")
+    await world.redis.set(f"{world.queue.prefix}mark", mark)
+    assert await world.relay.sweep() == 1
+    assert await world.queue.current_mark() == ANY_RELAY
+    assert await world.waiting() == ["u-1"]
 
 
 async def test_a_relay_that_starts_anew_sends_everything_that_is_open(world: RelayWorld):
@@ -356,6 +371,42 @@ async def test_after_a_long_sweep_there_is_none_for_a_while_but_a_flush_is_notic
     assert world.now_s() == began_s + 20 * SWEEP_EVERY_S + 2.0
 
 
+async def test_however_long_a_sweep_takes_the_next_one_begins_within_a_minute(
+    world: RelayWorld, monkeypatch
+):
+    """What Redis lost in part, its mark left, is found by a sweep alone."""
+    world.ask("u-1")
+    inner = LedgerView.open_requests
+
+    def slow(view: LedgerView, **where: Any) -> Any:
+        world.pass_s(0.0 if where["after"] else 20.0)
+        return inner(view, **where)
+
+    monkeypatch.setattr(LedgerView, "open_requests", slow)
+    assert await world.relay.look() == 1
+    began_s = world.now_s()
+    mark = f"{world.queue.prefix}mark".encode()
+    await world.redis.delete(*[key async for key in world.redis.scan_iter() if key != mark])
+    while await world.relay.look() == 0:
+        world.pass_s(SWEEP_EVERY_S)
+        assert world.now_s() < began_s + 100
+    assert world.now_s() <= began_s + 60
+    assert await world.waiting() == ["u-1"]
+
+
+async def test_a_relay_says_at_its_first_sweep_that_redis_may_evict(world: RelayWorld, monkeypatch):
+    async def evicting(_: Redis) -> RedisMemory:
+        return RedisMemory(1, 100, "allkeys-lru")
+
+    monkeypatch.setattr(queue_view, "redis_memory", evicting)
+    with capture_logs() as logs:
+        await world.relay.sweep()
+        await world.relay.sweep()
+    assert [entry["policy"] for entry in logs if entry["event"] == "redis_may_evict"] == [
+        "allkeys-lru"
+    ]
+
+
 @pytest.mark.spec("K12")
 async def test_what_became_more_urgent_by_another_is_sent_with_it(world: RelayWorld, monkeypatch):
     world.ask("u-parent", recompute_priority="background_low_priority")
@@ -533,14 +584,7 @@ async def test_a_request_that_is_no_item_holds_up_no_other(world: RelayWorld, sp
 
 
 def step(run: str, number: int) -> WorkRequest:
-    content = {
-        "extraction_run_id": run,
-        "attempt_number": number,
-        "prior_state": "pending",
-        "current_state": "running",
-        "state_change_reason": "because",
-    }
-    return WorkRequest(EXTRACTION_QUEUE, f"{run}:{number}", content)
+    return WorkRequest(EXTRACTION_QUEUE, f"{run}:{number}", extraction_step(run, number))
 
 
 def binding(number: int, **content: Any) -> WorkRequest:

@@ -83,7 +83,7 @@ def test_the_priorities_of_binding_work_are_the_capacity_priorities() -> None:
     assert names == ["critical", "user_initiated", "background"]
 
 
-PARTS = ("common", "lease_common", "service_order")
+PARTS = ("common", "lease_common", "lease_expiry", "service_order")
 """What is put in front of scripts and holds no step of its own."""
 
 

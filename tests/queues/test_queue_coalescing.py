@@ -2,6 +2,7 @@
 
 import pytest
 
+from kernel import fleet_protocol
 from queues.items import CAUSES_KEPT_MAX, NewItem
 from tests.queues.model import buried
 
@@ -44,6 +45,39 @@ async def test_a_nearer_deadline_survives_a_more_urgent_priority(queue, clock) -
     await states(queue, ask("c2", "user_active_session"))
     (claim,) = await queue.claim(1, 1000)
     assert (claim.deadline_ms, claim.priority) == (deadline_ms, "user_active_session")
+
+
+@pytest.mark.parametrize("way", ["ready", "delayed", "suspended"])
+async def test_a_known_cause_in_another_version_is_stated_anew(queue, clock, monkeypatch, way):
+    """What a gateway of another version has left is done, once one of this version relays."""
+    monkeypatch.setattr(fleet_protocol, "PROTOCOL", 999)
+    await states(queue, ask("c1", payload=fleet_protocol.stated({"request_id": "r"})))
+    monkeypatch.undo()
+    claims = await queue.claim(1, 1000) if way != "ready" else []
+    again = ask("c1", payload=fleet_protocol.stated({"request_id": "r"}))
+    assert await states(queue, again) == ["known"]
+    if way == "delayed":
+        await queue.put_off(claims, [500], "protocol_differs")
+        assert await states(queue, again) == ["known"]
+        clock.advance(500)
+    elif way == "suspended":
+        await queue.suspend(claims)
+        assert await states(queue, again) == ["known"]
+    (claim,) = await queue.claim(1, 1000)
+    assert fleet_protocol.is_spoken(claim.payload)
+
+
+async def test_what_is_in_flight_keeps_the_version_that_its_holder_speaks(queue, monkeypatch):
+    monkeypatch.setattr(fleet_protocol, "PROTOCOL", 999)
+    old = fleet_protocol.stated({"request_id": "r"})
+    monkeypatch.undo()
+    await states(queue, ask("c1", payload=old))
+    await queue.claim(1, 1000)
+    assert await states(queue, ask("c1", payload=fleet_protocol.stated({"request_id": "r"}))) == [
+        "known"
+    ]
+    (flying,) = await queue.peek(1, 0, "in_flight")
+    assert flying.payload == old
 
 
 async def test_a_known_cause_changes_nothing(queue, clock) -> None:

@@ -23,7 +23,7 @@ async def claimed(queue, *keys: str):
 async def test_an_acknowledged_item_leaves_nothing_behind(queue, redis) -> None:
     claims = await claimed(queue, "a", "b")
     assert await queue.acknowledge(claims) == [True, True]
-    assert [key async for key in redis.scan_iter()] == []
+    assert [key async for key in redis.scan_iter()] == [f"{queue.prefix}clock".encode()]
 
 
 async def test_a_claimed_item_is_hidden_until_its_visibility_ends(queue, clock) -> None:

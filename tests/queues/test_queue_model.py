@@ -49,10 +49,10 @@ class QueueMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.do(self.redis.flushdb())
 
-    @rule(asked=st.lists(ASKED, min_size=1, max_size=5))
-    def enqueue(self, asked) -> None:
+    @rule(new_items=st.lists(ASKED, min_size=1, max_size=5))
+    def enqueue(self, new_items) -> None:
         items = []
-        for key, priority, cause in asked:
+        for key, priority, cause in new_items:
             self.asked += 1
             payload, operation_id = str(self.asked).encode(), f"op-{self.asked}"
             lineage = [("", ""), (operation_id, ""), (operation_id, TRACEPARENT)][self.asked % 3]
@@ -214,7 +214,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.do(self.queue.cancel(PLACES))
         self.model.now_ms += VISIBILITY_MS
         self.do(self.queue.reap())
-        kept = {b"stamp", b"paused", b"sleeping"}
+        kept = {b"stamp", b"paused", b"sleeping", b"clock"}
         left = {key.rpartition(b":")[2] for key in self.do(self.every_key())}
         assert left <= kept
 

@@ -31,11 +31,11 @@ async def test_a_silent_worker_disappears(heartbeats, clock, redis) -> None:
     assert len(await heartbeats.alive()) == 1
     clock.advance(1)
     assert await heartbeats.alive() == []
-    assert [key async for key in redis.scan_iter()] == []
+    assert [key async for key in redis.scan_iter()] == [b"rotulus:{workers}:clock"]
 
 
 async def test_a_worker_that_leaves_is_gone_at_once(heartbeats, redis) -> None:
     await heartbeats.beat(BEAT, 1000)
     await heartbeats.leave("w1")
     assert await heartbeats.alive() == []
-    assert [key async for key in redis.scan_iter()] == []
+    assert [key async for key in redis.scan_iter()] == [b"rotulus:{workers}:clock"]

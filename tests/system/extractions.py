@@ -5,6 +5,7 @@ from typing import Any
 
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest
+from tests.kernel.extractions import completeness
 
 STATES = ("pending", "running", "degraded", "running", "blocked", "running", "succeeded")
 
@@ -20,6 +21,7 @@ def steps(run: str) -> list[WorkRequest]:
             "current_state": current,
             "state_change_reason": "because",
         }
+        content |= completeness(prior, current)
         if current == "blocked":
             content["block_reason"] = "rate_limit"
         requests.append(WorkRequest(EXTRACTION_QUEUE, f"{run}:{number}", content))

@@ -11,13 +11,17 @@ from uuid import UUID
 
 import anyio
 import httpx
+import pytest
 
+from kernel.ledger.shards import Shard, shards_of
+from queues.embedded.server import EmbeddedRedis, find_server
 from tests import loopback
 from tests.forked import ForkedProgram
+from tests.kernel.build import receipts_in_view
 from tests.loop_watchdog import Stall, read_report
 from tests.ports import free_port
 from tests.system.tree_run import wait_for
-from workers.environment.ledger_access import LedgerPlace, verify_file
+from workers.environment.ledger_access import LedgerPlace, open_record, verify_file
 
 LEASE_S = 2.0
 READY_S = 60.0
@@ -30,6 +34,9 @@ ONTOLOGY = {
 }
 HYPOTHESES = [f"h{number:03d}" for number in range(200)]
 LOOK_EACH_S = 0.05
+
+on_both = pytest.mark.parametrize("gateways", ["sqlite", "postgres"], indirect=True)
+on_a_file = pytest.mark.parametrize("gateways", ["sqlite"], indirect=True)
 
 
 def session_id(number: int) -> str:
@@ -99,6 +106,14 @@ class GatewayProcess:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self.send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.send(signal.SIGCONT)
+
     def stop_for_good(self) -> None:
         with suppress(ProcessLookupError):
             self.process.kill()
@@ -106,14 +121,15 @@ class GatewayProcess:
 
 
 class Gateways:
-    """The gateways of one ledger and one Redis."""
+    """The gateways of one ledger and one Redis; each runs the module `program`."""
 
-    def __init__(self, folder: Path, redis_url: str, database_url: str | None) -> None:
-        self.program = "workers"
-        """The module that a gateway runs which is started from now on."""
-
+    def __init__(
+        self, folder: Path, redis: EmbeddedRedis, database_url: str | None, program: str
+    ) -> None:
+        self.redis = redis
+        self._program = program
         self._folder = folder
-        self._environment = {"ROTULUS_REDIS_URL": redis_url}
+        self._environment = {"ROTULUS_REDIS_URL": redis.url}
         if database_url is not None:
             self._environment["ROTULUS_DATABASE_URL"] = database_url
         self.place: LedgerPlace = folder / "data" / "ledger.db"
@@ -121,7 +137,7 @@ class Gateways:
 
     def start(self, name: str, *, advertised: bool = False) -> GatewayProcess:
         gateway = GatewayProcess(
-            name, self._folder, self._environment, program=self.program, advertised=advertised
+            name, self._folder, self._environment, program=self._program, advertised=advertised
         )
         self.started.append(gateway)
         return gateway
@@ -137,6 +153,15 @@ class Gateways:
             gateway.wait_until_ready()
         return first, second
 
+    def shards(self) -> list[Shard]:
+        """The shards as they stand on the record, by their number."""
+        with open_record(self.place) as view:
+            return shards_of(view)
+
+    def receipts(self, kind: str) -> list[dict[str, Any]]:
+        with open_record(self.place) as view:
+            return receipts_in_view(view, kind)
+
     def verify(self) -> Any:
         verification = verify_file(self.place, lambda _done, _total: None)
         assert verification.findings == ()
@@ -145,10 +170,12 @@ class Gateways:
 
 @contextmanager
 def running_gateways(
-    folder: Path, redis_url: str, database_url: str | None = None
+    folder: Path, database_url: str | None = None, *, program: str = "workers"
 ) -> Iterator[Gateways]:
-    """Gateways for the time of a block; nothing of them is left behind."""
-    gateways = Gateways(folder, redis_url, database_url)
+    """Gateways and their Redis for the time of a block; nothing of them is left behind."""
+    redis = EmbeddedRedis(folder, find_server())
+    redis.start()
+    gateways = Gateways(folder, redis, database_url, program)
     if database_url is not None:
         from pydantic import SecretStr  # noqa: PLC0415 - only a database's URL is a secret
 
@@ -158,6 +185,15 @@ def running_gateways(
     finally:
         for gateway in gateways.started:
             gateway.stop_for_good()
+        redis.stop()
+
+
+def database_of(request: pytest.FixtureRequest) -> str | None:
+    """A new database for the store that a fixture is asked for, None where that is a file."""
+    if request.param == "sqlite":
+        return None
+    url: str = request.getfixturevalue("postgres").new_database()
+    return url
 
 
 class RetryingClient:
@@ -165,10 +201,7 @@ class RetryingClient:
 
     def __init__(self, *gateways: GatewayProcess) -> None:
         self._https = [
-            httpx.AsyncClient(
-                base_url=gateway.url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False
-            )
-            for gateway in gateways
+            loopback.client(base_url=gateway.url, timeout=ANSWER_S) for gateway in gateways
         ]
         self._turn = count()
         self.answered = 0
@@ -182,14 +215,14 @@ class RetryingClient:
 
     async def declare(self, session: str) -> dict[str, Any]:
         body = {"session_id": session, "ontology": ONTOLOGY, "hypotheses": HYPOTHESES}
-        return await self.asked("POST", "/v1/sessions", body)
+        return await self.ask("POST", "/v1/sessions", body)
 
     async def eliminate(self, session: str, number: int) -> dict[str, Any]:
-        return await self.asked("POST", f"/v1/sessions/{session}/eliminate", elimination(number))
+        return await self.ask("POST", f"/v1/sessions/{session}/eliminate", elimination(number))
 
     async def trail(self, session: str) -> list[str]:
         """The observations that are on the record of a session, in order."""
-        events = (await self.asked("GET", f"/v1/sessions/{session}/audit"))["events"]
+        events = (await self.ask("GET", f"/v1/sessions/{session}/audit"))["events"]
         return [event["payload"]["observation_id"] for event in events[1:]]
 
     async def wait_until_answered(self, times: int) -> None:
@@ -199,7 +232,7 @@ class RetryingClient:
             while self.answered < until:
                 await anyio.sleep(0.01)
 
-    async def asked(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+    async def ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         """Ask until there is an answer; what may be asked again says so."""
         with anyio.fail_after(ANSWER_S):
             while True:

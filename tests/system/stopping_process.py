@@ -12,7 +12,7 @@ import sys
 from kernel.kernel import Kernel
 from kernel.ledger import postgres_connection
 from kernel.ledger.ledger import Ledger
-from tests.kernel.build import create
+from tests.kernel.build import create, op_id
 from tests.system.submitting_process import open_store
 from workers.environment.system_host import system_host
 
@@ -25,7 +25,8 @@ def say(text: str) -> None:
 def main(place: str, idle_writer_max_ms: str) -> None:
     postgres_connection.IDLE_WRITER_MAX_MS = int(idle_writer_max_ms)
     ledger, kernel = Ledger.create(open_store(place), system_host()), Kernel()
-    document = create("of-the-stopped", "Note")
+    # The process that goes on meanwhile draws its ids in the same order.
+    document = create("of-the-stopped", "Note", envelope={"operation_id": op_id("of-the-stopped")})
     try:
         with ledger.transaction() as transaction:
             kernel.submit(transaction, document, "caller")

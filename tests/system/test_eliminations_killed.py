@@ -5,8 +5,6 @@ import httpx
 import pytest
 
 from kernel.belief.session import BeliefSession
-from kernel.ledger.ledger import Ledger
-from queues.embedded.server import EmbeddedRedis, find_server
 from tests import loopback
 from tests.system.gateways import (
     ANSWER_S,
@@ -16,10 +14,9 @@ from tests.system.gateways import (
     running_gateways,
     session_id,
 )
-from workers.environment.ledger_access import open_store
-from workers.environment.system_host import system_host
+from workers.environment.ledger_access import open_record
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.timeout(180), pytest.mark.anyio, pytest.mark.may_block]
 
 SESSIONS = [session_id(number) for number in range(2)]
 STREAMS = 4
@@ -27,11 +24,6 @@ STREAMS = 4
 
 KILLS_AFTER = (200, 600, 300)
 """How many answers each life of the gateway gives: more than a snapshot covers, all in all."""
-
-
-@pytest.fixture(autouse=True)
-def no_blocking_calls():
-    """The gateway has a loop of its own; this one may wait for a look at the record."""
 
 
 class Stream:
@@ -47,9 +39,7 @@ class Stream:
         return elimination(place) | {"observation_id": f"o-{self.number}-{self.next}"}
 
     async def run(self, url: str, count: list[int], enough: anyio.Event, answers: int) -> None:
-        async with httpx.AsyncClient(
-            base_url=url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False
-        ) as http:
+        async with loopback.client(base_url=url, timeout=ANSWER_S) as http:
             while not enough.is_set():
                 body = self.body()
                 path = f"/v1/sessions/{self.session}/eliminate?survivors=0"
@@ -66,26 +56,20 @@ class Stream:
 
 
 async def declare_all(url: str) -> None:
-    async with httpx.AsyncClient(
-        base_url=url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False
-    ) as http:
+    async with loopback.client(base_url=url, timeout=ANSWER_S) as http:
         for session in SESSIONS:
             body = {"session_id": session, "ontology": ONTOLOGY, "hypotheses": HYPOTHESES}
             assert (await http.post("/v1/sessions", json=body)).status_code == 201
 
 
 async def survivors_of(url: str, session: str) -> list[str]:
-    async with httpx.AsyncClient(
-        base_url=url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False
-    ) as http:
+    async with loopback.client(base_url=url, timeout=ANSWER_S) as http:
         return (await http.get(f"/v1/sessions/{session}")).json()["survivors"]
 
 
 async def audit_of(url: str, session: str) -> list[dict[str, object]]:
     events, since = [], None
-    async with httpx.AsyncClient(
-        base_url=url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False
-    ) as http:
+    async with loopback.client(base_url=url, timeout=ANSWER_S) as http:
         while True:
             parameters = {} if since is None else {"since_event_id": since}
             page = (await http.get(f"/v1/sessions/{session}/audit", params=parameters)).json()
@@ -98,60 +82,45 @@ async def audit_of(url: str, session: str) -> list[dict[str, object]]:
 async def test_nothing_that_was_answered_is_missing_and_survivors_are_what_the_audit_gives(
     tmp_path,
 ):
-    server = EmbeddedRedis(tmp_path, find_server())
-    server.start()
     streams = [Stream(session, number) for session in SESSIONS for number in range(STREAMS)]
     left = {}
-    try:
-        with running_gateways(tmp_path, server.url) as gateways:
-            for life, answers in enumerate(KILLS_AFTER):
-                gateway = gateways.start("a")
-                gateway.wait_until_ready()
-                if not life:
-                    await declare_all(gateway.url)
-                enough, count = anyio.Event(), [0]
-                async with anyio.create_task_group() as tasks:
-                    for stream in streams:
-                        tasks.start_soon(stream.run, gateway.url, count, enough, answers)
-                    await enough.wait()
-                    # In the middle of what the others are asking.
-                    gateway.process.kill()
-                gateway.process.wait(10)
-                for session in SESSIONS:
-                    now = set(recorded(gateways.place, session).survivors)
-                    assert now <= left.setdefault(session, set(HYPOTHESES))
-                    left[session] = now
+    with running_gateways(tmp_path) as gateways:
+        for life, answers in enumerate(KILLS_AFTER):
             gateway = gateways.start("a")
             gateway.wait_until_ready()
+            if not life:
+                await declare_all(gateway.url)
+            enough, count = anyio.Event(), [0]
+            async with anyio.create_task_group() as tasks:
+                for stream in streams:
+                    tasks.start_soon(stream.run, gateway.url, count, enough, answers)
+                await enough.wait()
+                # In the middle of what the others are asking.
+                gateway.process.kill()
+            gateway.process.wait(10)
             for session in SESSIONS:
-                trail = await audit_of(gateway.url, session)
-                by_observation = {
-                    event["payload"]["observation_id"]: event["event_id"] for event in trail[1:]
-                }
-                assert len(by_observation) == len(trail) - 1
-                told = [
-                    open_stream.answered
-                    for open_stream in streams
-                    if open_stream.session == session
-                ]
-                for observation_id, event_id in (
-                    (k, v) for answer in told for k, v in answer.items()
-                ):
+                now = set(recorded(gateways.place, session).survivors)
+                assert now <= left.setdefault(session, set(HYPOTHESES))
+                left[session] = now
+        gateway = gateways.start("a")
+        gateway.wait_until_ready()
+        for session in SESSIONS:
+            trail = await audit_of(gateway.url, session)
+            by_observation = {
+                event["payload"]["observation_id"]: event["event_id"] for event in trail[1:]
+            }
+            assert len(by_observation) == len(trail) - 1
+            for stream in (stream for stream in streams if stream.session == session):
+                for observation_id, event_id in stream.answered.items():
                     assert by_observation[observation_id] == event_id
-                replayed = recorded(gateways.place, session)
-                assert replayed.n_events == len(trail) > 1
-                assert await survivors_of(gateway.url, session) == sorted(replayed.survivors)
-            gateways.verify()
-    finally:
-        server.stop()
-    assert sum(len(open_stream.answered) for open_stream in streams) >= sum(KILLS_AFTER)
+            replayed = recorded(gateways.place, session)
+            assert replayed.n_events == len(trail) > 1
+            assert await survivors_of(gateway.url, session) == sorted(replayed.survivors)
+        gateways.verify()
+    assert sum(len(stream.answered) for stream in streams) >= sum(KILLS_AFTER)
 
 
 def recorded(place, session: str) -> BeliefSession:
     """A session as all of its stored events give it, without any snapshot."""
-    store = open_store(place, read_only=True)
-    try:
-        with Ledger(store, system_host()).view() as view:
-            return BeliefSession.restore(view.belief_events(session))
-    finally:
-        store.close()
+    with open_record(place) as view:
+        return BeliefSession.restore(view.belief_events(session))

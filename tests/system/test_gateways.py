@@ -2,31 +2,27 @@
 
 import signal
 from collections import Counter
-from contextlib import contextmanager
 
 import anyio
-import httpx
 import pytest
 from redis import Redis
 
-from kernel.ledger.ledger import Ledger
-from kernel.ledger.shards import shards_of
 from queues.client.gateway_http import GatewayHttp
 from queues.client.session_operations import SessionOperations
-from queues.embedded.server import EmbeddedRedis, find_server
 from tests import loopback
 from tests.system.gateways import (
     ANSWER_S,
     RetryingClient,
+    database_of,
     elimination,
+    on_a_file,
+    on_both,
     running_gateways,
     session_id,
 )
 from tests.workers.api.door import source
-from workers.environment.ledger_access import open_store
-from workers.environment.system_host import system_host
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio, pytest.mark.may_block]
 
 CLIENTS = 50
 EACH = 5
@@ -36,32 +32,13 @@ LONG = 30
 _numbers = iter(range(10_000))
 
 
-@pytest.fixture(autouse=True)
-def no_blocking_calls():
-    """The gateways have loops of their own; this one may wait for a look at the record."""
-
-
-on_both = pytest.mark.parametrize("gateways", ["sqlite", "postgres"], indirect=True)
-on_a_file = pytest.mark.parametrize("gateways", ["sqlite"], indirect=True)
-
-
 @pytest.fixture(scope="module")
 def gateways(request, tmp_path_factory):
     """One ledger with its gateways for all tests of a store; each test begins with a pair."""
     folder = tmp_path_factory.mktemp("gateways")
-    database = None
-    if request.param == "postgres":
-        postgres = request.getfixturevalue("postgres")
-        database = postgres.new_database()
-    server = EmbeddedRedis(folder, find_server())
-    server.start()
-    try:
-        with running_gateways(folder, server.url, database) as gateways:
-            gateways.redis = server
-            yield gateways
-            gateways.verify()
-    finally:
-        server.stop()
+    with running_gateways(folder, database_of(request)) as gateways:
+        yield gateways
+        gateways.verify()
 
 
 def new_sessions(number):
@@ -69,18 +46,13 @@ def new_sessions(number):
 
 
 def owners(gateways):
-    ledger = Ledger(open_store(gateways.place, read_only=True), system_host())
-    try:
-        with ledger.view() as view:
-            return Counter(shard.owner for shard in shards_of(view))
-    finally:
-        ledger.close()
+    return Counter(shard.owner for shard in gateways.shards())
 
 
 async def eliminate_each(client, sessions, numbers=range(EACH)):
     """Let every session have its own asker; returns once everybody was answered."""
 
-    async def one(session):
+    async def ask(session):
         await client.declare(session)
         for number in numbers:
             answer = await client.eliminate(session, number)
@@ -88,7 +60,7 @@ async def eliminate_each(client, sessions, numbers=range(EACH)):
 
     async with anyio.create_task_group() as tasks:
         for session in sessions:
-            tasks.start_soon(one, session)
+            tasks.start_soon(ask, session)
 
 
 async def assert_exactly_once(client, sessions, numbers=range(EACH)):
@@ -142,15 +114,6 @@ async def test_a_killed_gateways_sessions_go_on_at_the_other(gateways):
     gateways.verify()
 
 
-@contextmanager
-def paused(gateway):
-    gateway.send(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        gateway.send(signal.SIGCONT)
-
-
 @on_both
 @pytest.mark.spec("D6")
 async def test_a_gateway_that_was_paused_past_its_lease_writes_nothing_stale(gateways):
@@ -160,9 +123,7 @@ async def test_a_gateway_that_was_paused_past_its_lease_writes_nothing_stale(gat
 
     async def ask_the_paused(session):
         """A request that is in its socket when it wakes up."""
-        async with httpx.AsyncClient(
-            base_url=a.url, timeout=ANSWER_S, verify=loopback.NO_TLS, trust_env=False
-        ) as http:
+        async with loopback.client(base_url=a.url, timeout=ANSWER_S) as http:
             path = f"/v1/sessions/{session}/eliminate"
             late[session] = await http.post(path, json=elimination(EACH))
 
@@ -172,7 +133,7 @@ async def test_a_gateway_that_was_paused_past_its_lease_writes_nothing_stale(gat
         anyio.create_task_group() as tasks,
     ):
         await eliminate_each(both, sessions, range(2))
-        with paused(a):
+        with a.paused():
             for session in sessions:
                 tasks.start_soon(ask_the_paused, session)
             await anyio.to_thread.run_sync(b.wait_until_owning, 64)

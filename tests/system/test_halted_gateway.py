@@ -8,46 +8,38 @@ import anyio
 import httpx
 import pytest
 
-from queues.embedded.server import EmbeddedRedis, find_server
 from tests import loopback
-from tests.system.gateways import LEASE_S, RetryingClient, elimination, running_gateways, session_id
+from tests.system import halting_gateway
+from tests.system.gateways import (
+    LEASE_S,
+    RetryingClient,
+    database_of,
+    elimination,
+    on_both,
+    running_gateways,
+    session_id,
+)
 from tests.system.halting_gateway import request_of
 
-pytestmark = [pytest.mark.timeout(150), pytest.mark.anyio]
+pytestmark = [pytest.mark.timeout(150), pytest.mark.anyio, pytest.mark.may_block]
 
 SESSIONS = 16
 MARGIN_S = 3.0
 
 
-@pytest.fixture(autouse=True)
-def no_blocking_calls():
-    """The gateways have loops of their own; this one may wait for a look at a process."""
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 def gateways(request, tmp_path):
-    database = None
-    if request.param == "postgres":
-        database = request.getfixturevalue("postgres").new_database()
-    server = EmbeddedRedis(tmp_path, find_server())
-    server.start()
-    try:
-        with running_gateways(tmp_path, server.url, database) as gateways:
-            gateways.program = "tests.system.halting_gateway"
-            gateways.store = request.param
-            yield gateways
-            gateways.verify()
-    finally:
-        server.stop()
+    database = database_of(request)
+    with running_gateways(tmp_path, database, program=halting_gateway.__name__) as gateways:
+        yield gateways
+        gateways.verify()
 
 
 class SteadyLoad:
     """Askers that never wait for each other, one for each session, at one gateway."""
 
     def __init__(self, gateway):
-        self.http = httpx.AsyncClient(
-            base_url=gateway.url, timeout=60, verify=loopback.NO_TLS, trust_env=False
-        )
+        self.http = loopback.client(base_url=gateway.url, timeout=60)
         self.outcomes = []
         """When something was answered, and its status."""
 
@@ -86,7 +78,9 @@ async def until(condition, seconds=30):
             await anyio.sleep(0.01)
 
 
+@on_both
 async def test_who_stops_with_the_head_in_its_hands_stops_nobody_else_for_long(gateways, tmp_path):
+    on_a_server = not isinstance(gateways.place, Path)
     halting, other = gateways.pair()
     sessions = [session_id(number) for number in range(SESSIONS)]
     at_halting, at_other = SteadyLoad(halting), SteadyLoad(other)
@@ -104,14 +98,14 @@ async def test_who_stops_with_the_head_in_its_hands_stops_nobody_else_for_long(g
             stopped_s = time.monotonic()
 
             # On a server the stopped one is ended; a file cannot be had while its holder lives.
-            wanted = (200,) if gateways.store == "postgres" else (200, 429, 503)
+            wanted = (200,) if on_a_server else (200, 429, 503)
             # What had been committed by then is answered first.
             await anyio.sleep(0.3)
             since_s = time.monotonic()
             await until(lambda: at_other.first(since_s, *wanted) is not None)
             waited_s = since_s + at_other.first(since_s, *wanted) - stopped_s
             assert waited_s <= LEASE_S + MARGIN_S
-            if gateways.store == "sqlite":
+            if not on_a_server:
                 named = f"process {halting.process.pid} (stopped)"
                 await until(lambda: named in other.log.read_text())
                 await until(lambda: other.readiness().get("status") == "not ready")

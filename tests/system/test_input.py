@@ -51,10 +51,10 @@ def test_bad_lines_are_counted_by_code_and_the_rest_is_on_the_record(mixed: Tree
     assert report["failures"] == []
     assert report["record"]["verifies"] is True
 
-    found = essence(mixed.ledger_path)
-    titles = {session["title"] for session in found["sessions"].values()}
+    essences = essence(mixed.ledger_path)
+    titles = {session["title"] for session in essences["sessions"].values()}
     assert titles == {GOOD["case_name"], SHORT["case_name"]}
-    entries = {name for name, node in found["nodes"].items() if node[0] == "SourceArtifact"}
+    entries = {name for name, node in essences["nodes"].items() if node[0] == "SourceArtifact"}
     expected = {f"{GOOD['source_id']}#{place}" for place in range(len(GOOD["docket_entries"]))}
     expected |= {f"{SHORT['source_id']}#{place}" for place in (0, 2)}
     assert entries == {f"docket-entry:{name}" for name in expected}

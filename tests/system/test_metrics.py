@@ -51,7 +51,7 @@ def test_a_tree_under_load_is_scraped_at_the_gateway_and_at_its_worker(tmp_path:
     assert worker.described() == declared(WORKER)
     # What may only grow has only grown, in more than one look.
     for url, last in zip(urls, (gateway, worker), strict=True):
-        looks = [one.counters() for one in (*scrapes[url], last)]
+        looks = [scrape.counters() for scrape in (*scrapes[url], last)]
         assert len(looks) > 2
         for before, after in pairwise(looks):
             assert all(after[name] >= value for name, value in before.items())

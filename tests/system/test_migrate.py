@@ -128,10 +128,10 @@ class Migrating:
 
 @pytest.fixture
 def migrating(place, folder):
-    one = Migrating(place, folder)
-    yield one
-    one.process.kill()
-    one.process.communicate()
+    processes = Migrating(place, folder)
+    yield processes
+    processes.process.kill()
+    processes.process.communicate()
 
 
 def test_a_ledger_of_the_baseline_is_migrated_verifies_and_serves(place, later_program):

@@ -4,20 +4,14 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from queues.embedded.server import EmbeddedRedis, find_server
 from tests import loopback
-from tests.system.gateways import HYPOTHESES, ONTOLOGY, Gateways, session_id
+from tests.system.gateways import HYPOTHESES, ONTOLOGY, running_gateways, session_id
 from tests.system.tree_run import wait_for
 from workers.clients.belief_session import SessionClient
 from workers.clients.gateway import GatewayClient
 from workers.views.belief_sessions import Ontology
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio]
-
-
-@pytest.fixture(autouse=True)
-def no_blocking_calls():
-    """The gateways have loops of their own."""
+pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio, pytest.mark.may_block]
 
 
 class Watched(GatewayClient):
@@ -34,10 +28,7 @@ class Watched(GatewayClient):
 
 
 async def test_the_owner_is_asked_directly_and_when_it_is_gone_the_configured_gateway(tmp_path):
-    server = EmbeddedRedis(tmp_path, find_server())
-    server.start()
-    gateways = Gateways(tmp_path, server.url, None)
-    try:
+    with running_gateways(tmp_path) as gateways:
         a, b = (gateways.start(name, advertised=True) for name in ("a", "b"))
         for gateway in (a, b):
             gateway.wait_until_owning(32)
@@ -68,7 +59,3 @@ async def test_the_owner_is_asked_directly_and_when_it_is_gone_the_configured_ga
                 assert answer.applied_eliminated == [HYPOTHESES[9]]
             assert set(client.places) == {a.url}
         gateways.verify()
-    finally:
-        for gateway in gateways.started:
-            gateway.stop_for_good()
-        server.stop()

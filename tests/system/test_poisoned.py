@@ -8,17 +8,11 @@ import orjson
 import pytest
 
 from actors.sharding.assignment import SHARDS_DEFAULT, shard_of
-from kernel.ledger.ledger import Ledger
-from kernel.ledger.shards import shards_of
-from queues.embedded.server import EmbeddedRedis, find_server
-from tests.kernel.build import receipts_of_kind
-from tests.loopback import NO_TLS
+from tests import loopback
 from tests.system import poisoned_gateway as poison
-from tests.system.gateways import RetryingClient, running_gateways, session_id
-from workers.environment.ledger_access import open_store
-from workers.environment.system_host import system_host
+from tests.system.gateways import RetryingClient, database_of, on_both, running_gateways, session_id
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.anyio]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.anyio, pytest.mark.may_block]
 
 SESSIONS = 8
 EACH = 10
@@ -37,34 +31,16 @@ POISONS = [
 """Known kinds, and three of which nothing knows."""
 
 
-@pytest.fixture(autouse=True)
-def no_blocking_calls():
-    """The gateways have loops of their own; this one may wait for a look at the record."""
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 def gateways(request, tmp_path):
-    database = None
-    if request.param == "postgres":
-        database = request.getfixturevalue("postgres").new_database()
-    server = EmbeddedRedis(tmp_path, find_server())
-    server.start()
-    try:
-        with running_gateways(tmp_path, server.url, database) as gateways:
-            gateways.program = "tests.system.poisoned_gateway"
-            yield gateways
-    finally:
-        server.stop()
-
-
-def refusals(place):
-    return receipts_of(place, "request_unprocessable")
+    database = database_of(request)
+    with running_gateways(tmp_path, database, program=poison.__name__) as gateways:
+        yield gateways
+        gateways.verify()
 
 
 async def post(gateway, session, body):
-    async with httpx.AsyncClient(
-        base_url=gateway.url, timeout=30, verify=NO_TLS, trust_env=False
-    ) as http:
+    async with loopback.client(base_url=gateway.url, timeout=30) as http:
         headers = {"Content-Type": "application/json"}
         path = f"/v1/sessions/{session}/envelopes"
         return await http.post(path, content=body, headers=headers)
@@ -84,6 +60,7 @@ async def strike_each(client, session):
         assert answer["applied_eliminated"] == [f"h{number:03d}"]
 
 
+@on_both
 async def test_what_fails_whoever_takes_it_is_refused_and_ends_no_gateway(gateways):
     pair = gateways.pair()
     sessions = [session_id(number) for number in range(SESSIONS)]
@@ -99,7 +76,7 @@ async def test_what_fails_whoever_takes_it_is_refused_and_ends_no_gateway(gatewa
         for session in sessions:
             assert await client.trail(session) == [f"o-{number}" for number in range(EACH)]
 
-    assert [one.process.poll() for one in pair] == [None, None]
+    assert [gateway.process.poll() for gateway in pair] == [None, None]
     for body, answer in answers:
         assert answer.status_code == 422, (body[:60], answer.text)
         document = answer.json()
@@ -107,9 +84,8 @@ async def test_what_fails_whoever_takes_it_is_refused_and_ends_no_gateway(gatewa
         assert code not in ("", "internal")
         if b"marker" in body:
             assert code == "request_unprocessable", document
-    causes = {refusal["cause"] for refusal in refusals(gateways.place)}
+    causes = {refusal["cause"] for refusal in gateways.receipts("request_unprocessable")}
     assert causes >= {"LookupError", "ArithmeticError", "ZeroDivisionError"}
-    gateways.verify()
 
 
 class GatewayRestarter:
@@ -129,6 +105,7 @@ class GatewayRestarter:
             await anyio.sleep(0.05)
 
 
+@on_both
 async def test_what_ends_whoever_takes_it_is_set_aside_after_three_ends(gateways):
     a, b = gateways.pair()
     supervisor = GatewayRestarter(gateways, a, b)
@@ -136,9 +113,7 @@ async def test_what_ends_whoever_takes_it_is_set_aside_after_three_ends(gateways
     async with RetryingClient(a, b) as client:
         for session in sessions:
             await client.declare(session)
-    owned_by_b = next(
-        open_session for open_session in sessions if owner_of(gateways.place, open_session) == "b"
-    )
+    owned_by_b = next(session for session in sessions if owner_of(gateways, session) == "b")
     answers = []
 
     async def poison_it():
@@ -151,7 +126,7 @@ async def test_what_ends_whoever_takes_it_is_set_aside_after_three_ends(gateways
         tasks.start_soon(supervisor.run)
         tasks.start_soon(poison_it)
         with anyio.fail_after(240):
-            while not set_aside(gateways.place):
+            while not gateways.receipts("mailbox_entry_set_aside"):
                 await anyio.sleep(0.2)
             ends = supervisor.ends
             for gateway in list(supervisor.living.values()):
@@ -162,9 +137,7 @@ async def test_what_ends_whoever_takes_it_is_set_aside_after_three_ends(gateways
                 for session in sessions:
                     assert await client.trail(session) == [f"o-{n}" for n in range(EACH)]
             alive = next(iter(supervisor.living.values()))
-            async with httpx.AsyncClient(
-                base_url=alive.url, timeout=30, verify=NO_TLS, trust_env=False
-            ) as http:
+            async with loopback.client(base_url=alive.url, timeout=30) as http:
                 listed = (await http.get("/v1/shards/set-aside")).json()
                 [kept] = listed["set_aside"]
                 place = {name: kept[name] for name in ("shard", "offset")}
@@ -174,31 +147,13 @@ async def test_what_ends_whoever_takes_it_is_set_aside_after_three_ends(gateways
         tasks.cancel_scope.cancel()
 
     assert ends == supervisor.ends == 3
-    [finding] = set_aside(gateways.place)
+    [finding] = gateways.receipts("mailbox_entry_set_aside")
     assert finding["process_ends"] == "3"
     assert finding["session_id"] == owned_by_b
     if answers:
         [answer] = answers
         assert answer.json()["error"]["code"] in ("request_set_aside", "reply_lost")
-    gateways.verify()
 
 
-def receipts_of(place, kind):
-    ledger = Ledger(open_store(place, read_only=True), system_host())
-    try:
-        return receipts_of_kind(ledger, kind)
-    finally:
-        ledger.close()
-
-
-def set_aside(place):
-    return receipts_of(place, "mailbox_entry_set_aside")
-
-
-def owner_of(place, session):
-    ledger = Ledger(open_store(place, read_only=True), system_host())
-    try:
-        with ledger.view() as view:
-            return shards_of(view)[shard_of(session, SHARDS_DEFAULT)].owner
-    finally:
-        ledger.close()
+def owner_of(gateways, session):
+    return gateways.shards()[shard_of(session, SHARDS_DEFAULT)].owner

@@ -16,7 +16,8 @@ from structlog.testing import capture_logs
 
 psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
 
-from kernel.errors import (  # noqa: E402 - after the driver
+from actors.sharding.shard_keeper import ShardKeeper  # noqa: E402 - after the driver
+from kernel.errors import (  # noqa: E402 - likewise
     CommitOutcomeUnknown,
     LedgerUnavailable,
 )
@@ -24,6 +25,7 @@ from kernel.ledger import postgres_connection, schema  # noqa: E402 - likewise
 from kernel.ledger.ledger import Ledger  # noqa: E402 - likewise
 from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
 from kernel.verify import verify  # noqa: E402 - likewise
+from tests import loopback  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
 from tests.kernel.build import FakeHost, create, submit  # noqa: E402 - likewise
 from tests.ports import free_port  # noqa: E402 - likewise
@@ -124,7 +126,7 @@ def test_a_commit_whose_server_is_gone_is_unknown_until_it_can_be_looked_up(serv
 @pytest.mark.anyio
 async def test_a_gateway_that_starts_while_its_server_is_away_waits_for_it(server, url, tmp_path):
     settings = Settings(data_dir=tmp_path / "data", port=free_port(), database_url=url)
-    async with anyio.create_task_group() as tasks, httpx.AsyncClient() as client:
+    async with anyio.create_task_group() as tasks, loopback.client() as client:
         server.stop(signal.SIGQUIT)
         try:
             with capture_logs() as lines, anyio.fail_after(30):
@@ -138,6 +140,28 @@ async def test_a_gateway_that_starts_while_its_server_is_away_waits_for_it(serve
                 await anyio.sleep(0.02)
         assert shards == {"owned": 64, "of": 64}
         tasks.cancel_scope.cancel()
+
+
+async def test_a_gateway_that_loses_its_server_while_it_takes_its_shards_waits_for_it(
+    url, tmp_path, monkeypatch
+):
+    """The server may fall silent between the opening of the ledger and the first shard."""
+    settings = Settings(data_dir=tmp_path / "data", port=free_port(), database_url=url)
+    found_ledger, refusals = ShardKeeper.found_ledger, [LedgerUnavailable("no answer")] * 3
+
+    async def found_at_last(keeper):
+        if refusals:
+            raise refusals.pop()
+        return await found_ledger(keeper)
+
+    monkeypatch.setattr(ShardKeeper, "found_ledger", found_at_last)
+    async with anyio.create_task_group() as tasks, httpx.AsyncClient() as client:
+        tasks.start_soon(serve_gateway, settings, "redis://127.0.0.1:1")
+        with anyio.fail_after(60):
+            while await shards_at(client, settings.port) != {"owned": 64, "of": 64}:
+                await anyio.sleep(0.05)
+        tasks.cancel_scope.cancel()
+    assert refusals == []
 
 
 async def shards_at(client, port):

@@ -11,7 +11,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from queues.embedded.server import EmbeddedRedis, find_server
 from tests import loopback
 from tests.system.gateways import running_gateways
 from tests.system.tree_run import TreeRun, running
@@ -71,7 +70,9 @@ def test_each_process_is_given_what_it_needs_and_no_command_line_has_a_secret(tm
         rest = {name for name in env if not name.startswith(("ROTULUS_", "LC_", "MALLOC_"))}
         assert rest <= MACHINE
         assert "which-is-no-business-of-ours" not in env.values()
-    assert not set(SECRETS.values()) & set(environments["worker"].values())
+    # A worker asks the model for what a source says.
+    asks_with = {SECRETS["ROTULUS_MODEL_KEY"]}
+    assert set(SECRETS.values()) & set(environments["worker"].values()) == asks_with
     assert set(list(SECRETS.values())[:3]) <= set(environments["gateway"].values())
     redis = environments["redis"]
     assert not [name for name in redis if name.startswith("ROTULUS_")]
@@ -104,7 +105,7 @@ def test_a_folder_that_others_may_open_is_refused_by_whatever_would_write_there(
     assert list(data.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", [("up",), ("demo", "--exit")], ids=lambda one: one[0])
+@pytest.mark.parametrize("command", [("up",), ("demo", "--exit")], ids=lambda command: command[0])
 def test_a_port_that_somebody_has_is_one_clear_error_and_nothing_is_sent_there(tmp_path, command):
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = str(stranger.getsockname()[1])
@@ -165,14 +166,9 @@ def test_the_ledger_is_one_file_after_a_tree_and_a_copy_of_it_is_the_record(tmp_
 
 
 def test_of_gateways_that_share_a_file_the_last_leaves_one_file(tmp_path):
-    server = EmbeddedRedis(tmp_path, find_server())
-    server.start()
-    try:
-        with running_gateways(tmp_path, server.url) as gateways:
-            for gateway in gateways.pair():
-                gateway.send(signal.SIGTERM)
-                assert gateway.process.wait(20) == 0
-    finally:
-        server.stop()
+    with running_gateways(tmp_path) as gateways:
+        for gateway in gateways.pair():
+            gateway.send(signal.SIGTERM)
+            assert gateway.process.wait(20) == 0
     assert sorted(path.name for path in (tmp_path / "data").glob("ledger*")) == ["ledger.db"]
     assert verifies(tmp_path / "data" / "ledger.db") == 0

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kernel.work.contents import EXTRACTION_QUEUE
+from tests.extraction_steps import extraction_step
 from tests.system.essence import outcomes_for_each_request
 from tests.system.tree_run import COMMAND, TreeRun, running
 from workers.environment.ledger_access import verify_file
@@ -21,13 +22,7 @@ def write_steps(file: Path) -> None:
     """The first step of as many extractions, each under a key of its own."""
     with file.open("w") as lines:
         for number in range(MANY):
-            content = {
-                "extraction_run_id": f"run-{number}",
-                "attempt_number": 1,
-                "prior_state": "pending",
-                "current_state": "running",
-                "state_change_reason": "because",
-            }
+            content = extraction_step(f"run-{number}")
             lines.write(json.dumps({"request_key": f"k-{number}", "content": content}) + "\n")
 
 

@@ -1,7 +1,6 @@
 """One relay for each queue among two gateways: killed, paused, and back again."""
 
 import signal
-from contextlib import contextmanager
 from itertools import count
 
 import anyio
@@ -9,16 +8,11 @@ import pytest
 from redis.asyncio import Redis
 
 from actors.sharding.assignment import REQUESTS_OF, SHARDS_DEFAULT, shard_of
-from kernel.ledger.ledger import Ledger
-from kernel.ledger.shards import shards_of
 from kernel.work.contents import BINDING_QUEUE
-from queues.embedded.server import EmbeddedRedis, find_server
 from queues.work_queue import WorkQueue
-from tests.system.gateways import LEASE_S, RetryingClient, running_gateways
-from workers.environment.ledger_access import open_store
-from workers.environment.system_host import system_host
+from tests.system.gateways import LEASE_S, RetryingClient, database_of, on_both, running_gateways
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio, pytest.mark.may_block]
 
 EACH = 40
 SENT_S = 20.0
@@ -28,31 +22,13 @@ TAKEN_OVER_S = LEASE_S + 6.0
 _numbers = count()
 
 
-@pytest.fixture(autouse=True)
-def no_blocking_calls():
-    """The gateways have loops of their own; this one may wait for a look at the record."""
-
-
-on_both = pytest.mark.parametrize("gateways", ["sqlite", "postgres"], indirect=True)
-
-
 @pytest.fixture(scope="module")
 def gateways(request, tmp_path_factory):
     """One ledger with its gateways for all tests of a store; each test begins with a pair."""
     folder = tmp_path_factory.mktemp("relays")
-    database = None
-    if request.param == "postgres":
-        postgres = request.getfixturevalue("postgres")
-        database = postgres.new_database()
-    server = EmbeddedRedis(folder, find_server())
-    server.start()
-    try:
-        with running_gateways(folder, server.url, database) as gateways:
-            gateways.redis = server
-            yield gateways
-            gateways.verify()
-    finally:
-        server.stop()
+    with running_gateways(folder, database_of(request)) as gateways:
+        yield gateways
+        gateways.verify()
 
 
 @pytest.fixture
@@ -63,12 +39,7 @@ async def queue(gateways, anyio_backend):
 
 def relay_on_record(gateways):
     """The shard of the relay, with its owner and its epoch."""
-    ledger = Ledger(open_store(gateways.place, read_only=True), system_host())
-    try:
-        with ledger.view() as view:
-            return shards_of(view)[shard_of(REQUESTS_OF.format(BINDING_QUEUE), SHARDS_DEFAULT)]
-    finally:
-        ledger.close()
+    return gateways.shards()[shard_of(REQUESTS_OF.format(BINDING_QUEUE), SHARDS_DEFAULT)]
 
 
 def holder_and_other(gateways):
@@ -90,7 +61,7 @@ async def ask(gateway, number=EACH):
     ]
     async with RetryingClient(gateway) as client:
         path = f"/v1/queues/{BINDING_QUEUE}/requests"
-        answer = await client.asked("POST", path, {"requests": requests})
+        answer = await client.ask("POST", path, {"requests": requests})
     return {request["request_id"] for request in answer["requests"]}
 
 
@@ -98,7 +69,7 @@ async def cancel(gateway, requests):
     async with RetryingClient(gateway) as client:
         for request_id in requests:
             path = f"/v1/queues/{BINDING_QUEUE}/requests/{request_id}/cancel"
-            assert (await client.asked("POST", path, {"reason": "done"}))["cancelled"]
+            assert (await client.ask("POST", path, {"reason": "done"}))["cancelled"]
 
 
 async def keys(queue):
@@ -112,15 +83,6 @@ async def wait_for_items(queue, requests, at_most_s):
         while await keys(queue) != requests:
             await anyio.sleep(0.02)
     return anyio.current_time() - began_s
-
-
-@contextmanager
-def paused(gateway):
-    gateway.send(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        gateway.send(signal.SIGCONT)
 
 
 @on_both
@@ -164,7 +126,7 @@ async def test_a_gateway_that_wakes_up_after_another_relays_puts_nothing_back(ga
     holder, other = holder_and_other(gateways)
     done = await ask(holder)
     await wait_for_items(queue, done, SENT_S)
-    with paused(holder):
+    with holder.paused():
         open_requests = await ask(other)
         await wait_for_items(queue, done | open_requests, TAKEN_OVER_S)
         await cancel(other, done)

@@ -8,27 +8,19 @@ import anyio
 import pytest
 
 from kernel.ledger import schema
-from kernel.ledger.ledger import Ledger
 from queues.client.gateway_http import GatewayHttp
 from queues.client.session_operations import SessionOperations
-from queues.embedded.server import EmbeddedRedis, find_server
 from queues.errors import GatewayError
 from tests.system.gateways import RetryingClient, running_gateways, session_id
 from tests.workers.api.door import source, understanding
-from workers.environment.ledger_access import open_store
-from workers.environment.system_host import system_host
+from workers.environment.ledger_access import open_record
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio, pytest.mark.may_block]
 
 SESSIONS = [session_id(number) for number in range(2)]
 SOURCES = 3000
 KILLED_AFTER = (50, 700)
 """Answers of a session after which a life of the gateway ends."""
-
-
-@pytest.fixture(autouse=True)
-def no_blocking_calls():
-    """The gateway has a loop of its own; this one may wait for a look at the record."""
 
 
 def intents_of(session):
@@ -53,84 +45,70 @@ async def submit(url, session, answered, enough=None, count=0):
 
 def recorded(place):
     """The sequence of every operation on the record, and the nodes."""
-    ledger = Ledger(open_store(place, read_only=True), system_host())
-    try:
-        with ledger.view() as view:
-            log = view.tables.select(schema.kernel_event_log)
-            nodes = view.tables.select(schema.nodes)
-    finally:
-        ledger.close()
+    with open_record(place) as view:
+        log = view.tables.select(schema.kernel_event_log)
+        nodes = view.tables.select(schema.nodes)
     operations = {row["operation_id"]: str(row["ec_sequence_number"]) for row in log}
     return operations, [row["node_id"] for row in nodes]
 
 
 async def test_what_was_answered_is_on_the_record_and_the_rest_is_sent_again(tmp_path):
-    server = EmbeddedRedis(tmp_path, find_server())
-    server.start()
     answered = {session: {} for session in SESSIONS}
-    try:
-        with running_gateways(tmp_path, server.url) as gateways:
-            for count in KILLED_AFTER:
-                gateway = gateways.start("a")
-                gateway.wait_until_ready()
-                async with RetryingClient(gateway) as client:
-                    for session in SESSIONS:
-                        await client.declare(session)
-                enough = anyio.Event()
-                async with anyio.create_task_group() as tasks:
-                    for session, of_session in answered.items():
-                        tasks.start_soon(submit, gateway.url, session, of_session, enough, count)
-                    await enough.wait()
-                    gateway.process.kill()
-                gateway.process.wait(10)
-                operations, nodes = recorded(gateways.place)
-                assert any(len(of_session) >= count for of_session in answered.values())
-                assert len(nodes) < len(SESSIONS) * SOURCES, "it was killed when all was done"
-                for of_session in answered.values():
-                    assert of_session.items() <= operations.items()
-                gateways.verify()
-            gateway = gateways.start("a")
-            gateway.wait_until_ready()
-            for session, of_session in answered.items():
-                before = dict(of_session)
-                await submit(gateway.url, session, of_session)
-                assert before.items() <= of_session.items()
-            _, nodes = recorded(gateways.place)
-            wanted = {intent["node_id"] for session in SESSIONS for intent in intents_of(session)}
-            assert sorted(nodes) == sorted(wanted)
-            gateways.verify()
-    finally:
-        server.stop()
-
-
-async def test_a_line_is_answered_before_the_next_and_a_stop_ends_the_stream_with_a_line(tmp_path):
-    server = EmbeddedRedis(tmp_path, find_server())
-    server.start()
-    [session, *_] = SESSIONS
-    head = f"POST /v1/sessions/{session}/operations:bulk HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-    try:
-        with running_gateways(tmp_path, server.url) as gateways:
+    with running_gateways(tmp_path) as gateways:
+        for count in KILLED_AFTER:
             gateway = gateways.start("a")
             gateway.wait_until_ready()
             async with RetryingClient(gateway) as client:
-                await client.declare(session)
-            async with await anyio.connect_tcp("127.0.0.1", gateway.port) as stream:
-                await stream.send(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n")
-                received = b""
-                for number in range(1, 4):
-                    line = json.dumps(source(f"s-{number}")).encode() + b"\n"
-                    await stream.send(b"%x\r\n%b\r\n" % (len(line), line))
-                    with anyio.fail_after(30):
-                        while f'"line":{number},'.encode() not in received:
-                            received += await stream.receive()
-                gateway.send(signal.SIGTERM)
-                with anyio.fail_after(30):
-                    while not received.endswith(b"0\r\n\r\n"):
-                        received += await stream.receive()
-            assert b'"code":"gateway_stopping"' in received
+                for session in SESSIONS:
+                    await client.declare(session)
+            enough = anyio.Event()
+            async with anyio.create_task_group() as tasks:
+                for session, of_session in answered.items():
+                    tasks.start_soon(submit, gateway.url, session, of_session, enough, count)
+                await enough.wait()
+                gateway.process.kill()
             gateway.process.wait(10)
-            _, nodes = recorded(gateways.place)
-            assert sorted(nodes) == ["s-1", "s-2", "s-3"]
+            operations, nodes = recorded(gateways.place)
+            assert any(len(of_session) >= count for of_session in answered.values())
+            assert len(nodes) < len(SESSIONS) * SOURCES, "it was killed when all was done"
+            for of_session in answered.values():
+                assert of_session.items() <= operations.items()
             gateways.verify()
-    finally:
-        server.stop()
+        gateway = gateways.start("a")
+        gateway.wait_until_ready()
+        for session, of_session in answered.items():
+            before = dict(of_session)
+            await submit(gateway.url, session, of_session)
+            assert before.items() <= of_session.items()
+        _, nodes = recorded(gateways.place)
+        wanted = {intent["node_id"] for session in SESSIONS for intent in intents_of(session)}
+        assert sorted(nodes) == sorted(wanted)
+        gateways.verify()
+
+
+async def test_a_line_is_answered_before_the_next_and_a_stop_ends_the_stream_with_a_line(tmp_path):
+    [session, *_] = SESSIONS
+    head = f"POST /v1/sessions/{session}/operations:bulk HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    with running_gateways(tmp_path) as gateways:
+        gateway = gateways.start("a")
+        gateway.wait_until_ready()
+        async with RetryingClient(gateway) as client:
+            await client.declare(session)
+        async with await anyio.connect_tcp("127.0.0.1", gateway.port) as stream:
+            await stream.send(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n")
+            received = b""
+            for number in range(1, 4):
+                line = json.dumps(source(f"s-{number}")).encode() + b"\n"
+                await stream.send(b"%x\r\n%b\r\n" % (len(line), line))
+                with anyio.fail_after(30):
+                    while f'"line":{number},'.encode() not in received:
+                        received += await stream.receive()
+            gateway.send(signal.SIGTERM)
+            with anyio.fail_after(30):
+                while not received.endswith(b"0\r\n\r\n"):
+                    received += await stream.receive()
+        assert b'"code":"gateway_stopping"' in received
+        gateway.process.wait(10)
+        _, nodes = recorded(gateways.place)
+        assert sorted(nodes) == ["s-1", "s-2", "s-3"]
+        gateways.verify()

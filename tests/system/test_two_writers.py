@@ -91,15 +91,15 @@ def check_record(place: str, answers: list[Answer]) -> dict[str, int]:
 def test_two_processes_submit_at_once_and_leave_one_chain(place):
     with submitting(place, "a", "b") as running:
         begun = begin(running)
-        found = [
+        answers = [
             [answer, *rest_of(*process)] for answer, process in zip(begun, running, strict=True)
         ]
         assert [process.exitcode for process, _ in running] == [0, 0]
-    first, second = found
+    first, second = answers
     assert len(first) == len(second) == COUNT
-    for one, other in zip(first, second, strict=True):
+    for of_first, other in zip(first, second, strict=True):
         # Under a shared key both were told of the same operation, otherwise each of its own.
-        assert (one == other) == is_shared(one[0])
+        assert (of_first == other) == is_shared(of_first[0])
     sequences = check_record(place, first + second)
     assert len(sequences) == 2 * COUNT - SHARED
 

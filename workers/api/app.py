@@ -1,4 +1,4 @@
-"""The FastAPI application of a gateway: the doors, the places, the guard, the table of errors."""
+"""The FastAPI application of a gateway: its routes, its middleware, and how it answers errors."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from starlette.types import Message
 from kernel.host import Host
 from workers.api import errors
 from workers.api.middleware.admission import AdmissionMiddleware
-from workers.api.middleware.owner_hint import OwnerHintMiddleware
+from workers.api.middleware.owner_header import OwnerHeaderMiddleware
 from workers.api.middleware.request_guard import RequestGuardMiddleware
 from workers.api.middleware.thin_routes import ThinRoutesMiddleware
 from workers.api.openapi_errors import ERROR_RESPONSES
@@ -18,12 +18,16 @@ from workers.api.routes import (
     audit,
     authority,
     belief_sessions,
+    bindings,
     cron_jobs,
+    extractions,
     health,
+    implications,
     operation_streams,
     queue_operations,
     records,
     replays,
+    reviews,
     rollbacks,
     session_operations,
     shards,
@@ -41,13 +45,17 @@ MODULES = (
     syntheses,
     simulations,
     records,
+    bindings,
     shards,
     audit,
     authority,
+    reviews,
     rollbacks,
     replays,
     work_requests,
+    extractions,
     queue_operations,
+    implications,
     worker_reports,
     cron_jobs,
     health,
@@ -105,7 +113,7 @@ def build_app(
     # What is added last comes first.
     app.add_middleware(ThinRoutesMiddleware, routes=hot_routes(), services=services)
     app.add_middleware(AdmissionMiddleware, admission=services.admission)
-    app.add_middleware(OwnerHintMiddleware, owner_url=services.owner_url)
+    app.add_middleware(OwnerHeaderMiddleware, owner_url=services.owner_url)
     app.add_middleware(RequestGuardMiddleware, hosts=hosts, host=host)
     return app
 

@@ -29,7 +29,7 @@ BYTES_IN_FLIGHT_MAX = 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """The limits of one body."""
+    """How large the body of a request to one route may be, and how it may be nested."""
 
     body_bytes: int = MAX_BODY_BYTES
     values: int = 300_000
@@ -37,6 +37,9 @@ class BodyLimits:
 
     containers: int = 100_000
     """Objects and arrays."""
+
+    members: int = 10_000
+    """Members of one object: each that no model knows becomes a problem of the answer."""
 
     held_bytes: int = MAX_BODY_BYTES
     """Bytes of the body that are in memory at once."""
@@ -67,6 +70,7 @@ ENVELOPE = BodyLimits(body_bytes=2 * MAX_ENVELOPE_BYTES)
 
 _LIMITS_BY_LAST_PART: Mapping[str, BodyLimits] = MappingProxyType(
     {
+        "batches": ENVELOPE,
         "sessions": UNIVERSE,
         "eliminate": UNIVERSE,
         "envelopes": ENVELOPE,

@@ -13,6 +13,7 @@ from actors.error_codes import status_of
 from actors.errors import ActorError
 from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
+from kernel.reviews.errors import ReviewRefused
 from kernel.rollback.errors import RollbackRefused
 from kernel.work.errors import WorkRefused
 from queues.errors import QueueError
@@ -68,6 +69,7 @@ _CODED = (
     BeliefError,
     ActorError,
     QueueError,
+    ReviewRefused,
     RollbackRefused,
     WorkRefused,
     SweepRefused,

@@ -8,6 +8,7 @@ loop has its turn in between (decision workers/0066).
 import json
 import re
 from collections.abc import Callable, Coroutine
+from functools import cache
 from typing import Any
 
 import anyio.to_thread
@@ -81,7 +82,8 @@ def _read(content: bytes, limits: BodyLimits) -> Any:
         raise ApiError("body_not_utf8", f"byte {error.start} is not UTF-8") from None
     try:
         stepped = len(content) > READ_AT_ONCE_BYTES
-        return _DECODER.decode_in_steps(text) if stepped else _DECODER.decode(text)
+        decoder = _decoder(limits.members)
+        return decoder.decode_in_steps(text) if stepped else decoder.decode(text)
     except RepeatedKey as error:
         raise ApiError(error.code, str(error)) from None
     except json.JSONDecodeError as error:
@@ -115,4 +117,11 @@ def _too_large(kind: str, limit: int, actual: int) -> ApiError:
     return ApiError("request_too_large", message, details)
 
 
-_DECODER = SteppedDecoder(object_pairs_hook=unique_keys)
+@cache
+def _decoder(members_max: int) -> SteppedDecoder:
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(pairs) > members_max:
+            raise _too_large("members of an object", members_max, len(pairs))
+        return unique_keys(pairs)
+
+    return SteppedDecoder(object_pairs_hook=members)

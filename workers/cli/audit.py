@@ -1,7 +1,7 @@
 """`rotulus audit`: what happened and why; reads the ledger, so nothing else needs to run."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -10,6 +10,12 @@ import click
 from kernel.audit.adjudications import AdjudicationState, adjudications
 from kernel.audit.costs import CostTotals, cost_entries, cost_totals, joined_totals
 from kernel.audit.lineage import authority_grounds, causal_ancestors
+from kernel.audit.manifests import (
+    ManifestPage,
+    manifest_of_cycle,
+    manifests_of,
+    replay_differences,
+)
 from kernel.audit.operations import AuditFilter, Page, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
@@ -34,6 +40,7 @@ from workers.views.audit import (
     costs_document,
     grounds_document,
     inverse_refused_by,
+    manifests_document,
     page_document,
     preview_document,
     totals_document,
@@ -267,6 +274,52 @@ def authority(data_dir: Path | None, node_id: str, *, as_json: bool) -> None:
         click.echo(f"answers: {request_id}")
 
 
+@audit.command()
+@click.argument("source_event_id")
+@click.option("--cycle", type=click.IntRange(1), help="The manifest of one cycle alone.")
+@click.option("--replay", is_flag=True, help="Evaluate again and compare every outcome.")
+@after
+@limit
+@as_json
+@click.pass_obj
+def manifest(
+    data_dir: Path | None,
+    source_event_id: str,
+    after: int,
+    limit: int,
+    cycle: int | None,
+    *,
+    replay: bool,
+    as_json: bool,
+) -> None:
+    """Show what bindings made of a source event, one manifest for each evaluation cycle.
+
+    With --replay every outcome is computed again from the manifest and the snapshots that it
+    names, and compared byte for byte; ends with 1 where one comes out otherwise.
+    """
+
+    def read(view: LedgerView) -> tuple[ManifestPage, dict[int, list[str]]]:
+        if cycle is None:
+            page = manifests_of(view, source_event_id, after=after, limit=limit)
+        else:
+            page = ManifestPage([manifest_of_cycle(view, source_event_id, cycle)], None)
+        different = {
+            shown.cycle: replay_differences(view, shown) for shown in page.manifests if replay
+        }
+        return page, different
+
+    page, different = read_record(data_dir, read)
+    if as_json:
+        document = manifests_document(page)
+        if replay:
+            document["differences"] = {str(number): found for number, found in different.items()}
+        print_document(document, as_json=True)
+    else:
+        _print_manifests(page, different)
+    if any(different.values()):
+        raise click.exceptions.Exit(1)
+
+
 @audit.command("adjudications")
 @review_state
 @after
@@ -439,6 +492,40 @@ def _print_page(page: Page) -> None:
         for entry in page.entries
     ]
     _print_table(_OPERATION_COLUMNS, rows, page.next_after)
+
+
+def _print_manifests(page: ManifestPage, different: Mapping[int, Sequence[str]]) -> None:
+    for shown in page.manifests:
+        body = shown.body
+        if body is None:
+            click.echo(f"cycle {shown.cycle}: erased  operation: {shown.operation_id}")
+            continue
+        click.echo(
+            f"cycle {shown.cycle}: {body['manifest_id']}  evaluated at: {body['evaluated_at']}"
+        )
+        names = ("evaluated", "deferred", "suspended")
+        counts = "  ".join(f"{name}: {body[f'bindings_{name}_count']}" for name in names)
+        click.echo(f"{counts}  fan-out cap: {body['fan_out_cap']}")
+        _print_table(
+            ("binding", "target kind", "outcome", "reason", "target"),
+            [
+                (
+                    outcome["binding_id"],
+                    outcome["target_kind"],
+                    outcome["outcome_state"],
+                    outcome["outcome_reason_code"],
+                    outcome.get("outcome_target_ref", "-"),
+                )
+                for outcome in body["binding_outcomes"]
+            ],
+        )
+        if shown.cycle in different:
+            for difference in different[shown.cycle]:
+                click.echo(f"differs: {difference}")
+            reproduced = "no" if different[shown.cycle] else "yes"
+            click.echo(f"every outcome reproduced byte for byte: {reproduced}")
+    if page.next_after is not None:
+        click.echo(f"more: --after {page.next_after}")
 
 
 def _print_some(title: str, names: Sequence[str]) -> None:

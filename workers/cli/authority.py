@@ -17,7 +17,6 @@ from kernel.authority.requests import PRIORITIES
 from kernel.authority.sweeps import DEFAULT_DECAY_THRESHOLD_HOURS
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from workers.cli.asking import ask_gateway
 from workers.cli.common import (
     as_json,
     gateway_url,
@@ -26,6 +25,7 @@ from workers.cli.common import (
     read_settings,
     run,
 )
+from workers.cli.gateway_call import ask_gateway
 from workers.cli.reading import locked_ledger
 from workers.environment.data_folder import DataFolder
 from workers.environment.settings import Settings

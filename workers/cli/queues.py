@@ -6,7 +6,6 @@ from urllib.parse import quote
 
 import click
 
-from workers.cli.asking import ask_gateway
 from workers.cli.common import (
     as_json,
     data_dir,
@@ -15,6 +14,7 @@ from workers.cli.common import (
     print_document,
     read_settings,
 )
+from workers.cli.gateway_call import ask_gateway
 from workers.environment.data_folder import DataFolder
 from workers.environment.settings import Settings
 from workers.environment.system_host import account_name

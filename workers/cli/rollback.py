@@ -14,8 +14,8 @@ from pydantic import SecretStr
 from actors.commit.units import commit_alone
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.kernel import Kernel
-from workers.cli.asking import ask_gateway
 from workers.cli.common import as_json, clean_errors, ledger_dir, print_document, read_settings
+from workers.cli.gateway_call import ask_gateway
 from workers.cli.reading import locked_ledger
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import ledger_place, open_record

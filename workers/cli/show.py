@@ -1,6 +1,6 @@
 """`rotulus show`: look at the record; reads the ledger by itself, so nothing else needs to run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,9 @@ import orjson
 
 from kernel.audit.log import log_document
 from kernel.belief.events import BeliefEvent
+from kernel.extractions.reading import describe_run, describe_source, runs_in_state
+from kernel.ledger.ledger import LedgerView
+from kernel.stores.extraction import STATES
 from workers.cli.common import as_json, ledger_dir, limit, print_document
 from workers.cli.reading import read_record
 from workers.views.records import count_requests, describe_operation
@@ -20,7 +23,7 @@ HASH_CHARS = 12
 @ledger_dir
 @click.pass_context
 def show(context: click.Context, data_dir: Path | None) -> None:
-    """Look at what was decided: sessions, operations, nodes, requests, the log."""
+    """Look at what was decided: sessions, operations, nodes, extractions, requests, the log."""
     context.obj = data_dir
 
 
@@ -94,10 +97,7 @@ def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_jso
 @click.pass_obj
 def operation(data_dir: Path | None, operation_id: str) -> None:
     """An operation: its row, envelope, effects and receipts, as JSON."""
-    description = read_record(data_dir, lambda view: describe_operation(view, operation_id))
-    if description is None:
-        raise click.ClickException(f"not_found: {operation_id}")
-    print_document(description, as_json=True)
+    _print(data_dir, lambda view: describe_operation(view, operation_id), "not_found", operation_id)
 
 
 @show.command()
@@ -105,10 +105,49 @@ def operation(data_dir: Path | None, operation_id: str) -> None:
 @click.pass_obj
 def node(data_dir: Path | None, node_id: str) -> None:
     """A node of the graph, as JSON."""
-    record = read_record(data_dir, lambda view: view.node(node_id))
-    if record is None:
-        raise click.ClickException(f"not_found: {node_id}")
-    print_document(record, as_json=True)
+    _print(data_dir, lambda view: view.node(node_id), "not_found", node_id)
+
+
+@show.command()
+@click.argument("run_id")
+@click.pass_obj
+def extraction(data_dir: Path | None, run_id: str) -> None:
+    """A run of an extraction: its steps, what it read, and what failed, as JSON."""
+    _print(data_dir, lambda view: describe_run(view, run_id), "extraction_run_not_known", run_id)
+
+
+@show.command()
+@click.option(
+    "--state",
+    type=click.Choice(STATES),
+    default="blocked",
+    show_default=True,
+    help="Show runs that are in this state now.",
+)
+@click.option("--source", "source_ref", help="Show the fields of this source instead, as JSON.")
+@limit
+@as_json
+@click.pass_obj
+def extractions(
+    data_dir: Path | None, state: str, source_ref: str | None, limit: int, *, as_json: bool
+) -> None:
+    """Runs of extractions that are in a state, and why; or the fields of one source."""
+    if source_ref is not None:
+        document = read_record(data_dir, lambda view: describe_source(view, source_ref))
+        print_document(document, as_json=True)
+        return
+    page = read_record(data_dir, lambda view: runs_in_state(view, state, after="", limit=limit))
+    _table(
+        list(page.runs),
+        as_json,
+        lambda row: (
+            row["extraction_run_id"],
+            row["state"],
+            row["block_reason"] or "-",
+            row["state_change_reason"],
+            row["source_ref"] or "-",
+        ),
+    )
 
 
 @show.command()
@@ -137,3 +176,16 @@ def _table(
         return
     for document in documents:
         click.echo("  ".join(columns(document)))
+
+
+def _print(
+    data_dir: Path | None,
+    read: Callable[[LedgerView], Mapping[str, Any] | None],
+    missing: str,
+    name: str,
+) -> None:
+    """Print what a name stands for; fail with a code where it stands for nothing."""
+    document = read_record(data_dir, read)
+    if document is None:
+        raise click.ClickException(f"{missing}: {name}")
+    print_document(document, as_json=True)

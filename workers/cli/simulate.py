@@ -8,8 +8,8 @@ import click
 import orjson
 
 from kernel.json_text import RepeatedKey, check_unique_keys
-from workers.cli.asking import ask_gateway
 from workers.cli.common import as_json, data_dir, gateway_url, print_document, read_settings
+from workers.cli.gateway_call import ask_gateway
 from workers.environment.system_host import system_host
 
 

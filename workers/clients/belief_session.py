@@ -112,7 +112,7 @@ class SessionClient:
         *,
         expected_head: str | None = None,
     ) -> Acceptance:
-        """Declare a conclusion."""
+        """Declare a conclusion, which is refused while an obligation is open."""
         body = {"conclusion_id": conclusion_id, "context": context}
         return await self._post(Acceptance, "conclusions", body, expected_head)
 

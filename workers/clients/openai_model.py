@@ -67,7 +67,7 @@ class _Choice(_Part):
 
 
 class _Completion(_Part):
-    choices: Annotated[list[_Choice], Field(min_length=1, max_length=1)]
+    choices: Annotated[list[_Choice], Field(min_length=1, max_length=1, fail_fast=True)]
     model: Annotated[str, StringConstraints(min_length=1, max_length=400)] | None = None
     usage: _Usage | None = None
 

@@ -6,7 +6,7 @@ Rules:
    process can serve every page.
 2. Each part says where it came from and when. A part that could not be read carries an error
    and the other parts are still shown.
-3. Texts may be hostile and lists may be long; `tidy` bounds both before anything is sent.
+3. Texts may be hostile and lists may be long; `sanitize.py` bounds both before anything is sent.
 4. A number that can pass 2**53 (sequences, fencing tokens) is text from the start.
 """
 

@@ -379,7 +379,7 @@ def _dispositions(
         return
     numbers = {item.start: item.number for item in named}
     first: re.Match[str] | None = None
-    found = False
+    has_numbered = False
     for match in DISPOSITION.finditer(text):
         first = first or match
         after = re.compile(r"\s{1,2}(?:defendant\w{0,3}'?s?\s|plaintiff\w{0,3}'?s?\s)?#?").match(
@@ -387,11 +387,11 @@ def _dispositions(
         )
         number = numbers.get(after.end()) if after else None
         if number is not None:
-            found = True
+            has_numbered = True
             yield _value(
                 "disposition", text, *match.span(), match.lastgroup or "", f"document {number}"
             )
-    if first is not None and not found:
+    if first is not None and not has_numbered:
         yield _value("disposition", text, *first.span(), first.lastgroup or "")
 
 

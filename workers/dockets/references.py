@@ -138,11 +138,11 @@ class Reference:
 
 def references(text: str) -> list[Reference]:
     """Return the documents that a text names, in the order of the text, `REFERENCES_MAX` at most."""
-    found: list[Reference] = []
+    named: list[Reference] = []
     own_until = 0
     position = 0
     attachments = _ATTACHMENTS.search(text)
-    while len(found) < REFERENCES_MAX:
+    while len(named) < REFERENCES_MAX:
         cue = _CUE.search(text, position)
         if cue is None:
             break
@@ -162,11 +162,11 @@ def references(text: str) -> list[Reference]:
         numbers = _numbers(text, number, group_end)
         for index, match in enumerate(numbers):
             next_at = numbers[index + 1].start() if index + 1 < len(numbers) else group_end
-            found.append(_reference(text, match, next_at, name, nested=nested))
+            named.append(_reference(text, match, next_at, name, nested=nested))
         if not nested and text.startswith(")", group_end):
             own_until = max(own_until, group_end)
         position = numbers[-1].end(1)
-    return found[:REFERENCES_MAX]
+    return named[:REFERENCES_MAX]
 
 
 def _after_first_word(text: str, cue: re.Match[str]) -> int:

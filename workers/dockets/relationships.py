@@ -136,7 +136,7 @@ class RelationshipCandidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolution:
+class RelationshipResolution:
     """What an entry is about."""
 
     candidates: tuple[RelationshipCandidate, ...] = ()
@@ -153,12 +153,14 @@ class RelationshipIndex:
     _open: dict[str, deque[Filing]] = field(default_factory=dict)
     """The newest motions of each type that nothing was ruled on."""
 
-    def add(self, position: int, document_number: str | None, description: str) -> Resolution:
+    def add(
+        self, position: int, document_number: str | None, description: str
+    ) -> RelationshipResolution:
         """Resolve an entry against those before it, and keep it for those that follow."""
         form = filing_form(description)
         filing = _filing(position, document_number, description, form)
         decides = form.filing_unit_kind != "minute_entry" or rules_in_minutes(description)
-        resolution = self._resolve(filing, description) if decides else Resolution()
+        resolution = self._resolve(filing, description) if decides else RelationshipResolution()
         if resolution.candidates and resolution.candidates[0].identity_confidence >= 0.5:
             target = self._target(resolution.candidates[0])
             filing = replace(filing, about=target)
@@ -171,10 +173,10 @@ class RelationshipIndex:
         number = candidate.target_document_number
         return self._by_number.get(number) if number is not None else None
 
-    def _resolve(self, filing: Filing, description: str) -> Resolution:
+    def _resolve(self, filing: Filing, description: str) -> RelationshipResolution:
         relation = RELATIONSHIPS.get(filing.filing_role)
         if relation is None:
-            return Resolution()
+            return RelationshipResolution()
         named = [
             (reference, self._by_number.get(reference.number))
             for reference in references(description)
@@ -191,7 +193,7 @@ class RelationshipIndex:
             ranked.values(), key=lambda item: (-item.identity_confidence, -item.target_position)
         )
         unmatched = dict.fromkeys(item.number for item, target in named if target is None)
-        return Resolution(tuple(best_first[:CANDIDATES_MAX]), tuple(unmatched))
+        return RelationshipResolution(tuple(best_first[:CANDIDATES_MAX]), tuple(unmatched))
 
     def _by_words(
         self,
@@ -222,7 +224,7 @@ class RelationshipIndex:
         if filing.filing_role in OPENING_ROLES and filing.motion_type is not None:
             self._open.setdefault(filing.motion_type, deque(maxlen=OPEN_MAX)).append(filing)
 
-    def _close_ruled_on(self, resolution: Resolution) -> None:
+    def _close_ruled_on(self, resolution: RelationshipResolution) -> None:
         ruled_on = {
             candidate.target_position
             for candidate in resolution.candidates

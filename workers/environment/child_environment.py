@@ -1,8 +1,9 @@
 """The environment of a child process: what it needs, and nothing else.
 
 Least privilege is a table: settings by the kind of process, the machine's variables by name, those
-of libpq and of the exporter if a setting brings them in. A worker computes and reports; it has
-neither the keys that sign confirmations nor the model's. A variable of a library that is not in the
+of libpq and of the exporter if a setting brings them in. A worker computes and reports; it has none
+of the keys that sign confirmations, and the model's because it extracts (decision workers/0123). A
+variable of a library that is not in the
 table does not reach the processes of a tree; `rotulus gateway` and `rotulus worker` by themselves
 have the environment in which they are started.
 """
@@ -26,6 +27,7 @@ _PARENT_PID = "ROTULUS_PARENT_PID"
 _EVERY: Final = (
     "data_dir redis_url database_url database_connections allow_remote allowed_hosts host"
     " binding_slots lease_slots log_level log_format traces_url traces_sample worker_token"
+    " model_url model_name model_key model_timeout_s"
 )
 _GATEWAY: Final = (
     "port tee_target user_confirmation_key architect_confirmation_key batch_max mailbox_max"
@@ -33,7 +35,6 @@ _GATEWAY: Final = (
     " advertised_url"
     " active_models kernel_idempotency_window_hours kernel_capacity kernel_capacity_reserves"
     " kernel_capacity_period_s kernel_causal_window_minutes kernel_dev_mode"
-    " model_url model_name model_key model_timeout_s"
 )
 _WORKER: Final = "gateway_url other_gateway_urls worker_slots worker_queues worker_metrics_port"
 

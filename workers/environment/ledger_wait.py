@@ -1,11 +1,13 @@
-"""Opens a ledger that may not answer yet, because its server starts or nobody has founded it.
+"""Waits for a ledger that may not answer yet: its server starts, or nobody has founded it.
 
-A process that starts waits for half a minute: a gateway for a database server that is away, a
-worker also for whoever founds the ledger. A gateway's own file that cannot be opened is an error at
-once.
+A process that starts waits for half a minute at each step: a gateway for a database server that is
+away, a worker also for whoever founds the ledger. A gateway's own file that cannot be opened is an
+error at once, and so is a ledger that answers and does not fit.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
@@ -16,12 +18,21 @@ from kernel.ledger.ledger import Ledger
 
 WAIT_S = 30.0
 RETRY_S = 0.1
+_FINAL = frozenset({"ledger_shards_differ"})
+"""Codes of a ledger that answers and that this process does not fit."""
+
+T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
 
 async def opened(open_ledger: Callable[[], Ledger], wait_s: float = WAIT_S) -> Ledger:
-    """Open a ledger, again and again for a while; the log says once what it waits for.
+    """Open a ledger, as `answered` does it."""
+    return await answered(partial(anyio.to_thread.run_sync, open_ledger), wait_s)
+
+
+async def answered(work: Callable[[], Awaitable[T]], wait_s: float = WAIT_S) -> T:
+    """Do what needs the ledger, again and again for a while; the log says once what is awaited.
 
     Raises:
         LedgerUnavailable, CommitOutcomeUnknown: the last refusal, when the time is over.
@@ -30,9 +41,9 @@ async def opened(open_ledger: Callable[[], Ledger], wait_s: float = WAIT_S) -> L
     is_logged = False
     while True:
         try:
-            return await anyio.to_thread.run_sync(open_ledger)
+            return await work()
         except (LedgerUnavailable, CommitOutcomeUnknown) as error:
-            if anyio.current_time() >= until_s:
+            if anyio.current_time() >= until_s or error.code in _FINAL:
                 raise
             if not is_logged:
                 _log.warning("ledger_awaited", code=error.code, error=str(error), wait_s=wait_s)

@@ -6,7 +6,7 @@ import gc
 import anyio
 import anyio.to_thread
 
-COLLECT_AFTER_OBJECTS = 50_000
+COLLECT_AFTER_OBJECTS = 25_000
 """How many new objects that may hold others there are before garbage is looked for."""
 
 LARGE_BLOCK_BYTES = 256 << 10
@@ -24,8 +24,8 @@ def settle_memory() -> None:
     with its end: looking for garbage as often as Python does is a tenth of a busy gateway's time.
     """
     gc.freeze()
-    # A quarter of a million objects at most are looked through but for one time in eighty.
-    gc.set_threshold(COLLECT_AFTER_OBJECTS, 5, 80)
+    # An eighth of a million objects at most are looked through, but for one time in 160.
+    gc.set_threshold(COLLECT_AFTER_OBJECTS, 5, 160)
     give_large_blocks_back()
 
 

@@ -378,7 +378,7 @@ class Settings(BaseSettings):
         default=None,
         repr=False,
         description="Base of an OpenAI-compatible interface, such as http://127.0.0.1:11434/v1/; "
-        "unset: the deterministic model of this process.",
+        "unset: the deterministic model of this process, and workers have none to extract with.",
     )
     model_name: str | None = Field(
         default=None,

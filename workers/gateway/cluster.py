@@ -24,7 +24,7 @@ from kernel.authority.requests import CASCADE_QUEUE
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from queues.connection import RedisClient
-from queues.gateways.addresses import GatewayAddresses
+from queues.gateways.gateway_urls import GatewayUrls
 from queues.gateways.inbox import Inbox
 from queues.gateways.message_seal import MessageSeal
 from queues.gateways.shard_leases import ShardLeases
@@ -32,6 +32,7 @@ from queues.gateways.shard_mailboxes import VALID_MS, Refused, ShardMail
 from queues.gateways.work_notices import WorkNotices
 from queues.outbox_relay import ROUTES
 from workers.environment.settings import Settings
+from workers.implications.detection import IMPLICATIONS
 
 LEAVE_S = 2.0
 REPLY_BEYOND_LEASES_S = 5.0
@@ -49,15 +50,16 @@ class GatewayCluster:
     seal: MessageSeal
     mail: ShardMail
     work_leases: Mapping[str, SessionLease]
-    """The right to relay the requests of each queue, or to plan what they ask for."""
+    """The right to relay the requests of each queue, to plan what they ask for, or to detect what
+    operations imply."""
 
     work_notices: WorkNotices
-    addresses: GatewayAddresses
+    gateway_urls: GatewayUrls
 
     def owner_url(self, session_id: str) -> str | None:
         """Return the URL of the other gateway that owns a session, where it advertises one."""
         shard = shard_of(session_id, self.held_shards.shards)
-        urls = self.addresses.urls
+        urls = self.gateway_urls.urls
         if not urls or self.held_shards.fence_of(shard) is not None:
             return None
         owner = self.keeper.owner_of(shard)
@@ -83,7 +85,7 @@ class GatewayCluster:
             tasks.start_soon(self.keeper.run)
             tasks.start_soon(self.mailbox_consumer.run)
             tasks.start_soon(kept_up, "work_notices", self.work_notices.run)
-            tasks.start_soon(kept_up, "gateway_addresses", self.addresses.run)
+            tasks.start_soon(kept_up, "gateway_urls", self.gateway_urls.run)
 
     async def leave(self) -> None:
         """Let the actors finish, and release every shard."""
@@ -136,7 +138,7 @@ def share_sessions(
     held_shards = HeldShards(settings.shards, lost=shard_lost)
     work_leases = {
         queue: SessionLease(held_shards, REQUESTS_OF.format(queue))
-        for queue in (*ROUTES, CASCADE_QUEUE)
+        for queue in (*ROUTES, CASCADE_QUEUE, IMPLICATIONS)
     }
     runtime = SessionRuntime(
         ledger,
@@ -201,7 +203,7 @@ def share_sessions(
         mail,
         work_leases,
         WorkNotices(inbox, relaying),
-        GatewayAddresses(
+        GatewayUrls(
             redis,
             gateway,
             seal,

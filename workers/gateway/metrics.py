@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from actors.commit.group_committer import CommittedTransaction, Committer
 from actors.sessions.runtime import SessionRuntime
+from kernel.implications.halts import count_halts
 from kernel.model.result import RejectedResult, SubmissionResult
 from queues.capacity_leases import CAPACITY_RESOURCE
 from queues.work_queue import WorkQueue
@@ -93,7 +94,7 @@ class GatewayMeasures:
 
 @dataclass(slots=True)
 class GatewayMetrics:
-    """The metrics of one gateway."""
+    """Reads what `/metrics` of a gateway answers from where it stands."""
 
     measures: GatewayMeasures
     services: Services
@@ -156,12 +157,16 @@ class GatewayMetrics:
         readings.put("rotulus_workers_alive", len(await self.services.heartbeats.alive()))
 
     async def _ledger(self, readings: _Readings) -> None:
-        head, requests = await self.services.read(lambda view: (view.head(), count_requests(view)))
+        head, requests, halts = await self.services.read(
+            lambda view: (view.head(), count_requests(view), count_halts(view))
+        )
         readings.put("rotulus_chain_height", head.ec_sequence_number)
         readings.put("rotulus_receipt_chain_height", head.receipt_sequence)
         readings.put("rotulus_requests_recorded_total", requests["recorded"])
         for queue, count in requests["open_by_queue"].items():
             readings.put("rotulus_requests_open", count, queue)
+        for reason, count in halts.items():
+            readings.put("rotulus_implications_halted", count, reason)
         for outcome, count in requests["outcomes"].items():
             readings.put("rotulus_requests_closed_total", count, outcome)
 

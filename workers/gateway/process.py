@@ -19,7 +19,7 @@ from workers.api.app import work_out_routes
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import LedgerPlace, founded_ledger, ledger_place
 from workers.environment.ledger_clock import LedgerClock
-from workers.environment.ledger_wait import WAIT_S, opened
+from workers.environment.ledger_wait import WAIT_S, answered, opened
 from workers.environment.listening import listen, port_of
 from workers.environment.memory import keep_trimming, settle_memory
 from workers.environment.settings import Settings
@@ -51,14 +51,15 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     place, clock = ledger_place(settings), LedgerClock()
     # A server may be away for a moment; an error of a file is there to stay.
     opening = partial(_open, place, clock, settings.database_connections)
-    ledger = await opened(opening, 0 if isinstance(place, Path) else WAIT_S)
+    wait_s = 0 if isinstance(place, Path) else WAIT_S
+    ledger = await opened(opening, wait_s)
     name = gateway_name(settings, port_of(listening))
     gateway = build_gateway(settings, ledger, connect_redis(redis_url), name, clock)
     server = GatewayServer(server_config(gateway.app), gateway.leave, *gateway.stops)
     settle_memory()
     try:
         await work_out_routes(gateway.app)
-        await gateway.sharing.begin()
+        await answered(gateway.sharing.begin, wait_s)
         _log.info("gateway_listens", port=port_of(listening), gateway=name)
         await gateway.run(server.serve([listening]), server.slow.run, keep_trimming)
     finally:

@@ -53,6 +53,7 @@ from workers.clients.openai_model import HttpModel
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.environment.data_folder import DataFolder
+from workers.environment.ledger_access import ledger_place
 from workers.environment.ledger_clock import LedgerClock
 from workers.environment.settings import Settings
 from workers.external_effects.performer import ExternalEffects
@@ -60,8 +61,12 @@ from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
 from workers.gateway.dashboard_source import LiveSource
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway.metrics import install as install_metrics
-from workers.gateway.tracing import gateway_traces
+from workers.gateway.tracing_switch import gateway_traces
+from workers.implications.detecting_process import DetectingProcess
+from workers.implications.detection import IMPLICATIONS, ImplicationDetection
+from workers.implications.detectors import DETECTORS
 from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
+from workers.use_cases.binding_routing import BindingRouting
 from workers.use_cases.rollbacks import confirmations_of
 
 Run = Callable[[], Coroutine[Any, Any, None]]
@@ -126,6 +131,8 @@ def build_gateway(
         for relay in relays:
             relay.notify()
         cascades.notify()
+        routing.notify()
+        implications.notify()
 
     def committed(_: object) -> None:
         work_recorded()
@@ -172,6 +179,15 @@ def build_gateway(
     sessions = traces.sessions(sharing.sessions)
     write = writing(committer)
     cascades = DeferredCascades(ledger, write, sharing.work_leases[CASCADE_QUEUE])
+    routing = BindingRouting(ledger, write)
+    implications = ImplicationDetection(
+        ledger,
+        write,
+        DETECTORS,
+        DetectingProcess(ledger_place(settings), DETECTORS),
+        time.monotonic,
+        sharing.work_leases[IMPLICATIONS],
+    )
     recorder = RefusalRecorder(refusals, write)
     models = ActiveModels(settings.current_model_versions)
     model, worker_token = model_of(settings), settings.worker_token
@@ -198,7 +214,7 @@ def build_gateway(
         stalled_s=lambda: committer.stalled_s,
         clock_problem=clock.problem,
         owner_url=sharing.owner_url,
-        gateway_urls=lambda: sharing.addresses.urls,
+        gateway_urls=lambda: sharing.gateway_urls.urls,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
@@ -225,6 +241,8 @@ def build_gateway(
         kept=(
             external.run,
             cascades.run,
+            routing.run,
+            implications.run,
             hub.run,
             capacity.run,
             outcomes.run,

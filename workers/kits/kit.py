@@ -89,7 +89,7 @@ class Kit:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
-Names = Annotated[list[Name], Field(max_length=10_000)]
+Names = Annotated[list[Name], Field(max_length=10_000, fail_fast=True)]
 Rows = dict[Name, Names]
 
 
@@ -109,7 +109,7 @@ class _KitFile(BaseModel):
     id: Name
     version: Name
     hypotheses: Annotated[Names, Field(min_length=1)]
-    probe: Annotated[list[_ProbeFile], Field(min_length=1, max_length=10_000)]
+    probe: Annotated[list[_ProbeFile], Field(min_length=1, max_length=10_000, fail_fast=True)]
 
     @model_validator(mode="after")
     def _hold_together(self) -> "_KitFile":

@@ -109,7 +109,7 @@ class LocalSession:
 
     @property
     def session_id(self) -> str:
-        """The session's id."""
+        """The id under which the session is played."""
         return self._session.session_id
 
     async def eliminate(self, message: EliminateMessage) -> list[str]:

@@ -158,7 +158,7 @@ def _provenance(marks: Iterable[Mark]) -> list[Any]:
 
 
 def causal_graph(graph: Graph) -> Any:
-    """Return a graph."""
+    """Write a graph as a message of the contract."""
     return wire.CausalGraph(
         nodes=[
             wire.Node(

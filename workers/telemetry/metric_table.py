@@ -92,6 +92,11 @@ GATEWAY: tuple[Metric, ...] = (
     _gauge("rotulus_requests_open", "Requests on the record without an outcome", "queue"),
     _counter("rotulus_requests_recorded_total", "Requests on the record"),
     _counter("rotulus_requests_closed_total", "Requests by how they ended", "outcome"),
+    _gauge(
+        "rotulus_implications_halted",
+        "Loops of implications, or detectors, that wait for a person",
+        "reason",
+    ),
     _gauge("rotulus_chain_height", "Sequence number of the newest row of the log"),
     _gauge("rotulus_receipt_chain_height", "Sequence number of the newest durable receipt"),
     # Of this process.

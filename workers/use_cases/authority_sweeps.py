@@ -19,7 +19,7 @@ from actors.errors import ActorError, StaleEpoch
 from actors.orchestrator.intents import EnqueueRecompute
 from actors.sharding.held_shards import SessionLease
 from actors.supervision import WakeSignal
-from kernel.authority.enqueue import plan_deferred, plan_sweep
+from kernel.authority.enqueue_pages import plan_deferred, plan_sweep
 from kernel.authority.requests import CASCADE_QUEUE, CASCADES
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.sweeps import (

@@ -7,6 +7,7 @@ from typing import Any
 from kernel.audit.adjudications import AdjudicationPage
 from kernel.audit.costs import CostPage, CostTotal
 from kernel.audit.lineage import Ancestry, AuthorityGrounds
+from kernel.audit.manifests import ManifestPage
 from kernel.audit.operations import Page
 from kernel.audit.preview import RollbackPreview
 from kernel.ledger.ledger import LedgerView
@@ -54,6 +55,11 @@ def grounds_document(grounds: AuthorityGrounds) -> dict[str, Any]:
         "operation": None if grounds.operation is None else grounds.operation.document(),
         "request_ids": list(grounds.request_ids),
     }
+
+
+def manifests_document(page: ManifestPage) -> dict[str, Any]:
+    """Return a page of an event's manifests."""
+    return _listed("manifests", page.manifests, page.next_after)
 
 
 def preview_document(preview: RollbackPreview, refused_by: str | None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A worker process: drain slots that arq keeps running (decision workers/0002).
 
-This module is the only one that knows arq. A job is a slot (`consumers.py`), not an item, so an
+This module is the only one that knows arq. A job is a slot (`drain_slots.py`), not an item, so an
 item costs no arq job and is picked up in milliseconds. arq's own queue is private to the process
 and holds slots alone; it may be lost with the rest of Redis, and missing slots are started again
 within a second. It is looked at only while a slot is missing.
@@ -32,8 +32,8 @@ from queues.errors import QueueError
 from queues.worker_heartbeats import Heartbeats, WorkerBeat
 from workers.telemetry.http_metrics import SpanTally
 from workers.worker.batches import BatchProcessor
-from workers.worker.consumers import ConsumerPool
 from workers.worker.cron import CronRunner
+from workers.worker.drain_slots import DrainSlots
 from workers.worker.metrics import WorkerMetrics
 
 BEAT_EVERY_S = 4.0
@@ -84,11 +84,11 @@ class WorkerProcess:
     _turn: int = 0
     _begun: int = 0
     _started_at_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
-    _slots: ConsumerPool = field(init=False)
+    _slots: DrainSlots = field(init=False)
 
     def __post_init__(self) -> None:
         self.metrics = WorkerMetrics(self.processors, self.slots, self.spans)
-        self._slots = ConsumerPool(
+        self._slots = DrainSlots(
             self.processors, self.leases, self.lease_slots, self._stopping, self.metrics
         )
 

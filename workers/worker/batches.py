@@ -28,6 +28,7 @@ from queues.errors import GatewayError, QueueError
 from queues.items import Claim
 from queues.retries import ENDS_MAX, MAX_ATTEMPTS, backoff_ms
 from queues.work_queue import WorkQueue
+from workers.worker.batch_progress import progressed
 from workers.worker.gateway_reports import NO_ROOM, GatewayReporter, Outcome
 
 ABSENCE_DELAY_MS = 500
@@ -162,6 +163,7 @@ class BatchProcessor:
                 fresh = [claim for claim in fresh if is_spoken(claim.payload)]
             for suspect in [claim for claim in fresh if claim.ends is not None]:
                 settled += await self._handle_alone(suspect)
+                progressed()
             settled += await self._handle([claim for claim in fresh if claim.ends is None])
             settled_keys = {result.claim.key for result in settled}
             settled += [
@@ -205,7 +207,11 @@ class BatchProcessor:
         except Exception as error:  # noqa: BLE001 - a defect fails the item that it is met with
             if len(claims) > 1:
                 # What of the batch is recorded already is closed, and found so.
-                return [result for claim in claims for result in await self._handle([claim])]
+                results: list[ClaimResult] = []
+                for claim in claims:
+                    results += await self._handle([claim])
+                    progressed()
+                return results
             _log.exception("item_failed", queue=self.queue.name, item_key=claims[0].key)
             return [ClaimResult(claims[0], "failed", str(getattr(error, "code", "internal")))]
 
@@ -274,7 +280,7 @@ def settlement_of(claim: Claim, outcome: Outcome, *, rejection_is_final: bool) -
     if state in ("completed", "closed", "unknown"):
         return ClaimResult(claim, "done")
     code = str(outcome.get("code", "internal" if state == "failed" else state))
-    if state == "input_pending":
+    if state in ("input_pending", "changed"):
         return ClaimResult(claim, "put_off", state, INPUT_PENDING_DELAY_MS)
     if state == "absent" or code in NO_ROOM:
         return ClaimResult(claim, "put_off", code)

@@ -24,6 +24,7 @@ from queues.errors import GatewayError
 from queues.items import Claim
 from workers.clients.gateway import GatewayClient
 from workers.telemetry.trace_context import traceparents_of
+from workers.worker.batch_progress import progressed
 
 BUSY_FIRST_S = 0.1
 BUSY_MAX_S = 5.0
@@ -74,10 +75,12 @@ class GatewayReporter:
             GatewayError: with the gateway's own code, or `gateway_unreachable`.
         """
         try:
-            return await self._gateway.post(path, body)
+            answer = await self._gateway.post(path, body)
         except GatewayError as error:
             self._note(error.code)
             raise
+        progressed()
+        return answer
 
     async def batch(
         self,

@@ -11,7 +11,7 @@ from workers.worker.batches import BatchProcessor
 
 
 class WorkerMetrics:
-    """The metrics of one worker."""
+    """Counts what a worker claims and settles, and reads its slots when it is scraped."""
 
     def __init__(
         self, processors: Mapping[str, BatchProcessor], slots: int, spans: SpanTally | None = None

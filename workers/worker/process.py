@@ -2,8 +2,8 @@
 
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import NoReturn
 
@@ -11,11 +11,13 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from actors.synthesis.field_extraction import FieldExtraction
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from queues.client.failover import FailoverTransport
 from queues.connection import connect_redis
 from workers.clients.gateway import GatewayClient
+from workers.clients.openai_model import HttpModel
 from workers.clients.worker_proof import WorkerProof
 from workers.environment.ledger_access import ledger_place, open_store
 from workers.environment.ledger_clock import LedgerClock
@@ -25,9 +27,9 @@ from workers.environment.settings import Settings
 from workers.environment.system_host import end_process, system_host
 from workers.telemetry.metrics_endpoint import open_door
 from workers.worker.arq_runner import WorkerProcess
-from workers.worker.handlers.binding_evaluator import BindingEvaluator
-from workers.worker.tracing import worker_traces
-from workers.worker.wiring import build_worker
+from workers.worker.handlers.extractors import Extractors, ModelExtractor
+from workers.worker.tracing_switch import worker_traces
+from workers.worker.wiring import AroundEvaluator, build_worker, itself
 
 GATEWAY_PATIENCE_S = 3.0
 """Shorter than a claim is visible, so that a claim is given back before it expires."""
@@ -38,7 +40,7 @@ _log = structlog.get_logger(__name__)
 async def serve_worker(
     settings: Settings,
     redis_url: str,
-    evaluator: BindingEvaluator | None = None,
+    around_evaluator: AroundEvaluator = itself,
     *,
     measured: socket.socket | None = None,
 ) -> NoReturn:
@@ -64,8 +66,10 @@ async def serve_worker(
     traces = worker_traces(settings)
     with suppress(LedgerUnavailable):  # it is measured again
         await anyio.to_thread.run_sync(clock.measure, ledger.store.server_time_us)
-    async with gateway:
-        process = build_worker(settings, ledger, redis, gateway, evaluator, traces)
+    async with gateway, _extractors(settings, ledger) as extractors:
+        process = build_worker(
+            settings, ledger, redis, gateway, traces, extractors, around_evaluator
+        )
         _log.info(
             "worker_starts",
             worker_id=process.worker_id,
@@ -83,6 +87,23 @@ async def serve_worker(
     if traces is not None:
         await anyio.to_thread.run_sync(traces.spans.close)
     end_process()
+
+
+@asynccontextmanager
+async def _extractors(settings: Settings, ledger: Ledger) -> AsyncIterator[Extractors]:
+    """Yield the extractors of this worker, which has a model where the settings name one."""
+    if settings.model_url is None or settings.model_name is None:
+        yield Extractors()
+        return
+    timeout_s = settings.model_timeout_s
+    model = HttpModel(
+        settings.model_url, settings.model_name, settings.model_key, timeout_s=timeout_s
+    )
+    asking = FieldExtraction(ledger, model, ledger.host.now_us, call_timeout_s=timeout_s)
+    try:
+        yield Extractors(ModelExtractor(asking, timeout_s))
+    finally:
+        await model.aclose()
 
 
 @contextmanager

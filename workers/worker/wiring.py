@@ -4,7 +4,7 @@ import os
 import random
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -29,11 +29,17 @@ from workers.worker.cron import CronRunner, CronTools
 from workers.worker.gateway_reports import GatewayReporter
 from workers.worker.handlers.authority import AuthorityHandler
 from workers.worker.handlers.binding import BindingHandler
-from workers.worker.handlers.binding_evaluator import BindingCapacity, BindingEvaluator
-from workers.worker.handlers.extraction import TransitionHandler
+from workers.worker.handlers.binding_evaluator import (
+    BindingCapacity,
+    BindingEvaluator,
+    RecordEvaluator,
+)
+from workers.worker.handlers.docket_particulars import DocketParticulars
+from workers.worker.handlers.extraction import ExtractionHandler
+from workers.worker.handlers.extractors import Extractors
 
 if TYPE_CHECKING:
-    from workers.worker.traces import WorkerTraces
+    from workers.worker.item_spans import WorkerTraces
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,8 @@ class HandlerDependencies:
     queue: WorkQueue
     worker_id: str
     binding_slots: int
-    evaluator: BindingEvaluator | None = None
+    evaluator: BindingEvaluator
+    extractors: Extractors = field(default_factory=Extractors)
 
 
 def _binding(needs: HandlerDependencies) -> Handler:
@@ -59,10 +66,18 @@ HANDLERS: Mapping[str, Callable[[HandlerDependencies], Handler]] = MappingProxyT
     {
         AUTHORITY_QUEUE: lambda x: AuthorityHandler(x.ledger, x.reporter, BetaPosteriorMean()),
         BINDING_QUEUE: _binding,
-        EXTRACTION_QUEUE: lambda x: TransitionHandler(x.reporter),
+        EXTRACTION_QUEUE: lambda x: ExtractionHandler(x.ledger, x.reporter, x.extractors),
     }
 )
 """What the items of each queue are."""
+
+
+AroundEvaluator = Callable[[BindingEvaluator], BindingEvaluator]
+
+
+def itself(evaluator: BindingEvaluator) -> BindingEvaluator:
+    """Return the evaluator, with nothing around it."""
+    return evaluator
 
 
 def build_worker(
@@ -70,10 +85,15 @@ def build_worker(
     ledger: Ledger,
     redis: RedisClient,
     gateway: GatewayClient,
-    evaluator: BindingEvaluator | None,
     traces: "WorkerTraces | None",
+    extractors: Extractors | None = None,
+    around_evaluator: AroundEvaluator = itself,
 ) -> WorkerProcess:
-    """Put a worker together on a ledger that it reads, a Redis, and a gateway to report to."""
+    """Put a worker together on a ledger that it reads, a Redis, and a gateway to report to.
+
+    `around_evaluator` is what tests put around the evaluator of bindings.
+    """
+    evaluator = around_evaluator(RecordEvaluator(ledger, DocketParticulars()))
     worker_id, leases, reporter = new_worker_id(), CapacityLeases(redis), GatewayReporter(gateway)
     queues = {name: WorkQueue(redis, name) for name in ROUTES}
     processors, alone = {}, anyio.Lock()
@@ -86,6 +106,7 @@ def build_worker(
             worker_id,
             settings.binding_slots,
             evaluator,
+            extractors or Extractors(),
         )
         handler = HANDLERS[name](needs)
         processors[name] = BatchProcessor(

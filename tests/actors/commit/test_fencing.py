@@ -24,7 +24,6 @@ from kernel.ledger.shards import (
 from kernel.model.result import RejectedResult
 from kernel.verify import verify
 from tests.actors.harness import (
-    STORES,
     Gate,
     declare,
     kind_of_store,
@@ -36,15 +35,7 @@ from tests.actors.harness import (
 )
 from tests.actors.world import put, source
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True, params=STORES)
-def each_kind_of_store(request):
-    """Every test here holds whether the head is locked first or late."""
-    token = kind_of_store.set(request.param)
-    yield
-    kind_of_store.reset(token)
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_kind_of_store")]
 
 
 SHARDS = 4

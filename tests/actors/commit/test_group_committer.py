@@ -29,10 +29,8 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.model.result import SubmissionResult
 from kernel.verify import verify
 from tests.actors.harness import (
-    STORES,
     Gate,
     dump,
-    kind_of_store,
     log_length,
     make_committer,
     running_committer,
@@ -43,15 +41,7 @@ from tests.connections import watch_sqlite
 from tests.kernel.build import FakeHost, op_id
 from tests.kernel.build import create as envelope
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True, params=STORES)
-def each_kind_of_store(request):
-    """Every test here holds whether the head is locked first or late."""
-    token = kind_of_store.set(request.param)
-    yield
-    kind_of_store.reset(token)
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_kind_of_store")]
 
 
 def create(node_id, **changes):
@@ -85,7 +75,7 @@ class Breaking:
 async def submit_all(committer, lists, answers):
     """Let every list of units be a caller of its own; answers arrive as (number, results)."""
 
-    async def one(number, units):
+    async def submit(number, units):
         try:
             answers[number] = await committer.commit(units)
         except Exception as error:  # noqa: BLE001 - the error is the answer
@@ -93,7 +83,7 @@ async def submit_all(committer, lists, answers):
 
     async with anyio.create_task_group() as tasks:
         for number, units in enumerate(lists):
-            tasks.start_soon(one, number, units)
+            tasks.start_soon(submit, number, units)
 
 
 async def run_to_its_end(committer, lists, answers):
@@ -134,10 +124,10 @@ async def test_envelopes_are_read_before_the_transaction_begins(monkeypatch):
 
     @contextmanager
     def transaction():
-        with begin() as found:
-            open_transactions.append(found)
+        with begin() as begun:
+            open_transactions.append(begun)
             try:
-                yield found
+                yield begun
             finally:
                 open_transactions.pop()
 

@@ -46,14 +46,14 @@ NO_MODELS = ActiveModels({})
 @pytest.fixture
 def ledger():
     """Four understandings below a claim each, whose claims have changed; u5 rests on u1 and u2."""
-    found = memory_ledger()
-    accept(found, *(create(f"k{name}", CLAIM, authority=0.5) for name in NAMES))
-    accept(found, *(create(name, UNDERSTANDING) for name in [*NAMES, "u5"]))
-    accept(found, *(link(f"k{name}>{name}", f"k{name}", name) for name in NAMES))
-    accept(found, link("u1>u5", "u1", "u5"), link("u2>u5", "u2", "u5"))
-    drain(found)
-    change(found, 0.9)
-    return found
+    made_ledger = memory_ledger()
+    accept(made_ledger, *(create(f"k{name}", CLAIM, authority=0.5) for name in NAMES))
+    accept(made_ledger, *(create(name, UNDERSTANDING) for name in [*NAMES, "u5"]))
+    accept(made_ledger, *(link(f"k{name}>{name}", f"k{name}", name) for name in NAMES))
+    accept(made_ledger, link("u1>u5", "u1", "u5"), link("u2>u5", "u2", "u5"))
+    drain(made_ledger)
+    change(made_ledger, 0.9)
+    return made_ledger
 
 
 def change(ledger, value, names=NAMES):
@@ -181,7 +181,7 @@ def test_a_page_is_one_operation_that_names_each_understanding_its_inputs_and_it
 
 @K32
 def test_each_recompute_of_a_page_has_its_own_outcome_and_receipt(ledger):
-    asked = {
+    requests = {
         row["item_key"]: row["request_id"] for row in everything(ledger)["outbox"] if row["open"]
     }
     operation_id = page(ledger)
@@ -194,9 +194,9 @@ def test_each_recompute_of_a_page_has_its_own_outcome_and_receipt(ledger):
         assert [
             (receipt["request_id"], receipt["target_cu_id"], receipt["new_authority_value"])
             for receipt in completed
-        ] == [(asked[name], name, view.node(name)["payload"]["cu_authority"]) for name in NAMES]
+        ] == [(requests[name], name, view.node(name)["payload"]["cu_authority"]) for name in NAMES]
         for name in NAMES:
-            outcome = view.outcome_of(asked[name])
+            outcome = view.outcome_of(requests[name])
             assert (outcome["outcome"], outcome["operation_id"]) == ("completed", operation_id)
             assert not view.open_requests_of(AUTHORITY_QUEUE, name)
 
@@ -381,8 +381,8 @@ def test_what_informed_an_authority_is_told_of_each_recompute(ledger):
             assert [edge["parent_node_id"] for edge in grounds.inputs] == [f"k{name}"]
             assert grounds.operation.operation_id == operation_id
             assert grounds.request_ids == (requests[name],)
-            found = find_operations(view, AuditFilter(entity=name), after=0, limit=100)
-            assert operation_id in [entry.operation_id for entry in found.entries]
+            operations = find_operations(view, AuditFilter(entity=name), after=0, limit=100)
+            assert operation_id in [entry.operation_id for entry in operations.entries]
 
 
 @pytest.mark.spec("K32", "§3.7")
@@ -394,9 +394,9 @@ def test_the_ancestors_of_a_recompute_are_its_own(ledger):
         changes = {name: view.node(f"k{name}")["updated_by_operation_id"] for name in NAMES}
 
         def ancestors(name):
-            found = causal_ancestors(view, name)
-            assert found.complete
-            return {entry.operation_id for entry in found.page.entries}
+            lineage = causal_ancestors(view, name)
+            assert lineage.complete
+            return {entry.operation_id for entry in lineage.page.entries}
 
         for name in NAMES:
             others = {changes[other] for other in NAMES if other != name}
@@ -426,7 +426,8 @@ def test_a_recompute_replays_alone(ledger):
         )
         last = view.head().ec_sequence_number
         assert all(
-            one.output_reproduced for one in replay_all(view, 1, last, "record_only", NO_MODELS)
+            replay.output_reproduced
+            for replay in replay_all(view, 1, last, "record_only", NO_MODELS)
         )
 
 
@@ -447,12 +448,12 @@ def test_the_replay_of_a_recompute_names_the_effect_of_its_own_that_differs(ledg
         tables.delete(schema.applied_effects, sequence, damaged["ordinal"])
         tables.insert(schema.applied_effects, {**damaged, "post_image_hash": b"\0" * 32})
     with ledger.view() as view:
-        found = {
+        mismatches = {
             name: replay_one(view, requests[name], "record_only", NO_MODELS).difference
             for name in NAMES
         }
-    assert found.pop("u2") == "effect 3 is recorded otherwise"
-    assert {*found.values()} == {"the row commits to other effects"}
+    assert mismatches.pop("u2") == "effect 3 is recorded otherwise"
+    assert {*mismatches.values()} == {"the row commits to other effects"}
 
 
 # Undoing
@@ -466,7 +467,9 @@ def test_undoing_one_recompute_undoes_one(ledger):
     after = {name: written(ledger, name) for name in NAMES}
     with ledger.view() as view:
         plan = plan_operation(view, requests["u2"]).document()
-    assert {effect["record_key"] for one in plan["operations"] for effect in one["effects"]} == {
+    assert {
+        effect["record_key"] for operation in plan["operations"] for effect in operation["effects"]
+    } == {
         "u2",
         "authority_index|u2",
         "view:cu_authority:u2",

@@ -18,10 +18,8 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.verify import verify
 from tests.actors.harness import (
-    STORES,
     ScriptedStore,
     declare,
-    kind_of_store,
     running_committer,
     running_sessions,
     strike,
@@ -29,15 +27,7 @@ from tests.actors.harness import (
 from tests.actors.world import source
 from tests.kernel.build import FakeHost
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True, params=STORES)
-def each_kind_of_store(request):
-    """Every test here holds whether the head is locked first or late."""
-    token = kind_of_store.set(request.param)
-    yield
-    kind_of_store.reset(token)
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_kind_of_store")]
 
 
 SURROGATE, NUL, ENORMOUS = "\ud800", "a\x00b", 2**70
@@ -148,12 +138,12 @@ async def commit_beside(committer, poison, where):
     results = [None] * 5
     lists = [[other] for other in (*other_units[:2], poison, *other_units[2:])]
 
-    async def one(number):
+    async def commit_list(number):
         [results[number]] = await committer.commit(lists[number])
 
     async with anyio.create_task_group() as tasks:
         for number in range(5):
-            tasks.start_soon(one, number)
+            tasks.start_soon(commit_list, number)
     return results
 
 
@@ -259,18 +249,18 @@ async def test_units_that_are_all_to_blame_are_all_refused(made):
 # --- sessions -------------------------------------------------------------------------------------
 
 
-async def answers_of(runtime, asked):
-    answers = [None] * len(asked)
+async def answers_of(runtime, messages):
+    answers = [None] * len(messages)
 
-    async def one(number, session_id, message):
+    async def ask(number, session_id, message):
         try:
             answers[number] = await runtime.ask(session_id, message)
         except Exception as error:  # noqa: BLE001 - the error is the answer
             answers[number] = error
 
     async with anyio.create_task_group() as tasks:
-        for number, (session_id, message) in enumerate(asked):
-            tasks.start_soon(one, number, session_id, message)
+        for number, (session_id, message) in enumerate(messages):
+            tasks.start_soon(ask, number, session_id, message)
             await anyio.lowlevel.checkpoint()
     return answers
 
@@ -333,7 +323,10 @@ async def test_a_message_whose_handling_fails_is_refused_on_the_record(made, mon
         await runtime.ask("s-1", declare("h1", "h2", "h3", "h4"))
         first, refused, last = await answers_of(
             runtime,
-            [("s-1", strike(one, hyp)) for one, hyp in (("a", "h1"), ("o-bad", "h2"), ("b", "h3"))],
+            [
+                ("s-1", strike(observation_id, hyp))
+                for observation_id, hyp in (("a", "h1"), ("o-bad", "h2"), ("b", "h3"))
+            ],
         )
         trail = (await runtime.ask("s-1", Audit()))["events"]
 

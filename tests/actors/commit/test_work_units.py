@@ -22,15 +22,16 @@ from kernel.verify import verify
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused
 from kernel.work.reports import (
-    BindingEvaluated,
-    BindingOutcomeRecord,
     CapacityRejected,
     GivenUp,
     TransitionDue,
 )
 from kernel.work.requests import WorkRequest, status_of
 from tests.actors.harness import bench_on
+from tests.extraction_steps import extraction_step
+from tests.kernel.binding_world import of_nobody
 from tests.kernel.build import FakeHost, create, ledger_on, submit
+from tests.kernel.extractions import completeness
 
 RUN = "ER-456"
 SIGNAL = {"ec_capacity_lease_state": "none", "queue_depth": 1, "inflight_operations": 2}
@@ -46,38 +47,18 @@ def do(ledger: Ledger, unit: Any) -> Any:
         return unit.run(context)
 
 
-def ask(ledger: Ledger, *asked: WorkRequest) -> list[str]:
-    return [request.request_id for request in do(ledger, RequestWorkUnit(asked))]
+def ask(ledger: Ledger, *requests: WorkRequest) -> list[str]:
+    return [request.request_id for request in do(ledger, RequestWorkUnit(requests))]
 
 
-def step(number: int, prior: str, current: str, run: str = RUN, **more: Any) -> WorkRequest:
-    content = {
-        "extraction_run_id": run,
-        "attempt_number": number,
-        "prior_state": prior,
-        "current_state": current,
-        "state_change_reason": "because",
-        **more,
-    }
+def step(number: int, prior: str, current: str, run: str = RUN, **fields: Any) -> WorkRequest:
+    fields = completeness(prior, current) | fields
+    content = extraction_step(run, number, prior, current, **fields)
     return WorkRequest(EXTRACTION_QUEUE, f"{run}:{number}:{current}", content)
 
 
 def binding(key: str = "k") -> WorkRequest:
     return WorkRequest(BINDING_QUEUE, key, {"binding_id": "b", "source_event_id": "e"})
-
-
-def evaluated(request_id: str, **changes: Any) -> BindingEvaluated:
-    fields = {
-        "outcome_id": "o",
-        "source_event_id": "e",
-        "binding_id": "b",
-        "target_kind": "extraction_task",
-        "outcome_state": "succeeded",
-        "outcome_reason_code": "binding_fired",
-    }
-    return BindingEvaluated(
-        request_id=request_id, outcome=BindingOutcomeRecord(**(fields | changes))
-    )
 
 
 def report(ledger: Ledger, reported: Any) -> Any:
@@ -118,7 +99,7 @@ def test_the_steps_of_a_run_are_orchestrated_operations_each_with_its_parent(led
         assert outcome == "completed"
         results.append(result)
     attempt_states = attempts(ledger)
-    operations = [one.operation_id for one in results]
+    operations = [result.operation_id for result in results]
     assert [operation["operation_id"] for operation in attempt_states] == operations
     assert [attempt_state.get("parent_operation_id") for attempt_state in attempt_states] == [
         None,
@@ -198,22 +179,28 @@ def test_a_run_that_begins_anew_waits_until_the_one_that_it_replaces_is_cancelle
 @pytest.mark.spec("§13.5")
 def test_what_an_evaluation_came_to_closes_its_request(ledger):
     [request_id] = ask(ledger, binding())
-    assert report(ledger, evaluated(request_id)) == ("completed", None)
-    assert report(ledger, evaluated(request_id)) == ("closed", None)
+    assert report(ledger, of_nobody(request_id)) == ("completed", None)
+    assert report(ledger, of_nobody(request_id)) == ("closed", None)
     with ledger.view() as view:
         status = status_of(view, request_id)
         assert verify(view).findings == ()
     assert status is not None
     assert status.result is not None
-    assert status.result["outcome_state"] == "succeeded"
+    assert status.result["outcome_state"] == "abandoned"
 
 
 @pytest.mark.parametrize(
-    "changes", [{"binding_id": "other"}, {"source_event_id": "o"}, {"outcome_state": "pending"}]
+    "changes",
+    [
+        {"binding_id": "other"},
+        {"source_event_id": "o"},
+        {"outcome_state": "pending"},
+        {"outcome_state": "succeeded", "outcome_reason_code": "binding_fired"},
+    ],
 )
 def test_an_outcome_of_something_else_closes_nothing(ledger, changes):
     [request_id] = ask(ledger, binding())
-    assert report(ledger, evaluated(request_id, **changes)) == ("rejected", None)
+    assert report(ledger, of_nobody(request_id, **changes)) == ("rejected", None)
     assert state(ledger, request_id) == "open"
 
 
@@ -223,7 +210,7 @@ def test_reports_of_another_queue_or_of_nothing_change_nothing(ledger):
     rejected = CapacityRejected(request_id=run, capacity_signal_at_rejection=SIGNAL)
     assert report(ledger, rejected) == ("unknown", None)
     assert report(ledger, TransitionDue(request_id=bound)) == ("unknown", None)
-    assert report(ledger, evaluated(run)) == ("rejected", None)
+    assert report(ledger, of_nobody(run)) == ("rejected", None)
     assert report(ledger, TransitionDue(request_id="nobody")) == ("unknown", None)
     assert ledger_size(ledger) == before
 

@@ -52,6 +52,9 @@ from actors.orchestrator.intents import AdaptFields, RecalculateAuthority
 from kernel import json_text
 from kernel.belief.errors import BeliefError
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle, SessionPolicy
+from kernel.bindings.dispatch import EvaluatedOn
+from kernel.bindings.outcomes import BindingOutcomeRecord
+from kernel.bindings.particulars import Particulars, Stretch
 from kernel.errors import KernelError
 from kernel.kernel import Kernel
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
@@ -59,7 +62,7 @@ from kernel.model.simulation import ALL_FORBIDDEN
 from kernel.simulate.operation import simulate_operation
 from kernel.work.reports import (
     BindingEvaluated,
-    BindingOutcomeRecord,
+    BindingSuspended,
     CapacityRejected,
     GivenUp,
     ReportedCapacity,
@@ -203,9 +206,14 @@ REPORTS = (
             binding_id="b",
             target_kind="extraction_task",
             outcome_state="succeeded",
-            outcome_reason_code="matched",
+            outcome_reason_code="binding_fired",
         ),
+        evaluated_on=EvaluatedOn(
+            binding="in_force", artifact_ref="a", artifact_version=1, standing="absent"
+        ),
+        particulars=Particulars(disposition="granted", stretches=(Stretch(offset=0, length=7),)),
     ),
+    BindingSuspended(request_id="r-5"),
     CapacityRejected(
         request_id="r-3",
         capacity_signal_at_rejection=ReportedCapacity(
@@ -330,14 +338,14 @@ def test_a_simulation_arrives_with_its_preview(outcome):
     ids=lambda error: type(error).__name__,
 )
 def test_an_error_arrives_with_what_a_caller_acts_on(error):
-    found = refused(error)
-    assert isinstance(found, type(error)) or error.__class__ is ModelError
-    assert str(found) == str(error)
-    assert found.code == error.code
+    received = refused(error)
+    assert isinstance(received, type(error)) or error.__class__ is ModelError
+    assert str(received) == str(error)
+    assert received.code == error.code
     for name in ("details", "retryable", "message", "field"):
-        assert getattr(found, name, None) == getattr(error, name, None)
+        assert getattr(received, name, None) == getattr(error, name, None)
     [inside] = answered([error])
-    assert (type(inside), str(inside)) == (type(found), str(found))
+    assert (type(inside), str(inside)) == (type(received), str(received))
 
 
 def test_a_defect_arrives_as_one():

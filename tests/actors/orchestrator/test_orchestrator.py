@@ -11,12 +11,29 @@ from hypothesis import strategies as st
 from actors.errors import IntentInvalid
 from actors.orchestrator import orchestrator
 from actors.orchestrator.intents import (
+    Adjudicate,
+    CompletePhase,
+    CreateBinding,
     CreateClaim,
+    DisableBinding,
+    EmitManifest,
+    EnableBinding,
     EnqueueRecompute,
+    Extraction,
+    FireBinding,
+    HaltDetector,
+    ObserveDisposition,
     PublicIntent,
     RecalculatePage,
+    RecordBatchReview,
+    RecordExtractedClaim,
     RecordExtractionTransition,
+    RecordFire,
+    RecordImplicationRun,
     ReportExternalEffect,
+    ResumeImplications,
+    ReviewMembership,
+    UpdateBinding,
 )
 from actors.orchestrator.orchestrator import (
     DEFAULT_CAUSAL_WINDOW_MINUTES,
@@ -26,16 +43,27 @@ from actors.orchestrator.orchestrator import (
 from actors.orchestrator.resolvers import RESERVED_FIELDS, RESOLVERS, edge_id
 from actors.orchestrator.untrusted_content import unwrap_untrusted
 from kernel.host import Host, parse_time_us
+from kernel.implications.runs import run_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import GENESIS_POLICY, Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, Envelope
+from kernel.model.receipt import MANIFEST_RECEIPT
 from kernel.model.result import RejectedResult, SubmissionResult
-from kernel.model.stated_receipts import EnqueuedRequest, RecomputeRequested
+from kernel.model.stated_receipts import (
+    BindingFired,
+    EnqueuedRequest,
+    ImplicationHalt,
+    ImplicationResumed,
+    ImplicationRun,
+    RecomputeRequested,
+)
+from kernel.reviews.batch import BatchReview, ItemOutcome, record_of
 from kernel.stores.external import EXTERNAL_QUEUE
 from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
 from tests.actors.harness import bench_on, dump, log_length
 from tests.actors.world import (
+    CORPUS,
     TEXT,
     adapt,
     anchored,
@@ -53,19 +81,33 @@ from tests.actors.world import (
     synthesized,
     understanding,
 )
-from tests.kernel.build import FakeHost, memory_ledger, overlay, submit
-from tests.kernel.reports import artifact, asked, report
+from tests.extraction_steps import state_change
+from tests.kernel.binding_world import CASE, bound
+from tests.kernel.build import FakeHost, accept, create, memory_ledger, overlay, submit
+from tests.kernel.every import SAYS, dated, own
+from tests.kernel.reports import artifact, asked_outside, report
 
 
 @pytest.fixture
 def ledger():
-    """Sources, an understanding of them, claims, an anchored session, an effect asked for."""
+    """Sources, an understanding, claims, an anchored session, an effect asked for, bindings."""
     ledger = memory_ledger()
     put(ledger, source("src-1"), source("src-2"), understanding("cu-1", "src-1", "src-2"))
     put(ledger, claim("cl-1", "src-1", understanding_id="cu-1"), claim("cl-2", "src-2"))
     put(ledger, anchored("s-9", 0, "0" * 64, "a" * 64), actor="system")
-    asked(ledger, artifact("out"))
+    asked_outside(ledger, artifact("out"))
+    accept(ledger, create("corpus", "Corpus"), bound("b-1", "corpus_document_membership"))
+    put_bindings(ledger)
+    seen = {"disposition": "granted", "lifecycle_state": "observed", **dated("docket_entry_date")}
+    accept(ledger, own("court_disposition_observation_write", "seen", **seen))
     return ledger
+
+
+def put_bindings(ledger):
+    """A binding that is active, and one that is disabled."""
+    put(ledger, CreateBinding(intent_key="s-1", binding_id="s-1", **BINDING))
+    put(ledger, CreateBinding(intent_key="s-2", binding_id="s-2", **BINDING))
+    put(ledger, DisableBinding(intent_key="s-2", binding_id="s-2"))
 
 
 def report_of(ledger):
@@ -85,11 +127,74 @@ def asked_again(target):
     return EnqueueRecompute(intent_key="k", asked_for=stated)
 
 
+REVIEWED = BatchReview.model_validate(
+    {
+        "batch_review_id": "BR-1",
+        "source_batch_id": "ingested-1",
+        "item_operations": [
+            {"item_membership_id": f"{CORPUS}|src-1", "disposition": "confirm"},
+        ],
+    }
+)
+
+FAILED_DETECTOR = ImplicationHalt(
+    halt_id="detector:d",
+    detector="d",
+    reason_code="implication_detector_failed",
+    error_code="implication_detector_raised",
+)
+OBSERVED = {
+    "disposition": "granted",
+    "lifecycle_state": "observed",
+    "docket_entry_date_utc": "2026-02-09T17:00:00.000000Z",
+    "docket_entry_date_originating_tz": "America/New_York",
+    "docket_entry_date_originating_calendar_date": "2026-02-09",
+}
+
+
+def next_run(ledger):
+    with ledger.view() as view:
+        last, through = run_of(view, "d"), view.head().ec_sequence_number
+    return ImplicationRun(
+        detector="d",
+        implication_epoch=1 if last is None else last.implication_epoch + 1,
+        after_sequence="0" if last is None else str(last.through_sequence),
+        through_sequence=str(through),
+    )
+
+
+def resumed(ledger):
+    """The end of a halt, whose halt is recorded here where the detector is not halted yet."""
+    attempt(ledger, HaltDetector(intent_key="halt", halt=FAILED_DETECTOR))
+    return ResumeImplications(
+        intent_key="k", resumed=ImplicationResumed(halt_id=FAILED_DETECTOR.halt_id)
+    )
+
+
+def extracted_claim(ledger, node_id, source_ref, value="A. Clerk", **changes):
+    """The claim of a value that a run reads, which begins with the operation of its source."""
+    begun = node_of(ledger, source_ref)
+    return RecordExtractedClaim(
+        **claim(node_id, source_ref, understanding_id="cu-1", **changes).model_dump(
+            exclude={"intent_kind"}
+        ),
+        extraction=Extraction(
+            extraction_run_id="run-1",
+            extractor="docket_entry",
+            field="judge",
+            value=value,
+            begun_by_operation_id=begun["updated_by_operation_id"],
+            begun_at=begun["updated_at"],
+        ),
+    )
+
+
 EVERY_KIND = {
     "create_source": lambda _: source("src-3", metadata={"title": "Order"}),
     "synthesize_cu": lambda _: understanding("cu-2", "src-1", "src-2"),
     "synthesized_cu": lambda ledger: synthesized(ledger, "cu-2", "src-1", "src-2"),
     "create_claim": lambda _: claim("cl-3", "src-1", understanding_id="cu-1"),
+    "record_extracted_claim": lambda ledger: extracted_claim(ledger, "cl-3", "src-1"),
     "link_input": lambda _: link("cl-2", "cu-1"),
     "field_adapt": lambda _: adapt("cl-1", authority=0.5),
     "recalculate_authority": lambda ledger: recalculation(ledger, "cu-1"),
@@ -101,15 +206,69 @@ EVERY_KIND = {
     "record_extraction_transition": lambda _: RecordExtractionTransition(
         intent_key="k",
         extraction_run_id="run-1",
-        step={
-            "attempt_number": 1,
-            "prior_state": "pending",
-            "current_state": "running",
-            "state_change_reason": "because",
-        },
+        step=state_change(),
     ),
     "enqueue_recalculate_authority": lambda _: asked_again("cu-1"),
     "write_causal_graph": lambda _: causal_graph("a", "b"),
+    "review_membership": lambda _: ReviewMembership(
+        intent_key="k", batch_review_id="BR-1", item=REVIEWED.item_operations[0]
+    ),
+    "adjudicate": lambda _: Adjudicate(
+        intent_key="k",
+        kind="observation",
+        record_id="seen",
+        decision="reject",
+        adjudicated_by="A. Clerk",
+        grounds="read it",
+    ),
+    "record_implication_run": lambda ledger: RecordImplicationRun(
+        intent_key="k", run=next_run(ledger)
+    ),
+    "halt_detector": lambda _: HaltDetector(intent_key="k", halt=FAILED_DETECTOR),
+    "resume_implications": resumed,
+    "observe_disposition": lambda _: ObserveDisposition(
+        intent_key="k", observation_id="observation-1", observation=OBSERVED
+    ),
+    "record_batch_review": lambda _: RecordBatchReview(
+        intent_key="k", record=record_of(REVIEWED, [ItemOutcome("operation")])
+    ),
+    "fire_binding": lambda _: FireBinding(
+        intent_key="k",
+        binding_id="b-1",
+        binding_generation_id="1",
+        source_event_id="src-1",
+        target_kind="corpus_document_membership",
+        artifact_ref="src-1",
+        target_ref="src-1",
+        payload={"corpus_id": "corpus:watched", "to_state": "candidate"},
+        capacity_priority="background",
+    ),
+    "record_fire": lambda _: RecordFire(
+        intent_key="k",
+        fired=BindingFired(
+            binding_id="b-1", source_event_id="src-1", binding_generation_id="1", manifest_id="m"
+        ),
+        artifact_ref="src-1",
+    ),
+    "emit_manifest": lambda _: EmitManifest(
+        intent_key="k", manifest=SAYS[MANIFEST_RECEIPT] | {"evaluations": [], "artifacts": []}
+    ),
+    "complete_phase": lambda _: CompletePhase(
+        intent_key="k",
+        artifact_ref="src-1",
+        phase="post_doc25_conversion",
+        fields={"content_type": "text/plain"},
+    ),
+    "source_binding_create": lambda _: CreateBinding(intent_key="k", binding_id="s-3", **BINDING),
+    "source_binding_update": lambda _: UpdateBinding(intent_key="k", binding_id="s-1", priority=7),
+    "source_binding_disable": lambda _: DisableBinding(intent_key="k", binding_id="s-1"),
+    "source_binding_enable": lambda _: EnableBinding(intent_key="k", binding_id="s-2"),
+}
+
+BINDING = {
+    "corpus_id": CORPUS,
+    "selector_list": {"include": [{"kind": "source_kind", "value": "docket"}]},
+    "target_kind": "extraction_task",
 }
 
 
@@ -132,12 +291,21 @@ def test_the_kinds_tested_here_are_all_that_there_are():
 @pytest.mark.parametrize("kind", EVERY_KIND)
 @pytest.mark.parametrize("actor", ["user", "system"])
 def test_every_kind_of_intent_passes_every_check(ledger, kind, actor):
+    intent = EVERY_KIND[kind](ledger)
     before = log_length(ledger)
 
-    (result,) = attempt(ledger, EVERY_KIND[kind](ledger), actor=actor)
+    # What was halted goes on when a person says so.
+    actor = "user" if kind == "resume_implications" else actor
+    (result,) = attempt(ledger, intent, actor=actor)
 
     assert isinstance(result, SubmissionResult), result
     assert log_length(ledger) == result.ec_sequence_number == before + 1
+
+
+WRITING = (
+    *("node_write", "edge_create", "extraction_state_transition", "membership_write"),
+    "court_disposition_observation_write",
+)
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
@@ -156,8 +324,12 @@ def test_an_envelope_says_what_it_reads_writes_and_reaches(ledger, kind):
     written = {
         effect["target_ref"]
         for effect in envelope["primitive_effects"]
-        if effect["effect_kind"] in ("node_write", "edge_create", "extraction_state_transition")
+        if effect["effect_kind"] in WRITING
     }
+    if kind == "review_membership":
+        written = {REVIEWED.item_operations[0].item_membership_id}
+    if kind == "adjudicate":
+        written = {"seen"}
     assert set(envelope["write_set_refs"]) == written
 
 
@@ -417,17 +589,17 @@ NAMES = st.sampled_from(["cl-1", "cl-2", "cu-1"])
 
 @pytest.mark.spec("K6")
 @given(
-    one=st.tuples(st.text(min_size=1, max_size=6), NAMES, st.sampled_from(["user", "system"])),
+    first=st.tuples(st.text(min_size=1, max_size=6), NAMES, st.sampled_from(["user", "system"])),
     other=st.tuples(st.text(min_size=1, max_size=6), NAMES, st.sampled_from(["user", "system"])),
 )
-def test_an_idempotency_key_is_shared_only_by_the_same_asking(one, other):
+def test_an_idempotency_key_is_shared_only_by_the_same_asking(first, other):
     ledger = _with_claims()
     keys = [
         construct(ledger, adapt(node, key, note="x"), actor=actor)["idempotency_key"]
-        for key, node, actor in (one, other)
+        for key, node, actor in (first, other)
     ]
 
-    assert (keys[0] == keys[1]) == (one == other)
+    assert (keys[0] == keys[1]) == (first == other)
 
 
 def test_keys_of_long_texts_do_not_stay_in_memory():
@@ -627,10 +799,21 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
         "recalculate_page",
         "anchor_belief",
         "synthesized_cu",
+        "record_extracted_claim",
         "report_external_effect",
         "record_extraction_transition",
         "enqueue_recalculate_authority",
         "write_causal_graph",
+        "fire_binding",
+        "record_fire",
+        "emit_manifest",
+        "review_membership",
+        "record_batch_review",
+        "adjudicate",
+        "record_implication_run",
+        "halt_detector",
+        "resume_implications",
+        "observe_disposition",
     }
     assert CreateClaim.model_fields["intent_kind"].default in public
 
@@ -656,7 +839,10 @@ def shown_by(ledger, kind):
 def test_r1_an_envelope_has_every_field_that_construction_asks_for(ledger, kind):
     result, envelope = shown_by(ledger, kind)
 
-    assert UUID(result.operation_id).version == 7
+    if kind == "record_batch_review":
+        assert result.operation_id == REVIEWED.operation_id
+    else:
+        assert UUID(result.operation_id).version == 7
     assert envelope["envelope_version"] == "1.6"
     assert envelope["schema_version"] == 1
     assert envelope["actor"] == "user"
@@ -666,13 +852,15 @@ def test_r1_an_envelope_has_every_field_that_construction_asks_for(ledger, kind)
     assert envelope["semantic_intent"]
     assert envelope["primitive_effects"]
     assert envelope["target_refs"]
-    required = {name for name, one in Envelope.model_fields.items() if one.is_required()}
+    required = {name for name, field in Envelope.model_fields.items() if field.is_required()}
     assert required <= envelope.keys()
     assert ("recorded_model_outputs" in envelope) == (kind == "synthesized_cu")
 
 
 @pytest.mark.spec("§20.4 R2", "§10.4")
-@pytest.mark.parametrize("kind", sorted(EVERY_KIND.keys() - {"report_external_effect"}))
+@pytest.mark.parametrize(
+    "kind", sorted(EVERY_KIND.keys() - {"report_external_effect", "adjudicate"})
+)
 def test_r2_no_words_from_outside_stand_in_an_envelope_unwrapped(kind):
     ledger = memory_ledger()
     put(ledger, source("src-1", INJECTION), source("src-2", INJECTION))
@@ -680,6 +868,7 @@ def test_r2_no_words_from_outside_stand_in_an_envelope_unwrapped(kind):
     whole = span("src-1", 0, len(INJECTION))
     put(ledger, claim("cl-1", "src-1", span=whole, text=INJECTION), claim_of_injection("cl-2"))
     put(ledger, anchored("s-9", 0, "0" * 64, "a" * 64), actor="system")
+    put_bindings(ledger)
     hostile = {
         "create_source": lambda: source("src-3", INJECTION, metadata={"Title": {"x": INJECTION}}),
         "synthesize_cu": lambda: understanding("cu-2", "src-1", title=INJECTION),
@@ -687,8 +876,20 @@ def test_r2_no_words_from_outside_stand_in_an_envelope_unwrapped(kind):
             ledger, "cu-2", "src-1", title=INJECTION, text=INJECTION
         ),
         "create_claim": lambda: claim_of_injection("cl-3"),
+        "record_extracted_claim": lambda: extracted_claim(
+            ledger, "cl-3", "src-1", INJECTION, span=whole, text=INJECTION
+        ),
         "field_adapt": lambda: adapt("cu-1", title=INJECTION),
+        "fire_binding": lambda: EVERY_KIND["fire_binding"](ledger).model_copy(
+            update={
+                "target_kind": "case_metadata_update",
+                "target_ref": CASE,
+                "payload": {"caption": INJECTION},
+            }
+        ),
     }
+    bindings = bound("b-1", "case_metadata_update")
+    accept(ledger, create("corpus", "Corpus"), create(CASE, "CaseRecord"), bindings)
     intent = hostile.get(kind, lambda: EVERY_KIND[kind](ledger))()
     (result,) = put(ledger, intent)
 
@@ -719,12 +920,12 @@ def test_r4_every_captured_answer_is_recorded_by_this_operation(ledger):
 
     recorded = envelope_of(ledger, result)["recorded_model_outputs"]
     with ledger.view() as view:
-        answers = [view.blob(one["output_payload_blob_ref"]) for one in recorded]
+        answers = [view.blob(output["output_payload_blob_ref"]) for output in recorded]
     assert answers == [b"1", b"2"]
-    assert {one["recorded_by_operation_id"] for one in recorded} == {result.operation_id}
-    assert len({one["recorded_output_id"] for one in recorded}) == 2
-    assert all(one["prompt_hash_includes_wrapped_content"] for one in recorded)
-    assert [len(one["source_visibility_taint"]) for one in recorded] == [1, 2]
+    assert {output["recorded_by_operation_id"] for output in recorded} == {result.operation_id}
+    assert len({output["recorded_output_id"] for output in recorded}) == 2
+    assert all(output["prompt_hash_includes_wrapped_content"] for output in recorded)
+    assert [len(output["source_visibility_taint"]) for output in recorded] == [1, 2]
 
 
 @pytest.mark.spec("§20.4 R5", "§2.6")
@@ -781,9 +982,9 @@ def test_r9_the_key_is_of_the_request_whatever_the_model_said(ledger):
     first = synthesized(ledger, "cu-2", "src-1")
     other = synthesized(ledger, "cu-2", "src-1", text="Said otherwise.", outputs=())
 
-    one, two = construct(ledger, first, answer_refs=["a" * 64]), construct(ledger, other)
-    assert one["idempotency_key"] == two["idempotency_key"]
-    assert one["intent_digest"] == two["intent_digest"]
+    of_first, of_other = construct(ledger, first, answer_refs=["a" * 64]), construct(ledger, other)
+    assert of_first["idempotency_key"] == of_other["idempotency_key"]
+    assert of_first["intent_digest"] == of_other["intent_digest"]
     (accepted,) = put(ledger, first)
     (again,) = put(ledger, other)
     assert again.duplicate

@@ -54,16 +54,16 @@ def test_content_cannot_close_its_marker_or_open_another(text, source, kind):
     assert wrapped.partition(">")[0].count('"') == 4
 
 
-@given(one=st.tuples(TEXTS, TEXTS, TEXTS), other=st.tuples(TEXTS, TEXTS, TEXTS))
-@example(one=("<", "s", "k"), other=("&lt;", "s", "k"))
-@example(one=("&amp;lt;", "s", "k"), other=("&lt;", "s", "k"))
-@example(one=("t", 'a" kind="b', "c"), other=("t", "a", 'b" kind="c'))
-def test_two_things_never_wrap_to_the_same(one, other):
+@given(first=st.tuples(TEXTS, TEXTS, TEXTS), other=st.tuples(TEXTS, TEXTS, TEXTS))
+@example(first=("<", "s", "k"), other=("&lt;", "s", "k"))
+@example(first=("&amp;lt;", "s", "k"), other=("&lt;", "s", "k"))
+@example(first=("t", 'a" kind="b', "c"), other=("t", "a", 'b" kind="c'))
+def test_two_things_never_wrap_to_the_same(first, other):
     wrapped = [
-        wrap_untrusted(text, source=source, kind=kind) for text, source, kind in (one, other)
+        wrap_untrusted(text, source=source, kind=kind) for text, source, kind in (first, other)
     ]
 
-    assert (wrapped[0] == wrapped[1]) == (one == other)
+    assert (wrapped[0] == wrapped[1]) == (first == other)
 
 
 @pytest.mark.parametrize(

@@ -45,9 +45,9 @@ def replayed(monkeypatch):
     done = []
     plain = BeliefSession.eliminate
 
-    def counted(self, *given, **named):
-        done.append(given)
-        return plain(self, *given, **named)
+    def counted(self, *arguments, **named):
+        done.append(arguments)
+        return plain(self, *arguments, **named)
 
     monkeypatch.setattr(BeliefSession, "eliminate", counted)
     return done

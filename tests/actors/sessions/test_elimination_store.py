@@ -11,8 +11,8 @@ from actors.sessions.elimination_store import AsyncEliminationStore
 from kernel.belief.elimination_store import EliminationProvenance, EliminationStoreUnavailable
 from kernel.belief.errors import BeliefError
 from kernel.belief.memory_store import InMemoryStore
-from kernel.belief.restoration import ADOPTED_SOURCE
 from kernel.belief.terms import SessionPolicy
+from kernel.belief.tombstone_restoration import ADOPTED_SOURCE
 from tests.actors.harness import declare, running_sessions, scripted_ledger, strike
 from tests.kernel.build import findings
 

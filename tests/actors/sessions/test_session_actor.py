@@ -46,7 +46,7 @@ pytestmark = pytest.mark.anyio
 TRIO = ("h1", "h2", "h3")
 
 
-async def told(*messages):
+async def replies_to(*messages):
     """What each message was answered, errors included."""
     answers = []
     for message in messages:
@@ -68,7 +68,7 @@ def restored(ledger, session_id):
 
 async def ask(actor, *messages):
     await actor.handle(list(messages))
-    return await told(*messages)
+    return await replies_to(*messages)
 
 
 class RefusingKernel(Kernel):
@@ -176,7 +176,7 @@ async def test_a_refusal_is_not_told_before_what_it_rests_on_is_durable():
             gate.open()
 
     assert not told_early
-    assert [getattr(line, "code", None) for line in await told(first, conflicting)] == [
+    assert [getattr(line, "code", None) for line in await replies_to(first, conflicting)] == [
         None,
         "CONFLICT",
     ]
@@ -314,9 +314,9 @@ async def test_sessions_of_one_commit_share_an_anchor_and_one_that_fails_fails_a
         store.gate = gate
         outcomes = {}
 
-        async def strike_in(name, one):
+        async def strike_in(name, actor_asked):
             try:
-                (outcomes[name],) = await ask(one, strike("o-2", "h2"))
+                (outcomes[name],) = await ask(actor_asked, strike("o-2", "h2"))
             except ActorFailed as error:
                 outcomes[name] = error
 
@@ -526,7 +526,7 @@ async def test_a_recompute_is_recorded_when_it_is_due():
         child = recalculation(ledger, "cu-2")
         ((outcome, result),) = (await ask(actor, Recomputed((child,))))[0]
 
-    assert [one[0] for one in first] == ["input_pending", "completed"]
+    assert [outcome[0] for outcome in first] == ["input_pending", "completed"]
     assert first[0][1] is None
     assert isinstance(first[1][1], SubmissionResult)
     assert again == [("closed", None)]

@@ -63,15 +63,15 @@ def test_what_is_in_the_grammar_is_taken():
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "lookups",
     [
         {"intent_kind": "search_sources", "words": ["order"]},
         {"intent_kind": "read_source", "node_id": "src-1"},
     ],
 )
-def test_look_ups_are_in_the_grammar_only_where_they_were_offered(asked):
-    assert read_answer(json.dumps(asked), may_search=True).intent_kind in LOOKUPS
+def test_look_ups_are_in_the_grammar_only_where_they_were_offered(lookups):
+    assert read_answer(json.dumps(lookups), may_search=True).intent_kind in LOOKUPS
     with pytest.raises(ModelError):
-        read_answer(json.dumps(asked), may_search=False)
-    assert asked["intent_kind"] in json.dumps(grammar(may_search=True))
-    assert asked["intent_kind"] not in json.dumps(grammar(may_search=False))
+        read_answer(json.dumps(lookups), may_search=False)
+    assert lookups["intent_kind"] in json.dumps(grammar(may_search=True))
+    assert lookups["intent_kind"] not in json.dumps(grammar(may_search=False))

@@ -42,12 +42,12 @@ def reachable(start):
     """Every object of ours that can be reached from one through what it holds."""
     seen, waiting = {}, [start]
     while waiting:
-        one = waiting.pop()
+        reached = waiting.pop()
         skipped = type | ModuleType | FunctionType | BuiltinFunctionType | MethodType
-        if id(one) in seen or isinstance(one, skipped):
+        if id(reached) in seen or isinstance(reached, skipped):
             continue
-        seen[id(one)] = one
-        waiting.extend(gc.get_referents(one))
+        seen[id(reached)] = reached
+        waiting.extend(gc.get_referents(reached))
     return list(seen.values())
 
 

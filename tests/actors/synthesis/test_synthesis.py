@@ -217,14 +217,14 @@ def taint_receipts(ledger, result):
 
 @pytest.mark.spec("§7.7 EC4")
 @pytest.mark.parametrize(
-    "asked",
+    "lookups",
     [
         {"intent_kind": "search_sources", "words": ["SEALED", "word"]},
         {"intent_kind": "read_source", "node_id": "sealed"},
     ],
 )
-async def test_what_a_model_looked_up_taints_what_it_said_even_if_it_is_not_quoted(ledger, asked):
-    model = ScriptedModel(asked, ONE)
+async def test_what_a_model_looked_up_taints_what_it_said_even_if_it_is_not_quoted(ledger, lookups):
+    model = ScriptedModel(lookups, ONE)
     result = await synthesise(ledger, model, asking("cu-1", "src-1", may_search=True))
 
     envelope = envelope_of(ledger, result)

@@ -12,11 +12,11 @@ from kernel.canonical import canonicalize
 
 def corrupt(stored, reason=""):
     """The index at which restoring stops."""
-    with pytest.raises(CorruptBeliefEvent) as found:
+    with pytest.raises(CorruptBeliefEvent) as raised:
         BeliefSession.restore(stored)
-    assert found.value.code == "belief_event_corrupt"
-    assert f"event {found.value.index}: {reason}" in str(found.value)
-    return found.value.index
+    assert raised.value.code == "belief_event_corrupt"
+    assert f"event {raised.value.index}: {reason}" in str(raised.value)
+    return raised.value.index
 
 
 def forge(stored, index, change):
@@ -128,10 +128,10 @@ def test_events_in_another_order_are_found(lived, index):
 
 
 def test_an_event_of_another_session_is_found(declare):
-    one, other = declare([*"abc"]), declare([*"abc"], session_id="s-2")
-    for driver in (one, other):
+    session, other = declare([*"abc"]), declare([*"abc"], session_id="s-2")
+    for driver in (session, other):
         driver.eliminate("o", ["a"])
-    stored = [one.stored()[0], other.stored()[1]]
+    stored = [session.stored()[0], other.stored()[1]]
     assert corrupt(stored, "it belongs to another session") == 1
 
 

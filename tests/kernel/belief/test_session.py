@@ -225,12 +225,12 @@ def test_a_repeated_observation_with_other_content_is_a_conflict(declare, ids, w
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "other"),
     [(("a::b", "c"), ("a", "b::c")), (("a", "bc"), ("ab", "c")), (("1:", "x"), ("1", ":x"))],
 )
-def test_observations_of_different_sources_never_collide(declare, one, other):
+def test_observations_of_different_sources_never_collide(declare, first, other):
     driver = declare(ABC)
-    driver.eliminate(one[1], ["a"], source_id=one[0])
+    driver.eliminate(first[1], ["a"], source_id=first[0])
     assert driver.eliminate(other[1], ["b"], source_id=other[0]).applied == ["b"]
     assert driver.session.core_state()["survivors"] == ["c"]
 

@@ -1,5 +1,7 @@
 """Globs over source paths (§13.8): the grammar, and what a glob matches."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,8 +15,7 @@ ITEMS = st.sampled_from(["a", "b", ".", "?", "*", "\\*", "\\\\", "\\[", "\n"])
 
 
 def _no_double_star(items):
-    spelled = "".join(items)
-    return "**" not in spelled.replace("\\*", "x")
+    return ("*", "*") not in pairwise(items)
 
 
 SEGMENTS = st.one_of(

@@ -26,8 +26,8 @@ KIND_PHASES = {
 """The words of §13.3."""
 
 
-def selector(kind, value="v", **more):
-    return {"kind": kind, "value": value, **more}
+def selector(kind, value="v", **fields):
+    return {"kind": kind, "value": value, **fields}
 
 
 def selectors(*include, exclude=()):

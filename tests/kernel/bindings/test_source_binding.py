@@ -40,8 +40,8 @@ def ledger():
     return ledger
 
 
-def generation(number=1, meaning=None, **more):
-    advance = binding(number, "b", **more)
+def generation(number=1, meaning=None, **fields):
+    advance = binding(number, "b", **fields)
     if meaning is not None:
         advance["payload"]["binding_snapshot"] = meaning
     return advance

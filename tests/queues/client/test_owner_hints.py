@@ -42,7 +42,7 @@ class Fleet:
         return httpx.Response(200, json={"by": "balancer"}, headers=headers)
 
     def asked_of(self, base):
-        return [path for asked, path in self.asked if asked == base]
+        return [path for asked_base, path in self.asked if asked_base == base]
 
 
 def client(fleet, url=BALANCER, **options):

@@ -54,8 +54,8 @@ def refusal(status: int, code: str, headers: Any = None, **details: Any) -> http
 
 def taken(request: httpx.Request) -> httpx.Response:
     keys = [open_request["request_key"] for open_request in json.loads(request.content)["requests"]]
-    asked = [{"request_id": f"request:{key}", "duplicate": False} for key in keys]
-    return httpx.Response(200, json={"requests": asked})
+    receipts = [{"request_id": f"request:{key}", "duplicate": False} for key in keys]
+    return httpx.Response(200, json={"requests": receipts})
 
 
 @pytest.mark.spec("K6")
@@ -127,12 +127,14 @@ async def test_an_answer_of_something_else_is_an_error_of_its_own():
 
 
 async def test_many_are_sent_in_chunks_and_only_what_was_stated():
-    gateway, told = ScriptedGateway(taken), []
+    gateway, progress = ScriptedGateway(taken), []
     full = NewRequest({"a": 1}, request_key="k", priority="critical", delay_s=5)
     async with gateway.producer() as producer:
-        enqueued = await producer.enqueue_many(iter([full] + [WORK] * 599), progress=told.append)
+        enqueued = await producer.enqueue_many(
+            iter([full] + [WORK] * 599), progress=progress.append
+        )
     assert [len(body["requests"]) for body in gateway.bodies] == [256, 256, 88]
-    assert (len(enqueued), told) == (600, [256, 512, 600])
+    assert (len(enqueued), progress) == (600, [256, 512, 600])
     assert gateway.bodies[0]["requests"][0] == {
         "request_key": "k",
         "content": {"a": 1},
@@ -165,11 +167,11 @@ async def test_an_outcome_is_asked_for_until_it_is_there():
     def answer(*outcomes: Any) -> httpx.Response:
         return httpx.Response(200, json={"outcomes": outcomes})
 
-    gateway, told = ScriptedGateway(answer(OPEN, ENDED), answer(ENDED, ENDED)), []
+    gateway, progress = ScriptedGateway(answer(OPEN, ENDED), answer(ENDED, ENDED)), []
     async with gateway.producer() as producer:
-        found = await producer.wait_many(["r", "s"], 60, progress=told.append)
-    assert [outcome.state for outcome in found] == ["completed", "completed"]
-    assert told == [1, 2]
+        answered = await producer.wait_many(["r", "s"], 60, progress=progress.append)
+    assert [outcome.state for outcome in answered] == ["completed", "completed"]
+    assert progress == [1, 2]
     assert all(0 < body["wait_s"] <= 30 for body in gateway.bodies)
 
 

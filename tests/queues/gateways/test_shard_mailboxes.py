@@ -31,7 +31,7 @@ def mail_of(request, redis, clock):
 
 async def bodies(mail, shard, after=""):
     snapshot = await mail.read({shard: after}, 100)
-    return [one.body for one in snapshot.get(shard, [])]
+    return [entry.body for entry in snapshot.get(shard, [])]
 
 
 async def test_entries_are_read_in_order_and_by_place(mail_of):
@@ -179,10 +179,10 @@ async def test_an_entry_that_no_gateway_sealed_for_the_shard_is_deleted_unread_a
 
 
 async def test_a_gateway_of_another_key_reads_nothing_and_hears_no_answer(redis):
-    one, other = WatchedMail(redis, "a"), WatchedMail(redis, "b", b"x" * 32)
-    await one.mail.post(0, f"ask-{next(ASKS)}", b"1", "b")
+    first, other = WatchedMail(redis, "a"), WatchedMail(redis, "b", b"x" * 32)
+    await first.mail.post(0, f"ask-{next(ASKS)}", b"1", "b")
     assert await bodies(other.mail, 0) == []
-    await one.mail.reply({"b": [("1", b"1"), ("2", b"2")]})
+    await first.mail.reply({"b": [("1", b"1"), ("2", b"2")]})
     heard = await other.mail.listen(0.05)
     assert (heard.replies, set(heard.mail_for)) == ([], {0})
     assert other.refused == ["entry", "answer", "answer"]
@@ -301,7 +301,7 @@ async def test_what_is_put_there_again_is_not_taken_again(redis):
 
 async def ends(mail, shard):
     snapshot = await mail.read({shard: ""}, 100)
-    return [one.ends for one in snapshot.get(shard, [])]
+    return [entry.ends for entry in snapshot.get(shard, [])]
 
 
 async def test_an_entry_is_counted_from_its_taking_until_it_is_deleted_or_given_back(mail_of):

@@ -4,6 +4,7 @@ from typing import Any
 
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.reports import GivenUp, TransitionDue
+from tests.extraction_steps import extraction_step
 
 BINDINGS, EXTRACTIONS = f"/v1/queues/{BINDING_QUEUE}", f"/v1/queues/{EXTRACTION_QUEUE}"
 
@@ -14,14 +15,7 @@ def binding(key: str, **content: Any) -> dict[str, Any]:
 
 
 def step(run: str, **fields: Any) -> dict[str, Any]:
-    content = {
-        "extraction_run_id": run,
-        "attempt_number": 1,
-        "prior_state": "pending",
-        "current_state": "running",
-        "state_change_reason": "because",
-    }
-    return {"request_key": run, "content": content, **fields}
+    return {"request_key": run, "content": extraction_step(run), **fields}
 
 
 async def enqueued(door: Any, path: str, *requests: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,7 +1,9 @@
 """Auditing over HTTP, on a ledger file: filters, pages, causes, previews, grounds."""
 
+import anyio.to_thread
 import pytest
 
+from tests.kernel.binding_world import EVENT, ask, bound, furnish, work
 from tests.kernel.build import adapt
 from tests.workers.api.door import SESSION, Door, claim, error_of, source, understanding
 from workers.api.routes.records import PAGE_MAX
@@ -18,14 +20,14 @@ async def door(door_on_file: Door) -> Door:
     return door_on_file
 
 
-async def found(door: Door, path, **params):
+async def audited(door: Door, path, **params):
     response = await door.http.get(f"/v1/audit/{path}", params=params)
     assert response.status_code == 200, response.text
     return response.json()
 
 
 async def numbers(door: Door, **params):
-    page = await found(door, "operations", **params)
+    page = await audited(door, "operations", **params)
     assert page["next_after"] is None
     return [operation["ec_sequence_number"] for operation in page["operations"]]
 
@@ -49,7 +51,7 @@ async def test_operations_are_filtered_by_either_layer(door: Door):
 async def test_pages_go_on_while_there_is_a_next(door: Door):
     whole, joined, after = await numbers(door), [], "0"
     while after is not None:
-        page = await found(door, "operations", after=after, limit=2)
+        page = await audited(door, "operations", after=after, limit=2)
         joined += [operation["ec_sequence_number"] for operation in page["operations"]]
         after = page["next_after"]
     assert joined == whole
@@ -77,9 +79,9 @@ async def test_a_filter_that_is_none_is_refused(door: Door, params):
 
 
 async def test_the_ancestors_of_an_operation_end_with_it(door: Door):
-    page = await found(door, "operations", entity="c-1")
+    page = await audited(door, "operations", entity="c-1")
     [operation] = page["operations"]
-    ancestry = await found(door, f"ancestors/{operation['operation_id']}")
+    ancestry = await audited(door, f"ancestors/{operation['operation_id']}")
     assert ancestry["operations"][-1] == operation
     assert ancestry["missing"] == []
     assert ancestry["complete"] is True
@@ -87,9 +89,9 @@ async def test_the_ancestors_of_an_operation_end_with_it(door: Door):
 
 
 async def test_a_preview_undoes_nothing_and_says_so(door: Door):
-    [operation] = (await found(door, "operations", entity="c-1"))["operations"]
+    [operation] = (await audited(door, "operations", entity="c-1"))["operations"]
     before = await numbers(door)
-    preview = await found(door, f"rollback-preview/{operation['operation_id']}")
+    preview = await audited(door, f"rollback-preview/{operation['operation_id']}")
     assert (preview["executable"], preview["refused_by"]) == (True, None)
     assert preview["lowest_tier"] == 1
     assert {effect["store"] for effect in preview["effects"]} >= {"nodes", "edges"}
@@ -97,7 +99,7 @@ async def test_a_preview_undoes_nothing_and_says_so(door: Door):
 
 
 async def test_the_grounds_of_an_authority_are_told_before_there_are_any(door: Door):
-    grounds = await found(door, "authority/u/1")
+    grounds = await audited(door, "authority/u/1")
     assert grounds["node_id"] == "u/1"
     assert (grounds["inputs"], grounds["operation"]) == ([], None)
 
@@ -110,25 +112,25 @@ async def test_what_is_on_no_record_is_not_found(door: Door, path):
 async def test_what_waits_for_a_person_is_told_with_its_envelope(door: Door):
     documents = [adapt("u/1", cites_refs=refs) for refs in (["a"], ["a", "b"])]
     responses = [await door.post("envelopes", document) for document in documents]
-    assert [one.status_code for one in responses] == [200, 422]
-    [item] = (await found(door, "adjudications"))["items"]
+    assert [response.status_code for response in responses] == [200, 422]
+    [item] = (await audited(door, "adjudications"))["items"]
     receipt = item["receipt"]
     assert (item["state"], receipt["conflict_class"]) == ("open", "cardinality_conflict")
     assert receipt["envelope"]["operation_id"] == documents[1]["operation_id"]
     named = {"adjudicates_receipt_ids": [receipt["receipt_id"]]}
     settled = adapt("u/1", cites_refs=["a", "b"], envelope_changes=named)
     assert (await door.post("envelopes", settled)).status_code == 200
-    assert (await found(door, "adjudications"))["items"] == []
-    [done] = (await found(door, "adjudications", state="resolved"))["items"]
+    assert (await audited(door, "adjudications"))["items"] == []
+    [done] = (await audited(door, "adjudications", state="resolved"))["items"]
     assert done["resolved_by_operation_id"] == settled["operation_id"]
     response = await door.http.get("/v1/audit/adjudications", params={"state": "lost"})
     error_of(response, 422, "INVALID_REQUEST")
 
 
 async def test_costs_come_page_by_page(door: Door):
-    page = await found(door, "costs", limit=1)
+    page = await audited(door, "costs", limit=1)
     [entry] = page["entries"]
-    rest = await found(door, "costs", after=page["next_after"])
+    rest = await audited(door, "costs", after=page["next_after"])
     assert rest["next_after"] is None
     operations = [operation["operation_id"] for operation in [entry, *rest["entries"]]]
     assert len(operations) == len(await numbers(door))
@@ -137,11 +139,11 @@ async def test_costs_come_page_by_page(door: Door):
 
 @pytest.mark.spec("§18.3")
 async def test_costs_are_summed_up_by_intent_and_actor_page_by_page(door: Door):
-    entries = (await found(door, "costs"))["entries"]
-    whole = await found(door, "costs/totals")
+    entries = (await audited(door, "costs"))["entries"]
+    whole = await audited(door, "costs/totals")
     assert whole["next_after"] is None
-    first = await found(door, "costs/totals", limit=2)
-    rest = await found(door, "costs/totals", after=first["next_after"])
+    first = await audited(door, "costs/totals", limit=2)
+    rest = await audited(door, "costs/totals", after=first["next_after"])
     for totals in (whole["totals"], first["totals"] + rest["totals"]):
         assert {total["actor"] for total in totals} <= {"user", "system"}
         assert sum(total["operations"] for total in totals) == len(entries)
@@ -151,16 +153,35 @@ async def test_costs_are_summed_up_by_intent_and_actor_page_by_page(door: Door):
 
 
 async def test_costs_of_a_time_are_asked_for_by_its_bounds(door: Door):
-    entries = (await found(door, "costs"))["entries"]
+    entries = (await audited(door, "costs"))["entries"]
     middle = entries[2]["recorded_at"]
-    before = await found(door, "costs", until=middle)
-    since = await found(door, "costs", since=middle)
+    before = await audited(door, "costs", until=middle)
+    since = await audited(door, "costs", since=middle)
     assert before["entries"] == entries[:2]
     assert since["entries"] == entries[2:]
-    assert await found(door, "costs/totals", until="2000-01-01T00:00:00Z") == {
+    assert await audited(door, "costs/totals", until="2000-01-01T00:00:00Z") == {
         "totals": [],
         "next_after": None,
     }
-    page = await found(door, "costs", until=middle, limit=1)
+    page = await audited(door, "costs", until=middle, limit=1)
     assert page["next_after"] == "1"
-    assert (await found(door, "costs", until=middle, limit=2))["next_after"] is None
+    assert (await audited(door, "costs", until=middle, limit=2))["next_after"] is None
+
+
+@pytest.mark.spec("§15.1", "§15.6")
+async def test_the_manifests_of_an_event_are_shown_in_the_order_of_its_cycles(door: Door):
+    def evaluate() -> None:
+        bindings = (bound("b", "extraction_task"), bound("c", "corpus_document_membership"))
+        furnish(door.ledger, *bindings)
+        for binding_id in ("b", "c"):
+            for request_id in ask(door.ledger, binding_id):
+                work(door.ledger, request_id)
+
+    await anyio.to_thread.run_sync(evaluate)
+    page = await audited(door, f"manifests/{EVENT}".replace("#", "%23"), limit=1)
+    [first] = page["manifests"]
+    assert (first["cycle"], page["next_after"]) == (1, "1")
+    assert first["manifest"]["source_event_id"] == EVENT
+    page = await audited(door, f"manifests/{EVENT}".replace("#", "%23"), after=1)
+    assert [manifest["cycle"] for manifest in page["manifests"]] == [2]
+    error_of(await door.http.get("/v1/audit/manifests/nothing"), 404, "binding_manifest_unknown")

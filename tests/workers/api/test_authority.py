@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kernel.authority import recording
+from kernel.authority import request_recording
 from kernel.ledger import schema
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import claim, error_of, eventually, rows, running_door, source
@@ -84,7 +84,7 @@ async def test_a_sweep_that_runs_is_not_begun_again(door):
 
 @pytest.mark.spec("K12")
 async def test_a_gateway_writes_down_what_was_too_wide(door, monkeypatch):
-    monkeypatch.setattr(recording, "CASCADE_REQUESTS_MAX", 1)
+    monkeypatch.setattr(request_recording, "CASCADE_REQUESTS_MAX", 1)
     await operate(
         door,
         understanding_intent("cu:2", "s"),

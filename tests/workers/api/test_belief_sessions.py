@@ -19,9 +19,9 @@ VERBS = {
 }
 
 
-async def entered(door: Door, *hypotheses: str, least: int = 0, **more):
+async def entered(door: Door, *hypotheses: str, least: int = 0, **options):
     """A session over some hypotheses with the obligation `ob`."""
-    await door.declare(SESSION, *hypotheses, **more)
+    await door.declare(SESSION, *hypotheses, **options)
     body = {"obligation_id": "ob", "min_total_eliminations": least}
     response = await door.post("obligations", body)
     assert response.status_code == 200, response.text

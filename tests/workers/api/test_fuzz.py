@@ -19,6 +19,7 @@ from schemathesis.specs.openapi.checks import (
 
 from kernel.ledger import schema
 from tests import openapi_doc
+from tests.fuzz.hostile import broken_at
 from tests.kernel.build import adapt, changed, everything, places
 from tests.workers.api.door import (
     ANY_JSON,
@@ -237,22 +238,8 @@ def contents(draw: st.DrawFn, body: dict[str, Any]) -> bytes:
 
 @st.composite
 def broken(draw: st.DrawFn, content: bytes) -> bytes:
-    """The bytes cut short, with bytes between them that are no UTF-8, or in another encoding."""
     cut = draw(st.integers(0, len(content)))
-    return draw(
-        st.sampled_from(
-            [
-                content[:cut],
-                content[:cut] + b"\xff\xfe" + content[cut:],
-                content[:cut] + b"\xed\xa0\x80" + content[cut:],
-                content[:cut] + b"\x00" + content[cut:],
-                content + content[:cut],
-                b"\xef\xbb\xbf" + content,
-                content.decode().encode("utf-16"),
-                content.decode().encode("utf-32-be"),
-            ]
-        )
-    )
+    return draw(st.sampled_from(broken_at(content, cut)))
 
 
 HEADERS = st.sampled_from(

@@ -3,19 +3,23 @@
 import json
 import math
 import re
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import anyio
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from kernel.belief.limits import MAX_HYPOTHESES
 from kernel.json_text import SteppedDecoder, unique_keys
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
+from kernel.model.problems import PROBLEMS_LISTED_MAX, first_problem
 from tests import openapi_doc
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import ANY_JSON, SESSION, Door, error_of, log_length, running_door
+from workers.api.app import MODULES
 from workers.api.body_limits import (
     BULK,
     INTENTS,
@@ -26,7 +30,7 @@ from workers.api.body_limits import (
     limits_of,
 )
 from workers.api.errors import ApiError
-from workers.api.json_bodies import READ_AT_ONCE_BYTES, read_json
+from workers.api.json_bodies import READ_AT_ONCE_BYTES, JsonRoute, read_json
 
 _NAMES = {"session_id": SESSION, "queue": "binding-evaluation"}
 _decode = SteppedDecoder(object_pairs_hook=unique_keys).decode_in_steps
@@ -55,8 +59,8 @@ def read(content: bytes, limits: BodyLimits) -> Any:
     return anyio.run(read_json, content, limits)
 
 
-def same(one: Any, other: Any) -> bool:
-    return json.dumps(one) == json.dumps(other)
+def same(first: Any, other: Any) -> bool:
+    return json.dumps(first) == json.dumps(other)
 
 
 @given(ANY_JSON, st.sampled_from([None, 1, "\t"]), st.booleans())
@@ -164,3 +168,55 @@ def test_each_route_has_its_limits():
     assert limits_of(f"/v1/sessions/{SESSION}/operations:bulk") == STREAM
     largest = json.dumps({"hypotheses": ["x"] * MAX_HYPOTHESES}, separators=(",", ":"))
     assert len(read(largest.encode(), UNIVERSE)["hypotheses"]) == MAX_HYPOTHESES
+
+
+@pytest.mark.parametrize("text", [b'{"a":{%s}}', b"{%s}", b'[[[[[{"a":[{%s}]}]]]]]'])
+@pytest.mark.parametrize("size", [0, READ_AT_ONCE_BYTES])
+def test_an_object_has_so_many_members(text: bytes, size: int):
+    few = ",".join(f'"{n}":0' for n in range(3)).encode()
+    limits = BodyLimits(members=3)
+    assert read(text % few + b" " * size, limits)
+    with pytest.raises(ApiError, match="members") as refused:
+        read(text % (few + b',"3":0') + b" " * size, limits)
+    assert (refused.value.code, refused.value.details) == (
+        "request_too_large",
+        {"limit": 3, "actual": 4},
+    )
+
+
+def lists_of(schema: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each list in what pydantic made of a model, with its place."""
+    for key, part in schema.items() if isinstance(schema, dict) else enumerate(schema):
+        if key in ("json_schema_input_schema", "serialization", "python_schema"):
+            continue  # What documents the input, writes an answer, or takes any JSON.
+        if isinstance(part, dict | list | tuple):
+            yield from lists_of(part, f"{place}.{key}")
+    if isinstance(schema, dict):
+        varies = schema.get("variadic_item_index") is not None
+        if schema.get("type") in ("list", "set", "frozenset") or varies:
+            yield place, schema
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        pytest.param(route.body_field, id=route.path)
+        for module in MODULES
+        for route in module.router.routes
+        if isinstance(route, JsonRoute) and route.body_field is not None
+    ],
+)
+def test_no_list_of_a_body_is_read_on_behind_its_first_wrong_entry(field: Any):
+    adapter = TypeAdapter(Annotated[field.field_info.annotation, field.field_info])
+    for place, schema in lists_of(adapter.core_schema):
+        assert schema.get("fail_fast"), place
+
+
+def test_a_document_with_many_problems_is_refused_without_a_list_of_them():
+    adapter = TypeAdapter(list[int])
+    with pytest.raises(ValidationError) as many:
+        adapter.validate_python(["x"] * (PROBLEMS_LISTED_MAX + 1))
+    assert first_problem(many.value, "payload") == ("payload", "1001 of its values do not fit")
+    with pytest.raises(ValidationError) as few:
+        adapter.validate_python(["x"] * PROBLEMS_LISTED_MAX)
+    assert first_problem(few.value, "payload")[0] == "payload.0"

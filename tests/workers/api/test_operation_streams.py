@@ -100,8 +100,8 @@ class Caller:
 
         self.ended = anyio.Event()
 
-    def send(self, content: bytes, *, more: bool = True) -> None:
-        piece = {"type": "http.request", "body": content, "more_body": more}
+    def send(self, content: bytes, *, more_body: bool = True) -> None:
+        piece = {"type": "http.request", "body": content, "more_body": more_body}
         self._to_app.send_nowait(piece)
 
     def leave(self) -> None:
@@ -204,7 +204,7 @@ async def test_a_line_is_answered_before_the_next_is_sent(caller: Caller):
         answers = await caller.answers(number)
         assert answers[-1]["line"] == number
         assert answers[-1]["result"]["validation_result"] == "accepted"
-    caller.send(b"", more=False)
+    caller.send(b"", more_body=False)
     await caller.ended.wait()
     assert len(answers_in(caller.content)) == 3
 
@@ -213,7 +213,7 @@ async def test_no_more_is_read_than_may_be_without_an_answer(door: Door, caller:
     caller.taking = anyio.Event()
     pieces = 2 * LINES_IN_FLIGHT_MAX
     for number in range(pieces):
-        caller.send(lines_of(source(f"s-{number}")), more=number + 1 < pieces)
+        caller.send(lines_of(source(f"s-{number}")), more_body=number + 1 < pieces)
     await eventually(lambda: caller.read > LINES_IN_FLIGHT_MAX)
     await settled()
     assert caller.read == LINES_IN_FLIGHT_MAX + 1
@@ -238,7 +238,7 @@ async def test_who_takes_no_answer_before_all_is_sent_is_read_to_the_end(caller:
     caller.taking = anyio.Event()
     most = session_operations.LINES_MAX
     for number in range(most):
-        caller.send(lines_of(source(f"s-{number}")), more=number + 1 < most)
+        caller.send(lines_of(source(f"s-{number}")), more_body=number + 1 < most)
     await eventually(lambda: caller.read == most)
     assert session_operations.BODY_BYTES_MAX <= BYTES_IN_FLIGHT_MAX
 
@@ -383,7 +383,7 @@ async def test_streams_have_places_of_their_own(door: Door, caller: Caller):
     places = door.services.admission.places
     assert (places["streams"].taken, places["producers"].taken) == (1, 0)
     assert places["streams"].body_bytes == STREAM.held_bytes
-    caller.send(b"", more=False)
+    caller.send(b"", more_body=False)
     await caller.ended.wait()
     await eventually(lambda: places["streams"].taken == 0)
 

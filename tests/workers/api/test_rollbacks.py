@@ -74,7 +74,7 @@ async def test_what_persists_outside_needs_the_users_word(door: Door):
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "code"),
+    ("body", "status", "code"),
     [
         ({"tier": 1, "operation_id": "nothing"}, 404, "operation_not_found"),
         ({"tier": 2, "epoch_id": "nothing"}, 404, "epoch_not_found"),
@@ -84,8 +84,8 @@ async def test_what_persists_outside_needs_the_users_word(door: Door):
     ],
 )
 @pytest.mark.parametrize("path", ["/v1/rollbacks", "/v1/rollbacks/dry-run"])
-async def test_what_cannot_be_undone_is_answered_so(door: Door, path, asked, status, code):
-    answer = await door.http.post(path, json=asked)
+async def test_what_cannot_be_undone_is_answered_so(door: Door, path, body, status, code):
+    answer = await door.http.post(path, json=body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
 
 

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.anyio
 OTHER = "00000000-0000-4000-8000-000000000002"
 
 
-def strike(observation_id: str, *eliminated: str, **more) -> dict:
+def strike(observation_id: str, *eliminated: str, **fields) -> dict:
     body = {"source_id": "adapter://a", "observation_id": observation_id}
-    return {**body, "eliminated": eliminated, **more}
+    return {**body, "eliminated": eliminated, **fields}
 
 
 async def test_a_declaration_is_answered_with_201_and_the_snapshot(door: Door):

@@ -10,14 +10,14 @@ from tests.workers.api.door import SESSION, error_of, log_length, rows, running_
 pytestmark = pytest.mark.anyio
 
 
-def asked(node_id="u-1", *sources, **more):
+def synthesis(node_id="u-1", *sources, **fields):
     return {
         "intent_key": f"key:{node_id}",
         "node_id": node_id,
         "corpus_id": "corpus:test",
         "query": "What was decided?",
         "source_refs": sources,
-        **more,
+        **fields,
     }
 
 
@@ -25,8 +25,8 @@ def asked(node_id="u-1", *sources, **more):
 async def test_a_synthesis_is_recorded_and_asked_again_it_is_a_duplicate(door):
     await door.declare(SESSION, "a", "b")
     await door.operate(source("s-1"))
-    answer = await door.post("syntheses", asked("u-1", "s-1"))
-    again = await door.post("syntheses", asked("u-1", "s-1"))
+    answer = await door.post("syntheses", synthesis("u-1", "s-1"))
+    again = await door.post("syntheses", synthesis("u-1", "s-1"))
 
     assert answer.status_code == 200, answer.text
     result = answer.json()["result"]
@@ -53,23 +53,23 @@ async def test_what_comes_to_nothing_is_a_coded_error(answer, external, status, 
         await door.operate(source("s-1", visibility_class="sealed"))
         length = log_length(door.ledger)
 
-        error_of(await door.post("syntheses", asked("u-1", "s-1")), status, code)
+        error_of(await door.post("syntheses", synthesis("u-1", "s-1")), status, code)
         assert log_length(door.ledger) == length
         assert len(rows(door.ledger, schema.blobs)) == length
 
 
 async def test_what_cannot_be_asked_is_refused(door):
-    error_of(await door.post("syntheses", asked("u-1")), 404, "SESSION_NOT_FOUND")
+    error_of(await door.post("syntheses", synthesis("u-1")), 404, "SESSION_NOT_FOUND")
     await door.declare(SESSION, "a", "b")
-    error_of(await door.post("syntheses", asked("u-1", "nowhere")), 422, "intent_invalid")
-    error_of(await door.post("syntheses", asked("u-1", query="")), 422, "INVALID_REQUEST")
-    error_of(await door.post("syntheses", asked("u-1", outputs=[])), 422, "INVALID_REQUEST")
-    error_of(await door.post("syntheses", asked("u-1", query="\ud800")), 422, "INVALID_REQUEST")
+    error_of(await door.post("syntheses", synthesis("u-1", "nowhere")), 422, "intent_invalid")
+    error_of(await door.post("syntheses", synthesis("u-1", query="")), 422, "INVALID_REQUEST")
+    error_of(await door.post("syntheses", synthesis("u-1", outputs=[])), 422, "INVALID_REQUEST")
+    error_of(await door.post("syntheses", synthesis("u-1", query="\ud800")), 422, "INVALID_REQUEST")
 
 
 @pytest.mark.spec("INV-15.7.8")
 async def test_nobody_hands_in_a_models_answer_through_the_door(door):
     await door.declare(SESSION, "a", "b")
-    forged = {"intent_kind": "synthesized_cu", "intent_key": "k", "request": asked("u-1")}
+    forged = {"intent_kind": "synthesized_cu", "intent_key": "k", "request": synthesis("u-1")}
 
     error_of(await door.post("operations", {"intents": [forged]}), 422, "INVALID_REQUEST")

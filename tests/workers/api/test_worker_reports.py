@@ -21,6 +21,7 @@ from kernel.ledger import schema
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest
 from tests.bench.bench_authority import edge_row, node_row
+from tests.extraction_steps import extraction_step
 from tests.kernel.build import FakeHost, findings
 from tests.workers.api.door import (
     SESSION,
@@ -114,13 +115,13 @@ async def test_who_proves_that_it_knows_the_token_need_not_show_it(door: Door, p
 
 @given(
     token=st.text(min_size=1),
-    one=st.tuples(st.sampled_from(("GET", "POST")), st.binary(), st.binary()),
+    first=st.tuples(st.sampled_from(("GET", "POST")), st.binary(), st.binary()),
     other=st.tuples(st.sampled_from(("GET", "POST")), st.binary(), st.binary()),
 )
-def test_a_proof_is_of_one_request_alone(token, one, other):
-    same = proof_of(token, *one) == proof_of(token, *other)
-    assert same is (one == other)
-    assert proof_of(token + "x", *one) != proof_of(token, *one)
+def test_a_proof_is_of_one_request_alone(token, first, other):
+    same = proof_of(token, *first) == proof_of(token, *other)
+    assert same is (first == other)
+    assert proof_of(token + "x", *first) != proof_of(token, *first)
 
 
 @pytest.mark.parametrize(("path", "body"), PATHS)
@@ -133,9 +134,9 @@ async def test_a_gateway_without_a_token_takes_nothing_from_anybody(path, body):
 async def test_the_token_is_compared_in_constant_time(door: Door, monkeypatch):
     compared: list[tuple[bytes, bytes]] = []
 
-    def compare(given: bytes, expected: bytes) -> bool:
-        compared.append((given, expected))
-        return hmac.compare_digest(given, expected)
+    def compare(received: bytes, expected: bytes) -> bool:
+        compared.append((received, expected))
+        return hmac.compare_digest(received, expected)
 
     monkeypatch.setattr(intake, "hmac", SimpleNamespace(compare_digest=compare))
     await door.reporter("recomputed", {"results": []}, "wrong")
@@ -265,13 +266,7 @@ async def test_a_dead_letter_of_an_item_that_nobody_asked_for_closes_nothing(doo
 
 # --- asked-for work -------------------------------------------------------------------------------
 
-STEP = {
-    "extraction_run_id": "run-1",
-    "attempt_number": 1,
-    "prior_state": "pending",
-    "current_state": "running",
-    "state_change_reason": "because",
-}
+STEP = extraction_step("run-1")
 
 
 async def ask(door: Door, queue: str, key: str, content: dict[str, Any]) -> str:
@@ -378,17 +373,18 @@ async def test_urgent_reports_go_past_a_full_mailbox_and_come_to_the_same(door: 
         RequestWorkUnit((WorkRequest(BINDING_QUEUE, "k", BINDING),))
     )
     outcome = {
-        "outcome_id": "outcome:1",
+        "outcome_id": f"outcome:{result.request_id}",
         "source_event_id": "event-1",
         "binding_id": "b-1",
         "target_kind": "corpus_document_membership",
-        "outcome_state": "succeeded",
-        "outcome_reason_code": "made",
+        "outcome_state": "abandoned",
+        "outcome_reason_code": "binding_unknown",
     }
     report = {
         "report_kind": "binding_evaluated",
         "request_id": result.request_id,
         "outcome": outcome,
+        "evaluated_on": {"binding": "unknown"},
     }
     work = {"queue": BINDING_QUEUE, "reports": [report]}
     results = {"results": [computed(door)]}

@@ -21,7 +21,7 @@ from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost, adapt, code_of, submit
 from tests.workers.api.door import SESSION, eventually, running_door, source, understanding
 from tests.workers.cli.command import printed, rotulus
-from workers.cli import asking as asking_module
+from workers.cli import gateway_call
 from workers.cli import ingest as ingest_module
 from workers.cli import play as play_module
 from workers.cli.main import COMMANDS, main
@@ -38,6 +38,7 @@ AUDITS = (
 COMMAND_PATHS = [
     *([name] for name in COMMANDS),
     *(["show", name] for name in ("log", "session", "operation", "node", "requests")),
+    *(["show", name] for name in ("extraction", "extractions")),
     *(["audit", name] for name in AUDITS),
     ["dockets", "report"],
     *(["queues", name] for name in ("pause", "resume", "dead", "requeue", "cancel", "request")),
@@ -303,6 +304,12 @@ def test_show_operation_and_node_print_json(folder: DataFolder):
     assert printed("show", "node", "u-1")["node_kind"] == "ConsolidatedUnderstanding"
     one_line_error(rotulus("show", "operation", "nothing"), "not_found")
     one_line_error(rotulus("show", "node", "nothing"), "not_found")
+
+
+def test_show_extractions_lists_runs_and_the_fields_of_a_source(folder: DataFolder):
+    assert printed("show", "extractions", "--json") == []
+    assert printed("show", "extractions", "--source", "s-1")["fields"] == {}
+    one_line_error(rotulus("show", "extraction", "nothing"), "extraction_run_not_known")
 
 
 def test_show_requests_counts_them(folder: DataFolder):
@@ -577,7 +584,7 @@ class InProcess:
 
 
 def test_simulate_tells_what_an_operation_would_come_to(tmp_path, monkeypatch):
-    monkeypatch.setattr(asking_module, "GatewayClient", InProcess)
+    monkeypatch.setattr(gateway_call, "GatewayClient", InProcess)
     request_file = tmp_path / "asked.json"
     request_file.write_text(json.dumps({"intent": source("s-1", visibility_class="sealed")}))
     result = rotulus("simulate", SESSION, str(request_file))
@@ -601,7 +608,7 @@ def test_play_on_a_gateway_goes_as_it_goes_here(monkeypatch):
 
 @pytest.mark.parametrize("content", ["not JSON", "[]", "{}"])
 def test_simulate_says_what_is_wrong_with_its_file(tmp_path, monkeypatch, content):
-    monkeypatch.setattr(asking_module, "GatewayClient", InProcess)
+    monkeypatch.setattr(gateway_call, "GatewayClient", InProcess)
     request_file = tmp_path / "asked.json"
     request_file.write_text(content)
     one_line_error(rotulus("simulate", SESSION, str(request_file)), "INVALID_REQUEST")

@@ -19,8 +19,8 @@ from tests.kernel.build import FakeHost
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
 from tests.workers.api.door import Door, running_door, transport_to
 from tests.workers.cli.command import printed, rotulus
-from workers.cli import asking as asking_module
 from workers.cli import enqueue as enqueue_module
+from workers.cli import gateway_call
 from workers.cli.up import say_death, set_aside_lines
 from workers.environment.data_folder import DataFolder
 from workers.environment.terminal_progress import bar
@@ -76,7 +76,7 @@ class OneRecord:
 def record(monkeypatch) -> OneRecord:
     record = OneRecord()
     monkeypatch.setattr(enqueue_module, "Producer", record.producer)
-    monkeypatch.setattr(asking_module, "GatewayClient", record.client)
+    monkeypatch.setattr(gateway_call, "GatewayClient", record.client)
     return record
 
 

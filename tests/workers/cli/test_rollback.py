@@ -172,9 +172,9 @@ def test_building_again_leaves_no_gateway_with_what_it_knew(folder):
 def are_held(folder: DataFolder, fences: frozenset[Fence]) -> bool:
     ledger = Ledger(SqliteStore(folder.ledger_path), FakeHost().host)
     with ledger.view() as view:
-        found = {holds(view, fence) for fence in fences}
+        answers = {holds(view, fence) for fence in fences}
     ledger.close()
-    [held] = found
+    [held] = answers
     return held
 
 

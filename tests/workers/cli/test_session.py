@@ -45,29 +45,29 @@ def session(*arguments, code=0, **options):
     return result.output
 
 
-def told(*arguments, **options):
+def answered(*arguments, **options):
     return json.loads(session(*arguments, "--json", **options))
 
 
 def test_a_session_goes_through_every_command(kept):
     declared = session("declare", "b", "a", "c", "--session-id", NEW)
     assert "survivors             a b c\nn_survivors           3\n" in declared
-    assert told("declare", "b", "a", "c", "--session-id", NEW)["n_survivors"] == 3
+    assert answered("declare", "b", "a", "c", "--session-id", NEW)["n_survivors"] == 3
     session("obligation", NEW, "ob", "2")
     assert "approved              no" in session("exit", NEW, "ob", code=1)
     assert "active obligation" in session("conclude", NEW, "it is c", code=1)
     strike = ("eliminate", NEW, "a", "z", "--source", "me", "--observation", "o-1", "--why", "x")
     assert "ignored_eliminated    z" in session(*strike)
-    assert told(*strike)["duplicate"]
-    told("eliminate", NEW, "b", "--source", "me", "--observation", "o-2")
-    assert told("exit", NEW, "ob")["approved"]
-    assert told("conclude", NEW, "it is c")["accepted"]
-    assert told("terminate", NEW)["snapshot"]["terminated"]
+    assert answered(*strike)["duplicate"]
+    answered("eliminate", NEW, "b", "--source", "me", "--observation", "o-2")
+    assert answered("exit", NEW, "ob")["approved"]
+    assert answered("conclude", NEW, "it is c")["accepted"]
+    assert answered("terminate", NEW)["snapshot"]["terminated"]
     assert "terminated            yes" in session("show", NEW)
     trail = session("audit", NEW).splitlines()
     assert len(trail) == 9
     assert "ELIMINATE            o-1  -a" in trail[4]
-    assert [json.loads(line) for line in session("watch", NEW, "--json").splitlines()] == told(
+    assert [json.loads(line) for line in session("watch", NEW, "--json").splitlines()] == answered(
         "audit", NEW
     )["events"]
 
@@ -75,15 +75,17 @@ def test_a_session_goes_through_every_command(kept):
 def test_if_match_and_force_are_passed_on(kept):
     stale = session("conclude", SESSION, "c", "--if-match", "somewhere", code=1)
     assert stale == "Error: CONFLICT: the session has moved on\n"
-    declared = told("declare", "a", "b", "--session-id", NEW, "--allow-force", "--survivors", "1")
+    declared = answered(
+        "declare", "a", "b", "--session-id", NEW, "--allow-force", "--survivors", "1"
+    )
     assert declared["survivors"] == ["a"]
-    assert not told("terminate", NEW, code=1)["approved"]
-    assert told("terminate", NEW, "--force")["approved"]
+    assert not answered("terminate", NEW, code=1)["approved"]
+    assert answered("terminate", NEW, "--force")["approved"]
 
 
 def test_hypotheses_may_come_from_a_file(kept, tmp_path):
     (tmp_path / "names").write_text("x y\nz\n")
-    printed = told("declare", "a", "--file", str(tmp_path / "names"), "--session-id", NEW)
+    printed = answered("declare", "a", "--file", str(tmp_path / "names"), "--session-id", NEW)
     assert printed["survivors"] == ["a", "x y", "z"]
 
 
@@ -94,10 +96,10 @@ def test_a_session_that_nobody_declared_is_a_clean_error(kept):
 @pytest.mark.spec("seed001-acceptance")
 def test_replay_goes_the_whole_way_and_agrees(kept):
     assert "3 audit entries: the trail replays" in session("replay")
-    document = told("replay")
+    document = answered("replay")
     assert document["replays"]
     assert document["snapshot"]["survivors"] == ["dun"]
-    assert told("replay", "--session", SESSION)["events"] == 1
+    assert answered("replay", "--session", SESSION)["events"] == 1
 
 
 LIES = {
@@ -114,14 +116,14 @@ LIES = {
 @pytest.mark.spec("seed001-acceptance")
 @pytest.mark.parametrize("lie", LIES)
 def test_replay_of_a_trail_that_lies_ends_with_one(kept, tmp_path, lie):
-    played = told("replay")["snapshot"]["session_id"]
-    trail = told("audit", played)
+    played = answered("replay")["snapshot"]["session_id"]
+    trail = answered("audit", played)
     file = tmp_path / "audit.json"
     file.write_text(json.dumps(trail))
     assert "the trail replays" in session("replay", str(file))
     LIES[lie](trail["events"])
     file.write_text(json.dumps(trail))
-    document = told("replay", str(file), code=1)
+    document = answered("replay", str(file), code=1)
     assert not document["replays"]
     assert document["differences"]
     assert "does NOT replay" in session("replay", str(file), code=1)
@@ -151,8 +153,8 @@ def test_replay_of_a_session_that_moves_on_is_of_the_moment_that_was_shown(kept,
         return response
 
     monkeypatch.setattr(type(kept), "send", moving)
-    assert told("replay", "--session", SESSION)["events"] == 1
-    assert told("replay", "--session", SESSION)["events"] == 2
+    assert answered("replay", "--session", SESSION)["events"] == 1
+    assert answered("replay", "--session", SESSION)["events"] == 2
 
 
 @pytest.mark.parametrize("content", ["", "[", "7", "{}", '"x"'])

@@ -182,7 +182,9 @@ async def test_the_environment_does_not_send_it_through_a_proxy(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     made: list[dict[str, Any]] = []
     new: Callable[..., httpx.AsyncClient] = httpx.AsyncClient
-    monkeypatch.setattr(httpx, "AsyncClient", lambda **given: made.append(given) or new(**given))
+    monkeypatch.setattr(
+        httpx, "AsyncClient", lambda **options: made.append(options) or new(**options)
+    )
     async with GatewayClient(URL):
         pass
     assert made[0]["trust_env"] is False

@@ -26,8 +26,8 @@ CALL = ModelCall(
 )
 
 
-def completion(content="{}", **more):
-    return {"choices": [{"message": {"content": content}, "finish_reason": "stop"}], **more}
+def completion(content="{}", **fields):
+    return {"choices": [{"message": {"content": content}, "finish_reason": "stop"}], **fields}
 
 
 class ModelServer:

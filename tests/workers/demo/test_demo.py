@@ -67,9 +67,9 @@ def test_a_run_in_which_nothing_went_wrong_reports_no_failure():
 def test_bad_input_is_no_failure_of_ours():
     summary = Summary(dockets=1)
     summary.problems["docket_line_not_json"] = 3
-    found = report(summary=summary)
-    assert found.failures == []
-    assert found.document()["ingest"]["input_problems"] == {"docket_line_not_json": 3}
+    demo_report = report(summary=summary)
+    assert demo_report.failures == []
+    assert demo_report.document()["ingest"]["input_problems"] == {"docket_line_not_json": 3}
 
 
 FINDING = Finding("kernel_event_log", "7", "row_hash", "differs from its bytes")
@@ -162,7 +162,7 @@ async def test_a_record_that_was_tampered_with_is_reported(tmp_path, monkeypatch
         monkeypatch.setattr(demo, "GatewayClient", lambda _: client_of(door.app))
         with store.transaction() as tables:
             tables.update(schema.chain_head, ("main",), {"row_hash": "f" * 64})
-        found = await run_demo(tree, [])
+        demo_report = await run_demo(tree, [])
     store.close()
-    assert found.failures
-    assert found.document()["record"]["verifies"] is False
+    assert demo_report.failures
+    assert demo_report.document()["record"]["verifies"] is False

@@ -53,7 +53,7 @@ def state_of(door: Door) -> dict[str, Any]:
 
 
 def plans() -> list[Any]:
-    return [plan_docket(one) for one in read_dockets(sample()) if isinstance(one, Docket)]
+    return [plan_docket(docket) for docket in read_dockets(sample()) if isinstance(docket, Docket)]
 
 
 async def test_the_sample_goes_onto_the_record_as_it_was_planned(door_on_file: Door):

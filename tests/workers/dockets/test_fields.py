@@ -217,14 +217,14 @@ def test_a_field_is_not_whole_where_words_give_no_value_or_there_are_too_many():
 
 
 def test_every_span_of_the_bundled_dockets_proves_its_value():
-    found = set()
+    fields = set()
     with sample_path().open("rb") as lines:
         for docket in read_dockets(lines):
             for entry in docket.entries:
                 result = extract_fields(entry.description)
                 check_extraction(result, entry.description)
-                found |= {value.field for value in result.values}
-    assert found == set(FIELDS)
+                fields |= {value.field for value in result.values}
+    assert fields == set(FIELDS)
 
 
 PIECES = (

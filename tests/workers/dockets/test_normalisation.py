@@ -144,8 +144,8 @@ def test_an_entry_has_every_structural_field_that_is_read_from_it():
     ],
 )
 def test_a_content_type_follows_from_what_an_entry_has(is_sealed, has_number, filing_role, kind):
-    found = content_type(is_sealed=is_sealed, has_number=has_number, filing_role=filing_role)
-    assert found == kind
+    answer = content_type(is_sealed=is_sealed, has_number=has_number, filing_role=filing_role)
+    assert answer == kind
 
 
 def test_every_entry_has_a_content_type():

@@ -19,7 +19,7 @@ from workers.dockets.relationships import (
     CONFIDENCE,
     OPEN_MAX,
     RelationshipIndex,
-    Resolution,
+    RelationshipResolution,
 )
 
 SAMPLE = Path(__file__).parent / "relationship_sample.jsonl"
@@ -44,7 +44,7 @@ class Score(NamedTuple):
         return f"{self.labelled} | {self.right} | {self.wrong} | {self.missed} | {precision:.3f} | {recall:.3f}"
 
 
-def labelled(drawn: str) -> Iterator[tuple[set[str], Resolution]]:
+def labelled(drawn: str) -> Iterator[tuple[set[str], RelationshipResolution]]:
     for line in SAMPLE.read_bytes().splitlines():
         index = RelationshipIndex()
         for position, entry in enumerate(orjson.loads(line)["entries"]):
@@ -132,12 +132,12 @@ def test_numbers_and_words_say_which_filing_is_meant(texts, candidates):
 
 def test_a_number_that_the_docket_does_not_have_is_told_of():
     resolution = RelationshipIndex().add(0, "9", "Reply (related document(s) 7, 8 )")
-    assert resolution == Resolution((), ("7", "8"))
+    assert resolution == RelationshipResolution((), ("7", "8"))
 
 
 def test_nothing_is_about_itself_or_about_what_comes_later():
     index = RelationshipIndex()
-    assert index.add(0, "1", "Order Granting Motion (Related Doc # 1 )") == Resolution()
+    assert index.add(0, "1", "Order Granting Motion (Related Doc # 1 )") == RelationshipResolution()
     assert index.add(1, "2", "Order Granting Motion (Related Doc # 3 )").candidates == ()
 
 
@@ -150,10 +150,10 @@ def test_candidates_are_few_and_stand_in_the_order_of_their_confidence():
     assert len(resolution.candidates) == CANDIDATES_MAX
     by_words = index.add(61, "61", "Objection to Motion for Relief from Stay")
     assert len(by_words.candidates) == OPEN_MAX
-    for found in (resolution, by_words):
-        confidences = [candidate.identity_confidence for candidate in found.candidates]
+    for candidates in (resolution, by_words):
+        confidences = [candidate.identity_confidence for candidate in candidates.candidates]
         assert confidences == sorted(confidences, reverse=True)
-        assert all(candidate.evidence in CONFIDENCE for candidate in found.candidates)
+        assert all(candidate.evidence in CONFIDENCE for candidate in candidates.candidates)
 
 
 def test_an_entry_costs_no_more_late_in_a_docket_than_early():

@@ -42,7 +42,7 @@ def nothing(_done: int, _total: int) -> None:
     """Progress that nobody looks at."""
 
 
-def found(path: Path) -> str:
+def found_ledger(path: Path) -> str:
     founded_ledger(path, system_host()).close()
     with closing(sqlite3.connect(path)) as db:
         (head,) = db.execute("SELECT count(*) FROM chain_head").fetchone()
@@ -64,7 +64,7 @@ def test_who_is_killed_while_founding_leaves_no_ledger_or_a_whole_one(tmp_path: 
     else:
         with pytest.raises(LedgerUnavailable):
             verify_file(path, nothing)
-    assert found(path) == "1 head"
+    assert found_ledger(path) == "1 head"
     assert verify_file(path, nothing).ok
     assert names_in(tmp_path) == ["ledger.db"]
 
@@ -72,7 +72,7 @@ def test_who_is_killed_while_founding_leaves_no_ledger_or_a_whole_one(tmp_path: 
 def test_of_several_who_found_at_once_one_does(tmp_path: Path):
     path = tmp_path / "ledger.db"
     with ProcessPoolExecutor(4) as founders:
-        assert list(founders.map(found, [path] * 8)) == ["1 head"] * 8
+        assert list(founders.map(found_ledger, [path] * 8)) == ["1 head"] * 8
     assert names_in(tmp_path) == ["ledger.db"]
 
 

@@ -6,9 +6,9 @@ import threading
 from workers.environment.system_host import system_host
 
 
-def draw(found, count, size):
+def draw(drawn, count, size):
     host = system_host()
-    found.extend(host.random_bytes(size) for _ in range(count))
+    drawn.extend(host.random_bytes(size) for _ in range(count))
 
 
 def test_nothing_is_given_out_twice_not_even_to_two_threads():

@@ -13,10 +13,10 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
-import httpx
 import pytest
 import uvicorn
 
+from tests import loopback
 from workers.environment.listening import listen
 from workers.gateway import connection_limits as connections
 from workers.gateway.connection_limits import (
@@ -72,7 +72,7 @@ class Looked:
 
 
 @pytest.mark.parametrize(
-    ("one", "cut_off"),
+    ("connection", "cut_off"),
     [
         (FakeConnection(), True),
         (FakeConnection(Cycle(response_complete=True)), True),
@@ -81,25 +81,25 @@ class Looked:
         (FakeConnection(Cycle()), False),
     ],
 )
-def test_who_keeps_a_connection_waiting_is_cut_off_and_who_waits_is_not(one, cut_off):
-    looked = Looked(one)
+def test_who_keeps_a_connection_waiting_is_cut_off_and_who_waits_is_not(connection, cut_off):
+    looked = Looked(connection)
     looked.after(SLOW_S_MAX - 0.1)
-    assert not one.aborted
+    assert not connection.aborted
     looked.after(0.1)
-    assert one.aborted is cut_off
+    assert connection.aborted is cut_off
 
 
 def test_a_request_that_begins_or_an_answer_that_is_taken_begins_the_time_anew():
-    one = FakeConnection()
-    looked = Looked(one)
+    connection = FakeConnection()
+    looked = Looked(connection)
     for _ in range(5):
         looked.after(SLOW_S_MAX - 1)
-        one.cycle = Cycle(response_complete=True)
+        connection.cycle = Cycle(response_complete=True)
         looked.after(SLOW_S_MAX - 1)
-        one.cycle.response_complete, one.unsent = False, 7
+        connection.cycle.response_complete, connection.unsent = False, 7
         looked.after(SLOW_S_MAX - 1)
-        one.unsent = 0
-    assert not one.aborted
+        connection.unsent = 0
+    assert not connection.aborted
 
 
 def test_who_takes_a_long_answer_slowly_is_not_cut_off():
@@ -199,25 +199,25 @@ async def test_an_answer_that_nobody_takes_ends_its_connection(monkeypatch):
             await ended(client)
         # A client that takes its answer may need longer than that on a busy machine.
         monkeypatch.setattr(connections, "SLOW_S_MAX", 1000)
-        async with httpx.AsyncClient(base_url=f"http://{address[0]}:{address[1]}") as http:
+        async with loopback.client(base_url=f"http://{address[0]}:{address[1]}") as http:
             assert len((await http.get("/large")).content) == LARGE
 
 
 async def test_a_connection_too_many_is_told_and_those_that_are_there_go_on(monkeypatch):
     async with serving(monkeypatch, limit=2) as address:
         url = f"http://{address[0]}:{address[1]}"
-        async with httpx.AsyncClient(base_url=url) as http:
+        async with loopback.client(base_url=url) as http:
             assert (await http.get("/")).status_code == 200
             with socket.create_connection(address):
                 await anyio.sleep(0.1)
-                async with httpx.AsyncClient(base_url=url) as other:
+                async with loopback.client(base_url=url) as other:
                     refused = await other.get("/")
                 assert refused.status_code == 503
                 assert int(refused.headers["retry-after"]) >= 1
                 assert refused.json()["error"]["code"] == "gateway_full"
                 assert (await http.get("/")).status_code == 200
             with anyio.fail_after(20):
-                async with httpx.AsyncClient(base_url=url) as other:
+                async with loopback.client(base_url=url) as other:
                     while (await other.get("/")).status_code != 200:
                         await anyio.sleep(0.05)
 
@@ -247,6 +247,6 @@ def test_a_gateway_allows_itself_the_files_that_it_may_have(monkeypatch, soft, h
 
 
 def test_below_the_limit_the_servers_own_protocol_is_made():
-    make = bounded(lambda **given: given, 3)  # type: ignore[arg-type, return-value]
+    make = bounded(lambda **options: options, 3)  # type: ignore[arg-type, return-value]
     state = SimpleNamespace(connections=[1, 2])
     assert make(server_state=state, config=1) == {"server_state": state, "config": 1}

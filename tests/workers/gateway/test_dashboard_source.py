@@ -19,12 +19,12 @@ from kernel.ledger.shards import Position, shards_of, take_shards
 from kernel.ledger.sqlite import SqliteStore
 from kernel.priorities import PRIORITIES_OF
 from kernel.work.contents import BINDING_QUEUE
-from kernel.work.reports import BindingEvaluated, BindingOutcomeRecord
 from kernel.work.requests import WorkRequest
 from queues.errors import QueueError
 from queues.items import NewItem
 from queues.worker_heartbeats import Heartbeats, WorkerBeat
 from tests.actors.harness import ScriptedStore
+from tests.kernel.binding_world import of_nobody
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import SESSION, Door, claim, rows, running_door, source, understanding
 from workers.dashboard.snapshot import PARTS, Count, Death, SnapshotPart
@@ -234,15 +234,7 @@ async def test_each_queue_shows_how_fast_its_own_requests_are_completed(filled: 
 
 
 def _closed(request_id: str) -> WorkReportUnit:
-    outcome = BindingOutcomeRecord(
-        outcome_id="o",
-        source_event_id="e",
-        binding_id="b",
-        target_kind="extraction_task",
-        outcome_state="succeeded",
-        outcome_reason_code="binding_fired",
-    )
-    return WorkReportUnit(BindingEvaluated(request_id=request_id, outcome=outcome))
+    return WorkReportUnit(of_nobody(request_id))
 
 
 async def test_pictures_are_numbered(filled: Door):
@@ -303,12 +295,12 @@ def counted_by_scan(door: Door) -> tuple[Any, ...]:
     )
 
 
-def counted_by_difference(found: Any) -> tuple[Any, ...]:
+def counted_by_difference(snapshot: Any) -> tuple[Any, ...]:
     return (
-        Counter({rejection.name: rejection.count for rejection in value_of(found.rejections)}),
-        value_of(found.counters).eliminations,
-        value_of(found.sessions).total,
-        value_of(found.counters).operations,
+        Counter({rejection.name: rejection.count for rejection in value_of(snapshot.rejections)}),
+        value_of(snapshot.counters).eliminations,
+        value_of(snapshot.sessions).total,
+        value_of(snapshot.counters).operations,
     )
 
 

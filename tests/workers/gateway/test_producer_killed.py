@@ -5,7 +5,6 @@ import signal
 from pathlib import Path
 
 import anyio
-import httpx
 import pytest
 
 from kernel.ledger import schema
@@ -14,11 +13,12 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.requests import WorkReceipt
 from queues import NewRequest, Producer
+from tests import loopback
 from tests.forked import ForkedProgram
 from tests.ports import free_port
 from tests.workers.api.asking import binding
 from tests.workers.api.door import rows
-from tests.workers.gateway.test_gateway import answers
+from tests.workers.gateway.served import until_it_answers
 from workers.environment.ledger_access import verify_file
 from workers.environment.system_host import system_host
 
@@ -37,10 +37,9 @@ def gateway(data_dir: Path, *arguments: object) -> ForkedProgram:
     )
 
 
-async def until_it_answers(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url) as client:
-        while not await answers(client):
-            await anyio.sleep(0.02)
+async def until_it_serves(url: str) -> None:
+    async with loopback.client(base_url=url) as client:
+        await until_it_answers(client)
 
 
 @pytest.mark.spec("K6", "K19", "K25", "§2.5")
@@ -59,7 +58,7 @@ async def test_what_was_committed_and_never_answered_is_the_same_request_when_se
     with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
             with gateway(data_dir, port, valkey_url, arm) as first:
-                await until_it_answers(url)
+                await until_it_serves(url)
                 arm.touch()
                 tasks.start_soon(ask)
                 assert await anyio.to_thread.run_sync(first.wait) == -signal.SIGKILL

@@ -37,8 +37,8 @@ time.sleep(60)
 QUICK = RestartPolicy(first_s=0.01, pause_max_s=0.02, deaths_max=3, window_s=60.0)
 
 
-def child(name: str, code: str = SLEEP, **more) -> ChildSpec:
-    return ChildSpec(name, [sys.executable, "-c", code], **more)
+def child(name: str, code: str = SLEEP, **fields) -> ChildSpec:
+    return ChildSpec(name, [sys.executable, "-c", code], **fields)
 
 
 class Lines(list):
@@ -458,16 +458,16 @@ async def test_who_asked_is_told_of_deaths_alike_and_cannot_end_the_tree():
 
 
 async def test_deaths_after_a_long_life_are_not_alike():
-    told, starts = [], []
+    deaths, starts = [], []
 
     def argv():
         starts.append(len(starts))
         return [sys.executable, "-c", "pass"]
 
     at_once = RestartPolicy(first_s=0.0, pause_max_s=0.0, window_s=0.0)
-    async with Supervisor([ChildSpec("a", argv)], policy=at_once, died_alike=told.append):
+    async with Supervisor([ChildSpec("a", argv)], policy=at_once, died_alike=deaths.append):
         await until(lambda: len(starts) > 5)
-    assert told == []
+    assert deaths == []
 
 
 async def test_a_service_whose_stop_hangs_is_killed():

@@ -96,13 +96,13 @@ async def test_sessions_at_once_each_have_an_incident(ledgers):
         await run_sync(seed, target, frozenset(UNIVERSE))
         async with sessions_over(target, ours) as (sessions, store):
 
-            async def one(session_id, struck):
+            async def strike_in(session_id, struck):
                 await sessions.ask(session_id, declare(*UNIVERSE, policy=TEE))
                 await sessions.ask(session_id, strike("o", struck))
 
             async with anyio.create_task_group() as tasks:
                 for struck in UNIVERSE:
-                    tasks.start_soon(one, f"s-{struck}", struck)
+                    tasks.start_soon(strike_in, f"s-{struck}", struck)
             for struck in UNIVERSE:
                 eliminated = await run_sync(store.get_eliminated, f"s-{struck}")
                 assert eliminated == {struck}

@@ -4,8 +4,8 @@ import socket
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -29,12 +29,11 @@ from tests.kernel.build import FakeHost, create
 from tests.ports import free_port
 from tests.scraped import Scraped, declared
 from tests.workers.api.door import ONTOLOGY, SESSION, Door, running_door
-from tests.workers.gateway.test_gateway import answers
+from tests.workers.gateway.served import served_gateway
 from workers.environment.listening import listen, port_of
 from workers.environment.settings import Settings, SettingsError
 from workers.gateway import metrics as gateway_metrics
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
-from workers.gateway.process import serve_gateway
 from workers.process_tree.tree import metrics_sockets
 from workers.telemetry.metric_registry import CONTENT_TYPE, Metrics
 from workers.telemetry.metric_table import GATEWAY, WORKER, Metric
@@ -57,19 +56,6 @@ async def scrape(client: httpx.AsyncClient) -> Scraped:
     assert response.status_code == 200
     assert response.headers["content-type"] == CONTENT_TYPE
     return Scraped(response.text)
-
-
-@asynccontextmanager
-async def gateway(settings: Settings, redis_url: str) -> AsyncIterator[httpx.AsyncClient]:
-    """A gateway that answers, in this process, and a client of it."""
-    url = f"http://127.0.0.1:{settings.port}"
-    async with anyio.create_task_group() as tasks, httpx.AsyncClient(base_url=url) as client:
-        tasks.start_soon(serve_gateway, settings, redis_url)
-        with anyio.fail_after(WAIT_S):
-            while not await answers(client):
-                await anyio.sleep(0.02)
-            yield client
-        tasks.cancel_scope.cancel()
 
 
 async def prepare(url: str) -> None:
@@ -109,7 +95,7 @@ async def test_a_gateway_under_load_tells_every_metric_of_its_table_and_no_other
         data_dir=tmp_path / "data", port=free_port(), lease_slots=7, binding_slots=3
     )
     await prepare(valkey_url)
-    async with gateway(settings, valkey_url) as client:
+    async with served_gateway(settings, valkey_url) as client:
         await exercise(client)
         scraped = await scrape(client)
     assert scraped.described() == declared(GATEWAY)
@@ -120,12 +106,12 @@ async def test_a_gateway_under_load_tells_every_metric_of_its_table_and_no_other
     assert SESSION not in repr(scraped.values)
 
 
-def check_its_own(found: Scraped, settings: Settings) -> None:
-    value = found.value
+def check_its_own(scraped: Scraped, settings: Settings) -> None:
+    value = scraped.value
     outcomes = ("accepted", "duplicate", "rejected")
     operations = [value("rotulus_operations_total", outcome=outcome) for outcome in outcomes]
     assert operations == [10, 1, 1]  # the declaration is one
-    assert found.labels("rotulus_rejections_total") == [{"check": "V3"}]
+    assert scraped.labels("rotulus_rejections_total") == [{"check": "V3"}]
     commits = value("rotulus_commits_total", outcome="committed")
     assert commits == value("rotulus_commit_duration_seconds_count")
     assert commits == value("rotulus_commit_batch_units_count")
@@ -147,8 +133,8 @@ def check_its_own(found: Scraped, settings: Settings) -> None:
     assert value("rotulus_shards_owned") == value("rotulus_shards") == settings.shards
 
 
-def check_the_fleets(found: Scraped) -> None:
-    value = found.value
+def check_the_fleets(scraped: Scraped) -> None:
+    value = scraped.value
     background = {"queue": AUTHORITY_QUEUE, "priority": "background_normal"}
     assert value("rotulus_queue_ready_items", **background) == 2
     assert value("rotulus_queue_oldest_eligible_age_seconds", **background) > 0
@@ -163,7 +149,7 @@ def check_the_fleets(found: Scraped) -> None:
     for dependency in ("redis", "ledger"):
         assert value("rotulus_dependency_up", dependency=dependency) == 1
     seen = {
-        (labels["queue"], labels["priority"]) for labels in found.labels("rotulus_queue_paused")
+        (labels["queue"], labels["priority"]) for labels in scraped.labels("rotulus_queue_paused")
     }
     assert seen == {(queue, row.name) for queue, rows in QUEUES.items() for row in rows}
 
@@ -179,7 +165,7 @@ async def test_what_is_away_is_told_and_the_rest_as_before(
         raise QueueError("queue_unavailable", "Redis does not serve")
 
     settings = Settings(data_dir=tmp_path / "data", port=free_port())
-    async with gateway(settings, valkey_url) as client:
+    async with served_gateway(settings, valkey_url) as client:
         monkeypatch.setattr(CapacityLeases, "held", refused)
         scraped = await scrape(client)
     assert scraped.value("rotulus_dependency_up", dependency="redis") == 0
@@ -191,7 +177,7 @@ async def test_what_is_away_is_told_and_the_rest_as_before(
 
 async def test_what_no_fleet_writes_is_dropped_and_told(tmp_path: Path, valkey_url: str):
     settings = Settings(data_dir=tmp_path / "data", port=free_port())
-    async with gateway(settings, valkey_url) as client:
+    async with served_gateway(settings, valkey_url) as client:
         with Redis.from_url(valkey_url) as control:
             control.set(f"rotulus:{{{AUTHORITY_QUEUE}}}:in-flight", "not a sorted set")
         scraped = await scrape(client)
@@ -261,13 +247,13 @@ def test_a_reading_that_is_in_no_table_is_an_error():
         metrics.text()
 
 
-@pytest.mark.parametrize("one", [*GATEWAY, *WORKER], ids=lambda metric: metric.name)
-def test_names_follow_the_conventions(one: Metric):
-    assert one.name.startswith("rotulus_")
-    assert one.name.endswith("_total") == (one.kind == "counter")
-    assert bool(one.buckets) == (one.kind == "histogram")
-    assert list(one.buckets) == sorted(set(one.buckets))
-    assert not {"id", "session_id", "request_id", "operation_id"} & set(one.labels)
+@pytest.mark.parametrize("of_table", [*GATEWAY, *WORKER], ids=lambda metric: metric.name)
+def test_names_follow_the_conventions(of_table: Metric):
+    assert of_table.name.startswith("rotulus_")
+    assert of_table.name.endswith("_total") == (of_table.kind == "counter")
+    assert bool(of_table.buckets) == (of_table.kind == "histogram")
+    assert list(of_table.buckets) == sorted(set(of_table.buckets))
+    assert not {"id", "session_id", "request_id", "operation_id"} & set(of_table.labels)
 
 
 @pytest.fixture
@@ -310,10 +296,10 @@ def test_a_door_that_was_closed_leaves_nothing_behind():
 
 
 def test_workers_of_a_tree_take_ports_one_after_another_and_none_unless_asked(tmp_path: Path):
-    def ports(**given: Any) -> list[int | None]:
+    def ports(**options: Any) -> list[int | None]:
         with ExitStack() as sockets:
-            found = metrics_sockets(Settings(data_dir=tmp_path, **given), 3, sockets)
-            return [None if sock is None else port_of(sock) for sock in found]
+            listening = metrics_sockets(Settings(data_dir=tmp_path, **options), 3, sockets)
+            return [None if sock is None else port_of(sock) for sock in listening]
 
     assert ports() == [None, None, None]
     first = next(port for port in count(19_500) if all(map(is_free, range(port, port + 3))))

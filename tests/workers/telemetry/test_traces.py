@@ -23,10 +23,9 @@ from queues.client.producer import NewRequest, Producer
 from queues.items import Claim, Lineage
 from tests.ports import free_port
 from tests.workers.api.door import ONTOLOGY, SESSION, claim, source, understanding
-from tests.workers.gateway.test_gateway import answers
+from tests.workers.gateway.served import served_gateway
 from tests.workers.telemetry.collector import attributes, running_collector
 from workers.environment.settings import Settings
-from workers.gateway.process import serve_gateway
 from workers.telemetry.span_exporter import Spans, open_spans
 from workers.telemetry.trace_context import (
     TRACED_CAUSES_MAX,
@@ -67,16 +66,9 @@ class TracedFleet:
 
     async def run(self, body: Any) -> Any:
         """Run both for as long as a body takes."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(serve_gateway, self._settings, self._redis_url)
-            async with httpx.AsyncClient(base_url=self.url, trust_env=False) as client:
-                with anyio.fail_after(WAIT_S):
-                    while not await answers(client):
-                        await anyio.sleep(0.02)
-                    with self._worker():
-                        found = await body(client)
-            tasks.cancel_scope.cancel()
-        return found
+        async with served_gateway(self._settings, self._redis_url) as client:
+            with anyio.fail_after(WAIT_S), self._worker():
+                return await body(client)
 
     @contextmanager
     def _worker(self) -> Iterator[None]:
@@ -221,8 +213,8 @@ def test_without_the_setting_nothing_is_traced_and_no_sdk_is_loaded():
     code = (
         "import sys; import workers.gateway.process, workers.worker.process, workers.cli.main;"
         "from workers.environment.settings import Settings;"
-        "from workers.gateway.tracing import Untraced, gateway_traces;"
-        "from workers.worker.tracing import worker_traces;"
+        "from workers.gateway.tracing_switch import Untraced, gateway_traces;"
+        "from workers.worker.tracing_switch import worker_traces;"
         "assert isinstance(gateway_traces(Settings()), Untraced);"
         "assert worker_traces(Settings()) is None;"
         "from opentelemetry import trace;"
@@ -298,22 +290,22 @@ def test_a_share_of_the_traces_is_chosen_alike_by_everybody():
 
 
 @pytest.mark.parametrize(
-    ("given", "asked"),
+    ("configured", "endpoint"),
     [
         ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/traces"),
         ("http://127.0.0.1:4318/", "http://127.0.0.1:4318/v1/traces"),
         ("https://collector/otlp/v1/traces", "https://collector/otlp/v1/traces"),
     ],
 )
-def test_a_collector_is_asked_at_its_usual_path_or_at_the_one_that_is_named(given, asked):
+def test_a_collector_is_asked_at_its_usual_path_or_at_the_one_that_is_named(configured, endpoint):
     seen: dict[str, Any] = {}
 
     def exporter(**options: Any) -> InMemorySpanExporter:
         seen.update(options)
         return InMemorySpanExporter()
 
-    open_spans(given, "test", 1.0, exporter).close()
-    assert seen["endpoint"] == asked
+    open_spans(configured, "test", 1.0, exporter).close()
+    assert seen["endpoint"] == endpoint
 
 
 def item(*traceparents: str) -> Claim:

@@ -26,8 +26,8 @@ from queues.items import Claim, NewItem
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
 from tests.workers.api.door import eventually
-from workers.worker import arq_runner
-from workers.worker import consumers as slots
+from workers.worker import arq_runner, batch_progress
+from workers.worker import drain_slots as slots
 from workers.worker.arq_runner import FINISH_S, WorkerProcess, new_worker_id
 from workers.worker.batches import BatchCounters
 
@@ -231,10 +231,10 @@ async def test_an_idle_process_sends_hardly_anything(url: str, monkeypatch):
     sent: list[str] = []
     send = Connection.send_packed_command
 
-    async def count(self: Connection, command: Any, *rest: Any, **more: Any) -> None:
+    async def count(self: Connection, command: Any, *rest: Any, **options: Any) -> None:
         text = b"".join(command) if isinstance(command, list) else command
         sent.extend(re.findall(r"\*\d+\r\n\$\d+\r\n(\w+)", text.decode(errors="replace")))
-        await send(self, command, *rest, **more)
+        await send(self, command, *rest, **options)
 
     async with running(url, others=OTHERS) as worker:
         await worker.enqueue("warm-up")
@@ -456,6 +456,26 @@ async def test_claims_are_renewed_while_a_batch_takes_its_time(url: str, monkeyp
 
         await eventually(reaped)
         assert worker.processor.acknowledged == [True]
+
+
+async def test_claims_are_not_renewed_for_a_batch_that_makes_no_progress(url: str, monkeypatch):
+    monkeypatch.setattr(slots, "VISIBILITY_MS", 300)
+    monkeypatch.setattr(slots, "RENEW_EVERY_S", 0.05)
+    monkeypatch.setattr(batch_progress, "PROGRESS_S_MAX", 0.2)
+    async with running(url, slots=1) as worker:
+        worker.processor.open = anyio.Event()
+        await worker.enqueue("u-1")
+        await eventually(lambda: worker.processor.at_once)
+
+        async def reaped() -> bool:
+            return await worker.queue.reap() > 0
+
+        await eventually(reaped)
+        [freed] = await worker.queue.claim(1, 60_000)
+        assert freed.key == "u-1"
+        worker.processor.open.set()
+        await eventually(lambda: worker.processor.acknowledged)
+        assert worker.processor.acknowledged == [False]
 
 
 async def test_while_there_is_no_gateway_nothing_is_claimed(url: str, monkeypatch):

@@ -433,9 +433,9 @@ def outcomes_of(ledger: Ledger) -> dict[str, list[str]]:
 def assert_computed(ledger: Ledger) -> None:
     """Every authority is what computing it from nothing gives."""
     with ledger.view() as view:
-        found = understandings(view)
-        assert found
-        for node in found:
+        nodes = understandings(view)
+        assert nodes
+        for node in nodes:
             value, inputs = authority_of(view, BetaPosteriorMean(), node)
             assert node["payload"]["cu_authority"] == value, node["node_id"]
             assert inputs.payload().items() <= node["payload"].items()

@@ -1,7 +1,7 @@
 """Bindings under fan-out and capacity: who suspends, who is throttled, who runs through."""
 
 from collections.abc import AsyncIterator, Callable
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -9,9 +9,10 @@ import pytest
 
 from actors.commit.work_units import CancelRequestUnit
 from actors.errors import MailboxFull
+from kernel.bindings.outcomes import BindingOutcomeRecord
+from kernel.ledger.ledger import Ledger, Request
 from kernel.work import ready_requests
-from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
-from kernel.work.reports import BindingOutcomeRecord
+from kernel.work.contents import BINDING_QUEUE
 from kernel.work.requests import WorkRequest
 from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.items import Claim
@@ -29,7 +30,9 @@ from workers.worker.handlers.binding_evaluator import (
     BindingCapacity,
     Evaluated,
     MidEvaluationRejection,
+    RecordEvaluator,
 )
+from workers.worker.handlers.docket_particulars import DocketParticulars
 
 pytestmark = pytest.mark.anyio
 
@@ -37,31 +40,32 @@ SLOTS = 2
 
 
 class Evaluator:
-    """Evaluates as a test says, and tells what it was asked."""
+    """Evaluates by the record unless a test says otherwise, and tells what it was asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
+        self._by_the_record = RecordEvaluator(ledger, DocketParticulars())
         self.asked: list[str] = []
         self.raises: dict[str, Exception] = {}
-        self.targets: dict[str, Any] = {}
+        self.changes: dict[str, dict[str, Any]] = {}
         self.during: Callable[[], Any] | None = None
 
-    async def evaluate(self, _: str, evaluation: BindingEvaluation) -> Evaluated:
-        self.asked.append(evaluation.binding_id)
+    async def evaluate(self, request: Request) -> Evaluated:
+        name = request.document["content"]["binding_id"]
+        self.asked.append(name)
         if self.during is not None:
             await self.during()
-        if evaluation.binding_id in self.raises:
-            raise self.raises[evaluation.binding_id]
-        name = evaluation.binding_id
-        return Evaluated(
-            "succeeded", "binding_fired", self.targets.get(name, f"membership-of-{name}")
-        )
+        if name in self.raises:
+            raise self.raises[name]
+        evaluated = await self._by_the_record.evaluate(request)
+        outcome = evaluated.outcome.model_copy(update=self.changes.get(name, {}))
+        return replace(evaluated, outcome=outcome)
 
 
 class BindingWorld(DoorWorld):
-    def __init__(self, door: Door, host: FakeHost, *, evaluator: bool = True) -> None:
+    def __init__(self, door: Door, host: FakeHost) -> None:
         super().__init__(door, host, BINDING_QUEUE)
         self.leases = CapacityLeases(self.redis, self.now_ms)
-        self.evaluator = Evaluator()
+        self.evaluator = Evaluator(door.ledger)
         self.observed: list[BindingOutcomeRecord] = []
 
         def handler(reporter: GatewayReporter) -> BindingHandler:
@@ -69,7 +73,7 @@ class BindingWorld(DoorWorld):
                 door.ledger,
                 reporter,
                 BindingCapacity(self.leases, self.queue, SLOTS, "worker-1"),
-                self.evaluator if evaluator else None,
+                self.evaluator,
                 lambda: host.time_us,
                 self.observed.append,
             )
@@ -113,29 +117,20 @@ async def test_what_is_evaluated_is_recorded_and_leaves_the_queue(world: Binding
     assert sorted(world.evaluator.asked) == ["b-1", "b-2"]
     status = world.status(ids[0])
     assert status.state == "completed"
+    assert status.result is not None
+    del status.result["evaluation"]
     assert status.result == {
         "outcome_id": f"outcome:{ids[0]}",
         "source_event_id": "e",
         "binding_id": "b-1",
         "target_kind": "corpus_document_membership",
-        "outcome_state": "succeeded",
-        "outcome_target_ref": "membership-of-b-1",
-        "outcome_reason_code": "binding_fired",
+        "outcome_state": "abandoned",
+        "outcome_reason_code": "binding_unknown",
         "schema_version": 1,
     }
     depth = await world.queue.depth()
     assert (sum(depth.ready.values()), depth.delayed, depth.in_flight) == (0, 0, 0)
     assert await world.leases.held(CAPACITY_RESOURCE) == []
-
-
-async def test_without_an_evaluator_nobody_waits_for_ever():
-    async with behind_a_door(partial(BindingWorld, evaluator=False)) as world:
-        [request_id] = await world.ask_for("b-1")
-        await world.deliver()
-        status = world.status(request_id)
-        assert (status.state, status.reason) == ("dead_letter", "binding_evaluator_missing")
-        assert (await world.queue.depth()).dead == 1
-        world.check()
 
 
 @pytest.mark.spec("§14.2", "§14.3", "V4-K-CAPACITY")
@@ -307,10 +302,10 @@ async def test_one_that_fails_fails_alone_and_is_given_up_after_its_attempts(wor
 @pytest.mark.spec("INV-K-BATCH-PARTIAL-1")
 async def test_an_outcome_that_is_none_fails_alone(world: BindingWorld):
     [strange, fine] = await world.ask_for("strange", "fine")
-    world.evaluator.targets["strange"] = "t" * 1000
+    world.evaluator.changes["strange"] = {"outcome_state": "succeeded"}
     await world.deliver()
-    assert (world.status(strange).state, world.status(fine).state) == ("open", "completed")
-    assert world.processor.tally.last_error == "binding_evaluation_failed"
+    assert (world.status(strange).state, world.status(fine).state) == ("dead_letter", "completed")
+    assert world.processor.tally.last_error == "rejected"
 
 
 async def test_an_evaluation_that_does_not_end_is_stopped(world: BindingWorld, monkeypatch):

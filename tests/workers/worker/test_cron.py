@@ -57,11 +57,11 @@ async def test_of_a_fleet_one_worker_runs_a_period_and_the_next_period_comes(wor
 
     fleet = runners(world, {"job": Cron(60, run)})
     for now_s in (NOW_S, NOW_S + 1, NOW_S + 5):
-        for one in fleet:
-            await one.tick(now_s)
+        for worker in fleet:
+            await worker.tick(now_s)
     assert len(ran) == 1
-    for one in fleet:
-        await one.tick(NOW_S + 60)
+    for worker in fleet:
+        await worker.tick(NOW_S + 60)
     assert len(ran) == 2
 
 

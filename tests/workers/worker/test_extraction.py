@@ -10,31 +10,32 @@ from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest
 from queues.items import Claim
 from queues.retries import MAX_ATTEMPTS
+from tests.extraction_steps import extraction_step
 from tests.kernel.build import FakeHost
+from tests.kernel.extractions import completeness
 from tests.workers.api.door import Door, client_of
 from tests.world import DoorWorld, behind_a_door
 from workers.worker import batches
-from workers.worker.handlers.extraction import TransitionHandler
+from workers.worker.handlers.extraction import ExtractionHandler
+from workers.worker.handlers.extractors import Extractors
 
 pytestmark = pytest.mark.anyio
 
 
-def step(number: int, prior: str, current: str, run: str = "run-1", **more: Any) -> WorkRequest:
-    content = {
-        "extraction_run_id": run,
-        "attempt_number": number,
-        "prior_state": prior,
-        "current_state": current,
-        "state_change_reason": "because",
-        **more,
-    }
+def step(number: int, prior: str, current: str, run: str = "run-1", **fields: Any) -> WorkRequest:
+    fields = completeness(prior, current) | fields
+    content = extraction_step(run, number, prior, current, **fields)
     return WorkRequest(EXTRACTION_QUEUE, f"{run}:{number}:{current}", content)
 
 
 class ExtractionWorld(DoorWorld):
     def __init__(self, door: Door, host: FakeHost) -> None:
         super().__init__(door, host, EXTRACTION_QUEUE)
-        self.drain_by(client_of(door.app), TransitionHandler)
+
+        def handler(reporter: Any) -> ExtractionHandler:
+            return ExtractionHandler(door.ledger, reporter, Extractors())
+
+        self.drain_by(client_of(door.app), handler)
 
     async def deliver(self, limit: int = 100) -> list[Claim]:
         """Carry what may be sent, then claim and drain everything that is due."""

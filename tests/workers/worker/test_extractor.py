@@ -5,26 +5,32 @@ from typing import Any
 import anyio
 import pytest
 
-from kernel.model.extraction_result import EXTRACTION_TEXT_CHARS_MAX, ExtractionRefused
-from workers.dockets.extractor import DocketEntryExtractor
-from workers.worker.handlers import extractor as port
-from workers.worker.handlers.extractor import checked_extraction
+from kernel.extractions.sources import SourceText
+from kernel.model.extraction_result import ExtractionRefused, ExtractionResult
+from workers.worker.handlers.extractor import Extracted, SourceToRead, checked_extraction
+from workers.worker.handlers.extractors import DocketEntryExtractor, Extractors
 
 TEXT = "Order Granting Motion to Dismiss (Related Doc # 12 )"
+
+
+def source(text: str = TEXT) -> SourceToRead:
+    return SourceToRead("doc-1", SourceText(text, "ecf_entry_text"))
 
 
 class Answering:
     """An extractor that answers as it was told to."""
 
+    limit_s = 20.0
+
     def __init__(self, answer: Any) -> None:
         self.answer = answer
 
-    async def extract(self, text: str) -> Any:  # noqa: ARG002
+    async def extract(self, _: SourceToRead) -> Extracted:
         if isinstance(self.answer, Exception):
             raise self.answer
         if self.answer == "hangs":
             await anyio.sleep_forever()
-        return self.answer
+        return Extracted(self.answer)
 
 
 def document(words: str = "12") -> dict[str, Any]:
@@ -34,14 +40,25 @@ def document(words: str = "12") -> dict[str, Any]:
     return {"extractor": "model", "values": [value], "extraction_completeness": completeness}
 
 
+def many() -> ExtractionResult:
+    """A result of the right form, of more than a megabyte."""
+    text = "x" * 4096
+    value = {"field": "words", "value": "x" * 1024, "start": 0, "end": 4096, "words": text}
+    completeness = {"succeeded_fields": ["words"]}
+    return ExtractionResult.model_validate(
+        {"extractor": "e", "values": [value] * 300, "extraction_completeness": completeness},
+        strict=False,
+    )
+
+
 async def refusal(answer: Any, text: str = TEXT) -> str:
     with pytest.raises(ExtractionRefused) as caught:
-        await checked_extraction(Answering(answer), text)
+        await checked_extraction(Answering(answer), source(text))
     return caught.value.code
 
 
 async def test_the_rules_for_docket_entries_are_an_extractor():
-    result = await checked_extraction(DocketEntryExtractor(), TEXT)
+    result = (await checked_extraction(DocketEntryExtractor(), source())).result
     assert {value.field: value.value for value in result.values} == {
         "document_number": "12",
         "relates_to": "12",
@@ -52,8 +69,8 @@ async def test_the_rules_for_docket_entries_are_an_extractor():
 
 
 async def test_a_document_that_the_text_proves_becomes_a_result():
-    result = await checked_extraction(Answering(document()), TEXT)
-    assert [value.words for value in result.values] == ["12"]
+    checked = await checked_extraction(Answering(document()), source())
+    assert [value.words for value in checked.result.values] == ["12"]
 
 
 @pytest.mark.parametrize(
@@ -70,11 +87,20 @@ async def test_an_answer_that_proves_nothing_is_refused(answer, code):
     assert await refusal(answer) == code
 
 
+async def test_a_result_of_megabytes_is_refused_although_its_text_proves_it():
+    assert await refusal(many(), "x" * 4096) == "extraction_result_too_large"
+
+
 async def test_an_extractor_that_hangs_is_cancelled(monkeypatch):
-    monkeypatch.setattr(port, "EXTRACTION_S_MAX", 0.01)
+    monkeypatch.setattr(Answering, "limit_s", 0.01)
     assert await refusal("hangs") == "extractor_timed_out"
 
 
-async def test_a_text_beyond_its_limit_is_not_read_at_all():
-    text = "x" * (EXTRACTION_TEXT_CHARS_MAX + 1)
-    assert await refusal(ValueError("was asked"), text) == "extraction_source_too_large"
+def test_an_extractor_is_found_by_the_kind_of_content():
+    extractors = Extractors()
+    assert extractors.serving("ecf_entry_text") == "docket_entry_rules"
+    assert extractors.serving("anything else") == "model"
+    for name, code in (("model", "model_not_configured"), ("nobody's", "extractor_unknown")):
+        with pytest.raises(ExtractionRefused) as caught:
+            extractors.get(name)
+        assert caught.value.code == code

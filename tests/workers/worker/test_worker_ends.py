@@ -1,29 +1,25 @@
 """An item that ends its worker process: its neighbours complete, and it is set aside."""
 
-import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
-import httpx
 import pytest
 
 from kernel.work.contents import BINDING_QUEUE
 from queues import NewRequest, Producer
 from queues.retries import ENDS_MAX
 from tests.forked import ForkedProgram
-from tests.ports import free_port
-from tests.workers.gateway.test_gateway import answers
+from tests.workers.worker import worker_that_ends
+from tests.workers.worker.binding_workers import BindingWorkers
 from tests.workers.worker.worker_that_ends import MARKER
 from workers.environment.ledger_access import verify_file
-from workers.environment.settings import Settings
-from workers.gateway.process import serve_gateway
 from workers.worker.batches import ENDED_ITS_WORKERS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(400)]
 
-TOKEN = "the-token-of-these-tests"  # noqa: S105 - made up here
 WAIT_S = 300
 NAMES = [*(f"sound-{number}" for number in range(19)), MARKER]
 
@@ -31,13 +27,8 @@ NAMES = [*(f"sound-{number}" for number in range(19)), MARKER]
 class Restarted:
     """A worker that is started again whenever it ends, and how often it did."""
 
-    def __init__(self, arguments: list[str], env: dict[str, str], log: Path) -> None:
-        self._command = (
-            "tests.workers.worker.worker_that_ends",
-            arguments,
-            os.environ | env,
-            log,
-        )
+    def __init__(self, start: Callable[[], ForkedProgram]) -> None:
+        self._start = start
         self.ends = 0
 
     @asynccontextmanager
@@ -49,7 +40,7 @@ class Restarted:
 
     async def _run(self) -> None:
         while True:
-            with ForkedProgram(*self._command) as worker:
+            with self._start() as worker:
                 while worker.poll() is None:
                     await anyio.sleep(0.05)
             self.ends += 1
@@ -59,44 +50,32 @@ class Restarted:
 async def test_an_item_that_ends_its_worker_is_set_aside_and_the_rest_of_its_batch_completes(
     tmp_path: Path, valkey_url: str
 ):
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    settings = Settings(data_dir=tmp_path / "data", port=port, worker_token=TOKEN)
-    env = {
-        "ROTULUS_DATA_DIR": str(tmp_path / "data"),
-        "ROTULUS_REDIS_URL": valkey_url,
-        "ROTULUS_GATEWAY_URL": url,
-        "ROTULUS_WORKER_TOKEN": TOKEN,
-    }
+    workers = BindingWorkers(tmp_path, valkey_url, worker_that_ends.__name__)
     began, cured = tmp_path / "began", tmp_path / "cured"
-    worker = Restarted([str(began), str(cured)], env, tmp_path / "worker.log")
+    worker = Restarted(partial(workers.worker, began, cured))
     with anyio.fail_after(WAIT_S):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(serve_gateway, settings, valkey_url)
-            async with httpx.AsyncClient(base_url=url) as client:
-                while not await answers(client):
-                    await anyio.sleep(0.05)
-                async with Producer(BINDING_QUEUE, url) as producer, worker.running():
-                    enqueued = await producer.enqueue_many(
-                        NewRequest({"binding_id": name, "source_event_id": name}) for name in NAMES
-                    )
-                    ids = [request.request_id for request in enqueued]
-                    outcomes = await producer.wait_many(ids, WAIT_S)
-                    assert [result.state for result in outcomes] == ["completed"] * 19 + [
-                        "dead_letter"
-                    ]
-                    # Once in the batch, where it counted for nobody, and then alone.
-                    assert began.read_text().split().count(MARKER) == worker.ends == 1 + ENDS_MAX
-                    dead = (await client.get(f"/v1/queues/{BINDING_QUEUE}/dead-letters")).json()
-                    assert dead["by_signature"] == {ENDED_ITS_WORKERS: 1}
-                    [letter] = dead["dead_letters"]
-                    cured.touch()
-                    body = {"request_ids": [letter["request_id"]]}
-                    anew = await client.post(f"/v1/queues/{BINDING_QUEUE}/requeue", json=body)
-                    [again] = anew.json()["requests"]
-                    outcome = await producer.wait(again["request_id"], 60)
-                    assert (outcome.state, worker.ends) == ("completed", 1 + ENDS_MAX)
-            tasks.cancel_scope.cancel()
+        async with (
+            workers.gateway() as client,
+            Producer(BINDING_QUEUE, workers.url) as producer,
+            worker.running(),
+        ):
+            enqueued = await producer.enqueue_many(
+                NewRequest({"binding_id": name, "source_event_id": name}) for name in NAMES
+            )
+            ids = [request.request_id for request in enqueued]
+            outcomes = await producer.wait_many(ids, WAIT_S)
+            assert [result.state for result in outcomes] == ["completed"] * 19 + ["dead_letter"]
+            # Once in the batch, where it counted for nobody, and then alone.
+            assert began.read_text().split().count(MARKER) == worker.ends == 1 + ENDS_MAX
+            dead = (await client.get(f"/v1/queues/{BINDING_QUEUE}/dead-letters")).json()
+            assert dead["by_signature"] == {ENDED_ITS_WORKERS: 1}
+            [letter] = dead["dead_letters"]
+            cured.touch()
+            body = {"request_ids": [letter["request_id"]]}
+            anew = await client.post(f"/v1/queues/{BINDING_QUEUE}/requeue", json=body)
+            [again] = anew.json()["requests"]
+            outcome = await producer.wait(again["request_id"], 60)
+            assert (outcome.state, worker.ends) == ("completed", 1 + ENDS_MAX)
     verified = await anyio.to_thread.run_sync(
         verify_file, tmp_path / "data" / "ledger.db", lambda _done, _total: None
     )

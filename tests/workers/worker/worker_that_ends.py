@@ -12,30 +12,35 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from kernel.work.contents import BindingEvaluation
+from kernel.ledger.ledger import Request
 from workers.cli.common import read_settings, redis_url, run
-from workers.worker import consumers
-from workers.worker.handlers.binding_evaluator import Evaluated
+from workers.worker import drain_slots
+from workers.worker.handlers.binding_evaluator import BindingEvaluator, Evaluated
 from workers.worker.process import serve_worker
 
 MARKER = "marker"
 
 
 class Ends:
-    """Creates a target for every binding but for the marker."""
+    """Evaluates every binding but the marker."""
 
-    def __init__(self, began: Path, cured: Path) -> None:
-        self._began, self._cured = began, cured
+    def __init__(self, began: Path, cured: Path, evaluator: BindingEvaluator) -> None:
+        self._began, self._cured, self._evaluator = began, cured, evaluator
 
-    async def evaluate(self, _request_id: str, evaluation: BindingEvaluation) -> Evaluated:
+    async def evaluate(self, request: Request) -> Evaluated:
+        binding_id = request.document["content"]["binding_id"]
         with self._began.open("a") as file:
-            file.write(f"{evaluation.binding_id}\n")
-        if evaluation.binding_id == MARKER and not self._cured.exists():
+            file.write(f"{binding_id}\n")
+        if binding_id == MARKER and not self._cured.exists():
             os._exit(1)
-        return Evaluated("succeeded", "target_created", f"target:{evaluation.binding_id}")
+        return await self._evaluator.evaluate(request)
 
 
 if __name__ == "__main__":
-    consumers.VISIBILITY_MS, consumers.RENEW_EVERY_S = 2_000, 0.4  # type: ignore[misc]
+    drain_slots.VISIBILITY_MS, drain_slots.RENEW_EVERY_S = 2_000, 0.4  # type: ignore[misc]
     settings = read_settings(None)
-    run(partial(serve_worker, settings, redis_url(settings), Ends(*map(Path, sys.argv[1:]))))
+    run(
+        partial(
+            serve_worker, settings, redis_url(settings), partial(Ends, *map(Path, sys.argv[1:]))
+        )
+    )

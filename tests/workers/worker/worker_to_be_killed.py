@@ -17,22 +17,29 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from kernel.work.contents import BindingEvaluation
+from kernel.ledger.ledger import Request
 from workers.cli.common import read_settings, redis_url, run
-from workers.worker.handlers.binding_evaluator import EVALUATION_S_MAX, Evaluated
+from workers.worker.handlers.binding_evaluator import (
+    EVALUATION_S_MAX,
+    BindingEvaluator,
+    Evaluated,
+)
 from workers.worker.process import serve_worker
 
 
 class Held:
-    """Creates a target for every binding, once nobody holds it."""
+    """Evaluates every binding, once nobody holds it."""
 
-    def __init__(self, hold: str, began: str, how: str = "loop") -> None:
+    def __init__(
+        self, evaluator: BindingEvaluator, hold: str, began: str, how: str = "loop"
+    ) -> None:
+        self._evaluator = evaluator
         self._hold, self._began, self._how = anyio.Path(hold), anyio.Path(began), how
 
-    async def evaluate(self, _request_id: str, evaluation: BindingEvaluation) -> Evaluated:
+    async def evaluate(self, request: Request) -> Evaluated:
         await self._began.touch()
         await getattr(self, f"_{self._how}")()
-        return Evaluated("succeeded", "target_created", f"target:{evaluation.binding_id}")
+        return await self._evaluator.evaluate(request)
 
     async def _loop(self) -> None:
         while await self._hold.exists():
@@ -55,5 +62,6 @@ class Held:
 
 if __name__ == "__main__":
     settings = read_settings(None)
-    held = Held(*sys.argv[1:])
-    run(partial(serve_worker, settings, redis_url(settings), held))
+    arguments = sys.argv[1:]
+    around = lambda evaluator: Held(evaluator, *arguments)  # noqa: E731
+    run(partial(serve_worker, settings, redis_url(settings), around))

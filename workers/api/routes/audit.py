@@ -9,6 +9,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 from kernel.audit.adjudications import AdjudicationState, adjudications
 from kernel.audit.costs import cost_entries, cost_totals
 from kernel.audit.lineage import authority_grounds, causal_ancestors
+from kernel.audit.manifests import ManifestUnknown, manifests_of
 from kernel.audit.operations import AuditError, AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
@@ -23,6 +24,7 @@ from workers.views.audit import (
     costs_document,
     grounds_document,
     inverse_refused_by,
+    manifests_document,
     page_document,
     preview_document,
     totals_document,
@@ -128,6 +130,20 @@ async def authority(node_id: RecordId, services: Given) -> dict[str, Any]:
     if grounds is None:
         raise ApiError("not_found", "no such understanding")
     return grounds_document(grounds)
+
+
+@router.get("/manifests/{source_event_id:path}")
+async def manifests(
+    source_event_id: RecordId, services: Given, after: After = 0, limit: Limit = 100
+) -> dict[str, Any]:
+    """Return a page of the manifests of a source event, one for each evaluation cycle."""
+    try:
+        page = await services.read(
+            lambda view: manifests_of(view, source_event_id, after=after, limit=limit)
+        )
+    except ManifestUnknown as error:
+        raise ApiError(error.code, str(error)) from None
+    return manifests_document(page)
 
 
 @router.get("/adjudications")

@@ -67,7 +67,7 @@ def _ids_of_at_most(count: int) -> PlainValidator:
             raise PydanticKnownError("too_long", context)
         return value
 
-    schema = Annotated[list[str], Field(max_length=count)]
+    schema = Annotated[list[str], Field(max_length=count, fail_fast=True)]
     return PlainValidator(taken, json_schema_input_type=schema)
 
 
@@ -182,7 +182,7 @@ class ExitBody(_VerbBody):
 
 
 class ConclusionBody(_VerbBody):
-    """A conclusion."""
+    """What a session is concluded with; `context` is kept in the audit."""
 
     conclusion_id: str
     context: dict[str, Any] | None = None

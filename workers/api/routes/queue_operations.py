@@ -1,4 +1,4 @@
-"""Operators at the door: pauses, and what to do with what was given up."""
+"""What operators do to queues over HTTP: pause them, resume them, requeue dead letters."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -40,7 +40,9 @@ class RequeueBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    request_ids: Annotated[list[RequestId], Field(min_length=1, max_length=REQUESTS_MAX)]
+    request_ids: Annotated[
+        list[RequestId], Field(min_length=1, max_length=REQUESTS_MAX, fail_fast=True)
+    ]
 
 
 @router.post("/pause")

@@ -32,7 +32,7 @@ class _Body(BaseModel):
 class OperationsBody(_Body):
     """Intents, in order."""
 
-    intents: Annotated[list[_Tagged], Field(min_length=1, max_length=INTENTS_MAX)]
+    intents: Annotated[list[_Tagged], Field(min_length=1, max_length=INTENTS_MAX, fail_fast=True)]
 
 
 @router.post("/{session_id}/operations", response_model=dict[str, Any])

@@ -57,7 +57,9 @@ class EnqueueBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    requests: Annotated[list[RequestBody], Field(min_length=1, max_length=REQUESTS_MAX)]
+    requests: Annotated[
+        list[RequestBody], Field(min_length=1, max_length=REQUESTS_MAX, fail_fast=True)
+    ]
 
 
 class OutcomesBody(BaseModel):
@@ -65,7 +67,9 @@ class OutcomesBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    request_ids: Annotated[list[RequestId], Field(min_length=1, max_length=REQUESTS_MAX)]
+    request_ids: Annotated[
+        list[RequestId], Field(min_length=1, max_length=REQUESTS_MAX, fail_fast=True)
+    ]
     wait_s: WaitSeconds = 0
 
 

@@ -36,8 +36,8 @@ RESULTS_MAX = 256
 
 Traceparent = Annotated[str, Field(max_length=64)]
 GivenTraceparents = Annotated[
-    list[Annotated[list[Traceparent], Field(max_length=TRACED_CAUSES_MAX)]],
-    Field(max_length=RESULTS_MAX),
+    list[Annotated[list[Traceparent], Field(max_length=TRACED_CAUSES_MAX, fail_fast=True)]],
+    Field(max_length=RESULTS_MAX, fail_fast=True),
 ]
 """The spans of the worker that each part belongs to; none, or as many as there are parts."""
 
@@ -69,7 +69,7 @@ class _Batch(BaseModel):
 class RecomputedBody(_Batch):
     """A batch of results."""
 
-    results: Annotated[list[RecomputeResult], Field(max_length=RESULTS_MAX)]
+    results: Annotated[list[RecomputeResult], Field(max_length=RESULTS_MAX, fail_fast=True)]
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -91,7 +91,8 @@ class WorkBody(_Batch):
 
     queue: Annotated[str, Field(max_length=128)]
     reports: Annotated[
-        list[Annotated[WorkReport, short_tag("report_kind")]], Field(max_length=RESULTS_MAX)
+        list[Annotated[WorkReport, short_tag("report_kind")]],
+        Field(max_length=RESULTS_MAX, fail_fast=True),
     ]
 
     @model_validator(mode="after")

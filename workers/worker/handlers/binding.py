@@ -1,16 +1,19 @@
 """The handler of bindings: evaluates as many as capacity and fan-out allow (§14.1, §14.3).
 
-The evaluation itself is behind the port `BindingEvaluator`; a worker without one gives an item up
-as `binding_evaluator_missing` (decision workers/0018). Before the evaluation come the fan-out of
-the event and the capacity. An evaluation holds a lease of its own (`binding_evaluation`,
-`ROTULUS_BINDING_SLOTS`), taken at its capacity priority for the batch and renewed as its claims
-are, so that a killed worker keeps nobody waiting for longer than a claim. Without a lease
+The evaluation itself is behind the port `BindingEvaluator` (decision workers/0121). Before it come
+the fan-out of the event and the capacity. An evaluation holds a lease of its own
+(`binding_evaluation`, `ROTULUS_BINDING_SLOTS`), taken at its capacity priority for the batch and
+renewed as its claims are, so that a killed worker keeps nobody waiting for longer than a claim.
+Without a lease
 `kernel.pressure.course_of` decides: a critical binding runs, a user's runs after a pause, and the
 rest of the background is suspended in the queue, in the order of suspension. A binding to which
 capacity was refused under way comes back a second later, because its lease says that there is some.
 
-Every `BindingOutcomeRecord` goes to an observer, by default the process's log; one that is not
-pending stands on the receipt that closes the request as well.
+What a batch was evaluated to is handed in together. The gateway evaluates again as it records, and
+where the record has moved on in between the item comes back at once.
+
+Every `BindingOutcomeRecord` goes to an observer, by default the process's log, and stands on a
+receipt of the record.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,19 +23,22 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from kernel.bindings.outcomes import REJECTED, SUSPENDED, BindingOutcomeRecord
+from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger, Request
 from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
 from kernel.work.ready_requests import FanOut, fan_out_of
 from kernel.work.reports import (
     BindingEvaluated,
-    BindingOutcomeRecord,
+    BindingSuspended,
     CapacityRejected,
     WorkReport,
 )
 from kernel.work.requests import read_content
 from queues.items import Claim
 from queues.lease_holder import LeaseHolder
+from workers.worker.batch_progress import progressed
 from workers.worker.batches import ClaimResult, Handler, settlement_of
 from workers.worker.gateway_reports import GatewayReporter, Outcome
 from workers.worker.handlers.binding_evaluator import (
@@ -44,9 +50,6 @@ from workers.worker.handlers.binding_evaluator import (
 )
 from workers.worker.handlers.extraction import REPORTS_PATH, report_given_up
 
-EVALUATOR_MISSING = "binding_evaluator_missing"
-SUSPENDED = "binding_suspended_capacity_pressure"
-REJECTED = "capacity_rejected_mid_evaluation"
 DEFERRED = "binding_deferred_fan_out_limit"
 
 REJECTED_DELAY_MS = 1000
@@ -55,25 +58,20 @@ REJECTED_DELAY_MS = 1000
 _log = structlog.get_logger(__name__)
 
 
-_PENDING_SUSPENDED = Evaluated("pending", SUSPENDED)
-_PENDING_REJECTED = Evaluated("pending", REJECTED)
-
-
 def log_outcome(outcome: BindingOutcomeRecord) -> None:
     """Write an outcome to the process's log."""
     _log.info("binding_outcome", **outcome.model_dump(mode="json", exclude_none=True))
 
 
-def _outcome_of(request: Request, evaluated: Evaluated) -> BindingOutcomeRecord:
+def _pending(request: Request, reason: str) -> BindingOutcomeRecord:
     evaluation: BindingEvaluation = read_content(request)
     return BindingOutcomeRecord(
         outcome_id=f"outcome:{request.request_id}",
         source_event_id=evaluation.source_event_id,
         binding_id=evaluation.binding_id,
         target_kind=evaluation.target_kind,
-        outcome_state=evaluated.outcome_state,
-        outcome_target_ref=evaluated.outcome_target_ref,
-        outcome_reason_code=evaluated.outcome_reason_code,
+        outcome_state="pending",
+        outcome_reason_code=reason,
     )
 
 
@@ -89,6 +87,14 @@ class _Due:
         return capacity_priority_of(self.request.priority)
 
 
+@dataclass(frozen=True, slots=True)
+class _Evaluated:
+    """A claim, and what its binding was evaluated to."""
+
+    due: _Due
+    evaluated: Evaluated
+
+
 class BindingHandler(Handler):
     """Turns claims into outcomes of bindings."""
 
@@ -97,7 +103,7 @@ class BindingHandler(Handler):
         ledger: Ledger,
         reporter: GatewayReporter,
         capacity: BindingCapacity,
-        evaluator: BindingEvaluator | None,
+        evaluator: BindingEvaluator,
         now_us: Callable[[], int],
         observe: Callable[[BindingOutcomeRecord], None] = log_outcome,
     ) -> None:
@@ -114,12 +120,6 @@ class BindingHandler(Handler):
         due, plans = await anyio.to_thread.run_sync(self._read, claims)
         there = {evaluation.claim.key for evaluation in due}
         settled = [ClaimResult(claim, "done") for claim in claims if claim.key not in there]
-        evaluator = self._evaluator
-        if evaluator is None:
-            code = EVALUATOR_MISSING
-            return settled + [
-                ClaimResult(evaluation.claim, "failed", code, final=True) for evaluation in due
-            ]
         admitted = [
             evaluation
             for evaluation in due
@@ -128,7 +128,7 @@ class BindingHandler(Handler):
         settled += self._defer(
             [evaluation for evaluation in due if evaluation not in admitted], plans
         )
-        return settled + await self._evaluate_all(evaluator, admitted)
+        return settled + await self._evaluate_all(admitted)
 
     async def least_capacity(self) -> CapacityPriority:
         """Return the least priority that would not be suspended at once; no less is claimed."""
@@ -175,62 +175,93 @@ class BindingHandler(Handler):
             settled.append(ClaimResult(evaluation.claim, "put_off", DEFERRED, delay_ms))
         return settled
 
-    async def _evaluate_all(
-        self, evaluator: BindingEvaluator, admitted: Sequence[_Due]
-    ) -> list[ClaimResult]:
+    async def _evaluate_all(self, admitted: Sequence[_Due]) -> list[ClaimResult]:
         """Evaluate one after another in one slot, the most urgent first, and suspend the rest."""
         settled = list[ClaimResult]()
+        evaluated = list[_Evaluated]()
+        suspended: Sequence[_Due] = ()
         urgency = CAPACITY_PRIORITIES[::-1]
         waiting = sorted(
             admitted, key=lambda evaluation: urgency.index(evaluation.capacity_priority)
         )
         async with self._capacity.holder() as holder:
-            for place, evaluation in enumerate(waiting):
-                course = await self._capacity.course(holder, evaluation.capacity_priority)
+            for place, due in enumerate(waiting):
+                course = await self._capacity.course(holder, due.capacity_priority)
                 if course.action == "suspend":
-                    return settled + [self._suspend(evaluation) for evaluation in waiting[place:]]
+                    suspended = waiting[place:]
+                    break
                 if course.action == "throttle":
                     await anyio.sleep(course.for_ms / 1000)
-                settled.append(await self._evaluate(evaluator, evaluation, holder))
-        return settled
+                result = await self._evaluate(due, holder)
+                if isinstance(result, ClaimResult):
+                    settled.append(result)
+                else:
+                    evaluated.append(result)
+                progressed()
+            settled += await self._hand_in(evaluated, holder)
+        return settled + await self._suspend(suspended)
 
-    def _suspend(self, evaluation: _Due) -> ClaimResult:
-        self._observe(_outcome_of(evaluation.request, _PENDING_SUSPENDED))
-        return ClaimResult(evaluation.claim, "suspended", SUSPENDED)
+    async def _suspend(self, suspended: Sequence[_Due]) -> list[ClaimResult]:
+        """Let items wait for capacity; the record tells of it once for each."""
+        for due in suspended:
+            self._observe(_pending(due.request, SUSPENDED))
+        reports = [BindingSuspended(request_id=due.request.request_id) for due in suspended]
+        # Whether it could be recorded changes nothing for the item.
+        await self._report([due.claim for due in suspended], reports)
+        return [ClaimResult(due.claim, "suspended", SUSPENDED) for due in suspended]
 
-    async def _evaluate(
-        self, evaluator: BindingEvaluator, due: _Due, holder: LeaseHolder
-    ) -> ClaimResult:
-        """Evaluate and hand the outcome in."""
-        evaluation: BindingEvaluation = read_content(due.request)
+    async def _evaluate(self, due: _Due, holder: LeaseHolder) -> _Evaluated | ClaimResult:
+        """Evaluate, or return how the claim ends without an outcome."""
         try:
             with anyio.fail_after(EVALUATION_S_MAX):
-                evaluated = await evaluator.evaluate(due.request.request_id, evaluation)
-            outcome = _outcome_of(due.request, evaluated)
+                evaluated = await self._evaluator.evaluate(due.request)
         except MidEvaluationRejection as rejection:
             return await self._hand_in_rejection(due, rejection, holder)
         except TimeoutError:
             return ClaimResult(due.claim, "failed", "binding_evaluation_timeout")
+        except LedgerUnavailable:
+            raise
         except Exception as error:  # noqa: BLE001 - one binding's failure is not its batch's
             _log.error("binding_not_evaluated", request_id=due.claim.key, error=repr(error))
             return ClaimResult(due.claim, "failed", "binding_evaluation_failed")
-        self._observe(outcome)
-        report = BindingEvaluated(request_id=due.request.request_id, outcome=outcome)
-        handed_in = await self._report(due.claim, report)
-        return settlement_of(due.claim, handed_in, rejection_is_final=True)
+        self._observe(evaluated.outcome)
+        return _Evaluated(due, evaluated)
+
+    async def _hand_in(
+        self, evaluated: Sequence[_Evaluated], holder: LeaseHolder
+    ) -> list[ClaimResult]:
+        """Report what was evaluated, and say how each claim ends."""
+        reports = [
+            BindingEvaluated(
+                request_id=item.due.request.request_id,
+                outcome=item.evaluated.outcome,
+                evaluated_on=item.evaluated.evaluated_on,
+                particulars=item.evaluated.particulars,
+            )
+            for item in evaluated
+        ]
+        answers = await self._report([item.due.claim for item in evaluated], reports)
+        settled = []
+        for item, answer in zip(evaluated, answers, strict=True):
+            if answer["outcome"] == "out_of_capacity":
+                rejection = MidEvaluationRejection()
+                settled.append(await self._hand_in_rejection(item.due, rejection, holder))
+            else:
+                settled.append(settlement_of(item.due.claim, answer, rejection_is_final=True))
+        return settled
 
     async def _hand_in_rejection(
         self, due: _Due, rejection: MidEvaluationRejection, holder: LeaseHolder
     ) -> ClaimResult:
         """Record that capacity was refused; the item comes back at its retry's priority."""
-        self._observe(_outcome_of(due.request, _PENDING_REJECTED))
+        self._observe(_pending(due.request, REJECTED))
         report = CapacityRejected(
             request_id=due.request.request_id,
             binding_evaluation_id=rejection.binding_evaluation_id,
             retry_eligible=rejection.retry_eligible,
             capacity_signal_at_rejection=await self._capacity.signal(holder, due.capacity_priority),
         )
-        handed_in = await self._report(due.claim, report)
+        [handed_in] = await self._report([due.claim], [report])
         if handed_in["outcome"] != "recorded":
             return settlement_of(due.claim, handed_in, rejection_is_final=True)
         if not rejection.retry_eligible:
@@ -240,7 +271,9 @@ class BindingHandler(Handler):
             return ClaimResult(due.claim, "done")
         return ClaimResult(due.claim, "put_off", REJECTED, REJECTED_DELAY_MS)
 
-    async def _report(self, claim: Claim, report: WorkReport) -> Outcome:
-        shared, reports = {"queue": BINDING_QUEUE}, [report.model_dump(mode="json")]
-        [handed_in] = await self._reporter.batch(REPORTS_PATH, "reports", reports, shared, [claim])
-        return handed_in
+    async def _report(
+        self, claims: Sequence[Claim], reports: Sequence[WorkReport]
+    ) -> list[Outcome]:
+        shared = {"queue": BINDING_QUEUE}
+        bodies = [report.model_dump(mode="json") for report in reports]
+        return await self._reporter.batch(REPORTS_PATH, "reports", bodies, shared, claims)

@@ -5,6 +5,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+import anyio.to_thread
+
+from kernel.bindings.dispatch import EvaluatedOn
+from kernel.bindings.outcomes import BindingOutcomeRecord
+from kernel.bindings.particulars import NONE_STATED, Particulars
+from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.pressure import (
     NOTHING,
     ONE_SLOT,
@@ -15,8 +21,9 @@ from kernel.pressure import (
     course_of,
 )
 from kernel.priorities import CapacityPriority
-from kernel.work.contents import BindingEvaluation
-from kernel.work.reports import OutcomeState, ReportedCapacity
+from kernel.stores.source_artifacts import Artifact, read_artifact
+from kernel.work.evaluations import evaluate_request
+from kernel.work.reports import ReportedCapacity
 from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.lease_holder import LeaseHolder, capacity_of
 from queues.work_queue import WorkQueue
@@ -39,22 +46,54 @@ class MidEvaluationRejection(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The outcome of an evaluation; an evaluator never returns a pending one."""
+    """What an evaluation came to, and what the artifact's text was read to say for it."""
 
-    outcome_state: OutcomeState
-    outcome_reason_code: str
-    outcome_target_ref: str | None = None
+    outcome: BindingOutcomeRecord
+    evaluated_on: EvaluatedOn
+    particulars: Particulars = NONE_STATED
 
 
 class BindingEvaluator(Protocol):
     """Evaluates a binding against its event (§13.4)."""
 
-    async def evaluate(self, request_id: str, evaluation: BindingEvaluation) -> Evaluated:
+    async def evaluate(self, request: Request) -> Evaluated:
         """Evaluate; cancelled after `EVALUATION_S_MAX`, and may be asked again for one request.
 
         Raises:
             MidEvaluationRejection: when capacity was refused under way (§14.3).
         """
+
+
+class ParticularsReader(Protocol):
+    """Reads of an artifact what its fields do not say and the target of a fire has to state."""
+
+    def read(self, view: LedgerView, target_kind: str, artifact: Artifact) -> Particulars:
+        """Return what the text says, with the stretches that say it; called on a thread."""
+
+
+class RecordEvaluator:
+    """Evaluates by the record, at the newest snapshot (§13.4); writes nothing."""
+
+    def __init__(self, ledger: Ledger, reader: ParticularsReader) -> None:
+        self._ledger = ledger
+        self._reader = reader
+
+    async def evaluate(self, request: Request) -> Evaluated:
+        """Evaluate on a thread of its own."""
+        return await anyio.to_thread.run_sync(self._evaluate, request)
+
+    def _evaluate(self, request: Request) -> Evaluated:
+        with self._ledger.view() as view:
+            evaluation = evaluate_request(view, request)
+            if not evaluation.reads_text:
+                return Evaluated(evaluation.outcome, evaluation.read)
+            artifact = read_artifact(view, str(evaluation.read.artifact_ref))
+            if artifact is None:
+                return Evaluated(evaluation.outcome, evaluation.read)
+            kind = evaluation.outcome.target_kind
+            particulars = self._reader.read(view, kind, artifact)
+            evaluation = evaluate_request(view, request, particulars)
+            return Evaluated(evaluation.outcome, evaluation.read, particulars)
 
 
 class BindingCapacity:

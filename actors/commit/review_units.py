@@ -1,0 +1,160 @@
+"""Units of reviews: a batch of memberships, a decision about evidence (§13.6, §14.4).
+
+A batch is one transaction, so a crash leaves all of it or nothing: the operations of its items and
+its record are durable together, and one item that is refused changes nothing for the others
+(decision kernel/0293).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from actors.commit.unit_context import CommitContext
+from actors.commit.units import Submitted
+from actors.error_codes import is_retryable
+from actors.orchestrator.intents import (
+    Adjudicate,
+    Intent,
+    RecordBatchReview,
+    ReviewMembership,
+)
+from kernel.canonical import digest
+from kernel.ledger.ledger import Document
+from kernel.migration.job import discard
+from kernel.model.result import RejectedResult
+from kernel.reviews.batch import (
+    BatchReview,
+    ItemOutcome,
+    ReviewItem,
+    asks_for_the_same,
+    check_items,
+    check_retry,
+    record_of,
+    recorded_batch,
+)
+from kernel.reviews.errors import ReviewRefused
+from kernel.reviews.evidence import (
+    EvidenceKind,
+    evidence_of,
+    open_evidence,
+    why_a_person_decides,
+)
+
+GROUNDS_CHARS_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReviewUnit:
+    """Dispose of every item of a batch, and record what became of each."""
+
+    batch: BatchReview
+
+    def run(self, context: CommitContext) -> Document:
+        """Return the record; that of the same batch, sent before, if there is one (K6).
+
+        Raises:
+            ReviewRefused: what is wrong with the batch itself; nothing is recorded.
+        """
+        batch, view = self.batch, context.transaction
+        check_items(batch)
+        recorded = recorded_batch(view, batch.batch_review_id)
+        if recorded is not None:
+            if not asks_for_the_same(batch, recorded):
+                raise ReviewRefused(
+                    "batch_review_conflict",
+                    f"{batch.batch_review_id} was another batch; a retry has an id of its own",
+                    "batch_review_id",
+                )
+            return recorded.model_dump(mode="json", exclude_none=True) | {"duplicate": True}
+        prior = batch.prior_batch_review_ref
+        check_retry(batch, None if prior is None else recorded_batch(view, prior))
+        outcomes = [self._dispose(item, context) for item in batch.item_operations]
+        record = record_of(batch, outcomes)
+        key = batch.batch_review_id
+        result = _submit(context, RecordBatchReview(intent_key=key, record=record))
+        if isinstance(result, RejectedResult):
+            rejection = result.rejection
+            raise ReviewRefused(
+                "batch_review_not_recorded",
+                f"{rejection.reason_code} at {rejection.field}: {rejection.message}",
+            )
+        return record.model_dump(mode="json", exclude_none=True) | {"duplicate": False}
+
+    def _dispose(self, item: ReviewItem, context: CommitContext) -> ItemOutcome:
+        batch_review_id = self.batch.batch_review_id
+        key = digest([batch_review_id, item.item_membership_id])
+        intent = ReviewMembership(intent_key=key, batch_review_id=batch_review_id, item=item)
+        result = _submit(context, intent)
+        if not isinstance(result, RejectedResult):
+            return ItemOutcome(result.operation_id)
+        rejection = result.rejection
+        return ItemOutcome(
+            str(result.operation_id),
+            rejection.reason_code,
+            rejection.message,
+            is_retryable(rejection.reason_code),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AdjudicateUnit:
+    """Confirm or reject evidence, as a person decided."""
+
+    intent: Adjudicate
+
+    def run(self, context: CommitContext) -> Submitted:
+        """Submit it as the user's; raises `IntentInvalid` where nothing waits under the id."""
+        return _submit(context, self.intent)
+
+
+@dataclass(frozen=True, slots=True)
+class DismissOutcomeUnit:
+    """Settle an outcome that a person has looked at; nothing else is done about it."""
+
+    receipt_id: str
+    reason: str
+
+    def run(self, context: CommitContext) -> Submitted:
+        """Submit it as the user's."""
+        return discard(context.kernel, context.transaction, self.receipt_id, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class AutoConfirmUnit:
+    """Confirm evidence by the safe path, if that is open; else it stays in the queue (§13.6).
+
+    It is asked for after the evidence was committed, never in the operation that wrote it.
+    """
+
+    kind: EvidenceKind
+    record_id: str
+
+    def run(self, context: CommitContext) -> Submitted | str:
+        """Return the result of the confirmation, or why a person decides."""
+        view = context.transaction
+        record = open_evidence(view, self.kind, self.record_id)
+        if record is None:
+            return "not_open"
+        evidence = evidence_of(view, self.kind, self.record_id, record)
+        reason = why_a_person_decides(evidence)
+        if reason is not None:
+            return reason
+        payload = record["payload"]
+        intent = Adjudicate(
+            intent_key=digest(["auto_confirm", self.record_id, record["version"]]),
+            kind=self.kind,
+            record_id=self.record_id,
+            decision="confirm",
+            adjudicated_by="safe_path",
+            grounds=f"{evidence.signed_source_ref}: {evidence.signature}"[:GROUNDS_CHARS_MAX],
+            normalized_label=payload.get("relationship_type") or payload.get("disposition"),
+            evidence=evidence.document(),
+        )
+        return _submit(context, intent, "system")
+
+
+def _submit(
+    context: CommitContext, intent: Intent, actor: Literal["user", "system"] = "user"
+) -> Submitted:
+    transaction = context.transaction
+    document = context.orchestrator.construct(intent, transaction, actor=actor, session_id=None)
+    return context.kernel.submit(transaction, document, "orchestrator")

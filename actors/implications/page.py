@@ -1,0 +1,111 @@
+"""One page of the log, shown to a detector, and the limits of its answer (§19.1)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import orjson
+
+from actors.implications.detector import CommittedOperation, ImplicationDetector
+from actors.orchestrator.intents import Implication
+from kernel.errors import KernelError, LedgerCorrupt, LedgerUnavailable
+from kernel.ledger.ledger import LedgerView, LogEntry
+
+PAGE_OPERATIONS = 256
+"""Operations that a detector is shown at once."""
+
+PAGE_ROWS = 4096
+"""Rows of the log that are looked through for them."""
+
+PAGE_BYTES = 8 << 20
+"""Bytes of their envelopes, of which one alone may have a mebibyte."""
+
+IMPLICATIONS_MAX = 256
+ANSWER_BYTES_MAX = 1 << 20
+
+
+class DetectorFailed(KernelError):
+    """A detector raised, or its answer is none; nothing of it is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class DetectedPage:
+    """What a detector made of a stretch of the log."""
+
+    through_sequence: int
+    """The last row that was looked at."""
+
+    implications: tuple[Implication, ...]
+
+
+def detect_page(detector: ImplicationDetector, view: LedgerView, after: int) -> DetectedPage:
+    """Show a detector what follows a row of the log, and return what it implies.
+
+    Raises:
+        DetectorFailed: `implication_detector_raised`, `implication_answer_invalid`,
+            `implication_answer_too_large`.
+    """
+    operations, through = _operations(detector, view, after)
+    if not operations:
+        return DetectedPage(through, ())
+    try:
+        answers = list(islice(detector.detect(operations, view), IMPLICATIONS_MAX + 1))
+    except (LedgerCorrupt, LedgerUnavailable):
+        raise
+    except Exception as error:
+        # A detector is a foreign program: whatever it raises is its failure and not ours.
+        raise DetectorFailed(type(error).__name__, code="implication_detector_raised") from error
+    _check(answers, operations)
+    return DetectedPage(through, tuple(answers))
+
+
+def has_any(detector: ImplicationDetector, view: LedgerView, after: int) -> tuple[bool, int]:
+    """Tell whether a page behind a row has operations that a detector is shown, and its last row.
+
+    It costs less than asking the detector, and the log is full of what concerns none.
+    """
+    entries = view.log_entries(after=after, limit=PAGE_ROWS)
+    shown = any(entry.semantic_intent in detector.semantic_intents for entry in entries)
+    return shown, entries[-1].ec_sequence_number if entries else after
+
+
+def _operations(
+    detector: ImplicationDetector, view: LedgerView, after: int
+) -> tuple[list[CommittedOperation], int]:
+    operations: list[CommittedOperation] = []
+    size, through = 0, after
+    for entry in view.log_entries(after=after, limit=PAGE_ROWS):
+        if entry.semantic_intent in detector.semantic_intents:
+            content = view.blob(entry.envelope_payload_blob_ref)
+            size += len(content or b"")
+            if operations and (size > PAGE_BYTES or len(operations) == PAGE_OPERATIONS):
+                return operations, through
+            if content is not None:
+                operations.append(_committed(entry, content))
+        through = entry.ec_sequence_number
+    return operations, through
+
+
+def _committed(entry: LogEntry, content: bytes) -> CommittedOperation:
+    return CommittedOperation(
+        entry.ec_sequence_number, entry.operation_id, entry.committed_at, orjson.loads(content)
+    )
+
+
+def _check(answers: Sequence[object], operations: Sequence[CommittedOperation]) -> None:
+    if len(answers) > IMPLICATIONS_MAX:
+        message = f"more than {IMPLICATIONS_MAX} implications of {len(operations)} operations"
+        raise DetectorFailed(message, code="implication_answer_too_large")
+    shown = {operation.operation_id for operation in operations}
+    size = 0
+    for answer in answers:
+        if not isinstance(answer, Implication):
+            message = f"a {type(answer).__name__} is no implication"
+            raise DetectorFailed(message, code="implication_answer_invalid")
+        if not shown.issuperset(answer.implied_by_operation_ids):
+            message = "it names an operation that it was not shown"
+            raise DetectorFailed(message, code="implication_answer_invalid")
+        size += len(answer.model_dump_json())
+    if size > ANSWER_BYTES_MAX:
+        message = f"{size} bytes; at most {ANSWER_BYTES_MAX} are taken"
+        raise DetectorFailed(message, code="implication_answer_too_large")

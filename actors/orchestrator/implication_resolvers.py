@@ -1,0 +1,46 @@
+"""How the intents around the detection of implications become operations (§19.1)."""
+
+from actors.orchestrator.intents import (
+    HaltDetector,
+    ObserveDisposition,
+    RecordImplicationRun,
+    ResumeImplications,
+)
+from actors.orchestrator.resolved_operation import ResolvedOperation, make_effect
+from kernel.algebra.verbs import IMPLICATION_HALT, IMPLICATION_RESUME, IMPLICATION_RUN
+from kernel.implications.halts import HALTED, RESUMED
+from kernel.implications.runs import RUN_RECEIPT
+from kernel.ledger.ledger import LedgerView
+from kernel.model.receipt import receipt_effect
+
+OBSERVATION = "court_disposition_observation_write"
+
+
+def resolve_implication_run(intent: RecordImplicationRun, _: LedgerView) -> ResolvedOperation:
+    """A run writes nothing but how far it has read."""
+    effect = receipt_effect(RUN_RECEIPT, intent.run.model_dump())
+    return ResolvedOperation(IMPLICATION_RUN, (effect,), (intent.run.detector,))
+
+
+def resolve_detector_halt(intent: HaltDetector, _: LedgerView) -> ResolvedOperation:
+    """What is halted stands in the receipt."""
+    effect = receipt_effect(HALTED, intent.halt.model_dump(exclude_none=True))
+    return ResolvedOperation(IMPLICATION_HALT, (effect,), (intent.halt.detector,))
+
+
+def resolve_resumption(intent: ResumeImplications, _: LedgerView) -> ResolvedOperation:
+    """What goes on stands in the receipt."""
+    effect = receipt_effect(RESUMED, intent.resumed.model_dump())
+    return ResolvedOperation(IMPLICATION_RESUME, (effect,), (intent.resumed.halt_id,))
+
+
+def resolve_observation(intent: ObserveDisposition, _: LedgerView) -> ResolvedOperation:
+    """An observation is evidence, whose store judges it (§4.3.13)."""
+    effect = make_effect(OBSERVATION, intent.observation_id, intent.observation)
+    return ResolvedOperation(
+        OBSERVATION,
+        (effect,),
+        (intent.observation_id,),
+        write_set=(intent.observation_id,),
+        visibility=(intent.visibility_class,),
+    )

@@ -1,0 +1,71 @@
+"""A batch that was reviewed, with the state of every item as it is now (§14.4)."""
+
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.model.stated_receipts import BatchReviewOperation
+from kernel.reviews.batch import operation_id_of, recorded_batch
+from kernel.stores.memberships import membership_of
+from kernel.stores.rollback_marks import mark_of
+
+RETRIES_MAX = 100
+"""Retries of one batch that are listed, the first of them."""
+
+
+def reviewed_batch(view: LedgerView, batch_review_id: str) -> Document | None:
+    """Return a batch, what became of its items, and its retries; None where there is none."""
+    record = recorded_batch(view, batch_review_id)
+    if record is None:
+        return None
+    document = record.model_dump(mode="json", exclude_none=True)
+    retries = _retries(view, batch_review_id)
+    return document | {
+        "item_operations": _items(view, record, retries),
+        "retry_batch_review_ids": [retry.batch_review_id for retry in retries],
+    }
+
+
+def _items(
+    view: LedgerView, record: BatchReviewOperation, retries: list[BatchReviewOperation]
+) -> list[Document]:
+    failures = {
+        failure.item_membership_id: failure.model_dump(exclude={"item_membership_id"})
+        for failure in record.failure_summary or ()
+    }
+    retried_in = {
+        item.item_membership_id: retry.batch_review_id
+        for retry in retries
+        for item in retry.item_operations
+    }
+    items = []
+    for item in record.item_operations:
+        name = item.item_membership_id
+        document = item.model_dump(mode="json", exclude_none=True)
+        document["result"] = "failed" if name in failures else "succeeded"
+        membership = membership_of(view, name)
+        document["membership_state"] = None if membership is None else membership["state"]
+        if name in failures:
+            document |= failures[name]
+        elif undone_by := mark_of(view, item.operation_id)["undone_by"]:
+            document["undone_by_operation_id"] = undone_by
+        if name in retried_in:
+            document["retried_in"] = retried_in[name]
+        items.append(document)
+    return items
+
+
+def _retries(view: LedgerView, batch_review_id: str) -> list[BatchReviewOperation]:
+    """Return the retries of a batch, in their order: each names the batch among its causes."""
+    rows = view.tables.select(
+        schema.causal_parents,
+        {"parent_operation_id": operation_id_of(batch_review_id)},
+        order_by="ec_sequence_number",
+        limit=RETRIES_MAX,
+    )
+    prefix = operation_id_of("")
+    retries = []
+    for row in rows:
+        caused = view.log_row_at(row["ec_sequence_number"])
+        if caused is not None and caused["operation_id"].startswith(prefix):
+            retry = recorded_batch(view, caused["operation_id"].removeprefix(prefix))
+            retries += [] if retry is None else [retry]
+    return retries

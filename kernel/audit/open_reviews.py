@@ -1,0 +1,107 @@
+"""What waits for a person: evidence to confirm or reject, and outcomes to look at (§13.5, §13.6).
+
+Three kinds, each a queue of its own in a fixed order: relationship candidates and observations by
+their ids, outcomes of bindings in the order of their receipts. An item leaves its queue by the
+operation that decides on it, and comes back when that is undone (not so an outcome, which is
+settled once). A page looks at a bounded number of rows. It may hold fewer items than asked for and
+still name where to go on: only `next_after = None` means that there is nothing more.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from kernel.conflicts.adjudications import OUTCOME_KIND, is_outcome_to_review, resolution_of
+from kernel.ledger import schema
+from kernel.ledger.keys import key_names
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.tables import Row
+from kernel.reviews.evidence import (
+    STORES,
+    EvidenceKind,
+    evidence_of,
+    is_open,
+    why_a_person_decides,
+)
+
+SCANNED_ROWS_MAX = 2000
+"""Rows that one page looks at."""
+
+PAGE_ROWS = 200
+REVIEWS_MAX = 100
+"""Items of one page: what speaks for and against each is read again."""
+
+ReviewKind = Literal["relationship", "observation", "outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewPage:
+    """Some of the items of one queue."""
+
+    items: tuple[Document, ...]
+    next_after: str | None
+
+    def document(self) -> Document:
+        """Return the page as JSON has it."""
+        return {"items": list(self.items), "next_after": self.next_after}
+
+
+def open_reviews(
+    view: LedgerView, kind: ReviewKind, *, after: str = "", limit: int = REVIEWS_MAX
+) -> ReviewPage:
+    """Return items of a queue after a place that a page has named, the first ones by default.
+
+    Raises:
+        ValueError: `after` is no place of the queue.
+    """
+    table, column = schema.receipts, "receipt_sequence"
+    where = {"receipt_kind": OUTCOME_KIND} if kind == "outcome" else {}
+    place: Any = int(after or 0) if kind == "outcome" else after or None
+    if kind != "outcome":
+        table = STORES[kind].table
+        (column,) = key_names(table)
+    items: list[Document] = []
+    scanned = 0
+    while scanned < SCANNED_ROWS_MAX:
+        rows = view.tables.select(table, where, order_by=column, after=place, limit=PAGE_ROWS)
+        for row in rows:
+            place = row[column]
+            item = _outcome(view, row) if kind == "outcome" else _evidence(view, kind, row, column)
+            if item is not None:
+                items.append(item)
+                if len(items) == limit:
+                    return ReviewPage(tuple(items), str(place))
+        if len(rows) < PAGE_ROWS:
+            return ReviewPage(tuple(items), None)
+        scanned += len(rows)
+    return ReviewPage(tuple(items), str(place))
+
+
+def _evidence(view: LedgerView, kind: EvidenceKind, row: Row, column: str) -> Document | None:
+    record: Document = orjson.loads(row["record"])
+    if not is_open(kind, record):
+        return None
+    evidence = evidence_of(view, kind, row[column], record)
+    return {
+        "kind": kind,
+        "record_id": row[column],
+        "waits_since": record["updated_at"],
+        "written_by_operation_id": record["updated_by_operation_id"],
+        "reason": why_a_person_decides(evidence) or "not_confirmed_yet",
+        "evidence": evidence.document(),
+        "record": record["payload"],
+    }
+
+
+def _outcome(view: LedgerView, row: Row) -> Document | None:
+    receipt: Document = orjson.loads(row["receipt_bytes"])
+    if not is_outcome_to_review(receipt) or resolution_of(view, row["receipt_id"]) is not None:
+        return None
+    return {
+        "kind": "outcome",
+        "record_id": row["receipt_id"],
+        "waits_since": receipt["emitted_at"],
+        "reason": receipt["result"].get("outcome_reason_code"),
+        "record": receipt["result"],
+    }

@@ -1,0 +1,193 @@
+"""What extractions say, as a document: a run, runs by their state, the fields of a source.
+
+A field of a source is `current` where the newest ended run over its present text has it, `failed`
+where that run says so, and `stale` where only a run over an earlier text has values for it: those
+are shown under their framing and never as current (INV-EXT-7). Nothing is shown as whole that is
+not: the completeness of a run stands beside its values (INV-EXT-3).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kernel.extractions.sources import read_source
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.model.extraction_result import ExtractionRefused
+from kernel.stores.extraction import (
+    attempts_of,
+    last_attempt,
+    runs_of_source,
+    steps_into,
+)
+from kernel.untrusted import text_of
+
+STEPS_MAX = 200
+RUNS_MAX = 200
+SCANNED_MAX = 2000
+"""Steps that are looked at for one page of runs."""
+
+STALE_FRAMING: Final = "previous extraction; current data unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class RunsPage:
+    """Runs that are in a state now."""
+
+    runs: tuple[Document, ...]
+    next_after: str | None
+    """Where the next page begins; None after the last. A page may be empty and not the last."""
+
+
+def describe_run(view: LedgerView, run_id: str) -> Document | None:
+    """Return a run: its steps, its state, and what it has read; None where it has no step."""
+    steps = attempts_of(view, run_id, limit=STEPS_MAX)
+    if not steps:
+        return None
+    last = last_attempt(view, run_id) or steps[-1]
+    return {
+        **_summary(last),
+        "replaces_extraction_run_id": steps[0].get("replaces_extraction_run_id"),
+        **_result_of(view, _ended(steps)),
+        "steps": [_step(step) for step in steps],
+    }
+
+
+def runs_in_state(view: LedgerView, state: str, *, after: str, limit: int) -> RunsPage:
+    """Return runs whose last step led to a state, in the order of their names."""
+    page: list[Document] = []
+    steps = steps_into(view, state, after=after, limit=SCANNED_MAX)
+    for place, step in enumerate(steps):
+        run_id = step["extraction_run_id"]
+        last = last_attempt(view, run_id)
+        if last is not None and last["attempt_number"] == step["attempt_number"]:
+            page.append(_summary(last))
+        if len(page) == limit and place + 1 < len(steps):
+            return RunsPage(tuple(page), f"{run_id}|{step['attempt_number']}")
+    more = f"{steps[-1]['extraction_run_id']}|{steps[-1]['attempt_number']}" if steps else None
+    return RunsPage(tuple(page), more if len(steps) == SCANNED_MAX else None)
+
+
+def describe_source(view: LedgerView, source_ref: str) -> Document:
+    """Return the fields of a source as its extractions left them (INV-EXT-7)."""
+    try:
+        text_now = read_source(view, source_ref).sha256
+    except ExtractionRefused:
+        text_now = None
+    runs = [
+        steps
+        for run_id in runs_of_source(view, source_ref, limit=RUNS_MAX)
+        if (steps := attempts_of(view, run_id, limit=STEPS_MAX))
+    ]
+    runs.sort(key=lambda steps: str(steps[-1]["updated_at"]), reverse=True)
+    ended = [step for steps in runs if (step := _ended(steps)) is not None]
+    current = next((step for step in ended if step["source_text_sha256"] == text_now), None)
+    earlier = [step for step in ended if step["source_text_sha256"] != text_now]
+    return {
+        "source_ref": source_ref,
+        "extraction_state": runs[0][-1]["current_state"] if runs else None,
+        "extraction_completeness": None if current is None else _completeness(current),
+        "fields": _fields(view, current, earlier),
+        "runs": [_summary(steps[-1]) for steps in runs],
+    }
+
+
+def _fields(view: LedgerView, current: Document | None, earlier: Iterable[Document]) -> Document:
+    fields: dict[str, Document] = {}
+    if current is not None:
+        for name, values in _values(view, current).items():
+            fields[name] = {"status": "current", "values": values}
+        for failed in _completeness(current).get("failed_fields", ()):
+            known = fields.setdefault(failed["field"], {"status": "failed", "values": []})
+            known["failure_reason"] = failed["reason"]
+    for step in earlier:
+        for name, values in _values(view, step).items():
+            # What a result over the present text neither has nor failed at, the text does not say.
+            known = fields.get(name, {"status": "failed"} if current is None else {})
+            if known.get("status") == "failed":
+                fields[name] = known | {
+                    "status": "stale",
+                    "framing": STALE_FRAMING,
+                    "values": values,
+                    "extraction_run_id": step["extraction_run_id"],
+                }
+    return fields
+
+
+def _ended(steps: list[Document]) -> Document | None:
+    """Return the newest step of a run that left a result."""
+    return next((step for step in reversed(steps) if _has_result(step)), None)
+
+
+def _has_result(step: Document) -> bool:
+    """Tell whether a step has a result of the runtime's; producers may state any other field."""
+    refs = step.get("claim_refs")
+    is_list = isinstance(refs, list) and all(isinstance(ref, str) for ref in refs)
+    return is_list and isinstance(step.get("source_text_sha256"), str)
+
+
+def _result_of(view: LedgerView, step: Document | None) -> Document:
+    if step is None:
+        return {"extraction_completeness": None, "values": []}
+    values = [value for values in _values(view, step).values() for value in values]
+    return {"extraction_completeness": _completeness(step), "values": values}
+
+
+def _completeness(step: Document) -> Document:
+    stated: Any = step.get("extraction_completeness")
+    return stated if isinstance(stated, dict) else {}
+
+
+def _values(view: LedgerView, step: Document) -> dict[str, list[Document]]:
+    """Return the claims of a result by their fields; a claim that was taken back is left out."""
+    refs = step["claim_refs"]
+    nodes = view.nodes(refs)
+    by_field: dict[str, list[Document]] = {}
+    for ref in refs:
+        node = nodes.get(ref)
+        payload = {} if node is None or node["state"] != "active" else node["payload"]
+        extracted = payload.get("extracted")
+        if not isinstance(extracted, dict) or not {"field", "value"} <= extracted.keys():
+            continue
+        if not isinstance(payload.get("text"), str):
+            continue
+        value = {
+            "field": str(extracted["field"]),
+            "value": text_of(str(extracted["value"])),
+            "role": text_of(str(extracted["role"])) if "role" in extracted else None,
+            "words": text_of(payload["text"]),
+            "span": payload.get("span"),
+            "claim_ref": ref,
+        }
+        by_field.setdefault(value["field"], []).append(value)
+    return by_field
+
+
+_SUMMARY = (
+    "extraction_run_id",
+    "source_ref",
+    "corpus_id",
+    "extractor",
+    "attempt_number",
+    "state_change_reason",
+    "block_reason",
+    "cancellation_reason",
+    "updated_at",
+)
+_STEP = (
+    "attempt_number",
+    "prior_state",
+    "current_state",
+    "state_change_reason",
+    "block_reason",
+    "operation_id",
+    "parent_operation_id",
+    "updated_at",
+)
+
+
+def _summary(step: Document) -> Document:
+    return {"state": step["current_state"]} | {name: step.get(name) for name in _SUMMARY}
+
+
+def _step(step: Document) -> Document:
+    return {name: step.get(name) for name in _STEP}

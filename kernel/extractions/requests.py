@@ -1,0 +1,134 @@
+"""Asking for an extraction in the transaction of whatever is its cause (§13.5, §16.4, K19).
+
+The run's name follows from the source, its text, the extractor and the corpus. So the same cause
+twice is one run, a changed text is another, and a run that was abandoned is found and not begun
+again, however often a sweep or a binding asks (INV-EXT-4). A person who wants it again requeues the
+dead letter that it left, or asks under a name of their own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernel.canonical import digest
+from kernel.extractions.sources import read_source
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.stores.extraction import SOURCE_CHANGED, last_attempt
+from kernel.work.contents import EXTRACTION_QUEUE, EXTRACTION_REQUESTED
+from kernel.work.requests import WorkRequest, enqueue, request_id_of, status_of
+
+RUN_PREFIX = "extraction:"
+DIGEST_CHARS = 32
+CHANGES_MAX = 1000
+"""Runs over one text of a source that changed under each of them; no further one begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedExtraction:
+    """The run that an asking came to."""
+
+    extraction_run_id: str
+    request_id: str
+    state: str
+    """The state of the run; pending where no step of it is recorded."""
+
+    duplicate: bool
+    """Whether the run was there before: then nothing was recorded."""
+
+
+def request_extraction(
+    transaction: LedgerTransaction,
+    artifact_ref: str,
+    extractor: str | None = None,
+    cause: str = EXTRACTION_REQUESTED,
+    *,
+    corpus_id: str,
+    understanding_id: str | None = None,
+    fields: Sequence[str] = (),
+    priority: str | None = None,
+) -> RequestedExtraction:
+    """Ask for the extraction of an artifact as it is now; durable with the transaction.
+
+    `cause` is the `state_change_reason` of the run's first step. Without an extractor the one
+    that serves the artifact's kind of content is taken when a worker begins.
+
+    Raises:
+        ExtractionRefused: there is no such text; nothing was recorded.
+        WorkRefused: the queue or the run is full, or a name is too long; nothing was recorded.
+    """
+    text = read_source(transaction, artifact_ref)
+    named = [artifact_ref, text.sha256, extractor or "", corpus_id, sorted(fields)]
+    run_id, last = _run_of(transaction, named)
+    request_id = request_id_of(EXTRACTION_QUEUE, run_id)
+    if last is not None or status_of(transaction, request_id) is not None:
+        state = "pending" if last is None else str(last["current_state"])
+        return RequestedExtraction(run_id, request_id, state, duplicate=True)
+    content: Document = {
+        "extraction_run_id": run_id,
+        "source_ref": artifact_ref,
+        "corpus_id": corpus_id,
+        "extractor": extractor,
+        "fields": list(fields),
+        "understanding_id": understanding_id,
+        "cause": cause,
+    }
+    request = WorkRequest(
+        EXTRACTION_QUEUE,
+        run_id,
+        {name: value for name, value in content.items() if value not in (None, [])},
+        priority,
+    )
+    [receipt] = enqueue(transaction, [request])
+    return RequestedExtraction(run_id, receipt.request_id, "pending", duplicate=False)
+
+
+def _run_of(view: LedgerView, named: Sequence[object]) -> tuple[str, Document | None]:
+    """Return the run of a text and its last step; a text that came back has a further run."""
+    times = 0
+    while True:
+        run_id = f"{RUN_PREFIX}{digest([*named, times])[:DIGEST_CHARS]}"
+        last = last_attempt(view, run_id)
+        changed = last is not None and last.get("cancellation_reason") == SOURCE_CHANGED
+        times += 1
+        if not changed or times == CHANGES_MAX:
+            return run_id, last
+
+
+def request_reentry(
+    transaction: LedgerTransaction,
+    content: Document,
+    cause: str,
+    *,
+    after_attempt: int,
+    delay_s: int,
+    priority: str,
+) -> str:
+    """Ask for the next try of a run after one of its steps and return the request's id."""
+    run_id = content["extraction_run_id"]
+    key = f"reentry:{digest([run_id, after_attempt])}"
+    again = WorkRequest(EXTRACTION_QUEUE, key, {**content, "cause": cause}, priority, delay_s)
+    [receipt] = enqueue(transaction, [again])
+    return receipt.request_id
+
+
+def request_replacement(
+    transaction: LedgerTransaction, content: Document, cause: str, *, priority: str
+) -> str:
+    """Ask for a run that begins anew in the place of one that ended, and return its name.
+
+    Nothing that the other run extracted is carried forward (INV-EXT-6).
+    """
+    replaced = content["extraction_run_id"]
+    run_id = replacement_of(replaced)
+    anew = {
+        **content,
+        "extraction_run_id": run_id,
+        "replaces_extraction_run_id": replaced,
+        "cause": cause,
+    }
+    enqueue(transaction, [WorkRequest(EXTRACTION_QUEUE, run_id, anew, priority)])
+    return run_id
+
+
+def replacement_of(run_id: str) -> str:
+    """Return the name of the run that takes another's place."""
+    return f"{RUN_PREFIX}{digest(['replaces', run_id])[:DIGEST_CHARS]}"

@@ -1,0 +1,48 @@
+"""The hashes of a tree in tiles, as C2SP tlog-tiles cuts them: 256 hashes of every eighth level.
+
+A full tile never changes. What lies between two tiles is computed from the lower one, so a proof
+reads at most two tiles for each eight levels of the tree.
+"""
+
+from collections.abc import Callable, Sequence
+
+from kernel.proof.merkle_tree import HASH_BYTES, node_hash
+
+TILE_LEVELS = 8
+TILE_WIDTH = 1 << TILE_LEVELS
+
+ReadTile = Callable[[int, int], Sequence[bytes]]
+"""Returns the hashes of a tile, by its level and its index there; as many as it has by now."""
+
+
+def node_of_tiles(level: int, index: int, read: ReadTile) -> bytes:
+    """Return the hash of a complete subtree."""
+    tile_level, above = divmod(level, TILE_LEVELS)
+    first = index << above
+    tile_index, start = divmod(first, TILE_WIDTH)
+    return subtree_root(read(tile_level, tile_index)[start : start + (1 << above)])
+
+
+def subtree_root(hashes: Sequence[bytes]) -> bytes:
+    """Return the root over the hashes of a complete subtree's lowest level, a power of two."""
+    nodes = list(hashes)
+    while len(nodes) > 1:
+        nodes = [
+            node_hash(left, right) for left, right in zip(nodes[::2], nodes[1::2], strict=True)
+        ]
+    return nodes[0]
+
+
+def tile_path(level: int, index: int, width: int = TILE_WIDTH) -> str:
+    """Return the path of a tile below the prefix of a log: `tile/0/x001/x234/067.p/5`."""
+    digits = f"{index % 1000:03d}"
+    while index := index // 1000:
+        digits = f"x{index % 1000:03d}/{digits}"
+    partial = "" if width == TILE_WIDTH else f".p/{width}"
+    return f"tile/{level}/{digits}{partial}"
+
+
+def hashes_of(stored: bytes) -> list[bytes]:
+    """Return the hashes of a stored tile, which stand one behind the other."""
+    starts = range(0, len(stored), HASH_BYTES)
+    return [stored[start : start + HASH_BYTES] for start in starts]

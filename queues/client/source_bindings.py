@@ -1,0 +1,82 @@
+"""Source bindings at a gateway: created, changed, disabled, enabled, looked at (§13.1).
+
+What changes a binding is an intent. Each has a key, the caller's own or one that is made for the
+call; under its key it takes effect once.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from queues.client.gateway_http import GatewayHttp
+from queues.errors import GatewayError
+
+_PATH: Final = "/v1/bindings"
+
+
+class SourceBindings:
+    """The bindings at a gateway; every method raises `GatewayError` with the gateway's own code."""
+
+    def __init__(
+        self, gateway: GatewayHttp, new_key: Callable[[], str] = lambda: secrets.token_hex(16)
+    ) -> None:
+        self._gateway = gateway
+        self._new_key = new_key
+
+    async def create(
+        self, binding_id: str, meaning: Mapping[str, Any], intent_key: str | None = None
+    ) -> Mapping[str, Any]:
+        """Create a binding; `meaning` has its `selector_list`, `target_kind`, `corpus_id`, …."""
+        return await self._change("create", binding_id, meaning, intent_key)
+
+    async def update(
+        self, binding_id: str, changes: Mapping[str, Any], intent_key: str | None = None
+    ) -> Mapping[str, Any]:
+        """Change what a binding means, as a further generation, or its title."""
+        return await self._change("update", binding_id, changes, intent_key)
+
+    async def disable(self, binding_id: str, intent_key: str | None = None) -> Mapping[str, Any]:
+        """Let a binding be evaluated no more."""
+        return await self._change("disable", binding_id, {}, intent_key)
+
+    async def enable(
+        self,
+        binding_id: str,
+        critical_approval: Mapping[str, Any] | None = None,
+        intent_key: str | None = None,
+    ) -> Mapping[str, Any]:
+        """Let a disabled binding be evaluated again, as a further generation."""
+        stated = {} if critical_approval is None else {"critical_approval": critical_approval}
+        return await self._change("enable", binding_id, stated, intent_key)
+
+    async def show(self, binding_id: str) -> Mapping[str, Any]:
+        """Return a binding with its state and the counts of its pairs."""
+        path = f"{_PATH}/{quote(binding_id, safe='')}"
+        document: Mapping[str, Any] = (await self._gateway.ask("GET", path)).json()
+        return document
+
+    async def page(self, after: str | None = None, limit: int = 20) -> Mapping[str, Any]:
+        """Return `bindings` in the order of their ids; `next_after` where there are more."""
+        query = {"limit": limit} if after is None else {"limit": limit, "after": after}
+        response = await self._gateway.ask("GET", _PATH, params=query)
+        document: Mapping[str, Any] = response.json()
+        return document
+
+    async def _change(
+        self, verb: str, binding_id: str, stated: Mapping[str, Any], intent_key: str | None
+    ) -> Mapping[str, Any]:
+        intent = {
+            **stated,
+            "intent_kind": f"source_binding_{verb}",
+            "intent_key": intent_key or self._new_key(),
+            "binding_id": binding_id,
+        }
+        response = await self._gateway.ask("POST", _PATH, json={"intents": [intent]})
+        [result] = response.json()["results"]
+        if result["validation_result"] != "accepted":
+            raise GatewayError(
+                result["reason_code"], f"{result.get('field', '')}: {result['message']}"
+            )
+        document: Mapping[str, Any] = result
+        return document

@@ -1,0 +1,57 @@
+"""Names by which a reader finds a thing: packages say what they hold, and named files are there."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("kernel", "queues", "actors", "workers")
+FILE = re.compile(r"`([\w./]+\.(?:py|lua))`")
+
+
+@cache
+def modules() -> dict[Path, ast.Module]:
+    return {
+        path.relative_to(ROOT): ast.parse(path.read_text())
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*.py"))
+        if "_pb2" not in path.name
+    }
+
+
+def test_every_package_says_what_it_holds():
+    silent = [
+        path.as_posix()
+        for path, module in modules().items()
+        if path.name == "__init__.py" and len((ast.get_docstring(module) or "").split()) < 3
+    ]
+    assert silent == []
+
+
+def test_a_file_that_a_docstring_names_is_there():
+    """By its path, or by its name where it lies in the same folder, below or just above it."""
+    missing = {
+        (path.as_posix(), name)
+        for path, module in modules().items()
+        for docstring in docstrings_of(module)
+        for name in FILE.findall(docstring)
+        if not is_there(path.parent, name)
+    }
+    assert missing == set()
+
+
+def docstrings_of(module: ast.Module) -> Iterator[str]:
+    """Those of modules, classes and functions, and texts that stand beneath a variable."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield str(node.value.value)
+
+
+def is_there(folder: Path, name: str) -> bool:
+    places = (ROOT / name, ROOT / folder.parent / name)
+    below = (ROOT / folder).rglob(Path(name).name)
+    return any(path.exists() for path in places) or any(
+        path.as_posix().endswith(f"/{name}") for path in below
+    )

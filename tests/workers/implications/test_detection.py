@@ -1,0 +1,150 @@
+"""Detectors over a growing log: loops end, failures stay with their detector, nothing is lost."""
+
+from contextlib import closing
+
+import anyio
+import pytest
+import structlog
+from pydantic import SecretStr
+
+from kernel.implications.halts import EXCEEDED, halts_of
+from kernel.implications.loops import CYCLE_EPOCHS_MAX
+from kernel.implications.runs import run_of
+from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from tests.kernel.build import accept, adapt, create, findings, receipts_of_kind
+from tests.kernel.implied import resumption
+from tests.workers.implications.detectors import ENDLESS, TAGGING, Failing
+from tests.workers.implications.running import Clock, running_detection, until_quiet
+from workers.environment.ledger_access import founded_ledger
+from workers.environment.system_host import system_host
+
+BRIDGE = pytest.mark.spec("INV-A-BRIDGE-1", "§19.1")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+def place(request, tmp_path):
+    if request.param == "sqlite":
+        return tmp_path / "ledger.db"
+    return SecretStr(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    return tmp_path / "ledger.db"
+
+
+def founded(place) -> Ledger:
+    return founded_ledger(place, system_host())
+
+
+def detect(ledger, place, *detectors):
+    """Run the detectors until there is nothing left to imply; return how much they emitted."""
+
+    async def run():
+        async with running_detection(ledger, place, detectors) as detection:
+            return await until_quiet(detection)
+
+    return anyio.run(run)
+
+
+def standing(ledger):
+    return ledger.read(lambda view: halts_of(view, limit=100))
+
+
+def implied_by(ledger):
+    return ledger.read(lambda view: view.tables.select(schema.implied_operations))
+
+
+@BRIDGE
+def test_a_detector_that_would_run_for_ever_is_halted_until_a_person_resumes_it(place):
+    with closing(founded(place)) as ledger:
+        accept(ledger, create("n", "Note"), create("m", "Note"), adapt("n", title="by hand"))
+        assert detect(ledger, place, ENDLESS) == CYCLE_EPOCHS_MAX
+        [halt] = standing(ledger)
+        assert (halt.reason_code, halt.operation_kind, halt.target_ref) == (
+            EXCEEDED,
+            "field_adapt",
+            "n",
+        )
+        [receipt] = receipts_of_kind(ledger, EXCEEDED)
+        assert receipt["repetitions"] == CYCLE_EPOCHS_MAX
+    # The halt survives the process.
+    with closing(founded(place)) as ledger:
+        accept(ledger, adapt("n", title="again"), adapt("m", title="elsewhere"))
+        assert detect(ledger, place, ENDLESS) == CYCLE_EPOCHS_MAX
+        assert {stands.target_ref for stands in standing(ledger)} == {"n", "m"}
+        accept(ledger, resumption(halt.halt_id), adapt("n", title="once more"))
+        assert detect(ledger, place, ENDLESS) == CYCLE_EPOCHS_MAX
+        assert findings(ledger) == ()
+
+
+@BRIDGE
+def test_what_is_implied_is_emitted_once_whoever_reads_again(sqlite):
+    with closing(founded(sqlite)) as ledger:
+        accept(ledger, create("a", "Note"), create("b", "Note"))
+        assert detect(ledger, sqlite, TAGGING) == 2
+        assert detect(ledger, sqlite, TAGGING) == 0
+        accept(ledger, create("c", "Note"))
+        assert detect(ledger, sqlite, TAGGING) == 1
+        assert findings(ledger) == ()
+
+
+@BRIDGE
+def test_of_two_that_read_the_same_stretch_one_records_it(sqlite):
+    async def race(ledger):
+        async with (
+            running_detection(ledger, sqlite, [TAGGING]) as one,
+            running_detection(ledger, sqlite, [TAGGING]) as other,
+        ):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(one.detect_new)
+                tasks.start_soon(other.detect_new)
+            await until_quiet(one)
+            await until_quiet(other)
+
+    with closing(founded(sqlite)) as ledger:
+        accept(ledger, create("a", "Note"))
+        anyio.run(race, ledger)
+        assert len(implied_by(ledger)) == 1
+
+
+FAILURES = {
+    "raises": "implication_detector_raised",
+    "hangs": "implication_detector_timed_out",
+    "ends": "implication_detector_ended",
+    "answers-envelopes": "implication_answer_invalid",
+    "names-others": "implication_answer_invalid",
+    "answers-without-end": "implication_answer_too_large",
+    "names-nothing-there": "intent_invalid",
+}
+
+
+@BRIDGE
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_detector_that_fails_is_halted_and_the_others_go_on(sqlite, name):
+    clock = Clock()
+    limit_s = 4.0 if name == "hangs" else 30.0
+    detectors = [Failing(name), TAGGING]
+
+    async def run(ledger):
+        async with running_detection(
+            ledger, sqlite, detectors, limit_s=limit_s, clock=clock
+        ) as detection:
+            for _ in range(4):
+                yield await detection.detect_new()
+                clock.now_s += 60
+
+    async def total(ledger):
+        return sum([emitted async for emitted in run(ledger)])
+
+    with closing(founded(sqlite)) as ledger, structlog.testing.capture_logs() as events:
+        accept(ledger, create("n", "Note"))
+        assert anyio.run(total, ledger) == 1
+        [halt] = standing(ledger)
+        assert (halt.detector, halt.error_code) == (name, FAILURES[name])
+        assert ledger.read(lambda view: run_of(view, name)) is None
+        failed = [event for event in events if event["event"] == "implication_detector_failed"]
+        assert {event["code"] for event in failed} == {FAILURES[name]}
+        assert findings(ledger) == ()

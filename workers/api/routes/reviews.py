@@ -1,0 +1,109 @@
+"""What a person reviews, over HTTP: batches of memberships, and what waits (§13.6, §14.4)."""
+
+from typing import Annotated, Any
+
+from fastapi import Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from actors.commit.review_units import AdjudicateUnit, BatchReviewUnit, DismissOutcomeUnit
+from actors.orchestrator.intents import Adjudicate
+from kernel.audit.batch_reviews import reviewed_batch
+from kernel.audit.open_reviews import REVIEWS_MAX, ReviewKind, open_reviews
+from kernel.canonical import digest
+from kernel.model.result import RejectedResult
+from kernel.reviews.batch import BatchId, BatchReview
+from kernel.reviews.evidence import EvidenceKind
+from workers.api.errors import ApiError, respond
+from workers.api.json_bodies import json_router
+from workers.api.services import Given
+
+router = json_router(prefix="/v1/reviews", tags=["reviews"])
+
+Name = Annotated[str, Field(min_length=1, max_length=512)]
+Grounds = Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+class Decision(BaseModel):
+    """What a person decides about evidence, and on what grounds."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    decision_key: Annotated[str, Field(min_length=1, max_length=400)]
+    """The caller's own name for this decision; under the same key it is taken once."""
+
+    kind: EvidenceKind
+    record_id: Name
+    decision: Annotated[str, Field(pattern=r"^(confirm|reject)$")]
+    adjudicated_by: Annotated[str, Field(min_length=1, max_length=400)]
+    grounds: Grounds
+    normalized_label: Grounds | None = None
+    scope_targets: Annotated[list[Name], Field(max_length=256, fail_fast=True)] = []
+
+
+class Dismissal(BaseModel):
+    """An outcome that a person has looked at, and why nothing is done about it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    receipt_id: Annotated[str, Field(min_length=1, max_length=1024)]
+    reason: Grounds
+
+
+@router.post("/batches")
+async def review_batch(batch: BatchReview, services: Given) -> dict[str, Any]:
+    """Dispose of every item of a batch; answered when all of it is durable.
+
+    Items that fail leave the others as they are. The same batch sent again is answered from its
+    record.
+    """
+    answer: dict[str, Any] = await services.write(BatchReviewUnit(batch))
+    return answer
+
+
+@router.get("/batches/{batch_review_id:path}")
+async def batch_review(
+    batch_review_id: Annotated[BatchId, Path()], services: Given
+) -> dict[str, Any]:
+    """Return a batch with the state of every item as it is now, and its retries."""
+    document = await services.read(lambda view: reviewed_batch(view, batch_review_id))
+    if document is None:
+        raise ApiError("batch_review_unknown", "no such batch was reviewed")
+    return document
+
+
+@router.get("/open")
+async def open_queue(
+    kind: ReviewKind,
+    services: Given,
+    after: Annotated[str, Query(max_length=1024)] = "",
+    limit: Annotated[int, Query(ge=1, le=REVIEWS_MAX)] = REVIEWS_MAX,
+) -> dict[str, Any]:
+    """Return a page of what waits for a person; go on while `next_after` is given."""
+    if kind == "outcome" and after and not (after.isascii() and after.isdigit()):
+        raise ApiError("INVALID_REQUEST", "outcomes go on after a number")
+    page = await services.read(lambda view: open_reviews(view, kind, after=after, limit=limit))
+    return page.document()
+
+
+@router.post("/decisions")
+async def decide(decision: Decision, services: Given) -> Any:
+    """Confirm or reject evidence, as an operation of its own; answered when it is durable."""
+    stated = decision.model_dump(exclude={"decision_key"}, exclude_none=True)
+    intent = Adjudicate(intent_key=digest(decision.decision_key), **stated)
+    return _answer(await services.write(AdjudicateUnit(intent)))
+
+
+@router.post("/dismissals")
+async def dismiss(dismissal: Dismissal, services: Given) -> Any:
+    """Settle an outcome that a person has looked at; answered when it is durable."""
+    unit = DismissOutcomeUnit(dismissal.receipt_id, dismissal.reason)
+    return _answer(await services.write(unit))
+
+
+def _answer(result: Any) -> Any:
+    document = result.document()
+    if not isinstance(result, RejectedResult):
+        return document | {"duplicate": result.duplicate}
+    response = respond(result.rejection.reason_code, result.rejection.message, document)
+    response.status_code = 422
+    return response

@@ -1,0 +1,188 @@
+"""`rotulus binding`: source bindings at a running gateway (§13.1)."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kernel.bindings.selectors import SELECTOR_KINDS
+from queues.client.source_bindings import SourceBindings
+from workers.cli.common import (
+    as_json,
+    gateway_url,
+    ledger_dir,
+    print_document,
+    read_settings,
+    run,
+)
+from workers.clients.gateway import GatewayClient
+from workers.environment.settings import Settings
+
+LIST_MAX = 100
+_SELECTOR = f"KIND=VALUE, once for each; a KIND is one of {', '.join(SELECTOR_KINDS)}."
+
+
+class _Selector(click.ParamType[dict[str, str]]):
+    name = "kind=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> dict[str, str]:
+        """Read a selector; which kinds there are is for the kernel to say."""
+        kind, equals, stated = str(value).partition("=")
+        if not equals:
+            self.fail("a selector is KIND=VALUE", param, ctx)
+        return {"kind": kind, "value": stated}
+
+
+include = click.option("--include", multiple=True, type=_Selector(), help=_SELECTOR)
+exclude = click.option("--exclude", multiple=True, type=_Selector(), help="Likewise.")
+target_kind = click.option("--target", help="What a fire makes: a target_kind.")
+corpus = click.option("--corpus", help="The corpus that it is for.")
+priority = click.option("--priority", type=int, help="0 to 1000; the highest goes first.")
+capacity = click.option("--capacity", help="background, user_initiated or critical.")
+approved_by = click.option("--approved-by", help="Who lets it run as critical, as a user.")
+reason = click.option("--reason", help="Why it may run as critical.")
+title = click.option("--title", help="What people call it.")
+
+
+@click.group()
+@ledger_dir
+@click.pass_context
+def binding(context: click.Context, data_dir: Path | None) -> None:
+    """Create, change, disable, enable and look at source bindings."""
+    context.obj = read_settings(data_dir)
+
+
+def _meaning(command: Callable[..., None]) -> Callable[..., None]:
+    options = (
+        include,
+        exclude,
+        target_kind,
+        corpus,
+        priority,
+        capacity,
+        approved_by,
+        reason,
+        title,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@binding.command()
+@click.argument("binding_id")
+@_meaning
+@as_json
+@click.pass_obj
+def create(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: Any) -> None:
+    """Create a binding in its first generation."""
+    meaning = {"selector_list": {}, "target_kind": "", "corpus_id": ""} | _stated(stated)
+    print_document(
+        _ask(settings, lambda bindings: bindings.create(binding_id, meaning)), as_json=as_json
+    )
+
+
+@binding.command()
+@click.argument("binding_id")
+@_meaning
+@as_json
+@click.pass_obj
+def update(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: Any) -> None:
+    """Change what is stated, as a further generation; the rest stays as it is."""
+    print_document(
+        _ask(settings, lambda bindings: bindings.update(binding_id, _stated(stated))),
+        as_json=as_json,
+    )
+
+
+@binding.command()
+@click.argument("binding_id")
+@as_json
+@click.pass_obj
+def disable(settings: Settings, binding_id: str, *, as_json: bool) -> None:
+    """Let a binding be evaluated no more."""
+    answer = _ask(settings, lambda bindings: bindings.disable(binding_id))
+    print_document(answer, as_json=as_json)
+
+
+@binding.command()
+@click.argument("binding_id")
+@approved_by
+@reason
+@as_json
+@click.pass_obj
+def enable(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: Any) -> None:
+    """Let a disabled binding be evaluated again, as a further generation."""
+    approval = _stated(stated).get("critical_approval")
+    print_document(
+        _ask(settings, lambda bindings: bindings.enable(binding_id, approval)), as_json=as_json
+    )
+
+
+@binding.command("list")
+@click.option("--after", help="Begin behind this binding.")
+@click.option("--limit", type=click.IntRange(1, LIST_MAX), default=20, show_default=True)
+@as_json
+@click.pass_obj
+def list_(settings: Settings, after: str | None, limit: int, *, as_json: bool) -> None:
+    """Bindings with their states and how many pairs are in which state."""
+    document = _ask(settings, lambda bindings: bindings.page(after, limit))
+    if as_json:
+        print_document(document, as_json=True)
+        return
+    for row in document["bindings"]:
+        most = row["pairs_counted_max"]
+        counts = ", ".join(
+            f"{state} {count}{'+' if count >= most else ''}"
+            for state, count in row["pairs"].items()
+            if count
+        )
+        generation = row["binding_generation_id"]
+        click.echo(f"{row['binding_id']}  {row['state']}  generation {generation}  {counts}")
+    if document["next_after"] is not None:
+        click.echo(f"more behind: --after {document['next_after']}")
+
+
+@binding.command()
+@click.argument("binding_id")
+@as_json
+@click.pass_obj
+def show(settings: Settings, binding_id: str, *, as_json: bool) -> None:
+    """A binding: what its generation means, and how its pairs stand."""
+    document = _ask(settings, lambda bindings: bindings.show(binding_id))
+    print_document(document, as_json=as_json)
+
+
+def _stated(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the options state, as an intent states it."""
+    stated: dict[str, Any] = {}
+    if options.get("include") or options.get("exclude"):
+        stated["selector_list"] = {name: [*options[name]] for name in ("include", "exclude")}
+    names = {"target": "target_kind", "corpus": "corpus_id", "priority": "priority"}
+    names["title"] = "title"
+    stated |= {
+        name: options[option] for option, name in names.items() if options.get(option) is not None
+    }
+    if options.get("capacity") is not None:
+        stated["resource_policy"] = {"capacity_priority": options["capacity"]}
+    if options.get("approved_by") is not None or options.get("reason") is not None:
+        stated["critical_approval"] = {
+            "approved_by": options.get("approved_by") or "",
+            "approver_role": "user",
+            "reason": options.get("reason") or "",
+        }
+    return stated
+
+
+def _ask(
+    settings: Settings, question: Callable[[SourceBindings], Awaitable[Mapping[str, Any]]]
+) -> Mapping[str, Any]:
+    async def ask() -> Mapping[str, Any]:
+        async with GatewayClient(gateway_url(settings)) as gateway:
+            return await question(SourceBindings(gateway))
+
+    answer: Mapping[str, Any] = run(ask)
+    return answer

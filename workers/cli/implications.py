@@ -1,0 +1,47 @@
+"""`rotulus implications`: how far detectors have read, what is halted, and letting it go on."""
+
+from pathlib import Path
+from urllib.parse import quote
+
+import click
+
+from workers.cli.common import as_json, data_dir, gateway_url, print_document, read_settings
+from workers.cli.gateway_call import ask_gateway
+from workers.environment.settings import Settings
+
+
+@click.group(invoke_without_command=True)
+@as_json
+@data_dir
+@click.pass_context
+def implications(context: click.Context, data_dir: Path | None, *, as_json: bool) -> None:
+    """Show the detectors of implications and what is halted; resume it."""
+    context.obj = read_settings(data_dir)
+    if context.invoked_subcommand is not None:
+        return
+    state = ask_gateway(gateway_url(context.obj), "/v1/implications")
+    if as_json:
+        print_document(state, as_json=True)
+        return
+    for run in state["detectors"]:
+        click.echo(
+            f"{run['detector']}  run {run['implication_epoch']}"
+            f"  read up to {run['through_sequence']}"
+        )
+    for halt in state["halts"]:
+        loop = f"{halt['operation_kind']} on {halt['target_ref']}"
+        what = loop if halt["operation_kind"] else f"detector {halt['detector']}"
+        why = halt["error_code"] or halt["reason_code"]
+        click.echo(f"halted at {halt['halted_at']}: {what}  {why}")
+        click.echo(f"  rotulus implications resume {halt['halt_id']}")
+
+
+@implications.command()
+@click.argument("halt_id")
+@click.option("--reason", default="", help="Why; it is put on the record.")
+@click.pass_obj
+def resume(settings: Settings, halt_id: str, reason: str) -> None:
+    """Let the loop or the detector halted as HALT_ID go on."""
+    path = f"/v1/implications/halts/{quote(halt_id, safe='')}/resume"
+    ask_gateway(gateway_url(settings), path, {"reason": reason})
+    click.echo(f"{halt_id} goes on")

@@ -1,0 +1,225 @@
+"""`rotulus review`: what a person decides about what waits (§13.6, §14.4).
+
+A batch ends with 1 unless every item succeeded.
+"""
+
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import IO, Any
+
+import click
+import orjson
+from pydantic import ValidationError
+
+from kernel.audit.batch_reviews import reviewed_batch
+from kernel.audit.open_reviews import REVIEWS_MAX, ReviewKind, open_reviews
+from kernel.canonical import CanonicalizationError, digest
+from kernel.json_text import RepeatedKey, check_unique_keys
+from kernel.model.problems import first_problem
+from kernel.model.stated_receipts import BATCH_ITEMS_MAX
+from kernel.reviews.batch import BatchReview
+from workers.cli.common import (
+    as_json,
+    data_dir,
+    gateway_url,
+    ledger_dir,
+    print_document,
+    read_settings,
+    run,
+)
+from workers.cli.reading import read_record
+from workers.clients.gateway import GatewayClient
+from workers.clients.reviews import ReviewClient, batch_of
+
+FILE_BYTES_MAX = 2 << 20
+
+
+@click.group()
+def review() -> None:
+    """Review batches of memberships, look at them, and retry what failed."""
+
+
+@review.command("batch")
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--source", "source_batch_id", help="The batch that was ingested, for lines.")
+@click.option("--id", "batch_review_id", help="The batch's own id.  [from its items]")
+@click.option("--prior", "prior_batch_review_ref", help="The batch of which this is a retry.")
+@as_json
+@data_dir
+def review_batch(
+    file: IO[bytes],
+    source_batch_id: str | None,
+    batch_review_id: str | None,
+    prior_batch_review_ref: str | None,
+    data_dir: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Dispose of the memberships in FILE (- for standard input).
+
+    FILE holds a whole batch as JSON, or an item in each line: {"item_membership_id":
+    "corpus|node", "disposition": "confirm"}, and for split and merge_with a
+    "target_disposition_ref". The same file sent again is the same batch.
+    """
+    stated = _read(file)
+    options = {
+        "source_batch_id": source_batch_id,
+        "batch_review_id": batch_review_id,
+        "prior_batch_review_ref": prior_batch_review_ref,
+    }
+    batch = _batch(stated, {name: value for name, value in options.items() if value is not None})
+    answer = _ask(data_dir, lambda client: client.review_batch(batch))
+    _finish(answer, as_json=as_json)
+
+
+@review.command("retry")
+@click.argument("batch_review_id")
+@click.option(
+    "--remediated",
+    is_flag=True,
+    help="What kept items from succeeding is put right: retry them too.",
+)
+@as_json
+@data_dir
+def retry_batch(
+    batch_review_id: str, data_dir: Path | None, *, remediated: bool, as_json: bool
+) -> None:
+    """Review again the items of a batch that failed and may succeed now."""
+    answer = _ask(data_dir, lambda client: client.retry(batch_review_id, remediated=remediated))
+    if answer is None:
+        click.echo("nothing to retry")
+        return
+    _finish(answer, as_json=as_json)
+
+
+@review.command("show")
+@click.argument("batch_review_id")
+@as_json
+@ledger_dir
+def show_batch(batch_review_id: str, data_dir: Path | None, *, as_json: bool) -> None:
+    """Show a batch with the state of every item as it is now."""
+    document = read_record(data_dir, lambda view: reviewed_batch(view, batch_review_id))
+    if document is None:
+        raise click.ClickException(f"batch_review_unknown: no batch review {batch_review_id}")
+    print_document(document, as_json=as_json)
+
+
+@review.command("queue")
+@click.argument("kind", type=click.Choice(["relationship", "observation", "outcome"]))
+@click.option("--after", default="", help="Go on after the place that the last page named.")
+@click.option("--limit", type=click.IntRange(1, REVIEWS_MAX), default=20, show_default=True)
+@as_json
+@ledger_dir
+def show_queue(
+    kind: ReviewKind, after: str, limit: int, data_dir: Path | None, *, as_json: bool
+) -> None:
+    """Show what waits for a person: KIND is relationship, observation or outcome."""
+    if kind == "outcome" and after and not (after.isascii() and after.isdigit()):
+        raise _invalid("outcomes go on after a number")
+    page = read_record(data_dir, lambda view: open_reviews(view, kind, after=after, limit=limit))
+    if as_json:
+        print_document(page.document(), as_json=True)
+        return
+    for item in page.items:
+        click.echo(f"{item['waits_since']}  {item['reason']}  {item['record_id']}")
+    if page.next_after is not None:
+        click.echo(f"more: --after {page.next_after}")
+
+
+@review.command("decide")
+@click.argument("kind", type=click.Choice(["relationship", "observation"]))
+@click.argument("record_id")
+@click.argument("decision", type=click.Choice(["confirm", "reject"]))
+@click.option("--by", "adjudicated_by", required=True, help="Who decides.")
+@click.option("--grounds", required=True, help="On what grounds.")
+@click.option("--label", "normalized_label", help="What is decided; a confirmation has one.")
+@click.option("--scope", "scope_targets", multiple=True, help="What a ruling is about.")
+@as_json
+@data_dir
+def decide(data_dir: Path | None, *, as_json: bool, **stated: Any) -> None:
+    """Confirm or reject evidence that waits; with --scope an observation becomes a ruling."""
+    body = {name: value for name, value in stated.items() if value is not None}
+    body["scope_targets"] = list(body["scope_targets"])
+    key = digest(body)
+    answer = _ask(data_dir, lambda client: client.decide(key, **body))
+    print_document(answer, as_json=as_json)
+
+
+@review.command("dismiss")
+@click.argument("receipt_id")
+@click.option("--reason", required=True, help="Why nothing is done about it.")
+@as_json
+@data_dir
+def dismiss(receipt_id: str, reason: str, data_dir: Path | None, *, as_json: bool) -> None:
+    """Settle an outcome that a person has looked at."""
+    answer = _ask(data_dir, lambda client: client.dismiss(receipt_id, reason))
+    print_document(answer, as_json=as_json)
+
+
+def _ask(data_dir: Path | None, question: Callable[[ReviewClient], Awaitable[Any]]) -> Any:
+    url = gateway_url(read_settings(data_dir))
+
+    async def ask() -> Any:
+        async with GatewayClient(url) as gateway:
+            return await question(ReviewClient(gateway))
+
+    return run(ask)
+
+
+def _finish(answer: dict[str, Any], *, as_json: bool) -> None:
+    shown = dict(answer)
+    if not as_json:
+        del shown["item_operations"]
+    print_document(shown, as_json=as_json)
+    sys.exit(1 if answer["failure_count"] else 0)
+
+
+def _batch(stated: Any, options: dict[str, str]) -> BatchReview:
+    try:
+        if isinstance(stated, dict):
+            return BatchReview.model_validate(stated | options)
+        if "source_batch_id" not in options:
+            raise click.UsageError("--source names the batch that the lines are of")
+        return batch_of(stated, **options)
+    except ValidationError as error:
+        field, message = first_problem(error)
+        raise _invalid(f"{field}: {message}") from None
+    except CanonicalizationError as error:
+        raise _invalid(str(error)) from None
+
+
+def _read(file: IO[bytes]) -> Any:
+    """Return a whole batch, or the items of lines; read before anything is sent."""
+    content = file.read(FILE_BYTES_MAX + 1)
+    if len(content) > FILE_BYTES_MAX:
+        raise _invalid(f"a batch is at most {FILE_BYTES_MAX} bytes")
+    try:
+        whole = _parse(content)
+    except orjson.JSONDecodeError:
+        whole = None
+    if isinstance(whole, dict) and "item_operations" in whole:
+        return whole
+    items: list[Any] = []
+    for number, line in enumerate(content.splitlines(), 1):
+        if len(items) > BATCH_ITEMS_MAX:
+            raise _invalid(f"line {number}: a batch has at most {BATCH_ITEMS_MAX} items")
+        if line.strip():
+            try:
+                items.append(_parse(line))
+            except orjson.JSONDecodeError as error:
+                raise _invalid(f"line {number}: not JSON: {error}") from None
+    return items
+
+
+def _parse(content: bytes) -> Any:
+    parsed = orjson.loads(content)
+    try:
+        check_unique_keys(content)
+    except RepeatedKey as error:
+        raise click.ClickException(f"{error.code}: {error}") from None
+    return parsed
+
+
+def _invalid(problem: str) -> click.ClickException:
+    return click.ClickException(f"INVALID_REQUEST: {problem}")

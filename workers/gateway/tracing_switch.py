@@ -1,0 +1,53 @@
+"""Decides whether a gateway traces; the modules of tracing are loaded only if it does."""
+
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+
+from actors.sessions.runtime import Sessions
+from queues.connection import RedisClient
+from queues.work_queue import WorkQueue
+from workers.api.services import Report, Write
+from workers.environment.settings import Settings
+
+if TYPE_CHECKING:
+    from workers.gateway.request_spans import GatewayTraces
+
+
+def gateway_traces(settings: Settings) -> "Untraced | GatewayTraces":
+    """Return what emits the spans of a gateway, or nothing where no collector is set."""
+    if settings.traces_url is None:
+        return Untraced()
+    from workers.gateway.request_spans import GatewayTraces  # noqa: PLC0415 - see above
+    from workers.telemetry.span_exporter import open_spans  # noqa: PLC0415
+
+    return GatewayTraces(open_spans(settings.traces_url, "gateway", settings.traces_sample))
+
+
+class Untraced:
+    """The traces of a gateway that has none."""
+
+    spans = None
+    handled = None
+
+    def queue(self, redis: RedisClient, name: str) -> WorkQueue:
+        """Return a queue whose items carry no trace."""
+        return WorkQueue(redis, name)
+
+    def sessions(self, sessions: Sessions) -> Sessions:
+        """Return the same sessions."""
+        return sessions
+
+    def write(self, write: Write) -> Write:
+        """Return the same way to the next commit."""
+        return write
+
+    def report(self, report: Report) -> Report:
+        """Return the same way to the next commit."""
+        return report
+
+    def install(self, _: FastAPI) -> None:
+        """Leave an application as it is."""
+
+    async def close(self) -> None:
+        """Have nothing to send any more."""

@@ -1,0 +1,61 @@
+"""Routing that was too much for the transaction of its cause goes on here (§13.3, kernel/0283)."""
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from actors.commit.work_units import RoutePageUnit
+from actors.errors import ActorError
+from actors.supervision import WakeSignal
+from kernel.errors import KernelError, LedgerUnavailable
+from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.stores.active_bindings import read_active_bindings
+from kernel.work.routing_marks import open_marks
+from workers.use_cases.authority_sweeps import FencedWrite
+
+LOOK_EVERY_S = 1.0
+"""Pause between looks for what other gateways have left, of which a note may be lost."""
+
+PAUSE_BETWEEN_LOOKS_S = 0.05
+"""Collects what is committed meanwhile."""
+
+_log = structlog.get_logger(__name__)
+
+
+class BindingRouting:
+    """Records the pages of the marks that stand; run `run` in a task group.
+
+    Where gateways share a ledger, each may: a page goes on from where the mark stands then.
+    """
+
+    def __init__(self, ledger: Ledger, write: FencedWrite) -> None:
+        self._ledger = ledger
+        self._write = write
+        self._wake = WakeSignal()
+
+    def notify(self) -> None:
+        """Wake it after a commit; cheap, and harmless when called too often."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Read the active bindings ahead of the first event, then route until cancelled."""
+        await anyio.to_thread.run_sync(read_active_bindings, self._ledger)
+        while True:
+            try:
+                await self.route()
+            except (ActorError, KernelError, LedgerUnavailable) as error:
+                _log.warning("routing_waits", code=getattr(error, "code", "internal"))
+            await anyio.sleep(PAUSE_BETWEEN_LOOKS_S)
+            await self._wake.wait(LOOK_EVERY_S)
+
+    async def route(self) -> int:
+        """Record pages until no mark stands; return how many."""
+        count = 0
+        while await anyio.to_thread.run_sync(self._ledger.read, _has_marks):
+            if await self._write(RoutePageUnit()):
+                count += 1
+        return count
+
+
+def _has_marks(view: LedgerView) -> bool:
+    return bool(open_marks(view, limit=1))

@@ -1,0 +1,104 @@
+"""Which extractor serves a source, as tables: by the kind of its content, and what each is.
+
+The claims of an extractor have one authority (K13). That of the rules is the share of their values
+that were right when thirty entries were read by hand (`workers/dockets/README.md`). Nobody has
+measured a model here, so its claims have the mean of the prior.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import anyio.to_thread
+
+from actors.synthesis.field_extraction import FieldExtraction
+from kernel.model.extraction_result import ExtractionRefused
+from workers.dockets.fields import extract_fields
+from workers.worker.handlers.extractor import (
+    EXTRACTION_S_MAX,
+    Extracted,
+    Extractor,
+    SourceToRead,
+)
+
+DOCKET_ENTRY_RULES: Final = "docket_entry_rules"
+MODEL: Final = "model"
+
+EXTRACTOR_OF: Mapping[str, str] = MappingProxyType({"ecf_entry_text": DOCKET_ENTRY_RULES})
+"""By content kind; of others `MODEL`."""
+
+CLAIM_AUTHORITY: Mapping[str, float] = MappingProxyType({DOCKET_ENTRY_RULES: 0.97, MODEL: 0.5})
+ASKING_MODEL = frozenset({MODEL})
+
+
+class DocketEntryExtractor:
+    """The rules for docket entries; it asks nobody."""
+
+    limit_s = EXTRACTION_S_MAX
+
+    async def extract(self, source: SourceToRead) -> Extracted:
+        """Return the fields that the text states; a thread reads, so that others go on."""
+        result = await anyio.to_thread.run_sync(
+            extract_fields, source.source.text, abandon_on_cancel=True
+        )
+        return Extracted(result)
+
+
+class ModelExtractor:
+    """Asks the configured model."""
+
+    def __init__(self, asking: FieldExtraction, call_timeout_s: float) -> None:
+        self._asking = asking
+        self.limit_s = call_timeout_s + EXTRACTION_S_MAX
+
+    async def extract(self, source: SourceToRead) -> Extracted:
+        """Return what the model reads, as it wrote it."""
+        read = await self._asking.read(source.source_ref, source.fields)
+        return Extracted(read.document, read.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractorKind:
+    """An extractor, and the authority of what it reads."""
+
+    extractor: Extractor
+    claim_authority: float
+
+
+class Extractors:
+    """The extractors of one worker."""
+
+    def __init__(
+        self,
+        model: Extractor | None = None,
+        others: Mapping[str, Extractor] = MappingProxyType({}),
+    ) -> None:
+        """`model` asks the configured model, None where none is configured."""
+        known: dict[str, Extractor] = {DOCKET_ENTRY_RULES: DocketEntryExtractor(), **others}
+        self._known = known if model is None else known | {MODEL: model}
+
+    def serving(self, content_kind: str) -> str:
+        """Return the name of the extractor that serves a kind of content."""
+        return EXTRACTOR_OF.get(content_kind, MODEL)
+
+    def asks_model(self, name: str) -> bool:
+        """Tell whether an extractor waits for a model, so that others run beside it."""
+        return name in ASKING_MODEL
+
+    def lacks_model(self, name: str) -> bool:
+        """Tell whether an extractor needs a model and this worker has none."""
+        return name in ASKING_MODEL and name not in self._known
+
+    def get(self, name: str) -> ExtractorKind:
+        """Return an extractor by its name.
+
+        Raises:
+            ExtractionRefused: `model_not_configured`, or `extractor_unknown`.
+        """
+        if self.lacks_model(name):
+            raise ExtractionRefused("model_not_configured", "this worker has no model")
+        extractor = self._known.get(name)
+        if extractor is None:
+            raise ExtractionRefused("extractor_unknown", f"no extractor is called {name!r}")
+        return ExtractorKind(extractor, CLAIM_AUTHORITY.get(name, CLAIM_AUTHORITY[MODEL]))
