@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
+from anyio import to_thread
 from fastapi import APIRouter, Request
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from starlette.responses import HTMLResponse, Response
@@ -31,8 +32,9 @@ def build_router(hub: SnapshotHub) -> APIRouter:
 
     async def overview(request: Request) -> Response:
         picture = await hub.fresh()
-        html = template.render(_context(_base(request, "/"), assets, picture, hub.clock()))
-        return HTMLResponse(html, headers=LIVE)
+        context = _context(_base(request, "/"), assets, picture, hub.clock())
+        # A full page takes tens of milliseconds; in a thread it does not hold the loop.
+        return HTMLResponse(await to_thread.run_sync(template.render, context), headers=LIVE)
 
     async def events(_: Request) -> Response:
         return EventStream(hub)
