@@ -14,7 +14,8 @@ import anyio
 import httpx
 import structlog
 
-from queues.client.owner_hints import HEADER, TABLE_PATH, OwnerHints
+from queues.client.gateway_table import read_table
+from queues.client.owner_hints import HEADER, OwnerHints
 from queues.errors import GatewayError
 
 TIMEOUT_S: Final = 60.0
@@ -23,7 +24,6 @@ PAUSE_FIRST_S: Final = 0.05
 PAUSE_MAX_S: Final = 2.0
 RETRY_AFTER_S_MAX: Final = 30.0
 
-TABLE_WAIT_S: Final = 2.0
 _NOT_ITS_NAME: Final = frozenset({"gateway_failed", "host_unknown", "host_invalid"})
 """Codes of who is no gateway, or does not go by the name under which it was asked."""
 
@@ -53,7 +53,7 @@ class GatewayHttp:
         self._http = httpx.AsyncClient(
             base_url=url, auth=auth, transport=transport, timeout=TIMEOUT_S, trust_env=False
         )
-        self._hints = OwnerHints(self._http.base_url)
+        self._hints = OwnerHints()
         self._give_up_after_s = give_up_after_s
         self._sleep = sleep
         self._error_kind = error_kind
@@ -131,17 +131,18 @@ class GatewayHttp:
         if hint is None:
             return
         if self._hints.is_new(hint, anyio.current_time()):
-            try:
-                table = await self._http.get(TABLE_PATH, timeout=TABLE_WAIT_S)
-                if table.is_success:
-                    self._hints.use_table([row["url"] for row in table.json()["gateways"]])
-            except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-                _log.debug("gateways_unknown", error=repr(error))
+            urls = await read_table(self._http)
+            if urls is not None:
+                self._hints.use_table(urls)
         self._hints.learn(path, hint)
 
     def patience(self, may_repeat: Callable[[Refused], bool] = lambda _: True) -> "Patience":
         """Return the pauses of one call, with which it sends again what was refused."""
         return Patience(self._sleep, self._give_up_after_s, self._error_kind, may_repeat)
+
+    async def gateway_urls(self) -> tuple[str, ...] | None:
+        """Return the URLs that the living gateways advertise; None where no gateway answers."""
+        return await read_table(self._http)
 
     async def answers(self, path: str) -> bool:
         """Tell whether the gateway answers this path with success right now."""

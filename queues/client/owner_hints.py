@@ -9,10 +9,7 @@ what a client sends is content of a case, and goes to nobody else (decision queu
 from collections.abc import Collection
 from typing import Final
 
-import httpx
-
 HEADER: Final = "Rotulus-Owner"
-TABLE_PATH: Final = "/v1/gateways"
 TABLE_AGE_S: Final = 10.0
 """How long the table is not asked for again, however many hints are not in it."""
 
@@ -25,9 +22,7 @@ _PREFIX: Final = "/v1/sessions/"
 class OwnerHints:
     """The owners of sessions that one client has learned of."""
 
-    def __init__(self, url: httpx.URL) -> None:
-        """`url` is the configured gateway's."""
-        self._url = url
+    def __init__(self) -> None:
         self._table: frozenset[str] = frozenset()
         self._asked_at_s = float("-inf")
         self._owners: dict[str, str] = {}
@@ -50,7 +45,7 @@ class OwnerHints:
 
     def use_table(self, urls: Collection[str]) -> None:
         """Take the URLs with which a configured gateway has answered, in place of those before."""
-        self._table = frozenset(filter(self._is_as_safe, urls))
+        self._table = frozenset(urls)
         self._owners = {session: url for session, url in self._owners.items() if url in self._table}
 
     def learn(self, path: str, hint: str) -> None:
@@ -61,14 +56,6 @@ class OwnerHints:
         if len(self._owners) >= SESSIONS_MAX:
             self._owners.clear()
         self._owners[session] = hint
-
-    def _is_as_safe(self, url: str) -> bool:
-        try:
-            stated = httpx.URL(url)
-        except httpx.InvalidURL:
-            return False
-        schemes = ("https",) if self._url.scheme == "https" else ("http", "https")
-        return bool(stated.host) and stated.scheme in schemes and not stated.userinfo
 
 
 def _session_in(path: str) -> str:

@@ -57,10 +57,11 @@ async def serve_worker(
     ledger = await opened(lambda: Ledger(store(), host))
     redis = connect_redis(redis_url)
     token, urls = settings.worker_token, settings.gateway_urls
+    gateways = FailoverTransport(urls)
     gateway = GatewayClient(
         str(settings.gateway_url),
         auth=None if token is None else WorkerProof(token.get_secret_value()),
-        transport=FailoverTransport(urls) if len(urls) > 1 else None,
+        transport=gateways,
         give_up_after_s=GATEWAY_PATIENCE_S,
     )
     traces = worker_traces(settings)
@@ -80,6 +81,7 @@ async def serve_worker(
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_stop_on_signal, process)
                 tasks.start_soon(clock.keep)
+                tasks.start_soon(gateways.follow_table, gateway)
                 await process.run()
                 tasks.cancel_scope.cancel()
     await redis.aclose()

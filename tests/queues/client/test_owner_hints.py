@@ -34,7 +34,7 @@ class Fleet:
                 return httpx.Response(404)
             rows = [{"gateway": url, "url": url} for url in self.table]
             return httpx.Response(200, json={"gateways": rows})
-        if base != BALANCER:
+        if request.url.host != "balancer":
             return self.owner(request)
         headers = {"Rotulus-Owner": self.hint} if self.hint else {}
         if request.url.path.endswith(":bulk"):
@@ -96,17 +96,19 @@ async def test_a_url_of_an_owner_that_says_who_else_owns_is_held_to_the_same_tab
     assert fleet.asked_of(STRANGER) == []
 
 
-def test_who_is_asked_over_tls_hands_on_to_nobody_without():
-    hints = OwnerHints(httpx.URL("https://balancer"))
-    hints.use_table([OWNER, "https://owner"])
-    hints.learn(PATH, OWNER)
-    assert hints.place(PATH) == PATH
-    hints.learn(PATH, "https://owner")
-    assert hints.place(PATH) == "https://owner" + PATH
+@pytest.mark.parametrize("owner", [OWNER, "https://owner:8440"])
+async def test_who_is_asked_over_tls_hands_on_to_nobody_without(owner):
+    fleet = Fleet((OWNER, "https://owner:8440"), owner)
+    balancer = BALANCER.replace("http:", "https:")
+    async with client(fleet, balancer) as gateway:
+        await by(gateway)
+        await by(gateway)
+    assert fleet.asked_of(OWNER) == []
+    assert fleet.asked_of("https://owner:8440") == [PATH] * owner.startswith("https:")
 
 
 def test_the_table_is_asked_for_once_in_a_while_and_replaces_the_one_before():
-    hints = OwnerHints(httpx.URL(BALANCER))
+    hints = OwnerHints()
     assert hints.is_new(OWNER, 0.0)
     assert not hints.is_new(OWNER, TABLE_AGE_S - 0.1)
     assert hints.is_new(OWNER, TABLE_AGE_S)
@@ -118,7 +120,7 @@ def test_the_table_is_asked_for_once_in_a_while_and_replaces_the_one_before():
 
 
 def test_so_many_owners_are_kept_and_no_more():
-    hints = OwnerHints(httpx.URL(BALANCER))
+    hints = OwnerHints()
     hints.use_table([OWNER])
     for number in range(SESSIONS_MAX + 1):
         hints.learn(f"/v1/sessions/{number}/x", OWNER)

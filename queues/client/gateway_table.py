@@ -1,0 +1,39 @@
+"""The table of gateways that clients may ask directly, as a client reads it.
+
+A gateway answers `GET /v1/gateways` with the URLs that the living gateways advertise. What a client
+sends is content of a case, so it follows no URL to a less safe scheme than the one with which it
+was configured (decision queues/0069).
+"""
+
+from typing import Final
+
+import httpx
+import structlog
+
+PATH: Final = "/v1/gateways"
+WAIT_S: Final = 2.0
+URLS_MAX: Final = 256
+
+_log = structlog.get_logger(__name__)
+
+
+async def read_table(http: httpx.AsyncClient) -> tuple[str, ...] | None:
+    """Return the URLs in the table; None where no gateway answers with one."""
+    try:
+        answer = await http.get(PATH, timeout=WAIT_S)
+        if answer.is_success:
+            urls = [str(row["url"]) for row in answer.json()["gateways"][:URLS_MAX]]
+            return tuple(url for url in urls if is_as_safe(url, http.base_url))
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        _log.debug("gateways_unknown", error=repr(error))
+    return None
+
+
+def is_as_safe(url: str, configured: httpx.URL) -> bool:
+    """Tell whether a URL names a host, carries no password, and is `https` if that one is."""
+    try:
+        stated = httpx.URL(url)
+    except httpx.InvalidURL:
+        return False
+    schemes = ("https",) if configured.scheme == "https" else ("http", "https")
+    return bool(stated.host) and stated.scheme in schemes and not stated.userinfo
