@@ -21,7 +21,7 @@ from kernel.log_row_seal import seal_log_row
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
-from kernel.refusal_runs import Reason, RefusalRuns
+from kernel.refusal_runs import RefusalReason, RefusalRuns
 from kernel.rules import CURRENT_RULES
 from kernel.stores.rollbacks_under_way import check_left_alone
 
@@ -154,7 +154,7 @@ class Kernel:
     def has_receipt(
         self,
         transaction: LedgerTransaction,
-        reason: Reason,
+        reason: RefusalReason,
         operation_id: str | None,
         message: str,
     ) -> bool:
@@ -304,7 +304,7 @@ def _has_receipt(
 ) -> bool:
     if runs is None:
         return True
-    reason = Reason(_stated(document, "session_id") or "", check, refusal.reason_code)
+    reason = RefusalReason(_stated(document, "session_id") or "", check, refusal.reason_code)
     now_us = transaction.head_now.committed_at_us
     operation_id = _stated(document, "operation_id")
     return runs.has_receipt(reason, now_us, operation_id, refusal.message)

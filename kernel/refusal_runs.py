@@ -45,7 +45,7 @@ _MESSAGE_CHARS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class RefusalReason:
     """The session, check and code of refusals that are counted together."""
 
     session_id: str
@@ -59,7 +59,7 @@ class Reason:
 class RefusalRun:
     """Refusals without a receipt of their own."""
 
-    reason: Reason
+    reason: RefusalReason
     count: int
     first_us: int
     last_us: int
@@ -92,12 +92,12 @@ class RefusalRuns:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._buckets: OrderedDict[Reason, _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[RefusalReason, _Bucket] = OrderedDict()
         self._all: _Bucket | None = None
-        self._runs: dict[Reason, RefusalRun] = {}
+        self._runs: dict[RefusalReason, RefusalRun] = {}
 
     def has_receipt(
-        self, reason: Reason, now_us: int, operation_id: str | None, message: str
+        self, reason: RefusalReason, now_us: int, operation_id: str | None, message: str
     ) -> bool:
         """Tell whether a refusal shall have a receipt of its own, and count it where not."""
         with self._lock:
@@ -119,7 +119,7 @@ class RefusalRuns:
             for run in (*runs, *later.values()):
                 self._join(run)
 
-    def _take(self, reason: Reason, now_us: int) -> bool:
+    def _take(self, reason: RefusalReason, now_us: int) -> bool:
         bucket = self._buckets.pop(reason, None) or _Bucket(EACH_RECEIPTS, EACH_S, now_us)
         self._buckets[reason] = bucket
         if len(self._buckets) > REASONS_MAX:

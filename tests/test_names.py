@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -40,6 +41,16 @@ def test_a_file_that_a_docstring_names_is_there():
         if not is_there(path.parent, name)
     }
     assert missing == set()
+
+
+def test_a_public_class_has_a_name_of_its_own():
+    """Among all packages, so that a name in a log, a trace or an import line means one thing."""
+    places = defaultdict(list)
+    for path, module in modules().items():
+        for node in ast.walk(module):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(path.as_posix())
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
 def docstrings_of(module: ast.Module) -> Iterator[str]:

@@ -18,7 +18,7 @@ from kernel.canonical import sha256_hex
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.shards import Position, consumed_to
 from kernel.model.receipt import Receipt
-from kernel.refusal_runs import Reason, RefusalRun, record_runs
+from kernel.refusal_runs import RefusalReason, RefusalRun, record_runs
 
 UNPROCESSABLE = "request_unprocessable"
 SET_ASIDE = "mailbox_entry_set_aside"
@@ -116,7 +116,7 @@ def refuse(
         if isinstance(stated_id, str) and _is_plain(stated_id):
             body["session_id"] = stated_id
         transaction.next_commit_time_us()
-        reason = Reason(body.get("session_id", ""), "apply", UNPROCESSABLE)
+        reason = RefusalReason(body.get("session_id", ""), "apply", UNPROCESSABLE)
         if not context.kernel.has_receipt(transaction, reason, None, body["cause"]):
             message = "the request cannot be carried out, as many before it"
             return RefusalsTooMany(message, {"request_digest": digest, "cause": body["cause"]})

@@ -15,7 +15,7 @@ from actors.orchestrator.intents import ReadVersion
 from actors.orchestrator.resolvers import SOURCE
 from actors.orchestrator.untrusted_content import unwrap_untrusted
 from actors.synthesis.answer_grammar import ReadSource, SearchSources
-from actors.synthesis.prompt import SourceText
+from actors.synthesis.prompt import PromptSource
 from actors.synthesis.read_only_agent import ReadOnlyAgent
 from kernel.ledger.ledger import Document
 from kernel.ledger.simulations import MOST_RESTRICTIVE
@@ -35,7 +35,7 @@ class ReadDocument:
 
     version: ReadVersion
     visibility_class: str
-    source: SourceText
+    source: PromptSource
 
 
 class DocumentReader:
@@ -101,7 +101,7 @@ class DocumentReader:
         metadata = {
             name: unwrap_untrusted(text) for name, text in payload.get("metadata", {}).items()
         }
-        source = SourceText(unwrap_untrusted(payload["content"]), metadata)
+        source = PromptSource(unwrap_untrusted(payload["content"]), metadata)
         return ReadDocument(version, self._class_of(node_id), source)
 
     def _class_of(self, node_id: str) -> str:

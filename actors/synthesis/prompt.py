@@ -42,7 +42,7 @@ _QUERY = re.compile(f"{_QUERY_OPENS}(?P<body>[^<>]*){_QUERY_CLOSES}")
 
 
 @dataclass(frozen=True, slots=True)
-class SourceText:
+class PromptSource:
     """A source as a prompt shows it: its text and its metadata before wrapping."""
 
     text: str
@@ -91,7 +91,7 @@ def metadata_kind(name: str, family: str) -> str:
 
 def assemble(
     query: str,
-    sources: Sequence[SourceText],
+    sources: Sequence[PromptSource],
     *,
     grammar: Mapping[str, Any] = MappingProxyType({}),
     notes: Sequence[str] = (),
@@ -132,7 +132,7 @@ def parse_prompt(text: str) -> ParsedPrompt:
     return ParsedPrompt(unescape(query["body"]), fields)
 
 
-def _wrapped_fields(name: str, source: SourceText) -> list[str]:
+def _wrapped_fields(name: str, source: PromptSource) -> list[str]:
     families = families_of(source.metadata)
     wrapped = [wrap_untrusted(source.text, source=name, kind=CONTENT)]
     wrapped += [

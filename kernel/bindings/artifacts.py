@@ -43,7 +43,7 @@ class PhaseRefused(FieldRefused):
 
 
 @dataclass(frozen=True, slots=True)
-class Artifact:
+class ActiveArtifact:
     """An active SourceArtifact."""
 
     artifact_ref: str
@@ -65,7 +65,7 @@ class Artifact:
         return digest([[kind, self.fields.get(kind)] for kind in sorted(kinds)])
 
 
-def read_artifact(node: Mapping[str, Any] | None) -> Artifact | None:
+def read_artifact(node: Mapping[str, Any] | None) -> ActiveArtifact | None:
     """Return the artifact of a node, None where the node is none or does not stand."""
     if node is None or node["node_kind"] != SOURCE_ARTIFACT or node["state"] != "active":
         return None
@@ -76,7 +76,9 @@ def read_artifact(node: Mapping[str, Any] | None) -> Artifact | None:
     for fields in completed.values():
         stated |= fields
     known = {kind: value for kind, value in stated.items() if isinstance(value, str)}
-    return Artifact(node["node_id"], event_id, [_INTAKE, *completed][-1], MappingProxyType(known))
+    return ActiveArtifact(
+        node["node_id"], event_id, [_INTAKE, *completed][-1], MappingProxyType(known)
+    )
 
 
 def source_event_id(artifact_ref: str, payload: Mapping[str, Any]) -> str:
@@ -86,7 +88,7 @@ def source_event_id(artifact_ref: str, payload: Mapping[str, Any]) -> str:
 
 
 def completion(
-    artifact: Artifact, payload: Mapping[str, Any], phase: Phase, fields: Mapping[str, str]
+    artifact: ActiveArtifact, payload: Mapping[str, Any], phase: Phase, fields: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return `completed_phases` once a phase came to these fields; `check_completed` judges it."""
     completed = _completed(payload, artifact.source_event_id)

@@ -12,7 +12,7 @@ from kernel.bindings.selectors import SelectorList
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SelectorMatch:
     """Whether an artifact is selected; where it is not, by which part of the list."""
 
     matched: bool
@@ -23,10 +23,10 @@ class Verdict:
     """The selector kind of which no included value matched, or an excluded one did."""
 
 
-MATCHED = Verdict(matched=True)
+MATCHED = SelectorMatch(matched=True)
 
 
-def evaluate(selectors: SelectorList, fields: Mapping[str, str]) -> Verdict:
+def evaluate(selectors: SelectorList, fields: Mapping[str, str]) -> SelectorMatch:
     """Judge an artifact by its fields, by selector kind.
 
     The first kind decides of which no value is included, in the order of the list, and after that
@@ -35,8 +35,8 @@ def evaluate(selectors: SelectorList, fields: Mapping[str, str]) -> Verdict:
     matching = {selector.kind for selector in selectors.include if selector.matches(fields)}
     for selector in selectors.include:
         if selector.kind not in matching:
-            return Verdict(matched=False, decided_by="include", kind=selector.kind)
+            return SelectorMatch(matched=False, decided_by="include", kind=selector.kind)
     for selector in selectors.exclude:
         if selector.matches(fields):
-            return Verdict(matched=False, decided_by="exclude", kind=selector.kind)
+            return SelectorMatch(matched=False, decided_by="exclude", kind=selector.kind)
     return MATCHED

@@ -68,7 +68,7 @@ class _Document(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
-class Target(_Document):
+class OverlayTarget(_Document):
     """What an overlay lies over; a stretch has an offset and a length, nothing else has."""
 
     target_kind: Granularity
@@ -118,7 +118,7 @@ class RedactedAccessPolicy(_Document):
 
 class _Content(_Document):
     overlay_id: Name | None = None
-    target: Target
+    target: OverlayTarget
     access_restriction: Restriction
     redacted_access_policy: RedactedAccessPolicy | None = None
     access_grants: Annotated[tuple[Name, ...], Field(max_length=MAX_GRANTS, fail_fast=True)] = ()
@@ -135,7 +135,7 @@ class AccessOverlay:
     """An overlay in force."""
 
     overlay_id: str
-    target: Target
+    target: OverlayTarget
     restriction: Restriction
     grants: frozenset[str] = frozenset()
     """Who may write under `explicit_access_required`."""

@@ -28,7 +28,7 @@ ROWS_MIN = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class LogStretch:
     """Rows of the log behind one sequence, up to another."""
 
     after: int
@@ -55,7 +55,7 @@ class Helpers(Protocol):
     rows_min: int
     """The fewest rows of a stretch; a shorter log is walked by who verifies it."""
 
-    def begin(self, stretches: Sequence[Stretch]) -> None:
+    def begin(self, stretches: Sequence[LogStretch]) -> None:
         """Have the stretches walked, at most `count`."""
 
     def finish(self) -> list[Walked | None]:
@@ -67,14 +67,14 @@ class Helpers(Protocol):
         """
 
 
-def stretches_of(rows: int, clock_us: int, count: int, rows_min: int) -> list[Stretch]:
+def stretches_of(rows: int, clock_us: int, count: int, rows_min: int) -> list[LogStretch]:
     """Part the rows of a log among so many; none where one would have too few."""
     parts = min(count, rows // max(1, rows_min))
     bounds = [rows * part // parts for part in range(parts + 1)] if parts else []
-    return [Stretch(after, last, clock_us) for after, last in pairwise(bounds)]
+    return [LogStretch(after, last, clock_us) for after, last in pairwise(bounds)]
 
 
-def walk(view: LedgerView, stretch: Stretch, progress: Callable[[], None]) -> Walked | None:
+def walk(view: LedgerView, stretch: LogStretch, progress: Callable[[], None]) -> Walked | None:
     """Check the rows of a stretch and the answers to them; None where anything is found.
 
     Raises:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from kernel.authority.requests import close_request
-from kernel.bindings.artifacts import Artifact, read_artifact
+from kernel.bindings.artifacts import ActiveArtifact, read_artifact
 from kernel.bindings.selectors import PHASES, SELECTOR_KINDS
 from kernel.canonical import canonicalize_plain
 from kernel.host import iso_time
@@ -99,7 +99,7 @@ class _Routing:
         self._operation_id = operation_id
 
     def follow_artifact(
-        self, before: Artifact | None, after: Artifact | None, *, undoes: bool
+        self, before: ActiveArtifact | None, after: ActiveArtifact | None, *, undoes: bool
     ) -> None:
         """Write what follows from an artifact's node being another than before."""
         is_same_event = (
@@ -147,7 +147,7 @@ class _Routing:
         is_full = len(page) == ARTIFACTS_AT_ONCE
         self._mark(BINDING, binding_id, page[-1]["node_id"] if is_full else None)
 
-    def _page_of_artifact(self, artifact: Artifact, after: str) -> None:
+    def _page_of_artifact(self, artifact: ActiveArtifact, after: str) -> None:
         """Route an artifact to the bindings that its intake fields match."""
         bindings = routed_at_head(self._transaction, artifact.fields)
         begin = next(
@@ -169,7 +169,7 @@ class _Routing:
             self._take_back(pair)
         self._mark(_EVENT, source_event_id, scope if len(pairs) > PAIRS_AT_ONCE else None)
 
-    def _release(self, before: Artifact, after: Artifact) -> None:
+    def _release(self, before: ActiveArtifact, after: ActiveArtifact) -> None:
         """Ask for the evaluations that waited for what has been completed, and for nothing else."""
         passed = PHASES[PHASES.index(before.phase) + 1 : PHASES.index(after.phase) + 1]
         room = PAIRS_AT_ONCE
@@ -189,7 +189,7 @@ class _Routing:
                 self._mark(_ARTIFACT, after.artifact_ref, "")
                 return
 
-    def _bring_up_to_date(self, binding: ActiveBinding, artifact: Artifact) -> None:
+    def _bring_up_to_date(self, binding: ActiveBinding, artifact: ActiveArtifact) -> None:
         """Bring the newest pair of a generation and an event to where the artifact is now.
 
         1. Where there is none, it begins.
@@ -218,7 +218,7 @@ class _Routing:
         if pair.is_waiting and has_passed:
             self._ask(pair, binding, artifact)
 
-    def _begin(self, binding: ActiveBinding, artifact: Artifact, number: int) -> Pair:
+    def _begin(self, binding: ActiveBinding, artifact: ActiveArtifact, number: int) -> Pair:
         return begin_pair(
             self._transaction,
             (binding.binding_id, binding.binding_generation_id),
@@ -228,7 +228,7 @@ class _Routing:
             awaited_phase=binding.required_phase,
         )
 
-    def _ask(self, pair: Pair, binding: ActiveBinding, artifact: Artifact) -> None:
+    def _ask(self, pair: Pair, binding: ActiveBinding, artifact: ActiveArtifact) -> None:
         """Ask for the evaluation of a pair (§13.4 stage 2)."""
         content = {
             "binding_id": pair.binding_id,
@@ -303,7 +303,7 @@ def _place(binding: ActiveBinding) -> str:
 _RANK_BASE: Final = 100_000
 
 
-def _only_finds_more(before: Artifact, after: Artifact) -> bool:
+def _only_finds_more(before: ActiveArtifact, after: ActiveArtifact) -> bool:
     """Tell whether what was known before is known still, and is the same."""
     return after.has_passed(before.phase) and all(
         before.fields.get(kind) == after.fields.get(kind)

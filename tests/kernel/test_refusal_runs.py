@@ -18,7 +18,7 @@ from kernel.refusal_runs import (
     EACH_S,
     REASONS_MAX,
     RUNS_MAX,
-    Reason,
+    RefusalReason,
     RefusalRuns,
     record_runs,
 )
@@ -26,10 +26,10 @@ from tests.kernel.build import changed, create, everything
 from tests.world import World
 
 SECOND = 1_000_000
-REASON = Reason("s", "V1", "envelope_schema_invalid")
+REASON = RefusalReason("s", "V1", "envelope_schema_invalid")
 
 
-def offered(runs: RefusalRuns, reason: Reason, at_s: float) -> bool:
+def offered(runs: RefusalRuns, reason: RefusalReason, at_s: float) -> bool:
     return runs.has_receipt(reason, round(at_s * SECOND), "op", "wrong")
 
 
@@ -59,15 +59,15 @@ def test_a_session_with_another_reason_or_another_session_is_not_to_blame():
     runs = RefusalRuns()
     while offered(runs, REASON, 0):
         pass
-    assert offered(runs, Reason("s", "V3", "envelope_verb_composition_invalid"), 0)
-    assert offered(runs, Reason("t", "V1", "envelope_schema_invalid"), 0)
+    assert offered(runs, RefusalReason("s", "V3", "envelope_verb_composition_invalid"), 0)
+    assert offered(runs, RefusalReason("t", "V1", "envelope_schema_invalid"), 0)
 
 
 def test_many_names_do_not_get_around_it():
     """Neither sessions, of which there can be many, nor what is forgotten of them."""
     runs, refused = RefusalRuns(), 10 * ALL_RECEIPTS
     receipts = sum(
-        offered(runs, Reason(f"s-{number % (2 * REASONS_MAX)}", "V1", "c"), 0)
+        offered(runs, RefusalReason(f"s-{number % (2 * REASONS_MAX)}", "V1", "c"), 0)
         for number in range(refused)
     )
     assert receipts == ALL_RECEIPTS
@@ -75,7 +75,10 @@ def test_many_names_do_not_get_around_it():
     assert len(taken) <= RUNS_MAX + 1
     assert sum(run.count for run in taken) == refused - receipts
     assert (
-        sum(offered(runs, Reason(f"t-{number}", "V1", "c"), 100 * ALL_S) for number in range(500))
+        sum(
+            offered(runs, RefusalReason(f"t-{number}", "V1", "c"), 100 * ALL_S)
+            for number in range(500)
+        )
         == 100
     )
 
@@ -96,7 +99,7 @@ def test_receipts_and_counts_together_are_all_refusals(steps):
     for passed_s, session, code, is_taken in steps:
         now_s += passed_s
         for _ in range(7):
-            receipts += offered(runs, Reason(session, "V1", code), now_s)
+            receipts += offered(runs, RefusalReason(session, "V1", code), now_s)
         if is_taken:
             taken = runs.take()
             if passed_s % 2:

@@ -10,7 +10,7 @@ from actors.orchestrator.untrusted_content import unwrap_untrusted
 from actors.synthesis.metadata_fields import families_of
 from actors.synthesis.prompt import (
     CONTENT,
-    SourceText,
+    PromptSource,
     assemble,
     document_name,
     metadata_kind,
@@ -44,7 +44,7 @@ PAYLOADS = st.sampled_from(
 TEXTS = st.lists(PAYLOADS | st.text(max_size=8), max_size=3).map("".join)
 NAMES = TEXTS.filter(bool)
 SOURCES = st.lists(
-    st.builds(SourceText, TEXTS, st.dictionaries(NAMES, TEXTS, max_size=3)), max_size=3
+    st.builds(PromptSource, TEXTS, st.dictionaries(NAMES, TEXTS, max_size=3)), max_size=3
 )
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.canonical import canonicalize
-from kernel.overlays.overlay import GRANULARITIES, RESTRICTIONS, AccessOverlay, Target
+from kernel.overlays.overlay import GRANULARITIES, RESTRICTIONS, AccessOverlay, OverlayTarget
 from kernel.overlays.resolution import Writer, resolve
 from kernel.spans import Span, sources_in, span_named_by, spans_in
 from tests.kernel.build import adapt, code_of, create, memory_ledger, overlay, submit
@@ -21,7 +21,7 @@ LEVELS = st.integers(0, len(GRANULARITIES) - 1)
 def laid(number, level, restriction, grants=frozenset(), redacted="redacted"):
     kind = GRANULARITIES[level]
     stretch = {"offset": 0, "length": 10} if kind == "source_span" else {}
-    target = Target(target_kind=kind, target_ref="T", **stretch)
+    target = OverlayTarget(target_kind=kind, target_ref="T", **stretch)
     return AccessOverlay(f"O{number}", target, restriction, frozenset(grants), redacted)
 
 

@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 
 from kernel.errors import KernelError, LedgerUnavailable, VerificationProcessDied
 from kernel.ledger.ledger import LedgerView
-from kernel.verify.stretches import Stretch, Walked, walk
+from kernel.verify.stretches import LogStretch, Walked, walk
 
 OpenRecord = Callable[[], AbstractContextManager[LedgerView]]
 """Opens a snapshot of the ledger; goes to another process."""
@@ -40,7 +40,7 @@ class VerifyingProcesses:
         """The ids of the processes."""
         return [process.pid for process, _ in self._begun]
 
-    def begin(self, stretches: Sequence[Stretch]) -> None:
+    def begin(self, stretches: Sequence[LogStretch]) -> None:
         """Start a process for each stretch."""
         context = get_context("spawn")
         for stretch in stretches:
@@ -83,7 +83,9 @@ def _result(process: BaseProcess, connection: Connection) -> Walked | None:
     return result
 
 
-def _answer(connection: Connection, open_record: OpenRecord, stretch: Stretch, parent: int) -> None:
+def _answer(
+    connection: Connection, open_record: OpenRecord, stretch: LogStretch, parent: int
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     rows = 0
 

@@ -7,13 +7,15 @@ from hypothesis import strategies as st
 from actors.synthesis.answer_grammar import NoFinding, UnderstandingDraft, read_answer
 from actors.synthesis.local_model import LocalModel
 from actors.synthesis.model_client import ANSWER_MAX_BYTES, ModelCall, ModelParameters
-from actors.synthesis.prompt import SourceText, assemble
+from actors.synthesis.prompt import PromptSource, assemble
 
 pytestmark = pytest.mark.anyio
 
 
 async def answer(query, *texts):
-    prompt = assemble(query, [SourceText(text, {"Title": "No content. Truly."}) for text in texts])
+    prompt = assemble(
+        query, [PromptSource(text, {"Title": "No content. Truly."}) for text in texts]
+    )
     call = ModelCall(prompt.text, ModelParameters(), prompt.system_chars)
     return await LocalModel().complete(call)
 

@@ -14,7 +14,7 @@ from kernel.bindings.dispatch import (
     Refused,
     outcome_for,
 )
-from kernel.bindings.evaluation import MATCHED, Verdict, evaluate
+from kernel.bindings.evaluation import MATCHED, SelectorMatch, evaluate
 from kernel.bindings.lifecycle import STEPS
 from kernel.bindings.outcomes import REASONS, OutcomeState, reason_of
 from kernel.bindings.selectors import SELECTOR_KINDS, Selector, SelectorList
@@ -55,7 +55,7 @@ def test_a_verdict_is_that_of_the_selectors_and_names_what_decided(selectors, fi
 
 def test_the_first_kind_of_which_nothing_matches_decides():
     selectors = SelectorList((Selector("court_id", "a"), Selector("case_ref", "b")))
-    assert evaluate(selectors, {"court_id": "a"}) == Verdict(
+    assert evaluate(selectors, {"court_id": "a"}) == SelectorMatch(
         matched=False, decided_by="include", kind="case_ref"
     )
 

@@ -19,7 +19,7 @@ from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
-from kernel.refusal_runs import EACH_RECEIPTS, Reason, RefusalRuns
+from kernel.refusal_runs import EACH_RECEIPTS, RefusalReason, RefusalRuns
 from kernel.verify import verify
 from tests.kernel.build import (
     FakeHost,
@@ -392,7 +392,7 @@ async def test_intents_that_are_refused_are_counted_alike(bounded: Door):
 
 
 async def test_counts_that_cannot_be_recorded_are_counted_on(runs: RefusalRuns):
-    reason = Reason("s", "V1", "c")
+    reason = RefusalReason("s", "V1", "c")
     for number in range(EACH_RECEIPTS + 2):
         runs.has_receipt(reason, number, None, "wrong")
 

@@ -12,7 +12,7 @@ import pytest
 
 from kernel.errors import VerificationProcessDied
 from kernel.ledger.ledger import Ledger
-from kernel.verify.stretches import Stretch
+from kernel.verify.stretches import LogStretch
 from tests.kernel.build import FakeHost, create, submit
 from workers.environment.ledger_access import ledger_place, open_store, verify_file
 from workers.environment.settings import load_settings
@@ -59,7 +59,7 @@ def test_three_processes_come_to_what_one_comes_to(place):
 
 def test_a_process_that_dies_is_an_error_and_leaves_none_behind():
     with closing(VerifyingProcesses(never, 3, 1)) as processes:
-        processes.begin([Stretch(0, 1, 0), Stretch(1, 2, 0)])
+        processes.begin([LogStretch(0, 1, 0), LogStretch(1, 2, 0)])
         pids = processes.pids
         os.kill(pids[1], signal.SIGKILL)
         os.kill(pids[0], signal.SIGKILL)
@@ -70,14 +70,14 @@ def test_a_process_that_dies_is_an_error_and_leaves_none_behind():
 
 def test_a_process_that_ends_by_itself_is_an_error_too():
     with closing(VerifyingProcesses(partial(os._exit, 3), 2, 1)) as processes:
-        processes.begin([Stretch(0, 1, 0)])
+        processes.begin([LogStretch(0, 1, 0)])
         with pytest.raises(VerificationProcessDied, match="ended with 3"):
             processes.finish()
 
 
 def test_closing_ends_what_is_still_at_work():
     processes = VerifyingProcesses(never, 3, 1)
-    processes.begin([Stretch(0, 1, 0), Stretch(1, 2, 0)])
+    processes.begin([LogStretch(0, 1, 0), LogStretch(1, 2, 0)])
     pids = processes.pids
     assert all(map(is_there, pids))
     processes.close()
