@@ -16,16 +16,17 @@ from actors.commit.units import IntentUnit, Submitted
 from actors.orchestrator.intents import EmitManifest, FireBinding, Intent, RecordFire
 from kernel.algebra.verbs import FIRE_RECORD
 from kernel.bindings.dispatch import TARGETS
-from kernel.bindings.outcomes import CANCELLED, GIVEN_UP, REJECTED, SUSPENDED, reason_of
+from kernel.bindings.outcomes import CANCELLED, FIRED, GIVEN_UP, REJECTED, SUSPENDED, reason_of
 from kernel.bindings.source_binding import SourceBinding
 from kernel.canonical import digest
 from kernel.errors import KernelError
+from kernel.extractions.requests import request_extraction
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.result import RejectedResult
 from kernel.model.stated_receipts import BindingFired
 from kernel.stores.binding_pairs import READY, PairEnd, pair_of_request, pair_state
 from kernel.work.contents import BINDING_QUEUE
-from kernel.work.evaluations import Evaluation, evaluate_request, extraction_of, is_in_text
+from kernel.work.evaluations import Evaluation, evaluate_request, is_in_text
 from kernel.work.manifests import (
     current_manifest_id,
     manifest_due,
@@ -38,7 +39,6 @@ from kernel.work.reports import (
     BindingSuspended,
     CapacityRejected,
 )
-from kernel.work.requests import enqueue
 
 
 class FireFailed(KernelError):
@@ -65,7 +65,8 @@ def record_evaluation(
     operation_id = None if wrote is None else wrote.operation_id
     fired = _record_fire(context, evaluation, operation_id)
     if wrote is None:
-        enqueue(view, [extraction_of(evaluation)])
+        corpus_id = evaluation.binding.corpus_id
+        request_extraction(view, str(evaluation.read.artifact_ref), cause=FIRED, corpus_id=corpus_id)
     result = result_of(view, evaluation, operation_id, fired.operation_id)
     return _conclude(context, request, evaluation, result, wrote or fired)
 

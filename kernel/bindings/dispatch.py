@@ -64,7 +64,6 @@ UNSTATED: Final = "unstated"
 
 SAME, DIFFERENT, LOCKED = "same", "different", "locked"
 UNIT_UNKNOWN: Final = "filing_unit_unknown"
-REQUESTED: Final = "requested"
 
 STANDINGS: Final[Mapping[BindingTargetKind, Mapping[str, str]]] = MappingProxyType(
     {
@@ -107,8 +106,8 @@ STANDINGS: Final[Mapping[BindingTargetKind, Mapping[str, str]]] = MappingProxyTy
             "retracted": outcomes.TAKEN_BACK,
         },
         "extraction_task": {
+            UNSTATED: outcomes.INCOMPLETE,
             ABSENT: outcomes.FIRED,
-            REQUESTED: outcomes.EXISTS,
             "pending": outcomes.EXISTS,
             "running": outcomes.EXISTS,
             "succeeded": outcomes.EXISTS,

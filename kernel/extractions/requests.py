@@ -55,12 +55,11 @@ def request_extraction(
         ExtractionRefused: there is no such text; nothing was recorded.
         WorkRefused: the queue or the run is full, or a name is too long; nothing was recorded.
     """
-    text = read_source(transaction, artifact_ref)
-    named = [artifact_ref, text.sha256, extractor or "", corpus_id, sorted(fields)]
-    run_id, last = _run_of(transaction, named)
+    run_id, state = run_of(
+        transaction, artifact_ref, extractor, corpus_id=corpus_id, fields=fields
+    )
     request_id = request_id_of(EXTRACTION_QUEUE, run_id)
-    if last is not None or status_of(transaction, request_id) is not None:
-        state = "pending" if last is None else str(last["current_state"])
+    if state is not None:
         return RequestedExtraction(run_id, request_id, state, duplicate=True)
     content: Document = {
         "extraction_run_id": run_id,
@@ -81,7 +80,31 @@ def request_extraction(
     return RequestedExtraction(run_id, receipt.request_id, "pending", duplicate=False)
 
 
-def _run_of(view: LedgerView, named: Sequence[object]) -> tuple[str, Document | None]:
+def run_of(
+    view: LedgerView,
+    artifact_ref: str,
+    extractor: str | None = None,
+    *,
+    corpus_id: str,
+    fields: Sequence[str] = (),
+) -> tuple[str, str | None]:
+    """Return the name of an artifact's run as it is now, and the run's state.
+
+    Pending where it was asked for and has no step; None where nobody has asked for it.
+
+    Raises:
+        ExtractionRefused: there is no such text.
+    """
+    text = read_source(view, artifact_ref)
+    named = [artifact_ref, text.sha256, extractor or "", corpus_id, sorted(fields)]
+    run_id, last = _newest_run(view, named)
+    if last is not None:
+        return run_id, str(last["current_state"])
+    is_requested = status_of(view, request_id_of(EXTRACTION_QUEUE, run_id)) is not None
+    return run_id, "pending" if is_requested else None
+
+
+def _newest_run(view: LedgerView, named: Sequence[object]) -> tuple[str, Document | None]:
     """Return the run of a text and its last step; a text that came back has a further run."""
     times = 0
     while True:

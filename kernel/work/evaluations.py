@@ -25,9 +25,9 @@ from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.node_kinds import SOURCE_BINDING
 from kernel.stores.bindings import generation_in_force, generation_of
 from kernel.stores.source_artifacts import Artifact, read_artifact
-from kernel.work.contents import EXTRACTION_QUEUE, BindingEvaluation
+from kernel.work.contents import BindingEvaluation
 from kernel.work.fire_targets import FIRE_TARGETS
-from kernel.work.requests import WorkRequest, read_content
+from kernel.work.requests import read_content
 
 STATES_TEXT = frozenset({"relationship_candidate", "court_disposition_observation"})
 """Target kinds of which something may stand in the artifact's text alone."""
@@ -147,15 +147,3 @@ def is_in_text(view: LedgerView, request: Request, particulars: Particulars) -> 
 def artifact_ref_of(content: BindingEvaluation) -> str:
     """Return the artifact that is judged: the one that the request names, else its event."""
     return content.artifact_ref or content.source_event_id
-
-
-def extraction_of(evaluation: Evaluation) -> WorkRequest:
-    """Return the request for the extraction that a binding fired (§13.5, §16.3)."""
-    assert evaluation.binding is not None  # noqa: S101 - what fires is a binding's
-    content: Document = {
-        "extraction_run_id": evaluation.read.target_ref,
-        "source_ref": evaluation.read.artifact_ref,
-        "corpus_id": evaluation.binding.corpus_id,
-        "cause": FIRED,
-    }
-    return WorkRequest(EXTRACTION_QUEUE, f"binding-fire:{evaluation.identity.outcome_id}", content)

@@ -14,7 +14,6 @@ from kernel.bindings.dispatch import (
     ABSENT,
     DIFFERENT,
     LOCKED,
-    REQUESTED,
     SAME,
     UNIT_UNKNOWN,
     UNSTATED,
@@ -22,15 +21,15 @@ from kernel.bindings.dispatch import (
 from kernel.bindings.particulars import Particulars
 from kernel.bindings.source_binding import BindingTargetKind, SourceBinding
 from kernel.canonical import digest
+from kernel.extractions.requests import run_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.model.extraction_result import ExtractionRefused
 from kernel.stores.court_dispositions import OBSERVATIONS
-from kernel.stores.extraction import last_attempt
 from kernel.stores.filing_relationships import RELATIONSHIPS, relationship_state
 from kernel.stores.source_artifacts import Artifact
 from kernel.stores.typed import LIVE
 from kernel.untrusted import text_of
-from kernel.work.contents import EXTRACTION_QUEUE
 
 UNKNOWN_ZONE = "Etc/Unknown"
 """The zone of a docket that states days and no zone."""
@@ -139,13 +138,13 @@ def _observation(
 
 
 def _extraction(
-    view: LedgerView, _: SourceBinding, artifact: Artifact, __: Particulars
+    view: LedgerView, binding: SourceBinding, artifact: Artifact, _: Particulars
 ) -> FireTarget:
-    run = extraction_run_of(artifact)
-    last = last_attempt(view, run)
-    if last is not None:
-        return FireTarget(last["current_state"], run)
-    return FireTarget(REQUESTED if view.open_requests_of(EXTRACTION_QUEUE, run) else ABSENT, run)
+    try:
+        run, state = run_of(view, artifact.ref, corpus_id=binding.corpus_id)
+    except ExtractionRefused:
+        return FireTarget(UNSTATED)
+    return FireTarget(state or ABSENT, run)
 
 
 FIRE_TARGETS: Mapping[
@@ -182,12 +181,6 @@ def filing_unit_of(view: LedgerView, artifact_ref: str) -> str | None:
     name = rows[0]["filing_unit_id"] if rows else None
     record = None if name is None else view.record(schema.filing_units, name)
     return name if record is not None and record["state"] in LIVE else None
-
-
-def extraction_run_of(artifact: Artifact) -> str:
-    """Return the id of the extraction of an artifact's text as it is: another text, another run."""
-    text = digest(artifact.node["payload"].get("content", ""))
-    return named("extraction", digest([artifact.ref, text]))
 
 
 def _proof(artifact: Artifact, particulars: Particulars) -> Document:

@@ -3,6 +3,7 @@
 import pytest
 
 from kernel.bindings.dispatch import TARGETS
+from kernel.extractions.requests import request_extraction
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.verify import verify
@@ -22,7 +23,7 @@ from tests.kernel.binding_world import (
     status,
     work,
 )
-from tests.kernel.build import accept, everything, ledger_on, receipts_of_kind
+from tests.kernel.build import accept, create, everything, ledger_on, receipts_of_kind
 
 
 @pytest.fixture
@@ -137,6 +138,35 @@ def test_an_extraction_task_asks_for_its_extraction_in_the_same_transaction(ledg
     content = task.document["content"]
     assert content["extraction_run_id"] == status(ledger, request_id).result["outcome_target_ref"]
     assert (content["source_ref"], content["corpus_id"]) == (EVENT, "corpus:watched")
+    assert content["cause"] == "binding_fired"
+    check(ledger)
+
+
+@pytest.mark.spec("§13.5", "INV-EXT-4")
+def test_an_extraction_that_somebody_asked_for_is_the_one_that_a_fire_would_ask_for(ledger):
+    with ledger.transaction() as transaction:
+        asked = request_extraction(transaction, EVENT, corpus_id="corpus:watched")
+    [request_id] = ask(ledger, "extraction_task")
+    work(ledger, request_id)
+    known = status(ledger, request_id).result
+    assert known["outcome_reason_code"] == "binding_target_exists"
+    assert known["outcome_target_ref"] == asked.extraction_run_id
+    with ledger.view() as view:
+        assert len(view.open_requests(queue=EXTRACTION_QUEUE)) == 1
+    check(ledger)
+
+
+@pytest.mark.spec("§13.5", "§10")
+def test_of_an_artifact_without_a_text_that_can_be_read_no_extraction_is_asked_for(ledger):
+    accept(ledger, create("bare", "SourceArtifact", content="not wrapped", source_kind="docket"))
+    by_kind = {"include": [{"kind": "source_kind", "value": "docket"}]}
+    accept(ledger, bound("of-bare", "extraction_task", selector_list=by_kind))
+    [request_id] = ask(ledger, "of-bare", source_event_id="bare")
+    work(ledger, request_id)
+    known = status(ledger, request_id).result
+    assert known["outcome_reason_code"] == "binding_target_incomplete"
+    with ledger.view() as view:
+        assert view.open_requests(queue=EXTRACTION_QUEUE) == []
     check(ledger)
 
 
