@@ -66,7 +66,9 @@ def record_evaluation(
     fired = _record_fire(context, evaluation, operation_id)
     if wrote is None:
         corpus_id = evaluation.binding.corpus_id
-        request_extraction(view, str(evaluation.read.artifact_ref), cause=FIRED, corpus_id=corpus_id)
+        request_extraction(
+            view, str(evaluation.read.artifact_ref), cause=FIRED, corpus_id=corpus_id
+        )
     result = result_of(view, evaluation, operation_id, fired.operation_id)
     return _conclude(context, request, evaluation, result, wrote or fired)
 

@@ -34,7 +34,6 @@ from actors.orchestrator.intents import (
 from kernel.canonical import digest
 from kernel.extractions.failures import FAILURES, REFUSED, RESOLVED, UNKNOWN, Failure, ending_of
 from kernel.extractions.requests import request_reentry, request_replacement
-from kernel.extractions.sources import SourceText, read_source
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.extraction_result import ExtractionRefused, ExtractionResult, read_extraction
 from kernel.model.model_output import CapturedOutput
@@ -49,6 +48,7 @@ from kernel.stores.extraction import (
 )
 from kernel.work.contents import ExtractionTask
 from kernel.work.errors import WorkRefused
+from kernel.work.extraction_sources import SourceText, read_source
 from kernel.work.outcomes import close, storable
 from kernel.work.reports import (
     ExtractionBegun,

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kernel.extractions.sources import read_source
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.extraction_result import ExtractionRefused
 from kernel.stores.extraction import (
@@ -20,6 +19,7 @@ from kernel.stores.extraction import (
     steps_into,
 )
 from kernel.untrusted import text_of
+from kernel.work.extraction_sources import read_source
 
 STEPS_MAX = 200
 RUNS_MAX = 200

@@ -1,25 +1,18 @@
 """Asking for an extraction in the transaction of whatever is its cause (§13.5, §16.4, K19).
 
-The run's name follows from the source, its text, the extractor and the corpus. So the same cause
-twice is one run, a changed text is another, and a run that was abandoned is found and not begun
-again, however often a sweep or a binding asks (INV-EXT-4). A person who wants it again requeues the
-dead letter that it left, or asks under a name of their own.
+The same cause twice is one run, and one that was abandoned is found and not begun again, however
+often a sweep or a binding asks (INV-EXT-4). A person who wants it again requeues the dead letter
+that it left, or asks under a name of their own.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernel.canonical import digest
-from kernel.extractions.sources import read_source
-from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
-from kernel.stores.extraction import SOURCE_CHANGED, last_attempt
+from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.work.contents import EXTRACTION_QUEUE, EXTRACTION_REQUESTED
-from kernel.work.requests import WorkRequest, enqueue, request_id_of, status_of
-
-RUN_PREFIX = "extraction:"
-DIGEST_CHARS = 32
-CHANGES_MAX = 1000
-"""Runs over one text of a source that changed under each of them; no further one begins."""
+from kernel.work.extraction_runs import replacement_of, run_of
+from kernel.work.requests import WorkRequest, enqueue, request_id_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +48,7 @@ def request_extraction(
         ExtractionRefused: there is no such text; nothing was recorded.
         WorkRefused: the queue or the run is full, or a name is too long; nothing was recorded.
     """
-    run_id, state = run_of(
-        transaction, artifact_ref, extractor, corpus_id=corpus_id, fields=fields
-    )
+    run_id, state = run_of(transaction, artifact_ref, extractor, corpus_id=corpus_id, fields=fields)
     request_id = request_id_of(EXTRACTION_QUEUE, run_id)
     if state is not None:
         return RequestedExtraction(run_id, request_id, state, duplicate=True)
@@ -78,42 +69,6 @@ def request_extraction(
     )
     [receipt] = enqueue(transaction, [request])
     return RequestedExtraction(run_id, receipt.request_id, "pending", duplicate=False)
-
-
-def run_of(
-    view: LedgerView,
-    artifact_ref: str,
-    extractor: str | None = None,
-    *,
-    corpus_id: str,
-    fields: Sequence[str] = (),
-) -> tuple[str, str | None]:
-    """Return the name of an artifact's run as it is now, and the run's state.
-
-    Pending where it was asked for and has no step; None where nobody has asked for it.
-
-    Raises:
-        ExtractionRefused: there is no such text.
-    """
-    text = read_source(view, artifact_ref)
-    named = [artifact_ref, text.sha256, extractor or "", corpus_id, sorted(fields)]
-    run_id, last = _newest_run(view, named)
-    if last is not None:
-        return run_id, str(last["current_state"])
-    is_requested = status_of(view, request_id_of(EXTRACTION_QUEUE, run_id)) is not None
-    return run_id, "pending" if is_requested else None
-
-
-def _newest_run(view: LedgerView, named: Sequence[object]) -> tuple[str, Document | None]:
-    """Return the run of a text and its last step; a text that came back has a further run."""
-    times = 0
-    while True:
-        run_id = f"{RUN_PREFIX}{digest([*named, times])[:DIGEST_CHARS]}"
-        last = last_attempt(view, run_id)
-        changed = last is not None and last.get("cancellation_reason") == SOURCE_CHANGED
-        times += 1
-        if not changed or times == CHANGES_MAX:
-            return run_id, last
 
 
 def request_reentry(
@@ -150,8 +105,3 @@ def request_replacement(
     }
     enqueue(transaction, [WorkRequest(EXTRACTION_QUEUE, run_id, anew, priority)])
     return run_id
-
-
-def replacement_of(run_id: str) -> str:
-    """Return the name of the run that takes another's place."""
-    return f"{RUN_PREFIX}{digest(['replaces', run_id])[:DIGEST_CHARS]}"

@@ -21,7 +21,6 @@ from kernel.bindings.dispatch import (
 from kernel.bindings.particulars import Particulars
 from kernel.bindings.source_binding import BindingTargetKind, SourceBinding
 from kernel.canonical import digest
-from kernel.extractions.requests import run_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.extraction_result import ExtractionRefused
@@ -30,6 +29,7 @@ from kernel.stores.filing_relationships import RELATIONSHIPS, relationship_state
 from kernel.stores.source_artifacts import Artifact
 from kernel.stores.typed import LIVE
 from kernel.untrusted import text_of
+from kernel.work.extraction_runs import run_of
 
 UNKNOWN_ZONE = "Etc/Unknown"
 """The zone of a docket that states days and no zone."""

@@ -15,7 +15,6 @@ from actors.commit.work_units import RequestWorkUnit, WorkReportUnit
 from actors.orchestrator.intents import CreateSource
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.orchestrator.untrusted_content import wrap_untrusted
-from kernel.extractions.requests import replacement_of
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.postgres import PostgresStore
@@ -23,6 +22,7 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.stores.extraction import attempts_of
 from kernel.verify import verify
 from kernel.work.contents import EXTRACTION_QUEUE
+from kernel.work.extraction_runs import replacement_of
 from kernel.work.reports import ExtractionBegun, GivenUp
 from kernel.work.requests import request_id_of, status_of
 from tests.kernel.build import code_of, effect, envelope, submit

@@ -12,7 +12,7 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.canonical import digest, sha256_hex
 from kernel.extractions.failures import FAILURES, RESOLVED
 from kernel.extractions.reading import describe_run, describe_source, runs_in_state
-from kernel.extractions.requests import replacement_of, request_extraction
+from kernel.extractions.requests import request_extraction
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.model.model_output import CapturedOutput
@@ -22,6 +22,7 @@ from kernel.untrusted import unwrap_untrusted
 from kernel.verify import verify
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.dead_letters import requeue
+from kernel.work.extraction_runs import replacement_of
 from kernel.work.reports import ExtractionBegun, ExtractionFailed, ExtractionFinished, GivenUp
 from kernel.work.requests import request_id_of, status_of
 from tests.actors.harness import bench_on

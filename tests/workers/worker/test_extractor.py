@@ -5,8 +5,8 @@ from typing import Any
 import anyio
 import pytest
 
-from kernel.extractions.sources import SourceText
 from kernel.model.extraction_result import ExtractionRefused, ExtractionResult
+from kernel.work.extraction_sources import SourceText
 from workers.worker.handlers.extractor import Extracted, SourceToRead, checked_extraction
 from workers.worker.handlers.extractors import DocketEntryExtractor, Extractors
 

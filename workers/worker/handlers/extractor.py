@@ -8,7 +8,6 @@ import anyio
 import orjson
 
 from actors.errors import ModelError
-from kernel.extractions.sources import SourceText
 from kernel.model.extraction_result import (
     ExtractionRefused,
     ExtractionResult,
@@ -16,6 +15,7 @@ from kernel.model.extraction_result import (
     read_extraction,
 )
 from kernel.model.model_output import CapturedOutput
+from kernel.work.extraction_sources import SourceText
 
 EXTRACTION_S_MAX = 60.0
 RESULT_BYTES_MAX = 256 * 1024
