@@ -100,10 +100,10 @@ class _Run:
         return content
 
     def step(
-        self, current: str, reason: str, outputs: tuple[CapturedOutput, ...] = (), **more: Any
+        self, current: str, reason: str, outputs: tuple[CapturedOutput, ...] = (), **facts: Any
     ) -> Submitted:
         """Record the next step; the run is as it was where that is refused."""
-        intent = self.step_intent(current, reason, outputs, more)
+        intent = self.step_intent(current, reason, outputs, facts)
         result = IntentUnit(intent, None, "system").run(self.context)
         if not isinstance(result, RejectedResult):
             self.last = last_attempt(self.context.transaction, self.task.extraction_run_id)
@@ -114,7 +114,7 @@ class _Run:
         current: str,
         reason: str,
         outputs: tuple[CapturedOutput, ...],
-        more: Mapping[str, Any],
+        facts: Mapping[str, Any],
     ) -> RecordExtractionTransition:
         run_id, last = self.task.extraction_run_id, self.last
         number = 1 if last is None else last["attempt_number"] + 1
@@ -124,7 +124,7 @@ class _Run:
             "current_state": current,
             "state_change_reason": storable(reason),
             **{name: last[name] for name in _FACTS if last is not None and name in last},
-            **more,
+            **facts,
         }
         if last is not None:
             step["parent_operation_id"] = last["operation_id"]
@@ -322,13 +322,13 @@ def _record_result(run: _Run, read: ExtractionResult, report: ExtractionFinished
                 raise _StepRefusedError(claim)
     completeness = read.extraction_completeness
     failed = ", ".join(f"{field.field}: {field.reason}" for field in completeness.failed_fields)
-    more: Document = {
+    facts: Document = {
         "extraction_completeness": completeness.model_dump(mode="json"),
         "claim_refs": claim_refs,
         "extractor": read.extractor,
     }
     reason = f"fields failed: {failed}" if failed else SUCCEEDED
-    intent = run.step_intent(read.state, reason, report.outputs, more)
+    intent = run.step_intent(read.state, reason, report.outputs, facts)
     result = IntentUnit(intent, None, "system").run(run.context)
     if isinstance(result, RejectedResult):
         raise _StepRefusedError(intent)

@@ -63,8 +63,9 @@ def runs_in_state(view: LedgerView, state: str, *, after: str, limit: int) -> Ru
             page.append(_summary(last))
         if len(page) == limit and place + 1 < len(steps):
             return RunsPage(tuple(page), f"{run_id}|{step['attempt_number']}")
-    more = f"{steps[-1]['extraction_run_id']}|{steps[-1]['attempt_number']}" if steps else None
-    return RunsPage(tuple(page), more if len(steps) == SCANNED_MAX else None)
+    if len(steps) < SCANNED_MAX:
+        return RunsPage(tuple(page), None)
+    return RunsPage(tuple(page), f"{steps[-1]['extraction_run_id']}|{steps[-1]['attempt_number']}")
 
 
 def describe_source(view: LedgerView, source_ref: str) -> Document:

@@ -232,13 +232,13 @@ def record_of(batch: BatchReview, outcomes: Sequence[ItemOutcome]) -> BatchRevie
 
 def asks_for_the_same(batch: BatchReview, recorded: BatchReviewOperation) -> bool:
     """Tell whether a batch asks for what was recorded under its id (K6)."""
-    asked: dict[str, Any] = batch.model_dump()
+    requested: dict[str, Any] = batch.model_dump()
     kept = recorded.model_dump()
     items = [
         {name: item[name] for name in ReviewItem.model_fields} for item in kept["item_operations"]
     ]
-    asked["item_operations"] = list(asked["item_operations"])
-    return asked == {name: kept[name] for name in asked} | {"item_operations": items}
+    requested["item_operations"] = list(requested["item_operations"])
+    return requested == {name: kept[name] for name in requested} | {"item_operations": items}
 
 
 def recorded_batch(view: LedgerView, batch_review_id: str) -> BatchReviewOperation | None:

@@ -20,16 +20,16 @@ DEGRADING = ("running", "degraded")
 
 
 def task(
-    run: str = "run-1", source: str = "doc-1", key: str | None = None, **more: Any
+    run: str = "run-1", source: str = "doc-1", key: str | None = None, **fields: Any
 ) -> WorkRequest:
-    content = {"extraction_run_id": run, "source_ref": source, "corpus_id": "corpus", **more}
+    content = {"extraction_run_id": run, "source_ref": source, "corpus_id": "corpus", **fields}
     return WorkRequest(EXTRACTION_QUEUE, key or run, content)
 
 
-def value(text: str, words: str, field: str = "party", **more: Any) -> dict[str, Any]:
+def value(text: str, words: str, field: str = "party", **fields: Any) -> dict[str, Any]:
     start = text.index(words)
     stated = {"field": field, "value": words, "start": start, "end": start + len(words)}
-    return stated | {"words": words} | more
+    return stated | {"words": words} | fields
 
 
 def result(*values: dict[str, Any], **failed: str) -> dict[str, Any]:

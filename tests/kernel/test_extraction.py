@@ -151,8 +151,8 @@ def test_a_run_whose_source_changed_is_cancelled_and_a_new_run_begins_from_nothi
 )
 def test_what_ends_in_part_says_which_fields_failed(ledger, current, stated, code):
     first = go(ledger, 1, "pending", "running")
-    more = {} if stated is None else {"extraction_completeness": stated}
-    document = step(2, "running", current, first.operation_id, **more)
+    completeness = {} if stated is None else {"extraction_completeness": stated}
+    document = step(2, "running", current, first.operation_id, **completeness)
     if stated is None:
         document["primitive_effects"][0]["payload"].pop("extraction_completeness", None)
     assert code_of(submit(ledger, document)) == code

@@ -64,10 +64,10 @@ def test_runs_are_numbered_over_all_detectors_and_each_goes_on_where_its_last_on
     assert begin_run(ledger, "two") == 2
     assert begin_run(ledger, "one") == 3
     with ledger.view() as view:
-        one, two = run_of(view, "one"), run_of(view, "two")
+        first, second = run_of(view, "one"), run_of(view, "two")
         assert newest_epoch(view) == 3
-    assert (one.after_sequence, one.through_sequence) == (1, 3)
-    assert (two.after_sequence, two.through_sequence) == (0, 2)
+    assert (first.after_sequence, first.through_sequence) == (1, 3)
+    assert (second.after_sequence, second.through_sequence) == (0, 2)
     assert findings(ledger) == ()
 
 

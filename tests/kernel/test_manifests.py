@@ -171,25 +171,25 @@ def test_whatever_happens_each_binding_has_one_final_outcome_and_each_cycle_one_
     ledger = memory_ledger()
     kinds = ["extraction_task", "corpus_document_membership", "case_metadata_update"]
     furnish(ledger, *(bound(kind, kind) for kind in kinds))
-    asked, changes = {}, dict.fromkeys(kinds, 1)
+    requests, changes = {}, dict.fromkeys(kinds, 1)
     for step, kind in steps:
         if step == "ask":
-            [asked[kind]] = ask(ledger, kind)
+            [requests[kind]] = ask(ledger, kind)
         elif step == "disable":
             accept(ledger, disabled(kind))
         elif step == "change":
             changes[kind] += 1
             accept(ledger, rebound(kind, changes[kind], kind))
-        elif kind in asked and status(ledger, asked[kind]).state == "open":
-            act(ledger, step, asked[kind])
-    for request_id in asked.values():
+        elif kind in requests and status(ledger, requests[kind]).state == "open":
+            act(ledger, step, requests[kind])
+    for request_id in requests.values():
         if status(ledger, request_id).state == "open":
             work(ledger, request_id)
     with ledger.view() as view:
         assert verify(view).findings == ()
         assert view.tables.count(schema.binding_cycle_outcomes) == 0
         bodies = []
-        if asked:
+        if requests:
             bodies = [shown.body for shown in manifests_of(view, EVENT).manifests]
         assert all(differences(view, body) == [] for body in bodies)
     assert [body["cycle"] for body in bodies] == list(range(1, len(bodies) + 1))
@@ -199,7 +199,7 @@ def test_whatever_happens_each_binding_has_one_final_outcome_and_each_cycle_one_
         for outcome in body["binding_outcomes"]
         if outcome["outcome_state"] != "pending"
     ]
-    assert sorted(final) == sorted(f"outcome:{request_id}" for request_id in asked.values())
+    assert sorted(final) == sorted(f"outcome:{request_id}" for request_id in requests.values())
 
 
 def act(ledger, step, request_id):

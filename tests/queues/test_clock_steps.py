@@ -171,7 +171,7 @@ async def test_a_clock_that_nobody_wrote_is_dropped(
 ):
     await redis.set(f"{queue.prefix}clock", value)
     await queue.enqueue(item("a"))
-    assert [found.enqueued_at_ms for found in await queue.peek(1)] == [clock.now_ms]
+    assert [entry.enqueued_at_ms for entry in await queue.peek(1)] == [clock.now_ms]
 
 
 @given(

@@ -35,14 +35,14 @@ ANSWER = {
 
 
 class Model(BaseHTTPRequestHandler):
-    """Answers every call alike, and keeps what it was asked."""
+    """Answers every call alike, and keeps the requests."""
 
-    asked: list[dict[str, Any]] = []  # noqa: RUF012 - of the one server of this test
+    requests: list[dict[str, Any]] = []  # noqa: RUF012 - of the one server of this test
 
     def do_POST(self) -> None:
         """Answer a chat completion."""
         length = int(self.headers["Content-Length"])
-        self.asked.append(json.loads(self.rfile.read(length)))
+        self.requests.append(json.loads(self.rfile.read(length)))
         message = {"message": {"content": json.dumps(ANSWER)}, "finish_reason": "stop"}
         body = json.dumps({"choices": [message], "model": "letters-1"}).encode()
         self.send_response(200)
@@ -90,8 +90,8 @@ def test_a_letter_is_read_by_the_configured_model_and_replayed_without_it(tmp_pa
             shown = wait_for("the extraction", ended, 60.0)
             assert (shown["state"], shown["extractor"]) == ("degraded", "model:letters-1")
             assert [value["words"] for value in shown["values"]] == ["Ann Acme"]
-            [asked] = Model.asked
-            assert "UNTRUSTED_CONTENT" in asked["messages"][1]["content"]
+            [request] = Model.requests
+            assert "UNTRUSTED_CONTENT" in request["messages"][1]["content"]
             models = ActiveModels({"letters-1": "letters-1"})
             with ledger.view() as view:
                 last = view.head().ec_sequence_number
@@ -102,5 +102,5 @@ def test_a_letter_is_read_by_the_configured_model_and_replayed_without_it(tmp_pa
             assert recorded is not None
             assert recorded["recorded_model_outputs"][0]["model_version"] == "letters-1"
             assert all(verdict.output_reproduced for verdict in verdicts)
-            assert len(Model.asked) == 1
+            assert len(Model.requests) == 1
             ledger.close()

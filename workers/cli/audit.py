@@ -312,7 +312,9 @@ def manifest(
     if as_json:
         document = manifests_document(page)
         if replay:
-            document["differences"] = {str(number): found for number, found in different.items()}
+            document["differences"] = {
+                str(number): differences for number, differences in different.items()
+            }
         print_document(document, as_json=True)
     else:
         _print_manifests(page, different)

@@ -452,10 +452,10 @@ def test_an_outcome_that_a_person_has_to_look_at_waits_until_it_is_settled(ledge
             "target_kind": "relationship_candidate",
         }
         request = WorkRequest(BINDING_QUEUE, f"k-{number}", content)
-        [asked] = do(ledger, RequestWorkUnit([request]))
+        [recorded] = do(ledger, RequestWorkUnit([request]))
         result = {"outcome_state": outcome_state, "outcome_reason_code": "binding_case_unknown"}
         with ledger.transaction() as transaction:
-            close(transaction, asked.request_id, "completed", result=result)
+            close(transaction, recorded.request_id, "completed", result=result)
     with ledger.view() as view:
         [item] = open_reviews(view, "outcome").items
     assert (item["reason"], item["kind"]) == ("binding_case_unknown", "outcome")

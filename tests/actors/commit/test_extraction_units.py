@@ -57,13 +57,13 @@ class Extractions:
     def finish(self, request_id: str, *values: Any, text: str = TEXT, **failed: str) -> Any:
         return self.hand_in(request_id, result(*values, **failed), text)
 
-    def hand_in(self, request_id: str, document: Any, text: str = TEXT, **more: Any) -> Any:
+    def hand_in(self, request_id: str, document: Any, text: str = TEXT, **fields: Any) -> Any:
         report = ExtractionFinished(
             request_id=request_id,
             source_text_sha256=sha256_hex(text.encode()),
             result=document,
             claim_authority=0.5,
-            **more,
+            **fields,
         )
         return self.do(WorkReportUnit(report))
 
@@ -327,9 +327,8 @@ def test_a_write_that_leaves_the_text_as_it_was_ends_no_run(extractions):
 
 @pytest.mark.spec("INV-EXT-4")
 def test_what_was_abandoned_is_entered_again_by_nobody_but_a_person(extractions):
-    asked = request_extraction
     with extractions.ledger.transaction() as transaction:
-        requested = asked(transaction, "doc-1", "test", "binding", corpus_id="corpus")
+        requested = request_extraction(transaction, "doc-1", "test", "binding", corpus_id="corpus")
     run, request = requested.extraction_run_id, requested.request_id
     extractions.begin(request)
     extractions.give_up(request)
@@ -337,7 +336,7 @@ def test_what_was_abandoned_is_entered_again_by_nobody_but_a_person(extractions)
     assert extractions.status(request).state == "dead_letter"
     # A binding that fires again, a sweep, and a task of the same run.
     with extractions.ledger.transaction() as transaction:
-        again = asked(transaction, "doc-1", "test", "sweep", corpus_id="corpus")
+        again = request_extraction(transaction, "doc-1", "test", "sweep", corpus_id="corpus")
     assert (again.extraction_run_id, again.state, again.duplicate) == (run, "abandoned", True)
     swept = extractions.ask(task(run, key="sweep"))
     assert extractions.begin(swept)[0] == "completed"

@@ -431,7 +431,9 @@ def test_a_batch_does_what_its_items_do_alone(
         assert answer["failure_count"] == len(failed)
         for place, stated in enumerate(items):
             single = review(alone, stated, batch_review_id=f"A-{number}-{place}")
-            codes = [one["failure_reason_code"] for one in single.get("failure_summary", ())]
+            codes = [
+                failure["failure_reason_code"] for failure in single.get("failure_summary", ())
+            ]
             name = stated["item_membership_id"]
             assert codes == ([failed[name]] if name in failed else [])
     names = (*NAMES, *(f"part-of-{name}" for name in NAMES))

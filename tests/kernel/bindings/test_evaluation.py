@@ -140,9 +140,9 @@ def test_after_any_other_refusal_there_is_no_outcome():
     st.booleans(),
 )
 def test_an_outcome_is_the_same_bytes_from_what_a_manifest_keeps(stands, standing, fields, known):
-    kind, found = stands
+    kind, state = stands
     binding = read_source_binding(snapshot(kind))
-    stated = read(binding=standing, standing=found, artifact_ref="a" if known else None)
+    stated = read(binding=standing, standing=state, artifact_ref="a" if known else None)
     again = EvaluatedOn.model_validate(stated.model_dump(mode="json", exclude_none=True))
     outcomes = [outcome_for(IDENTITY, binding, fields, each) for each in (stated, again)]
     first, second = (canonicalize(each.model_dump(mode="json")) for each in outcomes)

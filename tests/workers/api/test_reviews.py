@@ -58,7 +58,9 @@ async def test_a_batch_is_shown_with_the_state_of_every_item(declared: Door) -> 
     assert undone.status_code == 200, undone.text
     shown = (await declared.http.get(f"{PATH}/BR-1")).json()
     names = ("result", "membership_state", "failure_reason_code", "undone_by_operation_id")
-    assert [tuple(one.get(name) for name in names) for one in shown["item_operations"]] == [
+    assert [
+        tuple(operation.get(name) for name in names) for operation in shown["item_operations"]
+    ] == [
         ("succeeded", "candidate", None, undone.json()["inverse_operation_id"]),
         ("succeeded", "candidate", None, None),
         ("failed", None, "record_not_found", None),

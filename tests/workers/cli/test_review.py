@@ -52,7 +52,7 @@ def gateway(monkeypatch: pytest.MonkeyPatch) -> Gateway:
     return gateway
 
 
-LINES = "\n".join(json.dumps(one) for one in (item("a"), item("b", "merge_with", "a")))
+LINES = "\n".join(json.dumps(stated) for stated in (item("a"), item("b", "merge_with", "a")))
 
 
 @pytest.mark.spec("§14.4")

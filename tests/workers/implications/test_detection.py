@@ -94,14 +94,14 @@ def test_what_is_implied_is_emitted_once_whoever_reads_again(sqlite):
 def test_of_two_that_read_the_same_stretch_one_records_it(sqlite):
     async def race(ledger):
         async with (
-            running_detection(ledger, sqlite, [TAGGING]) as one,
-            running_detection(ledger, sqlite, [TAGGING]) as other,
+            running_detection(ledger, sqlite, [TAGGING]) as first,
+            running_detection(ledger, sqlite, [TAGGING]) as second,
         ):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(one.detect_new)
-                tasks.start_soon(other.detect_new)
-            await until_quiet(one)
-            await until_quiet(other)
+                tasks.start_soon(first.detect_new)
+                tasks.start_soon(second.detect_new)
+            await until_quiet(first)
+            await until_quiet(second)
 
     with closing(founded(sqlite)) as ledger:
         accept(ledger, create("a", "Note"))

@@ -193,7 +193,7 @@ class ExtractionHandler(Handler):
         return SourceToRead(task.source_ref, read_source(view, task.source_ref), task.fields)
 
     async def _hand_in(self, ended: Sequence[_Ended]) -> list[ClaimResult]:
-        return await self._report([one.task for one in ended], [one.report for one in ended])
+        return await self._report([run.task for run in ended], [run.report for run in ended])
 
     async def _report(
         self, tasks: Sequence[_Task], reports: Sequence[WorkReport]
