@@ -36,7 +36,7 @@ from kernel.work.outcomes import reject_for_capacity
 from kernel.work.reports import CapacityRejected
 from kernel.work.requests import WorkRequest, enqueue
 from tests.actors.harness import running_committer, scripted_ledger
-from tests.actors.world import source
+from tests.actors.intents import source
 from tests.kernel.build import (
     FakeHost,
     adapt,

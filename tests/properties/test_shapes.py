@@ -20,8 +20,8 @@ from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore
 from kernel.model.envelope import Actor, Reversibility
 from tests.actors.harness import bench_on, dump
+from tests.actors.intents import claim, source, understanding
 from tests.actors.orchestrator.test_orchestrator import EVERY_KIND
-from tests.actors.world import claim, source, understanding
 from tests.kernel.build import ABSENT, changed, informed, ledger_on, op_id, overlay
 from tests.kernel.reports import artifact
 from tests.properties.course import COURSE, KERNEL, renamed, standing_at

@@ -23,7 +23,7 @@ from kernel.work.contents import BINDING_QUEUE
 from kernel.work.outcomes import close
 from kernel.work.requests import WorkRequest
 from tests.actors.harness import bench_on
-from tests.actors.world import put, source
+from tests.actors.intents import put, source
 from tests.kernel.build import accept, code_of, submit
 from tests.kernel.every import DECIDED, dated, own, ruling
 

@@ -33,7 +33,7 @@ from tests.actors.harness import (
     scripted_ledger,
     strike,
 )
-from tests.actors.world import put, source
+from tests.actors.intents import put, source
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_kind_of_store")]
 

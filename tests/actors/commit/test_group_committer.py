@@ -36,7 +36,7 @@ from tests.actors.harness import (
     running_committer,
     scripted_ledger,
 )
-from tests.actors.world import adapt, source
+from tests.actors.intents import adapt, source
 from tests.connections import watch_sqlite
 from tests.kernel.build import FakeHost, op_id
 from tests.kernel.build import create as envelope

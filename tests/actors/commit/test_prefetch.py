@@ -16,7 +16,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.model.result import SubmissionResult
 from tests.actors.harness import dump, running_committer
-from tests.actors.world import adapt, claim, link, put, recalculation, source, understanding
+from tests.actors.intents import adapt, claim, link, put, recalculation, source, understanding
 from tests.kernel.build import FakeHost, create
 
 pytestmark = pytest.mark.anyio

@@ -24,7 +24,7 @@ from tests.actors.harness import (
     running_sessions,
     strike,
 )
-from tests.actors.world import source
+from tests.actors.intents import source
 from tests.kernel.build import FakeHost
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("each_kind_of_store")]

@@ -6,8 +6,8 @@ from actors.orchestrator.intents import CreateSource, SynthesizeByModel
 from actors.synthesis.local_model import LocalModel
 from kernel.ledger.ledger import Document, Ledger
 from kernel.model.result import SubmissionResult
+from tests.actors.intents import put
 from tests.actors.scripted_model import SESSION, running_synthesis
-from tests.actors.world import put
 
 CORPUS = "corpus:brief-bank"
 

@@ -15,7 +15,7 @@ from kernel.model.model_output import fingerprint
 from kernel.verify import verify
 from tests.actors.examples.bank import CORPUS, ask, put_source, receipts_of
 from tests.actors.harness import declare, running_sessions
-from tests.actors.world import claim, envelope_of, link, node_of, put, recalculation, span
+from tests.actors.intents import claim, envelope_of, link, node_of, put, recalculation, span
 from tests.kernel.build import memory_ledger
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("§21.1")]

@@ -10,7 +10,7 @@ import pytest
 from kernel.ledger import schema
 from kernel.verify import verify
 from tests.actors.examples.bank import ask, put_source, receipts_of
-from tests.actors.world import envelope_of, node_of
+from tests.actors.intents import envelope_of, node_of
 from tests.kernel.build import memory_ledger
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("§21.3", "INV-A-TAINT-INFECTIOUS-1")]

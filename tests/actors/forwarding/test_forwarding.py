@@ -40,9 +40,9 @@ from kernel.ledger.shards import NOBODY
 from kernel.model.result import SubmissionResult
 from tests.actors.commit.test_fencing import sessions_of
 from tests.actors.harness import Gate, declare, log_length, scripted_ledger, settle, strike
+from tests.actors.intents import claim, recalculation, source, understanding
 from tests.actors.ports import Hub
 from tests.actors.shared import SHARDS, TTL_MS, Clock, SharedGateway, owners
-from tests.actors.world import claim, recalculation, source, understanding
 from tests.kernel.build import findings
 
 ASKS = count()

@@ -69,7 +69,7 @@ from kernel.work.reports import (
     TransitionDue,
 )
 from tests.actors.harness import bench_on, scripted_ledger
-from tests.actors.world import (
+from tests.actors.intents import (
     adapt,
     captured,
     claim,

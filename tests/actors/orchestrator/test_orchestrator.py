@@ -62,7 +62,7 @@ from kernel.reviews.batch import BatchReview, ItemOutcome, record_of
 from kernel.stores.external import EXTERNAL_QUEUE
 from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
 from tests.actors.harness import bench_on, dump, log_length
-from tests.actors.world import (
+from tests.actors.intents import (
     CORPUS,
     TEXT,
     adapt,

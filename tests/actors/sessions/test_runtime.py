@@ -33,7 +33,7 @@ from tests.actors.harness import (
     settle,
     strike,
 )
-from tests.actors.world import source
+from tests.actors.intents import source
 from tests.kernel.build import FakeHost
 
 pytestmark = pytest.mark.anyio

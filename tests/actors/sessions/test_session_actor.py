@@ -30,7 +30,7 @@ from tests.actors.harness import (
     scripted_ledger,
     strike,
 )
-from tests.actors.world import (
+from tests.actors.intents import (
     adapt,
     claim,
     link,

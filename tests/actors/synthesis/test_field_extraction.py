@@ -10,8 +10,8 @@ from actors.synthesis.field_extraction import FIELDS, FieldExtraction
 from actors.synthesis.prompt import CONTENT, parse_prompt
 from kernel.model.extraction_result import ExtractionRefused, read_extraction
 from tests.actors.harness import bench_on
+from tests.actors.intents import source
 from tests.actors.scripted_model import ScriptedModel
-from tests.actors.world import source
 from tests.kernel.build import accept, create, memory_ledger
 
 pytestmark = pytest.mark.anyio

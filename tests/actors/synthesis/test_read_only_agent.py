@@ -23,7 +23,7 @@ from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger, LedgerTransaction, LedgerView
 from kernel.model.result import RejectedResult
 from tests.actors.harness import bench_on, dump
-from tests.actors.world import envelope_of, put, source
+from tests.actors.intents import envelope_of, put, source
 from tests.kernel.build import memory_ledger
 
 pytestmark = pytest.mark.spec("INV-15.7.9", "K18")

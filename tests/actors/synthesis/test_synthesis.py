@@ -24,8 +24,7 @@ from kernel.ledger.memory import MemoryStore
 from kernel.model.model_output import fingerprint
 from kernel.model.result import RejectedResult, SubmissionResult
 from tests.actors.harness import dump, log_length
-from tests.actors.scripted_model import NO_FINDING, SESSION, ScriptedModel, draft, running_synthesis
-from tests.actors.world import (
+from tests.actors.intents import (
     TEXT,
     adapt,
     asking,
@@ -39,6 +38,7 @@ from tests.actors.world import (
     synthesized,
     understanding,
 )
+from tests.actors.scripted_model import NO_FINDING, SESSION, ScriptedModel, draft, running_synthesis
 from tests.kernel.build import FakeHost, findings, memory_ledger
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from tests.workers.external_effects.world import EffectsWorld, running_world
+from tests.workers.external_effects.effects_world import EffectsWorld, running_world
 
 
 @pytest.fixture

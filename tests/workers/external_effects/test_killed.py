@@ -9,8 +9,8 @@ from kernel.ledger.sqlite import SqliteStore
 from tests.forked import forked
 from tests.kernel.build import ledger_on, submit
 from tests.kernel.reports import artifact, emission, grant
+from tests.workers.external_effects.effects_world import EffectsWorld, running_world
 from tests.workers.external_effects.performing_process import perform_and_be_killed
-from tests.workers.external_effects.world import EffectsWorld, running_world
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

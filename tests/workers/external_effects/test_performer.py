@@ -30,7 +30,7 @@ from tests.kernel.build import (
 )
 from tests.kernel.every import own
 from tests.kernel.reports import TEXT, TEXT_HASH, artifact, emission, grant, revoke
-from tests.workers.external_effects.world import EffectsWorld
+from tests.workers.external_effects.effects_world import EffectsWorld
 from workers.external_effects import performer as performer_module
 from workers.external_effects import write_once_folder as folder_module
 from workers.external_effects.performer import ATTEMPTS_MAX, DELAY_MAX_S, DELAY_MIN_S
