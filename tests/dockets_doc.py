@@ -135,7 +135,6 @@ LIMITATIONS = """## Limitations
 
 
 def text() -> str:
-    """Return the file."""
     parts = [
         HEAD,
         *_reading(),

@@ -29,7 +29,6 @@ code; with 429 where the kernel names a time.
 
 
 def text() -> str:
-    """Return the file."""
     answered = {code: meaning for code, meaning in ERRORS.items() if meaning.status is not None}
     without_status = {code: meaning for code, meaning in ERRORS.items() if meaning.status is None}
     return "\n".join(

@@ -16,14 +16,12 @@ from workers.api.middleware.admission import Admission
 
 
 def document() -> dict[str, Any]:
-    """Return the document."""
     services = cast("Any", SimpleNamespace(admission=Admission(1), owner_url=None))
     app = build_app(services, APIRouter(), hosts=frozenset(), host=FakeHost().host)
     return app.openapi()
 
 
 def text() -> str:
-    """Return the file."""
     return json.dumps(document(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 

@@ -21,7 +21,6 @@ It imports the standard library.
 
 
 def text() -> str:
-    """Return the file."""
     return "\n".join([HEAD, *_effects(), *_verbs(), *_operations()])
 
 

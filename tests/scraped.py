@@ -6,7 +6,7 @@ from workers.telemetry.metric_table import Metric
 
 
 class Scraped:
-    """One answer."""
+    """The samples of one answer, by name and labels."""
 
     def __init__(self, text: str) -> None:
         self.families = {family.name: family for family in text_string_to_metric_families(text)}

@@ -226,8 +226,6 @@ def _keep_their_keys_apart(
 
 
 def of_row(table: Table, how: str) -> Callable[[Copy], Iterator[dict[str, Any]]]:
-    """Return the change of whole rows."""
-
     def change(copy: Copy) -> Iterator[dict[str, Any]]:
         row = copy.a_row(table)
         if how == "deleted":

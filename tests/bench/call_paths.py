@@ -63,7 +63,6 @@ class CallPath:
 
     @property
     def files(self) -> set[str]:
-        """The files that the functions stand in."""
         return {code.co_filename for code in self.callers}
 
     @property

@@ -21,7 +21,6 @@ EFFECTS_PER_ENVELOPE = (5 * 3 + 3 * 5 + 2 * 1) / ROUND
 
 
 def intent_of(caller: int, number: int) -> Intent:
-    """Return a caller's next intent."""
     turn, place = divmod(number, ROUND)
     own = f"{caller}-{turn}"
     key = f"{own}-{place}"

@@ -34,8 +34,6 @@ VERB_OF_INTENT: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """A row of the log."""
-
     sequence: int
     operation: str
     verb: str

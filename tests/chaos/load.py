@@ -86,12 +86,10 @@ class Answers:
         self.count += len(answers)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
 def read_answers(path: Path) -> list[dict[str, Any]]:
-    """Return the answers of a file."""
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 

@@ -32,7 +32,6 @@ class FuzzConnection:
             self.open = False
 
     def close(self) -> None:
-        """Close at once."""
         self.open = False
         self._socket.close()
 

@@ -100,7 +100,6 @@ class FuzzFleet:
         return body
 
     def post(self, gateway: str, path: str, body: object) -> httpx.Response:
-        """Post to a gateway."""
         url = f"http://127.0.0.1:{self.ports[gateway]}{path}"
         return loopback.post(url, json=body, timeout=60.0)
 

@@ -69,7 +69,6 @@ class HealthProbe(threading.Thread):
         self.unanswered = 0
 
     def run(self) -> None:
-        """Ask."""
         began_s = time.monotonic()
         while not self.stopped.wait(EACH_S):
             question = self.ask(began_s)
@@ -78,7 +77,6 @@ class HealthProbe(threading.Thread):
             self.worst = sorted([*self.worst, question], reverse=True)[:KEPT_MAX]
 
     def ask(self, began_s: float) -> Question:
-        """Ask once."""
         me = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
         theirs, mine = waited_s(self._pid), int(me.read_text().split()[1])
         at_s = time.monotonic()

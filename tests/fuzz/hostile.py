@@ -33,13 +33,11 @@ BIG_BYTES: Final = (8 << 20) - 4096
 
 
 def legal_shot(request: LegalRequest) -> Shot:
-    """Return a request that is not spoiled."""
     body = None if request.body is None else text_of(request.body)
     return Shot(request.route, "legal", "ask", bytes_of(request, body), legal=request.statuses)
 
 
 def hostile_shot(seed: int, number: int) -> Shot:
-    """Return a hostile request."""
     chance = Random(f"hostile {seed} {number}")
     names = Names(f"x-{seed}-{number}", chance.choice(SHARED), chance)
     [build] = chance.choices(list(HOSTILE_BASES), list(HOSTILE_BASES.values()))

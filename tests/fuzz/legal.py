@@ -82,7 +82,6 @@ def _get(route: str, path: str, statuses: frozenset[int] = OK) -> LegalRequest:
 
 
 def declare(names: Names) -> LegalRequest:
-    """Declare a session of its own."""
     body = {
         "session_id": names.new_session(),
         "ontology": ONTOLOGY,

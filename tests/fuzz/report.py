@@ -47,7 +47,6 @@ class FuzzReport:
 
 
 def described(report: FuzzReport) -> str:
-    """Return a report as JSON."""
     return json.dumps(vars(report), indent=1)
 
 

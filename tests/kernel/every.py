@@ -163,7 +163,7 @@ def binding(generation, binding_id="binding", **fields):
 
 
 def snapshot(court_id="ca9", **changes):
-    """What a binding means."""
+    """The `binding_snapshot` of a binding that selects the entries of a court."""
     return {
         "selector_list": {"include": [{"kind": "court_id", "value": court_id}]},
         "target_kind": "court_disposition_observation",

@@ -32,6 +32,5 @@ def take(ledger: Ledger, *documents: Any) -> Taken:
 
 
 def migrated(ledger: Ledger, *documents: Any) -> LogMigration:
-    """Take a log and migrate it."""
     take(ledger, *documents)
     return migrate(Kernel(), ledger)

@@ -40,7 +40,6 @@ class Model(BaseHTTPRequestHandler):
     requests: list[dict[str, Any]] = []  # noqa: RUF012 - of the one server of this test
 
     def do_POST(self) -> None:
-        """Answer a chat completion."""
         length = int(self.headers["Content-Length"])
         self.requests.append(json.loads(self.rfile.read(length)))
         message = {"message": {"content": json.dumps(ANSWER)}, "finish_reason": "stop"}

@@ -537,8 +537,6 @@ async def test_callers_that_wait_are_counted():
 
 @dataclass
 class SlowUnit:
-    """A unit that takes a while."""
-
     seconds: float
 
     def run(self, context):  # noqa: ARG002 - every unit is given it

@@ -48,7 +48,6 @@ def disabled(binding_id):
 
 
 def brought(artifact_ref, content="text", **fields):
-    """The envelope that brings an artifact."""
     return create(
         artifact_ref,
         SOURCE_ARTIFACT,

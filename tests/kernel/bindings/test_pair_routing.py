@@ -1,24 +1,22 @@
 """Which pairs come of bindings, artifacts and phases (§13.2, §13.3, §13.4), in whatever order."""
 
-import itertools
 from contextlib import suppress
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, invariant, rule
 
 from kernel.bindings.artifacts import COMPLETED_PHASES, read_artifact
 from kernel.canonical import digest
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore
-from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_operation
 from kernel.stores.binding_pairs import pair_of_request
 from kernel.work import pair_routing
 from kernel.work.outcomes import close
+from tests.kernel.bindings.machine import BINDING_IDS, KERNEL, BindingMachine
 from tests.kernel.bindings.routed import (
     CONVERSION,
     NORMALIZATION,
@@ -44,8 +42,6 @@ from tests.kernel.build import (
     envelope,
     findings,
     ledger_on,
-    memory_ledger,
-    op_id,
     submit,
     taking,
 )
@@ -54,7 +50,6 @@ lifecycle = pytest.mark.spec("004 §13.2")
 phases = pytest.mark.spec("004 §13.3")
 stages = pytest.mark.spec("004 §13.4")
 
-KERNEL = Kernel()
 IN_COURT = selector("court_id", "ca9")
 AT_INTAKE = selector("source_kind", "docket")
 MOTIONS = selector("filing_unit_kind", "motion")
@@ -303,7 +298,7 @@ def test_more_waiting_pairs_than_a_page_are_released_by_pages(ledger, monkeypatc
 
 # --- any order, in one transaction or in several --------------------------------------------------
 
-ARTIFACTS, BINDINGS = ["a1", "a2"], ["b1", "b2"]
+ARTIFACTS = ["a1", "a2"]
 VALUES = st.sampled_from(["x", "y"])
 SELECTORS = st.sampled_from(
     [
@@ -316,7 +311,7 @@ SELECTORS = st.sampled_from(
 )
 
 
-class Routing(RuleBasedStateMachine):
+class Routing(BindingMachine):
     """Everything that moves a pair, in any order; the records themselves say what should be."""
 
     @initialize(pairs_at_once=st.sampled_from([1, 256]), artifacts_at_once=st.sampled_from([1, 9]))
@@ -324,21 +319,7 @@ class Routing(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(pair_routing, "PAIRS_AT_ONCE", pairs_at_once)
         self.patch.setattr(pair_routing, "ARTIFACTS_AT_ONCE", artifacts_at_once)
-        self.names = itertools.count()
-        self.ledger = memory_ledger()
-        self.done = []
-        self.accept(create("corpus", "Corpus"))
-
-    def accept(self, *documents):
-        """Submit in one transaction."""
-        named = []
-        for document in documents:
-            name = f"operation-{next(self.names)}"
-            named.append(document | {"operation_id": op_id(name), "idempotency_key": name})
-        results = submit(self.ledger, *named, submitter="orchestrator")
-        for result in results if isinstance(results, list) else [results]:
-            if code_of(result) is None:
-                self.done.append(result.operation_id)
+        self.start()
 
     def binding(self, binding_id, selectors, state):
         with self.ledger.view() as view:
@@ -352,25 +333,16 @@ class Routing(RuleBasedStateMachine):
         number = max((row["generation"] for row in rows), default=0) + 1
         return updated(binding_id, number, *selectors, **fields)
 
-    @rule(binding_id=st.sampled_from(BINDINGS), selectors=SELECTORS, state=st.booleans())
+    @rule(binding_id=BINDING_IDS, selectors=SELECTORS, state=st.booleans())
     def write_binding(self, binding_id, selectors, state):
         self.accept(self.binding(binding_id, selectors, state))
-
-    @rule(binding_id=st.sampled_from(BINDINGS))
-    def disable(self, binding_id):
-        self.accept(disabled(binding_id))
-
-    @rule(binding_id=st.sampled_from(BINDINGS))
-    def revert(self, binding_id):
-        reverted = [effect("binding_generation_revert", binding_id)]
-        self.accept(envelope("binding_generation_revert", reverted))
 
     @rule(artifact_ref=st.sampled_from(ARTIFACTS), kind=VALUES)
     def bring(self, artifact_ref, kind):
         self.accept(brought(artifact_ref, source_kind=kind, source_path=kind))
 
     @rule(
-        binding_id=st.sampled_from(BINDINGS),
+        binding_id=BINDING_IDS,
         selectors=SELECTORS,
         artifact_ref=st.sampled_from(ARTIFACTS),
         kind=VALUES,
@@ -397,13 +369,6 @@ class Routing(RuleBasedStateMachine):
     def take_away_or_restore(self, artifact_ref, verb):
         state = "active" if verb == "restore" else "soft_deleted"
         self.accept(envelope(verb, [effect("node_write", artifact_ref, state=state)]))
-
-    @rule(data=st.data())
-    def undo(self, data):
-        operation_id = data.draw(st.sampled_from(self.done))
-        with suppress(RollbackRefused), self.ledger.transaction() as transaction:
-            result = rollback_operation(KERNEL, transaction, operation_id).submission
-            self.done.append(result.operation_id)
 
     @rule(data=st.data(), pair_end=st.sampled_from(["fired", "matched_no_fire", "no_match"]))
     def evaluate(self, data, pair_end):

@@ -22,7 +22,6 @@ KEY = b"k" * 32
 
 @pytest.fixture(params=["memory", "redis"])
 def mail_of(request, redis, clock):
-    """Makes the mail of a gateway."""
     if request.param == "memory":
         hub = Hub(clock)
         return lambda gateway: MemoryMail(hub, gateway, ENTRIES_MAX)

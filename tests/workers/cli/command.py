@@ -16,7 +16,6 @@ def rotulus(*arguments: str, stdin: str | None = None, **environment: str) -> Re
 
 
 def printed(*arguments: str, code: int = 0, stdin: str | None = None) -> Any:
-    """The document that the command prints."""
     result = rotulus(*arguments, stdin=stdin)
     assert result.exit_code == code, result.output
     return json.loads(result.stdout)
