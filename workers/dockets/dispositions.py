@@ -32,7 +32,7 @@ DISPOSITIONS: tuple[tuple[str, str], ...] = (
     ("appointed", r"appoint(?:ed|ing)\b"),
     ("admitted", r"admitt(?:ed|ing)\b"),
     ("waived", r"waiv(?:ed|ing)\b"),
-    ("modified", r"modify?(?:ied|ing)\b"),
+    ("modified", r"modif(?:ied|ying)\b(?!\s{1,2}(?:on|text)\b)"),
     ("directed", r"(?:direct|requir)(?:ed|ing)\b"),
 )  # fmt: skip
 

@@ -33,6 +33,9 @@ from workers.dockets.references import Reference, references
 EXTRACTOR = "docket_entry_rules@1"
 VALUES_OF_A_FIELD_MAX = 48
 NAME_CHARS_MAX = 160
+NAMES_CHARS_MAX = 640
+"""How far a list of names goes on."""
+
 COURTS_ROLES = frozenset({"disposing"})
 """Filing roles of which the court's own words are read as a disposition."""
 
@@ -63,7 +66,7 @@ PARTY_ROLES: tuple[str, ...] = (
     "plaintiffs", "plaintiff", "defendants", "defendant", "appellants", "appellant", "appellees",
     "appellee", "petitioners", "petitioner", "respondents", "respondent", "interested party",
     "attorney", "movant", "claimant", "assignee", "other professional", "interim trustee",
-    "intervenor-defendant", "financial advisor", "accountant", "amicus",
+    "intervenor-defendant", "financial advisor", "accountant", "amicus", "pro hac vice",
 )  # fmt: skip
 
 NOT_PARTIES = (
@@ -132,7 +135,7 @@ _ROLE = re.compile(
     re.IGNORECASE,
 )
 _NAME_END = re.compile(
-    r"\s{1,2}(?:on\s{1,2}behalf|of\s(?=(?-i:[A-Z]{3}|[Ll]aw))|re:?\s|re:|regarding|as\s{1,2}to|with\s|to\s|dated|filed|for\s"
+    r"\s{1,2}(?:on\s{1,2}behalf|of\s(?=(?-i:[A-Z]{3}|[Ll]aw)|[^()\n;:]{1,80}\son\s{1,2}behalf\s)|re:?\s|re:|regarding|as\s{1,2}to|with\s|to\s|dated|filed|for\s"
     r"|in\s{1,2}(?:support|opposition|response)|pursuant|served|against|and\s{1,2}served|represented"
     r"|objections?\s|hearing|signed|fee\s|schedul|responses?\s|appearing|from\s|that\s|who\s|\d{1,2}/"
     r"|addressed|proof\s|receipt|waiver|summons|inclu|seeking|attached|was\s|is\s|has\s|upon\s|due\s)"
@@ -255,8 +258,10 @@ def _parties(text: str, named: Iterable[Reference]) -> Iterator[ExtractedValue]:
 
 def _name_end(text: str, start: int) -> int:
     """Return where a name ends that begins at `start`: before words that no name has."""
-    limit = min(len(text), start + NAME_CHARS_MAX)
+    limit = min(len(text), start + NAMES_CHARS_MAX)
     for stop in _NAME_END.finditer(text, start, limit):
+        if stop.start() == limit < len(text):
+            break
         if not text.startswith(".", stop.start()):
             return stop.start()
         before = max(start, stop.start() - 8)
@@ -268,7 +273,8 @@ def _name_end(text: str, start: int) -> int:
         ):
             continue
         return stop.start() + 1
-    return limit
+    # The last name may go on.
+    return max(start, text.rfind(",", start, limit))
 
 
 def _names(text: str, start: int, end: int) -> Iterator[tuple[int, int, str | None]]:
@@ -290,7 +296,7 @@ def _names(text: str, start: int, end: int) -> Iterator[tuple[int, int, str | No
             name_end -= 1
         if begin > start and text[begin : begin + 1].islower():
             return
-        is_name = name_end - begin > 1 and text[begin].isalnum()
+        is_name = 1 < name_end - begin <= NAME_CHARS_MAX and text[begin].isalnum()
         if is_name and _NOT_PARTY.match(text, begin, name_end) is None:
             yield begin, name_end, role
         begin = stop_end

@@ -51,6 +51,16 @@ def values(text: str, field: str) -> list[tuple[str, str | None]]:
             "NOTICE OF APPEARANCE by A. B. for Respondent C. D. [Entered: 1/1/2020]",
             [("A. B.", "filer"), ("C. D.", "respondent")],
         ),
+        (
+            "Notice filed by A. F. Newell of Cook & Dale, P.C. on behalf of E BUILDING, INC..",
+            [("A. F. Newell", "attorney"), ("E BUILDING, INC.", "represented")],
+        ),
+        ("Notice by Pro Hac Vice A. B. Watt to receive notices", [("A. B. Watt", "pro hac vice")]),
+        # A name that goes on beyond what is read is none.
+        (
+            f"Motion filed by {', '.join(f'Insurer {letter * 60} Co' for letter in 'ABCDEFGHIJ')}",
+            [(f"Insurer {letter * 60} Co", "filer") for letter in "ABCDEFGH"],
+        ),
     ],
 )
 def test_parties_are_who_files_who_is_filed_for_and_whom_it_is_about(text, parties):
@@ -174,6 +184,8 @@ def test_deadlines_are_dates_behind_words_that_something_is_due(text, deadlines)
         ("Trustee's objection is sustained, says the Motion", []),
         ("Notice of Lodging Proposed Order Granting Motion", []),
         ("Order to Show Cause Why Case Should Not Be Dismissed", []),
+        ("Amended Order. (Modified on 2/11/2010) Modified Text on 2/12/2010 (A, B)", []),
+        ("Order. The stay is modified as to Creditor A", [("modified", None)]),
     ],
 )  # fmt: skip
 def test_dispositions_are_read_from_what_the_court_entered_alone(text, dispositions):
