@@ -33,6 +33,10 @@ class LedgerUnavailable(KernelError):
     code = "ledger_unavailable"
 
 
+class LedgerHeld(LedgerUnavailable):
+    """Another writer did not give the head up in time; nothing was written."""
+
+
 class LedgerFailed(KernelError):
     """The store failed in use (a disk, a file): who writes to it ends, and recovers from it."""
 

@@ -12,6 +12,9 @@ On PostgreSQL a batch is computed on a snapshot, and the head is held only while
 batch beside which others have written is computed again (decision kernel/0255). The next batch is
 computed when this one is durable, not while it is written (decision kernel/0300).
 
+When another writer has not given the head up in time, everybody who waits behind the batch is
+answered like it: the next batch would wait as long again (decision actors/0098).
+
 Units for a shard come with its fence, which is compared with the ledger inside the transaction
 (decision actors/0020). When the shard has changed hands, they fail with `stale_epoch`, and only
 they.
@@ -54,7 +57,7 @@ from actors.commit.units import ConsumedUnit, EnvelopeUnit, Unit, records_read, 
 from actors.errors import ActorFailed, CommitFailed, MailboxFull
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.read_ahead import RecordKey, read_ahead
-from kernel.errors import OF_THE_LEDGER, CommitOutcomeUnknown, LedgerUnavailable
+from kernel.errors import OF_THE_LEDGER, CommitOutcomeUnknown, LedgerHeld, LedgerUnavailable
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Head, HeadMoved, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
@@ -85,6 +88,8 @@ BATCH_S = 0.25
 
 BATCH_UNITS_LEAST = 32
 """Units that a batch may always have: below, the cost of a commit outweighs that of its units."""
+
+_ASK_AGAIN = "nothing was committed; ask again"
 
 _log = structlog.get_logger(__name__)
 
@@ -226,10 +231,12 @@ class Committer:
             self._unwritten_since_s = began_s
         with anyio.CancelScope(shield=True):
             try:
-                head = await anyio.to_thread.run_sync(partial(self._write, batch))
+                head, is_held = await anyio.to_thread.run_sync(partial(self._write, batch))
             except Exception as error:
                 answer_all(batch, ActorFailed(f"the ledger failed: {error}"))
                 raise
+        if is_held:
+            answer_all(self._lanes.take_all(), CommitFailed(_ASK_AGAIN))
         seconds = time.perf_counter() - began_s
         if head is not None:
             self._unwritten_since_s = None
@@ -248,16 +255,20 @@ class Committer:
             unit_s = seconds / units
             self._unit_s = (self._unit_s + unit_s) / 2 if self._unit_s else unit_s
 
-    def _write(self, batch: list[Waiting]) -> Head | None:
-        """Run on a worker thread; fills in results or errors, and returns the head if durable."""
-        head, to_write = None, deque([whole(batch)])
+    def _write(self, batch: list[Waiting]) -> tuple[Head | None, bool]:
+        """Run on a worker thread, and fill in results or errors.
+
+        Return the head if durable, and whether another writer had the head for too long.
+        """
+        head, is_held, to_write = None, False, deque([whole(batch)])
         while to_write:
             parts = to_write.popleft()
             try:
                 head = self._write_at_once(parts) or head
             except _NotCommitted as error:
                 _log.warning("batch_not_committed", error=str(error))
-                fail_unsettled(batch, CommitFailed("nothing was committed; ask again"))
+                fail_unsettled(batch, CommitFailed(_ASK_AGAIN))
+                is_held = isinstance(error.__cause__, LedgerHeld)
                 break
             except OF_THE_LEDGER:
                 raise
@@ -265,7 +276,7 @@ class Committer:
                 units = sum(1 for _ in units_of(parts))
                 _log.warning("batch_taken_apart", units=units, error=repr(error))
                 to_write.extendleft(reversed(taken_apart(parts, error)))
-        return head
+        return head, is_held
 
     def _write_at_once(self, parts: list[BatchPart]) -> Head | None:
         """Write parts in one transaction, and settle them.

@@ -79,13 +79,18 @@ class PriorityLanes(Generic[T]):
             move(self._receive, size + max(1, for_others) if items else limit)
         return items
 
-    def close(self) -> list[T]:
-        """Close both lanes and return what nobody has taken."""
+    def take_all(self) -> list[T]:
+        """Return everything that waits, the urgent lane first."""
         items: list[T] = []
         for lane in (self._urgent_receive, self._receive):
             with suppress(anyio.WouldBlock):
                 while True:
                     items.append(lane.receive_nowait())
+        return items
+
+    def close(self) -> list[T]:
+        """Close both lanes and return what nobody has taken."""
+        items = self.take_all()
         for end in (self._send, self._urgent_send, self._receive, self._urgent_receive):
             end.close()
         return items

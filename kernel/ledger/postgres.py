@@ -24,7 +24,7 @@ from typing import Any
 import psycopg
 from sqlalchemy import Table
 
-from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable, TextNotStorable
+from kernel.errors import CommitOutcomeUnknown, LedgerHeld, LedgerUnavailable, TextNotStorable
 from kernel.ledger import postgres_catalog, postgres_connection, statements
 from kernel.ledger.catalog import ContentReport, StorageFault, refuse_differences
 from kernel.ledger.keys import column_names, values_getter
@@ -439,7 +439,7 @@ class PostgresStore:
             else:
                 return writer
         self._roll_back(writer)
-        raise LedgerUnavailable(f"{self.place}: the head is held by {holders}")
+        raise LedgerHeld(f"{self.place}: the head is held by {holders}")
 
     def _lock_head(self, writer: Connection) -> None:
         row = writer.execute(_LOCK_HEAD).fetchone()

@@ -20,6 +20,7 @@ from kernel.errors import (
     CommitOutcomeUnknown,
     LedgerCorrupt,
     LedgerFailed,
+    LedgerHeld,
     LedgerUnavailable,
     TextNotStorable,
 )
@@ -177,6 +178,9 @@ class SqliteStore:
         self._holder, self._held_s = "", 0.0
         """Who held the file when it was not granted last, and for how long at least."""
 
+        self._refusals = 0
+        """How often the file was not granted."""
+
         if not read_only:
             self._writer = self._connect_writer()
         elif path.exists():
@@ -186,10 +190,18 @@ class SqliteStore:
 
     @contextmanager
     def transaction(self) -> Iterator[SqliteTables]:
-        """Open the writing transaction; COMMIT is durable when it returns."""
+        """Open the writing transaction; COMMIT is durable when it returns.
+
+        Raises:
+            LedgerHeld: another process keeps the file; who asked while another thread waited for it
+                is refused together with that thread, and waits no second time.
+        """
         if self._read_only:
             raise LedgerUnavailable("this handle may only read", code="ledger_read_only")
+        refusals = self._refusals
         with self._lock:
+            if self._refusals != refusals:
+                raise LedgerHeld(self._held_message())
             writer = self._writer or self._connect_writer()
             self._writer = writer
             self._begin_immediate(writer)
@@ -257,9 +269,12 @@ class SqliteStore:
             if holder != self._holder:
                 self._holder, self._held_s = holder, 0.0
             self._held_s += BUSY_TIMEOUT_S
-            message = f"{self._path} is held by {holder} for {self._held_s:.1f} s or more: {error}"
-            raise LedgerUnavailable(message) from error
+            self._refusals += 1
+            raise LedgerHeld(f"{self._held_message()}: {error}") from error
         self._holder, self._held_s = "", 0.0
+
+    def _held_message(self) -> str:
+        return f"{self._path} is held by {self._holder} for {self._held_s:.1f} s or more"
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kernel.ledger.migrations import SchemaMigration
 
 BUSY_TIMEOUT_S = 4.0
-"""For how long a writer waits: twice this, for a batch in hand and the next, is within a lease."""
+"""For how long a writer waits: a writer that waits twice in vain has waited less than a lease."""
 
 
 def table_definitions() -> list[str]:

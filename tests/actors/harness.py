@@ -15,7 +15,7 @@ from actors.messages import Declare, Eliminate
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.runtime import SessionLimits, SessionRuntime
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
-from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
+from kernel.errors import CommitOutcomeUnknown, LedgerHeld, LedgerUnavailable
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
@@ -50,8 +50,9 @@ class Gate:
 class ScriptedStore:
     """A store whose transactions go as the test says: one fault a transaction, in order.
 
-    `unavailable`: the lock was not had. `broken`: the disk failed. `lost`: COMMIT failed and
-    nothing was written. `found`: COMMIT failed after everything was written.
+    `unavailable`: the server was not reached. `held`: the lock was not had, after the gate was
+    opened. `broken`: the disk failed. `lost`: COMMIT failed and nothing was written. `found`:
+    COMMIT failed after everything was written.
     """
 
     def __init__(self, inner: Store | None = None) -> None:
@@ -68,7 +69,11 @@ class ScriptedStore:
         gate, self.gate = self.gate, None
         fault = self.faults.popleft() if self.faults else ""
         if fault == "unavailable":
-            raise LedgerUnavailable("the lock was not had")
+            raise LedgerUnavailable("the server was not reached")
+        if fault == "held":
+            if gate is not None:
+                gate.hold()
+            raise LedgerHeld("the lock was not had")
         if fault == "broken":
             raise OSError("the disk failed")
         with self.inner.transaction() as tables:

@@ -6,7 +6,10 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import delete, text, update
@@ -15,6 +18,7 @@ from kernel.errors import (
     CommitOutcomeUnknown,
     LedgerCorrupt,
     LedgerFailed,
+    LedgerHeld,
     LedgerSchemaDiffers,
     LedgerUnavailable,
 )
@@ -409,6 +413,49 @@ def test_a_lock_that_another_process_keeps_makes_the_ledger_unavailable(monkeypa
     assert refused.value.code == "ledger_unavailable"
     add(store, "b")
     assert names(store) == ["a", "b"]
+
+
+class WatchedLock:
+    """A lock that counts who has come to it."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self.comers = threading.Semaphore(0)
+
+    def __enter__(self):
+        self.comers.release()
+        self._lock.acquire()
+
+    def __exit__(self, *_):
+        self._lock.release()
+
+
+def test_threads_that_wait_behind_one_that_waits_for_the_file_are_refused_with_it(
+    monkeypatch, path
+):
+    lock = WatchedLock()
+    monkeypatch.setattr(sqlite, "threading", SimpleNamespace(Lock=lambda: lock))
+    store = SqliteStore(path)
+    begins = []
+
+    def begin(writer):
+        begins.append(writer)
+        for _ in range(3):
+            assert lock.comers.acquire(timeout=20)
+        raise LedgerUnavailable("database is locked")
+
+    def refused(name):
+        with pytest.raises(LedgerHeld) as refusal:
+            add(store, name)
+        return str(refusal.value)
+
+    with monkeypatch.context() as held, ThreadPoolExecutor() as threads:
+        held.setattr(sqlite, "begin_immediate", begin)
+        messages = list(threads.map(refused, "abc"))
+    assert len(begins) == 1
+    assert all("for 4.0 s or more" in message for message in messages)
+    add(store, "d")
+    assert names(store) == ["d"]
 
 
 def contended(refusals):

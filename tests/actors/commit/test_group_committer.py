@@ -368,6 +368,30 @@ async def test_a_commit_that_is_not_on_record_is_told_to_everybody_in_it(fault):
     assert not result.duplicate
 
 
+BEHIND = {"held": CommitFailed, "lost": list}
+
+
+@pytest.mark.parametrize("fault", BEHIND)
+async def test_who_waits_behind_a_batch_is_answered_with_it_where_another_has_the_head(fault):
+    """The next batch would wait as long again; after any other failure it may succeed."""
+    ledger, store = scripted_ledger()
+    first, behind = {}, {}
+    async with running_committer(ledger) as committer:
+        gate = store.gate = Gate()
+        store.faults.append(fault)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(submit_all, committer, [[create("a")]], first)
+            await gate.reached()
+            tasks.start_soon(submit_all, committer, [[create("b")], []], behind)
+            await anyio.wait_all_tasks_blocked()
+            gate.open()
+        assert type(first[0]) is CommitFailed
+        assert [type(behind[number]) for number in range(2)] == [BEHIND[fault]] * 2
+
+        (result,) = await committer.commit([create("c")])
+    assert result.ec_sequence_number == (1 if fault == "held" else 2)
+
+
 @pytest.mark.spec("K25")
 async def test_an_outcome_that_cannot_be_looked_up_is_never_called_a_failure(monkeypatch):
     monkeypatch.setattr(committer_module, "LOOK_UP_PAUSES_S", (0.001,))
