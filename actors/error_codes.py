@@ -244,6 +244,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "binding_selector_list_empty": ErrorCode(None, "request"),
         # What a phase of an artifact came to; the kernel answers with them.
         "artifact_event_superseded": ErrorCode(None, "request"),
+        "artifact_phase_completed": ErrorCode(None, "request"),
         "artifact_phase_invalid": ErrorCode(None, "request"),
         "artifact_phase_not_next": ErrorCode(None, "request"),
         # Kits of hypotheses, and what answers for them.

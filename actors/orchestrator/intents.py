@@ -33,6 +33,7 @@ from kernel.model.stated_receipts import (
 from kernel.priorities import CapacityPriority
 from kernel.reviews.batch import ReviewItem
 from kernel.reviews.evidence import EvidenceKind
+from kernel.stores.dates import Day
 
 MAX_TEXT_CHARS = 64 * 1024
 MAX_INPUTS = 10_000
@@ -113,6 +114,17 @@ class CreateSource(Intent):
     source_id: SelectorValue | None = None
     source_path: SelectorValue | None = None
     """Where it comes from, by which bindings are routed at intake (§13.3)."""
+
+    filing_date: Day | None = None
+    """The court's day on which it was filed; then it is the document of a filing unit."""
+
+
+class CreateCase(Intent):
+    """Open the record of a case, of which bindings state the metadata (§13.5)."""
+
+    intent_kind: Literal["create_case"] = "create_case"
+    case_ref: SelectorValue
+    corpus_id: Id
 
 
 class CompletePhase(Intent):
@@ -508,6 +520,7 @@ BindingIntent = Annotated[
 
 PublicIntent = Annotated[
     CreateSource
+    | CreateCase
     | SynthesizeUnderstanding
     | CreateClaim
     | LinkInput

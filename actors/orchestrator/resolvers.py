@@ -27,6 +27,7 @@ from actors.orchestrator.intents import (
     AnchorBelief,
     CompletePhase,
     CreateBinding,
+    CreateCase,
     CreateClaim,
     CreateSource,
     DisableBinding,
@@ -80,6 +81,7 @@ from kernel.canonical import digest
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.node_kinds import (
     ACCESS_OVERLAY,
+    CASE_RECORD,
     CLAIM,
     FRAMING_KINDS,
     RUNTIME_KINDS,
@@ -91,9 +93,12 @@ from kernel.model.receipt import receipt_effect
 from kernel.model.recomputes import RECALCULATE, REQUESTS
 from kernel.overlays.overlay import EMBEDDED
 from kernel.stores.bindings import generation_in_force, last_generation
+from kernel.stores.dates import day_fields
 from kernel.stores.external_report import FAILED, PERFORMED
+from kernel.work.fire_targets import named
 
 SOURCE = "SourceArtifact"
+FILING_UNIT = "filing_unit_write"
 AUTHORITY_INDEX = "authority_index"
 KIND_INDEX = "nodes_by_kind"
 AUTHORITY_EFFORT = "eager_on_parent_update"
@@ -165,7 +170,21 @@ def resolve_create_source(intent: CreateSource, _: LedgerView) -> ResolvedOperat
     for name in PHASE_FIELDS["intake_time"]:
         if getattr(intent, name) is not None:
             payload[name] = getattr(intent, name)
-    return _create("create", intent.node_id, intent.corpus_id, payload)
+    if intent.filing_date is None:
+        return _create("create", intent.node_id, intent.corpus_id, payload)
+    stated = day_fields("filing_date", intent.filing_date)
+    unit = make_effect(
+        FILING_UNIT,
+        named("filing-unit", intent.node_id),
+        {**stated, "document_ref": intent.node_id},
+    )
+    return _create("create", intent.node_id, intent.corpus_id, payload, further_effects=(unit,))
+
+
+def resolve_create_case(intent: CreateCase, _: LedgerView) -> ResolvedOperation:
+    """The record says nothing of the case yet; it is what fires of bindings write to."""
+    ref = named("case", intent.case_ref)
+    return _create("create", ref, intent.corpus_id, {"node_kind": CASE_RECORD})
 
 
 def resolve_understanding(intent: SynthesizeUnderstanding, view: LedgerView) -> ResolvedOperation:
@@ -592,6 +611,7 @@ def resolve_causal(intent: WriteCausalGraph, _: LedgerView) -> ResolvedOperation
 RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]] = MappingProxyType(
     {
         CreateSource: resolve_create_source,
+        CreateCase: resolve_create_case,
         SynthesizeUnderstanding: resolve_understanding,
         SynthesizedUnderstanding: resolve_synthesized,
         CreateClaim: resolve_claim,
@@ -647,8 +667,9 @@ def _create(
     if node_id.startswith(RUNTIME_PREFIXES) and payload["node_kind"] not in RUNTIME_KINDS:
         raise IntentInvalid("this id is the runtime's own", "node_id")
     neighbours = (neighbour,) if neighbour else ()
-    edges = tuple(
-        effect["target_ref"] for effect in further_effects if effect["effect_kind"] == "edge_create"
+    edges, units = (
+        tuple(effect["target_ref"] for effect in further_effects if effect["effect_kind"] == kind)
+        for kind in ("edge_create", FILING_UNIT)
     )
     return ResolvedOperation(
         "create",
@@ -657,8 +678,8 @@ def _create(
         operation_kind=operation_kind,
         source_refs=sources,
         read_set=(*sources, *neighbours),
-        write_set=(node_id, *edges),
-        neighbours=neighbours,
+        write_set=(node_id, *edges, *units),
+        neighbours=(*neighbours, *units),
         edge_refs=edges,
         extra=extra,
     )

@@ -101,7 +101,8 @@ def check_completed(before: Mapping[str, Any] | None, after: Mapping[str, Any]) 
 
     Raises:
         PhaseRefused: `artifact_phase_invalid` for what is no phase, `artifact_event_superseded` for
-            phases of another version than this one, `artifact_phase_not_next` out of order.
+            phases of another version than this one, `artifact_phase_not_next` out of order,
+            `artifact_phase_completed` where they came to the same before.
     """
     stated = after["payload"][COMPLETED_PHASES]
     event_id = source_event_id(after["node_id"], after["payload"])
@@ -113,6 +114,9 @@ def check_completed(before: Mapping[str, Any] | None, after: Mapping[str, Any]) 
             SOURCE_EVENT_ID,
             f"the version that stands was brought by {event_id}",
         )
+    if before is not None and before["payload"].get(COMPLETED_PHASES) == stated:
+        message = "the phase is completed and came to the same"
+        raise PhaseRefused("artifact_phase_completed", "", message)
     phases = [phase for phase in stated if phase != SOURCE_EVENT_ID]
     standing = _completed({} if before is None else before["payload"], event_id)
     reached = [phase for phase in _LATER if phase in phases]

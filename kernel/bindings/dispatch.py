@@ -36,13 +36,21 @@ class Target:
     evidence: tuple[tuple[str, str], ...] = ()
     """Fields of the effect's payload that say that it is evidence, and nothing decided."""
 
+    states: tuple[str, ...] = ()
+    """Fields of the artifact that it states, by selector kind; a binding waits until they are known
+    (decision kernel/0310)."""
+
+
+CASE_FIELDS: Final = ("case_ref", "court_id", "legal_profile_kind")
+"""Fields of an artifact that are its case's."""
+
 
 TARGETS: Final[Mapping[BindingTargetKind, Target]] = MappingProxyType(
     {
         "corpus_document_membership": Target(
             "membership_write", "corpus_membership_add", (("to_state", "candidate"),)
         ),
-        "case_metadata_update": Target("node_write", "metadata_field_set"),
+        "case_metadata_update": Target("node_write", "metadata_field_set", states=CASE_FIELDS),
         "relationship_candidate": Target(
             "filing_relationship_write",
             "filing_relationship_write",

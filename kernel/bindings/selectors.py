@@ -8,7 +8,7 @@ excluded by it. The value of a `source_path` is a glob (`globs.py`), that of any
 artifact's own value, character by character.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -91,10 +91,9 @@ class SelectorList:
     exclude: tuple[Selector, ...] = ()
 
     @property
-    def required_phase(self) -> Phase:
-        """The earliest phase by which every selector can be judged (§13.3)."""
-        kinds = {selector.kind for selector in (*self.include, *self.exclude)}
-        return max((SELECTOR_KINDS[kind] for kind in kinds), key=PHASES.index)
+    def kinds(self) -> frozenset[str]:
+        """The kinds of the selectors."""
+        return frozenset(selector.kind for selector in (*self.include, *self.exclude))
 
     def until(self, phase: Phase) -> "SelectorList":
         """Return the part that can be judged once an artifact has passed a phase."""
@@ -115,6 +114,11 @@ class SelectorList:
         return all(included.values()) and not any(
             selector.matches(fields) for selector in self.exclude
         )
+
+
+def phase_of(kinds: Iterable[str]) -> Phase:
+    """Return the earliest phase by which the fields of all of these kinds are known (§13.3)."""
+    return max((SELECTOR_KINDS[kind] for kind in kinds), key=PHASES.index)
 
 
 def read_selector_list(document: object) -> SelectorList:

@@ -5,6 +5,7 @@ CLAIM = "VersionedClaim"
 SOURCE_ARTIFACT = "SourceArtifact"
 ACCESS_OVERLAY = "AccessOverlay"
 SOURCE_BINDING = "SourceBinding"
+CASE_RECORD = "CaseRecord"
 
 FRAMING_KINDS = frozenset({"RecentActivityRollup"})
 """Kinds that report what went on and are evidence of nothing: they taint nothing (EC3 of §7.7)."""

@@ -14,8 +14,9 @@ import threading
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from kernel.bindings.dispatch import TARGETS
 from kernel.bindings.routing import RoutingIndex
-from kernel.bindings.selectors import BindingRefused, Phase, SelectorList
+from kernel.bindings.selectors import BindingRefused, Phase, SelectorList, phase_of
 from kernel.bindings.source_binding import BindingTargetKind, read_source_binding
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
@@ -40,10 +41,10 @@ class ActiveBinding:
     binding_id: str
     binding_generation_id: str
     kinds: frozenset[str]
-    """The kinds of its selectors."""
+    """The fields by which it judges, and those that its target states."""
 
     required_phase: Phase
-    """The phase that an artifact has passed when all of them can be judged."""
+    """The phase that an artifact has passed when all of them are known."""
 
     priority: int
     capacity_priority: CapacityPriority
@@ -230,12 +231,12 @@ def _of_generation(binding_id: str, generation: Document) -> _Read | None:
     except BindingRefused:
         return None  # recorded before snapshots were judged; no event concerns it
     selectors = binding.selectors
-    kinds = frozenset(each.kind for each in (*selectors.include, *selectors.exclude))
+    kinds = selectors.kinds.union(TARGETS[binding.target_kind].states)
     active = ActiveBinding(
         binding_id,
         generation["binding_generation_id"],
         _KIND_SETS.setdefault(kinds, kinds),
-        selectors.required_phase,
+        phase_of(kinds),
         binding.priority,
         binding.resource_policy.capacity_priority,
         binding.target_kind,

@@ -36,6 +36,9 @@ def _day(text: str) -> str:
     return text
 
 
+UNKNOWN_ZONE = "Etc/Unknown"
+"""The zone of a docket that states days and no zone."""
+
 Instant = Annotated[str, AfterValidator(_instant)]
 Zone = Annotated[str, AfterValidator(_zone)]
 Day = Annotated[str, AfterValidator(_day)]
@@ -55,3 +58,12 @@ def check_same_day(instant: str, day: str) -> None:
         raise ValueError("a date beyond the calendar") from error
     if not earliest <= date.fromisoformat(day) <= latest:
         raise ValueError(f"{instant} is not on {day} anywhere")
+
+
+def day_fields(name: str, day: str) -> dict[str, str]:
+    """Return the three fields of a date of which only the day is known."""
+    return {
+        f"{name}_utc": f"{day}T12:00:00Z",
+        f"{name}_originating_tz": UNKNOWN_ZONE,
+        f"{name}_originating_calendar_date": day,
+    }

@@ -12,6 +12,7 @@ from typing import Any
 from kernel.algebra.arguments import FIELD_LOCK
 from kernel.bindings.dispatch import (
     ABSENT,
+    CASE_FIELDS,
     DIFFERENT,
     LOCKED,
     SAME,
@@ -25,17 +26,12 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.extraction_result import ExtractionRefused
 from kernel.stores.court_dispositions import OBSERVATIONS
+from kernel.stores.dates import day_fields
 from kernel.stores.filing_relationships import RELATIONSHIPS, relationship_state
 from kernel.stores.source_artifacts import Artifact
 from kernel.stores.typed import LIVE
 from kernel.untrusted import text_of
 from kernel.work.extraction_runs import run_of
-
-UNKNOWN_ZONE = "Etc/Unknown"
-"""The zone of a docket that states days and no zone."""
-
-CASE_FIELDS = ("case_ref", "court_id", "legal_profile_kind")
-"""Fields of an artifact that are its case's."""
 
 _REF_CHARS_MAX = 400
 
@@ -113,14 +109,11 @@ def _observation(
     entered = artifact.metadata("date_entered") or artifact.metadata("date_filed")
     if particulars.disposition is None or entered is None:
         return FireTarget(UNSTATED)
-    day = entered[:10]
     ref = named("court-disposition", artifact.ref)
     stated = {
         "disposition": particulars.disposition,
         "lifecycle_state": "observed",
-        "docket_entry_date_utc": f"{day}T12:00:00Z",
-        "docket_entry_date_originating_tz": UNKNOWN_ZONE,
-        "docket_entry_date_originating_calendar_date": day,
+        **day_fields("docket_entry_date", entered[:10]),
         "docket_entry_ref": artifact.ref,
         **_proof(artifact, particulars),
     }

@@ -20,6 +20,12 @@ from workers.dockets.postures import UNIVERSE_VERSION, eliminations, posture_kin
 from workers.dockets.reader import Docket, DocketEntry
 from workers.dockets.span import TextSpan
 
+PRECEDING_ENTRY = "preceding_entry"
+"""The field of an entry's metadata that names the entry that was filed before it."""
+
+ENTRY, CAPTION = "docket_entry", "docket_caption"
+"""The kinds of source that a docket is made of (`source_kind`)."""
+
 SESSION_NAMESPACE = UUID("0b1f6a52-5f0e-5c1d-9a3e-6d6f636b6574")
 DIGEST_CHARS_IN_KEY = 16
 

@@ -14,6 +14,7 @@ from actors.orchestrator.intents import (
     Adjudicate,
     CompletePhase,
     CreateBinding,
+    CreateCase,
     CreateClaim,
     DisableBinding,
     EmitManifest,
@@ -61,6 +62,7 @@ from kernel.model.stated_receipts import (
 from kernel.reviews.batch import BatchReview, ItemOutcome, record_of
 from kernel.stores.external import EXTERNAL_QUEUE
 from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
+from kernel.work.fire_targets import filing_unit_of
 from tests.actors.harness import bench_on, dump, log_length
 from tests.actors.intents import (
     CORPUS,
@@ -253,6 +255,7 @@ EVERY_KIND = {
     "emit_manifest": lambda _: EmitManifest(
         intent_key="k", manifest=SAYS[MANIFEST_RECEIPT] | {"evaluations": [], "artifacts": []}
     ),
+    "create_case": lambda _: CreateCase(intent_key="k", case_ref="azb:09-7", corpus_id=CORPUS),
     "complete_phase": lambda _: CompletePhase(
         intent_key="k",
         artifact_ref="src-1",
@@ -737,6 +740,17 @@ def test_content_and_every_metadata_field_are_wrapped_and_flagged():
 
 
 @pytest.mark.spec("INV-MVC-3")
+@pytest.mark.spec("§4.3.8")
+def test_a_source_that_was_filed_is_the_document_of_a_filing_unit(ledger):
+    put(ledger, source("src-3", filing_date="2010-02-09"))
+    with ledger.view() as view:
+        unit = view.record(schema.filing_units, "filing-unit:src-3")
+        assert filing_unit_of(view, "src-3") == "filing-unit:src-3"
+    assert unit is not None
+    assert unit["payload"]["document_ref"] == "src-3"
+    assert unit["payload"]["filing_date_originating_calendar_date"] == "2010-02-09"
+
+
 def test_titles_and_claims_are_wrapped_as_well():
     ledger = memory_ledger()
     put(ledger, source("src-1", INJECTION))

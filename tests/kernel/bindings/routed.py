@@ -1,7 +1,8 @@
 """Bindings, artifacts and phases as tests write them, and what pairs should come of them."""
 
 from kernel.bindings.artifacts import COMPLETED_PHASES, completion, read_artifact
-from kernel.bindings.selectors import read_selector_list
+from kernel.bindings.dispatch import TARGETS
+from kernel.bindings.selectors import phase_of, read_selector_list
 from kernel.ledger import schema
 from kernel.model.node_kinds import SOURCE_ARTIFACT, SOURCE_BINDING
 from kernel.stores.bindings import generation_in_force
@@ -108,11 +109,12 @@ def expected(view):
         if node["state"] != "active" or stands is None:
             continue
         selectors = read_selector_list(stands["binding_snapshot"]["selector_list"])
-        kinds = {each.kind for each in (*selectors.include, *selectors.exclude)}
+        target_kind = stands["binding_snapshot"]["target_kind"]
+        kinds = selectors.kinds.union(TARGETS[target_kind].states)
         for artifact in filter(None, artifacts):
             if not selectors.until("intake_time").matches(artifact.fields):
                 continue
-            passed = artifact.has_passed(selectors.required_phase)
+            passed = artifact.has_passed(phase_of(kinds))
             key = (node["node_id"], stands["binding_generation_id"], artifact.source_event_id)
             pairs[key] = {kind: artifact.fields.get(kind) for kind in kinds} if passed else None
     return pairs

@@ -157,17 +157,6 @@ def test_a_binding_created_updated_or_enabled_after_the_fact_is_evaluated_at_onc
 
 
 @phases
-def test_a_phase_completed_again_with_the_same_fields_asks_for_nothing(ledger):
-    accept(ledger, created("b1", PAPERS), brought("a1"))
-    for _ in range(2):
-        accept(ledger, completed(ledger, "a1", CONVERSION, content_type="text/plain"))
-        assert len(open_evaluations(ledger)) == 1
-    end(ledger)
-    accept(ledger, completed(ledger, "a1", CONVERSION, content_type="text/plain"))
-    assert not open_evaluations(ledger)
-
-
-@phases
 def test_other_fields_are_evaluated_again_by_whom_they_concern(ledger):
     accept(ledger, created("b1", PAPERS), created("b2", AT_INTAKE), created("b3", MOTIONS))
     accept(ledger, brought("a1", source_kind="docket"))
@@ -205,6 +194,28 @@ def test_a_new_version_is_an_event_of_its_own_and_starts_at_intake(ledger):
     stated = stale["primitive_effects"][0]["payload"][COMPLETED_PHASES]
     stated["source_event_id"] = min(by_event - {stated["source_event_id"]})
     assert code_of(submit(ledger, stale, submitter="orchestrator")) == "artifact_event_superseded"
+
+
+@phases
+def test_a_phase_that_came_to_the_same_before_is_not_completed_again(ledger):
+    accept(ledger, brought("a1"))
+    accept(ledger, completed(ledger, "a1", CONVERSION, content_type="text/plain"))
+    again = completed(ledger, "a1", CONVERSION, content_type="text/plain")
+    assert code_of(submit(ledger, again, submitter="orchestrator")) == "artifact_phase_completed"
+
+
+@phases
+def test_a_binding_waits_for_the_fields_that_its_target_states(ledger):
+    accept(ledger, created("b1", AT_INTAKE, target_kind="case_metadata_update"))
+    accept(ledger, brought("a1", source_kind="docket"))
+    accept(ledger, completed(ledger, "a1", CONVERSION))
+    accept(ledger, completed(ledger, "a1", NORMALIZATION))
+    assert not open_evaluations(ledger)
+    accept(ledger, completed(ledger, "a1", RESOLUTION, case_ref="azb:09-1"))
+    assert states_of(ledger) == {("b1", "a1"): "ready_to_evaluate"}
+    end(ledger)
+    accept(ledger, completed(ledger, "a1", RESOLUTION, case_ref="azb:09-2"))
+    assert states_of(ledger) == {("b1", "a1"): "ready_to_evaluate"}
 
 
 @phases

@@ -9,6 +9,7 @@ from kernel.bindings.selectors import (
     SELECTORS_MAX,
     VALUE_MAX,
     BindingRefused,
+    phase_of,
     read_selector_list,
 )
 
@@ -112,11 +113,11 @@ def test_one_selector_that_is_excluded_is_enough_and_what_is_not_there_matches_n
 
 @phases
 def test_a_list_needs_the_phase_of_its_latest_selector():
-    assert selectors(selector("source_id")).required_phase == "intake_time"
+    assert phase_of(selectors(selector("source_id")).kinds) == "intake_time"
     later = selectors(selector("source_id"), selector("court_id"), selector("filing_role"))
-    assert later.required_phase == "post_relationship_resolution"
+    assert phase_of(later.kinds) == "post_relationship_resolution"
     excluded = selectors(selector("source_id"), exclude=[selector("content_type")])
-    assert excluded.required_phase == "post_doc25_conversion"
+    assert phase_of(excluded.kinds) == "post_doc25_conversion"
 
 
 @phases

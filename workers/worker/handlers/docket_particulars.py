@@ -1,11 +1,10 @@
 """What the text of a docket entry says for the target of a fire: a disposition, a related filing.
 
-A docket's entries are nodes named by docket and position (`workers/dockets/plan.py`). Which filing
-an entry is about is resolved against the entries before it, so the entries of the dockets in use
-are kept in memory, read once each.
+Each entry names the one that was filed before it (`preceding_entry` in its metadata,
+`workers/dockets/plan.py`). Which filing an entry is about is resolved against those before it, so
+the entries of the dockets in use are kept in memory, read once each.
 """
 
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -21,12 +20,11 @@ from kernel.bindings.particulars import (
 from kernel.ledger.ledger import LedgerView
 from kernel.stores.source_artifacts import Artifact, read_artifact
 from workers.dockets.fields import extract_fields
+from workers.dockets.plan import PRECEDING_ENTRY
+from workers.dockets.reader import ENTRIES_MAX
 from workers.dockets.relationships import RelationshipIndex, RelationshipResolution
 
 DOCKETS_KEPT = 64
-POSITION_MAX = 10_000
-
-_ENTRY = re.compile(r"(docket-entry:.+)#(\d{1,5})")
 
 
 class _DocketSoFar:
@@ -34,20 +32,28 @@ class _DocketSoFar:
 
     def __init__(self) -> None:
         self._index = RelationshipIndex()
-        self._resolutions: list[RelationshipResolution] = []
+        self._refs: list[str] = []
+        self._resolutions: dict[str, RelationshipResolution] = {}
 
-    def resolution(
-        self, view: LedgerView, docket: str, position: int
-    ) -> RelationshipResolution | None:
-        """Return what an entry is about; None while an entry before it is not on record."""
-        while len(self._resolutions) <= position:
-            following = len(self._resolutions)
-            entry = read_artifact(view, f"{docket}#{following}")
-            if entry is None or entry.text is None:
-                return None
-            number = entry.metadata("document_number")
-            self._resolutions.append(self._index.add(following, number, entry.text))
-        return self._resolutions[position]
+    @property
+    def newest(self) -> str | None:
+        """The entry that was read last; None where none was."""
+        return self._refs[-1] if self._refs else None
+
+    def resolution(self, ref: str) -> RelationshipResolution | None:
+        """Return what an entry is about that was read; None where it was not."""
+        return self._resolutions.get(ref)
+
+    def ref_at(self, place: int) -> str:
+        """Return the entry at a place in the order of filing."""
+        return self._refs[place]
+
+    def add(self, entry: Artifact) -> None:
+        """Read the entry that follows."""
+        number = entry.metadata("document_number")
+        resolution = self._index.add(len(self._refs), number, entry.text or "")
+        self._refs.append(entry.ref)
+        self._resolutions[entry.ref] = resolution
 
 
 class DocketParticulars:
@@ -73,27 +79,50 @@ class DocketParticulars:
         return Particulars(disposition=words, stretches=tuple(stretches))
 
     def _related(self, view: LedgerView, artifact: Artifact) -> Particulars:
-        named = _ENTRY.fullmatch(artifact.ref)
-        if named is None or int(named[2]) > POSITION_MAX:
+        source_id = artifact.fields.get("source_id")
+        if source_id is None:
             return NONE_STATED
-        docket, position = named[1], int(named[2])
         with self._lock:
-            resolution = self._docket(docket).resolution(view, docket, position)
-        if resolution is None or not resolution.candidates:
-            return NONE_STATED
-        best = resolution.candidates[0]
+            docket = self._read_until(view, source_id, artifact)
+            resolution = None if docket is None else docket.resolution(artifact.ref)
+            if docket is None or resolution is None or not resolution.candidates:
+                return NONE_STATED
+            best = resolution.candidates[0]
+            target = docket.ref_at(best.target_position)
         return Particulars(
             related_filing=RelatedFiling(
                 relationship_type=best.relationship_type,
-                target_artifact_ref=f"{docket}#{best.target_position}",
+                target_artifact_ref=target,
                 identity_confidence=best.identity_confidence,
                 evidence=best.evidence,
             )
         )
 
-    def _docket(self, docket: str) -> _DocketSoFar:
-        known = self._dockets.setdefault(docket, _DocketSoFar())
-        self._dockets.move_to_end(docket)
+    def _read_until(
+        self, view: LedgerView, source_id: str, artifact: Artifact
+    ) -> _DocketSoFar | None:
+        """Return an entry's docket, read as far as the entry; None where not all before is there.
+
+        An entry that does not follow the newest that was read is of a docket whose order is another
+        by now, which is read anew.
+        """
+        known = self._docket(source_id)
+        if known.resolution(artifact.ref) is not None:
+            return known
+        unread = _unread(view, known, artifact)
+        if unread is None:
+            return None
+        preceding = unread[-1].metadata(PRECEDING_ENTRY)
+        if preceding != known.newest:
+            known = self._dockets[source_id] = _DocketSoFar()
+            unread = _unread(view, known, artifact) or []
+        for entry in reversed(unread):
+            known.add(entry)
+        return known
+
+    def _docket(self, source_id: str) -> _DocketSoFar:
+        known = self._dockets.setdefault(source_id, _DocketSoFar())
+        self._dockets.move_to_end(source_id)
         if len(self._dockets) > DOCKETS_KEPT:
             self._dockets.popitem(last=False)
         return known
@@ -106,3 +135,16 @@ class DocketParticulars:
             }
         )
     )
+
+
+def _unread(view: LedgerView, known: _DocketSoFar, artifact: Artifact) -> list[Artifact] | None:
+    """Return an entry and those before it, back to one that was read; None where one is missing."""
+    unread = [artifact]
+    while True:
+        preceding = unread[-1].metadata(PRECEDING_ENTRY)
+        if preceding is None or known.resolution(preceding) is not None:
+            return unread
+        entry = read_artifact(view, preceding)
+        if entry is None or len(unread) == ENTRIES_MAX:
+            return None
+        unread.append(entry)
