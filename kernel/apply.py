@@ -18,7 +18,7 @@ from kernel.algebra.verbs import (
     IMPLICATION_RUN,
 )
 from kernel.authority.enqueue_pages import record_enqueued
-from kernel.authority.recompute import check_recomputes, complete_recomputes
+from kernel.authority.recompute_checks import check_recomputes, complete_recomputes
 from kernel.authority.request_recording import record_requests
 from kernel.authority.requests import cancel_requests_for_removed
 from kernel.authority.strategy import AuthorityStrategy
@@ -28,7 +28,7 @@ from kernel.conflicts.adjudications import record_adjudications
 from kernel.errors import EffectInapplicable
 from kernel.host import iso_time
 from kernel.implications.halts import record_halt, record_resume
-from kernel.implications.loops import count_implied
+from kernel.implications.loop_limits import count_implied
 from kernel.implications.runs import misplaced, record_run
 from kernel.ledger.answers import emitted_receipt_id
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView

@@ -21,9 +21,10 @@ from types import MappingProxyType
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
 from kernel.apply import AppliedEffects, apply_operation
-from kernel.authority.graph import InputGraph, authority_of
+from kernel.authority.graph import InputGraph
 from kernel.authority.inputs import StatedInputs
 from kernel.authority.strategy import AuthorityStrategy
+from kernel.authority.value import authority_of
 from kernel.errors import RulesVersionUnknown
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.row_of_envelope import row_of_envelope

@@ -1,15 +1,12 @@
 """The graph of inputs as the ledger holds it: who feeds whom, and what an authority comes to."""
 
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
-from kernel.authority.inputs import InputEdge, StatedInputs, pages_of, stated_along
+from kernel.authority.inputs import InputEdge, pages_of
 from kernel.authority.strategy import (
     AuthorityInput,
-    AuthorityStrategy,
     authority_in_range,
-    computed_authority,
 )
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
@@ -86,21 +83,6 @@ def input_edges_of(view: InputGraph, node_id: str) -> Iterator[InputEdge]:
                     authority_in_range(value, f"the authority of {source_id}"),
                 )
                 yield InputEdge(edge["edge_id"], source["visibility_class"], brings)
-
-
-def authority_of(
-    view: InputGraph, strategy: AuthorityStrategy, node: Document
-) -> tuple[float, StatedInputs]:
-    """Return an understanding's authority by its inputs' authorities then, and those inputs.
-
-    Raises:
-        AuthorityInvalid: when an input or the result is not an authority.
-    """
-    stated = StatedInputs()
-    inputs = stated_along(input_edges_of(view, node["node_id"]), stated)
-    value = computed_authority(strategy, inputs, node["payload"].get("override_authority"))
-    deque(inputs, maxlen=0)  # an override reads none of them
-    return value, stated
 
 
 def is_understanding(node: Document | None) -> bool:

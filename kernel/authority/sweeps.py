@@ -7,9 +7,10 @@ looks at `last_decay_at` of the claims that are inputs (decision kernel/0145).
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kernel.authority.graph import authority_of, is_nightly
+from kernel.authority.graph import is_nightly
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import AuthorityStrategy
+from kernel.authority.value import authority_of
 from kernel.host import iso_time, parse_time_us
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.authority_fields import decayed_at_us

@@ -10,8 +10,9 @@ from kernel.belief.events import BeliefEvent
 from kernel.belief.journal import Journal
 from kernel.belief.limits import AUDIT_PAGE_BYTES, check_text
 from kernel.belief.session_snapshot import SessionSnapshot, deflated
+from kernel.belief.survivors import Survivors
 from kernel.belief.terms import OntologyBundle, SessionPolicy
-from kernel.belief.universe import Survivors, Universe
+from kernel.belief.universe import Universe
 
 
 class SessionState:

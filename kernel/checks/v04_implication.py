@@ -11,7 +11,7 @@
 from kernel.algebra.effects import canonical_kind
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.implications.halts import EXCEEDED, HALTED, halt_of_loop, is_halted
-from kernel.implications.loops import CYCLE_EPOCHS_MAX, Loop, loops_of
+from kernel.implications.loop_limits import CYCLE_EPOCHS_MAX, Loop, loops_of
 from kernel.implications.runs import misplaced, unread
 from kernel.model.envelope import Implied
 

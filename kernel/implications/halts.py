@@ -13,7 +13,7 @@ from kernel.algebra.verbs import IMPLICATION_HALT
 from kernel.canonical import digest
 from kernel.errors import EffectInapplicable
 from kernel.host import iso_time
-from kernel.implications.loops import Loop
+from kernel.implications.loop_limits import Loop
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.tables import Row

@@ -21,9 +21,9 @@ from actors.orchestrator.intents import (
     WriteCausalGraph,
 )
 from actors.orchestrator.resolved_operation import make_effect
-from kernel.authority.graph import authority_of
 from kernel.authority.inputs import StatedInputs
 from kernel.authority.strategy import BetaPosteriorMean
+from kernel.authority.value import authority_of
 from kernel.ledger.ledger import Document, Ledger
 from kernel.model.result import SubmissionResult
 from kernel.model.stated_receipts import BeliefAnchor

@@ -39,7 +39,6 @@ from actors.orchestrator.intents import (
 )
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.enqueue_pages import plan_deferred
-from kernel.authority.graph import authority_of
 from kernel.authority.read_ahead import Around, read_ahead
 from kernel.authority.requests import (
     AUTHORITY_QUEUE,
@@ -48,6 +47,7 @@ from kernel.authority.requests import (
     freed_by,
     ready_items,
 )
+from kernel.authority.value import authority_of
 from kernel.canonical import canonicalize, digest
 from kernel.kernel import Kernel
 from kernel.ledger import schema

@@ -145,12 +145,12 @@ def test_an_extraction_task_asks_for_its_extraction_in_the_same_transaction(ledg
 @pytest.mark.spec("§13.5", "INV-EXT-4")
 def test_an_extraction_that_somebody_asked_for_is_the_one_that_a_fire_would_ask_for(ledger):
     with ledger.transaction() as transaction:
-        asked = request_extraction(transaction, EVENT, corpus_id="corpus:watched")
+        requested = request_extraction(transaction, EVENT, corpus_id="corpus:watched")
     [request_id] = ask(ledger, "extraction_task")
     work(ledger, request_id)
     known = status(ledger, request_id).result
     assert known["outcome_reason_code"] == "binding_target_exists"
-    assert known["outcome_target_ref"] == asked.extraction_run_id
+    assert known["outcome_target_ref"] == requested.extraction_run_id
     with ledger.view() as view:
         assert len(view.open_requests(queue=EXTRACTION_QUEUE)) == 1
     check(ledger)

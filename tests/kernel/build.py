@@ -10,9 +10,9 @@ from uuid import NAMESPACE_OID, uuid5
 import orjson
 
 from kernel.algebra.effects import EFFECT_KINDS, expected_compensations
-from kernel.authority.graph import authority_of
 from kernel.authority.requests import AUTHORITY_QUEUE, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
+from kernel.authority.value import authority_of
 from kernel.canonical import digest
 from kernel.conflicts.writes import writes_stated
 from kernel.host import Host, iso_time

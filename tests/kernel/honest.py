@@ -4,9 +4,9 @@ from unittest.mock import patch
 
 from actors.commit.work_units import RequestWorkUnit, WorkReportUnit
 from kernel.algebra.effects import EFFECT_KINDS
-from kernel.authority.graph import authority_of
 from kernel.authority.requests import close_requests, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
+from kernel.authority.value import authority_of
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
 from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch, record_belief

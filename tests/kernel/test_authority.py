@@ -3,9 +3,10 @@
 import pytest
 
 from kernel.authority.cascade import MAX_CASCADE_DEPTH
-from kernel.authority.graph import authority_of, dependents_of
+from kernel.authority.graph import dependents_of
 from kernel.authority.requests import PRIORITIES, RecomputeReadiness, readiness, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
+from kernel.authority.value import authority_of
 from kernel.host import iso_time
 from kernel.ledger.memory import MemoryStore
 from tests.kernel.build import (

@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from kernel.authority.as_of import GraphAsOf
-from kernel.authority.graph import authority_of
 from kernel.authority.strategy import AuthorityInput, BetaPosteriorMean, computed_authority
+from kernel.authority.value import authority_of
 from kernel.errors import AuthorityInvalid
 from kernel.kernel import Kernel
 from kernel.ledger import recent_changes, schema

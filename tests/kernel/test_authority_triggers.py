@@ -7,7 +7,6 @@ from actors.commit.units import IntentUnit, RequestRecomputeUnit
 from actors.orchestrator.intents import EnqueueRecompute, InputsStated, RecalculateAuthority
 from kernel.authority import enqueue_pages, request_recording
 from kernel.authority.enqueue_pages import plan_deferred
-from kernel.authority.graph import authority_of
 from kernel.authority.requests import (
     AUTHORITY_QUEUE,
     CASCADE_QUEUE,
@@ -19,6 +18,7 @@ from kernel.authority.requests import (
 )
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.sweeps import BackfillProgress, NightlyTick, tick_source
+from kernel.authority.value import authority_of
 from kernel.canonical import digest
 from kernel.host import iso_time
 from kernel.model.stated_receipts import EnqueuedRequest, RecomputeRequested

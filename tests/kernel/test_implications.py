@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.implications.halts import EXCEEDED, HALTED, halts_of
-from kernel.implications.loops import CHAIN_EPOCHS_MAX, CYCLE_EPOCHS_MAX, loop_id_of
+from kernel.implications.loop_limits import CHAIN_EPOCHS_MAX, CYCLE_EPOCHS_MAX, loop_id_of
 from kernel.implications.runs import newest_epoch, run_of
 from kernel.ledger import schema
 from tests.kernel.build import (

@@ -8,7 +8,7 @@ import pytest
 
 import kernel.authority
 import kernel.stores
-from kernel.authority.recompute import REFUSALS
+from kernel.authority.recompute_checks import REFUSALS
 from kernel.model.receipt import RECEIPT_KINDS, STATED_BY_ENVELOPES
 from tests.kernel.build import (
     ABSENT,

@@ -15,7 +15,7 @@ from actors.commit.units import IntentUnit
 from actors.errors import CommitFailed
 from kernel.audit.adjudications import adjudications
 from kernel.authority.cascade import MAX_CASCADE_DEPTH
-from kernel.implications.loops import CYCLE_EPOCHS_MAX
+from kernel.implications.loop_limits import CYCLE_EPOCHS_MAX
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger

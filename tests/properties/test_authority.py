@@ -27,7 +27,7 @@ from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority import enqueue_pages, request_recording
 from kernel.authority.cascade import MAX_CASCADE_DEPTH, plan_cascade
 from kernel.authority.enqueue_pages import plan_deferred
-from kernel.authority.graph import authority_of, is_nightly
+from kernel.authority.graph import is_nightly
 from kernel.authority.requests import (
     AUTHORITY_QUEUE,
     CASCADE_QUEUE,
@@ -38,6 +38,7 @@ from kernel.authority.requests import (
     ready_items,
 )
 from kernel.authority.strategy import WEIGHTS, AuthorityInput, BetaPosteriorMean
+from kernel.authority.value import authority_of
 from kernel.canonical import digest
 from kernel.host import iso_time
 from kernel.kernel import Kernel

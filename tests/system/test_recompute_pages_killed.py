@@ -16,9 +16,9 @@ from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.unit_context import CommitContext
 from actors.orchestrator.intents import InputsStated, RecalculateAuthority
 from actors.orchestrator.orchestrator import Orchestrator
-from kernel.authority.graph import authority_of
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
+from kernel.authority.value import authority_of
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore

@@ -7,10 +7,10 @@ import pytest
 from actors.commit.prefetch import records_named
 from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.units import EnvelopeUnit, IntentUnit
-from kernel.authority.graph import authority_of
 from kernel.authority.read_ahead import Around, read_ahead
 from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
+from kernel.authority.value import authority_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore

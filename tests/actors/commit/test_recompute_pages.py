@@ -11,9 +11,9 @@ from actors.orchestrator.orchestrator import Orchestrator
 from kernel.audit.lineage import authority_grounds, causal_ancestors
 from kernel.audit.operations import AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
-from kernel.authority.graph import authority_of
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
+from kernel.authority.value import authority_of
 from kernel.canonical import digest
 from kernel.kernel import Kernel
 from kernel.ledger import schema

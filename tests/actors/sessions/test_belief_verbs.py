@@ -12,8 +12,8 @@ from actors.messages import (
 )
 from actors.sessions.session_actor import SessionActor
 from kernel.belief.errors import BeliefError
+from kernel.belief.survivors import Survivors
 from kernel.belief.terms import SessionPolicy
-from kernel.belief.universe import Survivors
 from tests.actors.harness import (
     anchor_of,
     declare,

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.belief.universe import Survivors, Universe
+from kernel.belief.survivors import Survivors
+from kernel.belief.universe import Universe
 
 ids = st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=40)
 

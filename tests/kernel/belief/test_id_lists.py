@@ -19,8 +19,9 @@ from kernel.belief.id_lists import (
     sorted_unique,
 )
 from kernel.belief.session import BeliefSession
+from kernel.belief.survivors import Survivors
 from kernel.belief.terms import OntologyBundle
-from kernel.belief.universe import Survivors, Universe
+from kernel.belief.universe import Universe
 from kernel.canonical import CanonicalizationError, canonicalize
 
 IDS = st.lists(st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=3))

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.belief import universe as universe_module
+from kernel.belief import survivors as survivors_module
 from kernel.belief.errors import BeliefError
 from kernel.belief.limits import MAX_HYPOTHESES
-from kernel.belief.universe import Survivors, Universe
+from kernel.belief.survivors import Survivors
+from kernel.belief.universe import Universe
 
 ids = st.text(min_size=1, max_size=8).filter(lambda text: text.isprintable())
 universes = st.sets(ids, max_size=40)
@@ -80,7 +81,7 @@ def test_an_id_named_twice_is_struck_once():
 @pytest.mark.spec("B2")
 @pytest.mark.parametrize("block", [1, 2, 3])
 def test_the_hash_is_the_same_wherever_the_last_strike_was(monkeypatch, block):
-    monkeypatch.setattr(universe_module, "HASH_BLOCK_BYTES", block)
+    monkeypatch.setattr(survivors_module, "HASH_BLOCK_BYTES", block)
 
     @given(st.data())
     def strike_and_take_back(data):

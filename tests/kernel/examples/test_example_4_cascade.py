@@ -10,9 +10,9 @@ tangential 1.
 import pytest
 
 from kernel.audit.lineage import authority_grounds, causal_ancestors
-from kernel.authority.graph import authority_of
 from kernel.authority.requests import AUTHORITY_QUEUE, PRIORITIES, ready_items, stale_since
 from kernel.authority.strategy import BetaPosteriorMean
+from kernel.authority.value import authority_of
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from actors.commit.work_units import RequestWorkUnit
 from actors.errors import MailboxFull
 from actors.sessions.runtime import SessionRuntime
-from kernel.authority.graph import authority_of
 from kernel.authority.inputs import StatedInputs
 from kernel.authority.strategy import BetaPosteriorMean
+from kernel.authority.value import authority_of
 from kernel.ledger import schema
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest

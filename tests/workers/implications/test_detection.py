@@ -8,7 +8,7 @@ import structlog
 from pydantic import SecretStr
 
 from kernel.implications.halts import EXCEEDED, halts_of
-from kernel.implications.loops import CYCLE_EPOCHS_MAX
+from kernel.implications.loop_limits import CYCLE_EPOCHS_MAX
 from kernel.implications.runs import run_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger

@@ -8,9 +8,9 @@ import anyio
 import pytest
 from fakeredis import FakeAsyncRedis
 
-from kernel.authority.graph import authority_of
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
+from kernel.authority.value import authority_of
 from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView

@@ -12,10 +12,10 @@ import anyio.to_thread
 import orjson
 import structlog
 
-from kernel.authority.graph import authority_of
 from kernel.authority.read_ahead import Around, read_ahead
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import AuthorityStrategy
+from kernel.authority.value import authority_of
 from kernel.canonical import digest
 from kernel.ledger.ledger import Document, Ledger, LedgerView
 from queues.items import Claim

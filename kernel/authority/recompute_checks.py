@@ -15,10 +15,10 @@ from orjson import OPT_SORT_KEYS, JSONEncodeError, dumps
 
 from kernel.algebra.effects import canonical_kind
 from kernel.authority.as_of import GraphAsOf
-from kernel.authority.graph import authority_of
 from kernel.authority.inputs import StatedInputs
 from kernel.authority.requests import RecomputeReadiness, close_request, due
 from kernel.authority.strategy import AuthorityStrategy, authority_in_range
+from kernel.authority.value import authority_of
 from kernel.canonical import canonicalize
 from kernel.errors import AuthorityInvalid, EffectInapplicable, SnapshotTooOld
 from kernel.ledger.ledger import Request

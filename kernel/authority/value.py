@@ -1,0 +1,23 @@
+"""What an understanding's authority comes to, from the authorities of its inputs."""
+
+from collections import deque
+
+from kernel.authority.graph import InputGraph, input_edges_of
+from kernel.authority.inputs import StatedInputs, stated_along
+from kernel.authority.strategy import AuthorityStrategy, computed_authority
+from kernel.ledger.ledger import Document
+
+
+def authority_of(
+    view: InputGraph, strategy: AuthorityStrategy, node: Document
+) -> tuple[float, StatedInputs]:
+    """Return an understanding's authority by its inputs' authorities then, and those inputs.
+
+    Raises:
+        AuthorityInvalid: when an input or the result is not an authority.
+    """
+    stated = StatedInputs()
+    inputs = stated_along(input_edges_of(view, node["node_id"]), stated)
+    value = computed_authority(strategy, inputs, node["payload"].get("override_authority"))
+    deque(inputs, maxlen=0)  # an override reads none of them
+    return value, stated
