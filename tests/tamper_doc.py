@@ -21,7 +21,8 @@ from sqlalchemy import Column, LargeBinary, Table
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
-from tests.kernel.build import FakeHost
+from kernel.proof.tiles import TILE_WIDTH
+from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.honest import write_briefly
 from tests.kernel.tampering import Copy, flipped, key_of
 from tests.turned_bytes import sentence
@@ -114,6 +115,15 @@ def _found_gateways(tables: Any) -> None:
         tables.insert(schema.mail_keys, {"name": f"k-{shard}", "key": bytes([shard]) * 32})
 
 
+def _write_tiles(path: Path) -> None:
+    """Write a ledger that is long enough for a full tile."""
+    host = FakeHost()
+    ledger = Ledger.create(SqliteStore(path), host.host)
+    for number in range(TILE_WIDTH + 1):
+        submit(ledger, create(f"n-{number}", "Note"))
+    ledger.close()
+
+
 class Impossible(Exception):
     """There are not two rows, or not two values, for this change."""
 
@@ -123,11 +133,12 @@ class Tampering:
 
     def __init__(self, honest: Path, folder: Path) -> None:
         self._honest = honest
+        self._folder = folder
         self._path = folder / "tampered.db"
 
     def outcome(self, table: Table, change: Callable[[Copy], Iterable[dict[str, Any]]]) -> str:
         """Make a change and return what the first finding names."""
-        shutil.copy(self._honest, self._path)
+        shutil.copy(self._with_rows_of(table), self._path)
         copy = Copy(self._path)
         try:
             rows = list(change(copy))
@@ -140,6 +151,15 @@ class Tampering:
         keys = {key_of(table, row) for row in rows}
         named = {findings[0].key, *(key for key in keys if key.startswith(f"{findings[0].key}/"))}
         return "row" if findings[0].table == table.name and keys & named else findings[0].table
+
+    def _with_rows_of(self, table: Table) -> Path:
+        """Return an honest file in which a table has rows."""
+        if table is not schema.tree_tiles:
+            return self._honest
+        path = self._folder / "long.db"
+        if not path.exists():
+            _write_tiles(path)
+        return path
 
 
 def _changed(column: Column[Any], held: Any) -> Any:

@@ -21,6 +21,7 @@ from kernel.host import Host
 from kernel.ledger import schema
 from kernel.ledger.buffer import BufferedTables, write
 from kernel.ledger.catalog import StorageFault
+from kernel.ledger.log_tree import LogTree, build, frontier_of, grown
 from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.record_keys import membership_key
 from kernel.ledger.tables import HeldLate, Row, Store, Tables, TablesView
@@ -146,6 +147,18 @@ class LedgerView:
         if row is None:
             raise LedgerCorrupt("the chain head is missing")
         return Head(*(row[name] for name in Head.__slots__))
+
+    def log_tree(self) -> LogTree:
+        """Return the Merkle tree over the rows of the log.
+
+        Raises:
+            LedgerCorrupt: the head has no frontier of that size.
+        """
+        row = self.tables.get(schema.chain_head, LEDGER_ID)
+        if row is None:
+            raise LedgerCorrupt("the chain head is missing")
+        size = row["ec_sequence_number"]
+        return LogTree(self.tables, size, frontier_of(size, row["frontier"]))
 
     def policy_row(self) -> Row:
         """Return the row of the policy generation in force."""
@@ -627,6 +640,11 @@ class LedgerTransaction(LedgerView):
         if self.head_now == self._begun_at and self._has_written():
             self.head_now.committed_at_us += 1
         values = {name: getattr(self.head_now, name) for name in Head.__slots__}
+        before, size = self.begun_at_sequence, self.head_now.ec_sequence_number
+        # A fold moves its head over rows that lie elsewhere.
+        if size > before and self.peek(schema.kernel_event_log, size) is not None:
+            frontier = cast("Row", self.peek(schema.chain_head, LEDGER_ID))["frontier"]
+            values["frontier"] = grown(self.tables, frontier, before, size)
         self.tables.update(schema.chain_head, (LEDGER_ID,), values)
 
 
@@ -673,12 +691,18 @@ class Ledger:
     def create(cls, store: Store, host: Host) -> "Ledger":
         """Open the ledger of a store, founding it with its genesis rows when it is new.
 
+        The tree over the log is built where an older program has written the log without it.
+
         Raises:
             RulesVersionUnknown: when a newer program has written to it (K30).
+            LedgerCorrupt: when there is no tree, and rows of the log are missing.
         """
         with store.transaction() as tables:
-            if tables.get(schema.chain_head, LEDGER_ID) is None:
+            head = tables.get(schema.chain_head, LEDGER_ID)
+            if head is None:
                 _write_genesis(tables)
+            elif head["frontier"] is None:
+                build_tree(tables)
             newest = tables.select(schema.kernel_event_log, descending=True, limit=1)
             if newest and newest[0]["rules_version"] > RULES_VERSION:
                 version = newest[0]["rules_version"]
@@ -752,6 +776,21 @@ class Ledger:
         self.store.close()
 
 
+def build_tree(tables: Tables) -> LogTree:
+    """Build the tree over the log anew from its rows, whatever was kept of it, and return it.
+
+    The head's clock moves on by a microsecond, so a transaction that was computed meanwhile on the
+    tree as it was is not written.
+
+    Raises:
+        LedgerCorrupt: when rows of the log are missing.
+    """
+    clock_us = LedgerView(tables).head().committed_at_us + 1
+    values = {"frontier": build(tables), "committed_at_us": clock_us}
+    tables.update(schema.chain_head, (LEDGER_ID,), values)
+    return LedgerView(tables).log_tree()
+
+
 def _write_genesis(tables: Tables) -> None:
     head = Head()
     tables.insert(
@@ -759,6 +798,7 @@ def _write_genesis(tables: Tables) -> None:
         {
             "ledger_id": LEDGER_ID,
             **{name: getattr(head, name) for name in Head.__slots__},
+            "frontier": b"",
         },
     )
     tables.insert(

@@ -51,7 +51,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 24
+SCHEMA_VERSION = 25
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -102,6 +102,17 @@ chain_head = Table(
     Column("receipt_hash", String, nullable=False),
     Column("request_sequence", Integer, nullable=False),
     Column("committed_at_us", Integer, nullable=False),
+    # Of the tree over the rows (`log_tree.py`); null in an older ledger until the tree is built.
+    Column("frontier", LargeBinary),
+)
+
+tree_tiles = Table(
+    "tree_tiles",
+    metadata,
+    Column("tile_level", Integer, primary_key=True),
+    Column("tile_index", Integer, primary_key=True),
+    # One behind the other; of the lowest level 256.
+    Column("hashes", LargeBinary, nullable=False),
 )
 
 policy_snapshots = Table(

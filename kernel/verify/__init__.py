@@ -5,7 +5,8 @@ Six levels, in this order. The first two use none of the code that writes.
 S. Schema. Tables, indexes, constraints and triggers are those that this program makes.
 A. Chains. Log and receipts are numbered without gaps and linked; every hash is that of the stored
    bytes; every column repeats its bytes; every row beside the chains agrees with a chained one.
-   The log's chain is walked twice, by code that has nothing in common but the hash.
+   The log's chain is walked twice, by code that has nothing in common but the hash, and the tree
+   over its rows is computed from them.
 B. State. Applying every envelope again gives the stored effects, receipts, records and requests.
 C. Belief. Every session replays, and the log anchors its newest event.
 D. Authorities. Each stored authority is what its inputs give.
@@ -46,6 +47,7 @@ from kernel.verify.records import (
 )
 from kernel.verify.storage import add_faults
 from kernel.verify.stretches import Helpers, Walked, joined_state, stretches_of
+from kernel.verify.tree import TreeCheck
 
 LIMIT_FINDINGS = 20
 
@@ -69,6 +71,8 @@ class Verification:
 
     authorities_equal: int
     authorities_pending: int
+    tree_root: str = ""
+    """Root of the tree over the rows, where the log was walked to its end without a finding."""
     not_checked: tuple[str, ...] = ()
     """What of the storage could not be compared, and why."""
     findings: tuple[Finding, ...] = field(default=())
@@ -149,6 +153,7 @@ class _Run:
         self._answers: set[str] = set()
         self._emitted = self._emitted_us = 0
         self._not_checked: tuple[str, ...] = ()
+        self._tree_root = ""
         self._belief = BeliefCounts()
         self._authority = AuthorityCheck(self._reader, view, strategy)
         self._done = self._total = 0
@@ -273,7 +278,8 @@ class _Run:
         """Walk the log again the short way; what it finds and the long way did not is a finding."""
         log = self._log.chain
         with self._findings.guard(schema.kernel_event_log, "links"):
-            walk = walk_log(self._reader.tables)
+            tree = TreeCheck(self._reader, self._limit)
+            walk = walk_log(self._reader.tables, tree.add)
             if walk != Walk(log.rows, log.tail_hash) and not self._findings.entries:
                 self._findings.add(
                     schema.kernel_event_log,
@@ -281,6 +287,11 @@ class _Run:
                     "link_broken",
                     "the chain holds when it is read row by row, not when it is walked",
                 )
+            if walk.broken_at is None:
+                root, of_the_tree = tree.finish(self._reader.get(schema.chain_head, "main"))
+                self._tree_root = root.hex()
+                for finding in of_the_tree:
+                    self._findings.note(finding)
 
     def _step(self) -> None:
         self._done += 1
@@ -299,6 +310,7 @@ class _Run:
             head_hash=self._log.chain.tail_hash,
             authorities_equal=self._authority.counts.equal,
             authorities_pending=self._authority.counts.pending,
+            tree_root=self._tree_root,
             not_checked=self._not_checked,
             findings=tuple(self._findings.entries),
         )

@@ -7,6 +7,7 @@ judged here, but by the walk that reads every row.
 """
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernel.ledger import schema
@@ -31,8 +32,11 @@ class Walk:
     """Number of the first row that does not follow the one before; None when all do."""
 
 
-def walk_log(tables: TablesView) -> Walk:
-    """Hash every row of the log in pages and compare number, hash and link with the row before."""
+def walk_log(tables: TablesView, each: Callable[[bytes], None] | None = None) -> Walk:
+    """Hash every row of the log in pages and compare number, hash and link with the row before.
+
+    `each` is called with the bytes of every row that holds.
+    """
     sequence, link = 0, GENESIS
     sha256 = hashlib.sha256
     while True:
@@ -49,5 +53,7 @@ def walk_log(tables: TablesView) -> Walk:
             if row_hash != stated_hash:
                 return Walk(sequence, link, sequence + 1)
             sequence, link = number, row_hash
+            if each is not None:
+                each(content)
         if len(page) < PAGE_ROWS:
             return Walk(sequence, link)

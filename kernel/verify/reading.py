@@ -51,6 +51,8 @@ Rule = Literal[
     "replay_differs",
     "anchor_differs",
     "authority_differs",
+    "tile_differs",
+    "frontier_differs",
     "rules_unknown",
     "unknown_name",
     "body_invalid",

@@ -88,6 +88,8 @@ def test_stretches_that_do_not_begin_where_the_one_before_ended_are_no_walk(hone
 
 def changes():
     for table in schema.metadata.sorted_tables:
+        if table is schema.tree_tiles:
+            continue  # only a log of 256 rows has tiles
         whole = ALL_OF_IT or table in WALKED
         for how in ROW_HOWS if whole else ROW_HOWS[:1]:
             yield f"{table.name} {how}", of_row(table, how)

@@ -54,10 +54,13 @@ from tests.kernel.tampering import Copy, flipped, key_of, names, verify_file
 BESIDE_THE_RECORD = (schema.shard_epochs, schema.mailbox_offsets, schema.mail_keys)
 """They say who may write, and not what was decided."""
 
+OF_LONG_LOGS = (schema.tree_tiles,)
+"""Only a log of 256 rows has rows there: `test_tree_check.py` changes them."""
+
 TABLES = [
     sorted_table
     for sorted_table in schema.metadata.sorted_tables
-    if sorted_table not in BESIDE_THE_RECORD
+    if sorted_table not in (*BESIDE_THE_RECORD, *OF_LONG_LOGS)
 ]
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 BYTES_COLUMNS = [
@@ -697,7 +700,8 @@ def cut_tail(tampered):
 def test_a_tail_cut_off_with_the_head_turned_back_is_found_in_the_state(tampered):
     cut_tail(tampered)
     findings = tampered.verify().findings
-    assert findings[0].rule in ("state_differs", "extra")
+    assert findings[0].rule == "frontier_differs"
+    assert findings[1].rule in ("state_differs", "extra")
     assert ("nodes", "cu-g") in {(finding.table, finding.key) for finding in findings}
 
 

@@ -79,6 +79,7 @@ def verify(
         "authorities_pending": verification.authorities_pending,
         "head": verification.head,
         "head_hash": verification.head_hash,
+        "tree_root": verification.tree_root,
         "not_checked": list(verification.not_checked),
         "findings": [asdict(finding) for finding in verification.findings],
     }

@@ -1,0 +1,103 @@
+"""The tree over the log, computed from its rows and compared with what is stored of it.
+
+It is computed level by level of the tiles, of which one is open on each level, and not as the
+ledger does it; the two have the rule of RFC 6962 in common and no code.
+"""
+
+from contextlib import suppress
+from hashlib import sha256
+
+from kernel.ledger import schema
+from kernel.ledger.tables import Row
+from kernel.verify.reading import EnoughFindings, Finding, Findings, Reader, joined
+
+WIDTH = 256
+_HASH_BYTES = 32
+_EMPTY_ROOT = sha256(b"").digest()
+
+
+class TreeCheck:
+    """The tree as rows give it; full tiles are compared as they arise."""
+
+    def __init__(self, reader: Reader, limit_findings: int) -> None:
+        self._reader = Reader(reader.tables, Findings(limit_findings))
+        self._open: list[list[bytes]] = [[]]
+        """The hashes of the open tile of each level, the lowest first."""
+        self._full: list[int] = [0]
+        """How many tiles of each level are full."""
+
+    def add(self, row_bytes: bytes) -> None:
+        """Add the next row."""
+        self._push(0, sha256(b"\x00" + row_bytes).digest())
+
+    def finish(self, head: Row | None) -> tuple[bytes, list[Finding]]:
+        """Compare the frontier and what is left; return the root and the findings."""
+        findings = self._reader.findings
+        for level, hashes in enumerate(self._open):
+            if level and hashes:
+                self._compare(level, self._full[level], hashes)
+        roots = [root for hashes in reversed(self._open) for root in _complete_roots(hashes)]
+        with suppress(EnoughFindings):
+            with findings.guard(schema.tree_tiles, "tiles"):
+                self._check_extra()
+            if head is not None and head["frontier"] != b"".join(roots):
+                message = "the frontier is not that of the rows of the log"
+                findings.add(schema.chain_head, "main", "frontier_differs", message)
+        return _root_of(roots), findings.entries
+
+    def _push(self, level: int, node: bytes) -> None:
+        if level == len(self._open):
+            self._open.append([])
+            self._full.append(0)
+        hashes = self._open[level]
+        hashes.append(node)
+        if len(hashes) == WIDTH:
+            self._compare(level, self._full[level], hashes)
+            self._open[level] = []
+            self._full[level] += 1
+            self._push(level + 1, _complete_roots(hashes)[0])
+
+    def _compare(self, level: int, index: int, hashes: list[bytes]) -> None:
+        findings, key = self._reader.findings, joined(level, index)
+        with suppress(EnoughFindings):
+            row = self._reader.get(schema.tree_tiles, level, index)
+            if row is None:
+                findings.add(schema.tree_tiles, key, "missing", "rows of the log fill this tile")
+            elif row["hashes"] != b"".join(hashes):
+                message = "the hashes are not those of the rows of the log"
+                findings.add(schema.tree_tiles, key, "tile_differs", message)
+
+    def _check_extra(self) -> None:
+        """Name the tiles that no rows fill, where there are more than rows fill."""
+        kept = [*self._full]
+        for level, hashes in enumerate(self._open):
+            kept[level] += bool(level and hashes)
+        if self._reader.count(schema.tree_tiles) == sum(kept):
+            return
+        for row in self._reader.pages(schema.tree_tiles, page_rows=WIDTH):
+            level, index = row["tile_level"], row["tile_index"]
+            if not (0 <= level < len(kept) and 0 <= index < kept[level]):
+                message = "no rows of the log fill this tile"
+                key = joined(level, index)
+                self._reader.findings.add(schema.tree_tiles, key, "extra", message)
+
+
+def _complete_roots(hashes: list[bytes]) -> list[bytes]:
+    """Return the roots of the complete subtrees over some hashes, the largest first."""
+    roots: list[bytes] = []
+    level = hashes
+    while level:
+        if len(level) % 2:
+            roots.append(level[-1])
+        pairs = zip(level[::2], level[1::2], strict=False)
+        level = [sha256(b"\x01" + left + right).digest() for left, right in pairs]
+    return roots[::-1]
+
+
+def _root_of(roots: list[bytes]) -> bytes:
+    if not roots:
+        return _EMPTY_ROOT
+    node = roots[-1]
+    for left in reversed(roots[:-1]):
+        node = sha256(b"\x01" + left + node).digest()
+    return node
