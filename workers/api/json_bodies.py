@@ -2,7 +2,8 @@
 
 A body whose JSON cannot be followed, or in which an object has a key twice at any depth, however it
 is escaped, is refused with 422. A large body is read on a thread and in steps, so that the event
-loop has its turn in between (decision workers/0066).
+loop has its turn in between (decision workers/0066). The largest are read two at a time, because
+each takes many times its size while it is read, and each thread takes turns from the loop.
 """
 
 import json
@@ -12,6 +13,8 @@ from functools import cache
 from typing import Any
 
 import anyio.to_thread
+from anyio import CapacityLimiter
+from anyio.lowlevel import RunVar
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -23,6 +26,10 @@ from workers.api.errors import ApiError
 
 READ_AT_ONCE_BYTES = 32 << 10
 """Bytes that are read on the event loop, because a thread would cost other requests more."""
+
+LARGEST_BYTES = 1 << 20
+LARGEST_AT_ONCE = 2
+_largest: RunVar[CapacityLimiter] = RunVar("_largest")
 
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _TEXTS = re.compile(rb'[^"]*+(?:%s[^"]*+){1,1024}' % _TEXT.pattern, re.DOTALL)
@@ -69,7 +76,18 @@ async def read_json(content: bytes, limits: BodyLimits) -> Any:
     """
     if len(content) <= READ_AT_ONCE_BYTES:
         return _read(content, limits)
-    return await anyio.to_thread.run_sync(_read, content, limits)
+    limiter = None if len(content) <= LARGEST_BYTES else _limiter_of_largest()
+    return await anyio.to_thread.run_sync(_read, content, limits, limiter=limiter)
+
+
+def _limiter_of_largest() -> CapacityLimiter:
+    """Return the event loop's own."""
+    try:
+        return _largest.get()
+    except LookupError:
+        limiter = CapacityLimiter(LARGEST_AT_ONCE)
+        _largest.set(limiter)
+        return limiter
 
 
 def _read(content: bytes, limits: BodyLimits) -> Any:

@@ -3,6 +3,8 @@
 import json
 import math
 import re
+import threading
+import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -19,6 +21,7 @@ from kernel.model.problems import PROBLEMS_LISTED_MAX, first_problem
 from tests import openapi_doc
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import ANY_JSON, SESSION, Door, error_of, log_length, running_door
+from workers.api import json_bodies
 from workers.api.app import MODULES
 from workers.api.body_limits import (
     BULK,
@@ -30,7 +33,13 @@ from workers.api.body_limits import (
     limits_of,
 )
 from workers.api.errors import ApiError
-from workers.api.json_bodies import READ_AT_ONCE_BYTES, JsonRoute, read_json
+from workers.api.json_bodies import (
+    LARGEST_AT_ONCE,
+    LARGEST_BYTES,
+    READ_AT_ONCE_BYTES,
+    JsonRoute,
+    read_json,
+)
 
 _NAMES = {"session_id": SESSION, "queue": "binding-evaluation"}
 _decode = SteppedDecoder(object_pairs_hook=unique_keys).decode_in_steps
@@ -121,6 +130,26 @@ async def test_no_door_takes_a_key_said_twice(door: Door, path: str):
         response = await door.http.post(path, content=text, headers=headers)
         error_of(response, 422, "json_key_repeated")
     assert log_length(door.ledger) == 0
+
+
+@pytest.mark.anyio
+async def test_the_largest_bodies_are_read_two_at_a_time(monkeypatch):
+    together, most, lock = 0, 0, threading.Lock()
+
+    def read(content, limits):
+        nonlocal together, most
+        with lock:
+            together += 1
+            most = max(most, together)
+        time.sleep(0.02)
+        with lock:
+            together -= 1
+
+    monkeypatch.setattr(json_bodies, "_read", read)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(8):
+            tasks.start_soon(read_json, b" " * (LARGEST_BYTES + 1), BULK)
+    assert most == LARGEST_AT_ONCE
 
 
 @pytest.mark.anyio
