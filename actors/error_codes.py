@@ -61,6 +61,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "INVALID_REQUEST": ErrorCode(422, "request"),
         # What a request names.
         "not_found": ErrorCode(404, "request"),
+        "tree_size_invalid": ErrorCode(422, "request"),
         "binding_manifest_unknown": ErrorCode(404, "request"),
         "envelope_erased": ErrorCode(410, "request"),
         "audit_unanswerable": ErrorCode(None, "request"),

@@ -126,28 +126,32 @@ class LogTree:
         """Return the root over the first rows, by default over all.
 
         Raises:
+            ValueError: there are fewer.
             LedgerCorrupt: a tile that this takes is not there.
         """
         if size is None or size == self.size:
             return self._frontier.root
+        self._check(size)
         return root_of(size, self._node)
 
     def inclusion_path(self, index: int, size: int) -> list[bytes]:
         """Return what proves that a row is among the first `size`.
 
         Raises:
-            ValueError: it is not among them.
+            ValueError: it is not among them, or there are fewer.
             LedgerCorrupt: a tile that this takes is not there.
         """
+        self._check(size)
         return inclusion_path(index, size, self._node)
 
     def consistency_path(self, old_size: int, size: int) -> list[bytes]:
         """Return what proves that the tree of `size` rows goes on from that of `old_size`.
 
         Raises:
-            ValueError: `old_size` is the larger one.
+            ValueError: `old_size` is the larger one, or there are fewer rows.
             LedgerCorrupt: a tile that this takes is not there.
         """
+        self._check(size)
         return consistency_path(old_size, size, self._node)
 
     def tile(self, level: int, index: int) -> Sequence[bytes]:
@@ -160,6 +164,10 @@ class LogTree:
         if hashes is None:
             hashes = self._tiles[level, index] = self._read(level, index)
         return hashes
+
+    def _check(self, size: int) -> None:
+        if not 0 <= size <= self.size:
+            raise ValueError(f"the log has {self.size} rows, not {size}")
 
     def _node(self, level: int, index: int) -> bytes:
         return node_of_tiles(level, index, self.tile)

@@ -12,7 +12,8 @@ from kernel.errors import LedgerCorrupt, LedgerSchemaDiffers, LedgerUnavailable
 from kernel.host import Host
 from kernel.ledger import sqlite_catalog, sqlite_schema
 from kernel.ledger.catalog import StorageFault
-from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.ledger.ledger import Ledger, LedgerView, build_tree
+from kernel.ledger.log_tree import LogTree
 from kernel.ledger.sqlite import SqliteStore
 from kernel.ledger.sqlite_checkpoint import fold
 from kernel.ledger.sqlite_damage import file_faults
@@ -106,6 +107,19 @@ def migrate_ledger(place: LedgerPlace, *, dry_run: bool = False) -> "SchemaMigra
     from kernel.ledger import postgres_schema  # noqa: PLC0415 - see `open_store`
 
     return postgres_schema.migrate(place.get_secret_value(), dry_run=dry_run)
+
+
+def rebuild_tree(place: LedgerPlace) -> LogTree:
+    """Build the tree over the log at a place anew from its rows, and return it.
+
+    Raises:
+        LedgerUnavailable: when there is no ledger there, or it cannot be written.
+        LedgerCorrupt: when rows of the log are missing.
+    """
+    with open_record(place):
+        pass
+    with closing(open_store(place)) as store, store.transaction() as tables:
+        return build_tree(tables)
 
 
 def fold_ledger(place: LedgerPlace) -> None:

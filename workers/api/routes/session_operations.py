@@ -14,6 +14,7 @@ from workers.api.envelope_sizes import check_envelope_size
 from workers.api.errors import RETRYABLE_STATUS, respond
 from workers.api.json_bodies import json_router
 from workers.api.operation_results import are_only_counted, only_counted, result_document
+from workers.api.preferred_proofs import add_proofs, prefers_proof
 from workers.api.services import Given
 from workers.api.union_tags import short_tag
 
@@ -36,10 +37,15 @@ class OperationsBody(_Body):
 
 
 @router.post("/{session_id}/operations", response_model=dict[str, Any])
-async def operate(session_id: UUID, body: OperationsBody, services: Given) -> Any:
-    """Put intents through the kernel in order; each has its own result."""
+async def operate(session_id: UUID, body: OperationsBody, request: Request, services: Given) -> Any:
+    """Put intents through the kernel in order; each has its own result.
+
+    With `Prefer: proof` a result on the record has the proof that its row is in the log.
+    """
     results = await services.sessions.ask(str(session_id), Operate(tuple(body.intents)))
-    document = {"results": [result_document(result) for result in results]}
+    document: dict[str, Any] = {"results": [result_document(result) for result in results]}
+    if prefers_proof(request):
+        await add_proofs(services, document["results"])
     if are_only_counted(results):
         return only_counted(document)
     return document
@@ -47,11 +53,17 @@ async def operate(session_id: UUID, body: OperationsBody, services: Given) -> An
 
 @router.post("/{session_id}/envelopes")
 async def submit(session_id: UUID, body: dict[str, Any], request: Request, services: Given) -> Any:
-    """Submit an envelope as its author wrote it; a refusal names check, reason and field."""
+    """Submit an envelope as its author wrote it; a refusal names check, reason and field.
+
+    With `Prefer: proof` the answer has the proof that the operation's row is in the log.
+    """
     await check_envelope_size(body, len(await request.body()))
     result = await services.sessions.ask(str(session_id), SubmitEnvelope(body))
     if isinstance(result, SubmissionResult):
-        return result.document()
+        document = result.document()
+        if prefers_proof(request):
+            await add_proofs(services, [document])
+        return document
     if isinstance(result, RejectedResult):
         return _refusal(result)
     raise result

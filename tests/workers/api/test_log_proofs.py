@@ -1,0 +1,162 @@
+"""Proofs over the log through the door, and the client that believes none of them."""
+
+from hashlib import sha256
+
+import httpx
+import pytest
+
+from kernel.proof.merkle_tree import EMPTY_ROOT, Frontier, leaf_hash
+from kernel.proof.verification import ProofInvalid
+from queues.client.gateway_http import GatewayHttp
+from queues.client.log_proofs import LogProofs, TreeHead, proof_of_result
+from tests.kernel.build import create
+from tests.workers.api.door import SESSION, Door, error_of, source
+
+pytestmark = [pytest.mark.anyio, pytest.mark.spec("P5")]
+
+PROOF = {"Prefer": "respond-async, proof;x=1"}
+
+
+@pytest.fixture(autouse=True)
+async def _declared(door: Door) -> None:
+    await door.declare(SESSION, "a", "b")
+
+
+async def get(door: Door, path: str) -> dict:
+    answer = await door.http.get(path)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def frontier_of(door: Door) -> Frontier:
+    frontier = Frontier()
+    with door.ledger.view() as view:
+        for row in view.log_rows():
+            frontier = frontier.append(leaf_hash(row["row_bytes"]))
+    return frontier
+
+
+async def test_the_head_of_the_tree_is_that_of_the_rows(door: Door):
+    await door.operate(source("s-1"), source("s-2"))
+    rows = frontier_of(door)
+    expected = {"tree_size": str(rows.size), "root_hash": rows.root.hex()}
+    assert await get(door, "/v1/tree") == expected
+    empty = await get(door, "/v1/tree?tree_size=0")
+    assert empty == {"tree_size": "0", "root_hash": EMPTY_ROOT.hex()}
+
+
+async def test_every_row_is_proved_at_every_size(door: Door):
+    await door.operate(*(source(f"s-{number}") for number in range(5)))
+    async with door.client() as gateway:
+        proofs = LogProofs(gateway)
+        size = (await proofs.head()).size
+        for of_size in range(1, size + 1):
+            for sequence in range(1, of_size + 1):
+                proof = await proofs.inclusion(sequence, of_size)
+                assert (proof.sequence, proof.head.size) == (sequence, of_size)
+
+
+async def test_a_log_that_grew_is_consistent_with_every_head_that_was_kept(door: Door):
+    async with door.client() as gateway:
+        proofs = LogProofs(gateway)
+        kept = []
+        for number in range(4):
+            kept.append(await proofs.head())
+            await door.operate(source(f"s-{number}"))
+        now = await proofs.head()
+        for old in kept:
+            assert await proofs.grown_from(old) == now
+            with pytest.raises(ProofInvalid):
+                await proofs.grown_from(TreeHead(old.size + 1, b"x" * 32))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/tree?tree_size=999",
+        "/v1/tree/inclusion/999",
+        "/v1/tree/inclusion/2?tree_size=1",
+        "/v1/tree/inclusion/1?tree_size=999",
+        "/v1/tree/consistency/999",
+        "/v1/tree/consistency/2?tree_size=1",
+    ],
+)
+async def test_what_no_tree_of_that_size_has_is_refused(door: Door, path):
+    await door.operate(source("s-1"), source("s-2"))
+    error_of(await door.http.get(path), 422, "tree_size_invalid")
+
+
+@pytest.mark.parametrize("path", ["/v1/tree/inclusion/0", "/v1/tree/consistency/-1"])
+async def test_what_is_no_size_is_refused(door: Door, path):
+    error_of(await door.http.get(path), 422, "INVALID_REQUEST")
+
+
+async def test_results_are_answered_with_proofs_where_that_is_preferred(door: Door):
+    intents = [source("s-1"), source("s-2"), source("s-2")]
+    answer = await door.post("operations", {"intents": intents}, **PROOF)
+    results = answer.json()["results"]
+    heads = {proof_of_result(result).head for result in results if "row_hash" in result}
+    assert len(heads) == 1
+    assert heads.pop().root == frontier_of(door).root
+    plain = await door.operate(source("s-3"))
+    assert "inclusion_proof" not in plain[0]
+
+
+async def test_a_result_without_a_row_has_no_proof(door: Door):
+    answer = await door.post("envelopes", {"operation_id": "op-refused"}, **PROOF)
+    assert "inclusion_proof" not in answer.text
+
+
+async def test_an_envelope_is_submitted_and_proved(door: Door):
+    async with door.client() as gateway:
+        envelope = create("n-1", "SourceArtifact")
+        result, proof = await LogProofs(gateway).submit(SESSION, envelope)
+        again, _ = await LogProofs(gateway).submit(SESSION, envelope)
+    assert result["ec_sequence_number"] == again["ec_sequence_number"] == str(proof.sequence)
+    assert sha256(proof.row).hexdigest() == result["row_hash"]
+
+
+def answering(document) -> LogProofs:
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=document))
+    return LogProofs(GatewayHttp("http://gateway", transport=transport))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda proof: proof | {"ec_sequence_number": "2"},
+        lambda proof: proof | {"row": proof["row"].replace("}", " }")},
+        lambda proof: proof | {"path": proof["path"][:-1]},
+        lambda proof: proof | {"path": [*proof["path"], "00" * 32]},
+        lambda proof: proof | {"path": 7},
+        lambda proof: proof | {"row": None},
+        lambda proof: proof | {"row": "[]"},
+        lambda proof: proof | {"tree_head": proof["tree_head"] | {"root_hash": "00" * 32}},
+        lambda proof: proof | {"tree_head": proof["tree_head"] | {"tree_size": "999"}},
+        lambda _: {},
+    ],
+)
+async def test_a_gateway_that_lies_is_not_believed(door: Door, change):
+    await door.operate(source("s-1"), source("s-2"))
+    honest = await get(door, "/v1/tree/inclusion/1")
+    assert (await answering(honest).inclusion(1)).sequence == 1
+    with pytest.raises(ProofInvalid):
+        await answering(change(honest)).inclusion(1)
+
+
+async def test_a_proof_of_another_row_or_size_is_no_answer(door: Door):
+    await door.operate(source("s-1"), source("s-2"))
+    other = await get(door, "/v1/tree/inclusion/2")
+    with pytest.raises(ProofInvalid):
+        await answering(other).inclusion(1)
+    with pytest.raises(ProofInvalid):
+        await answering(other).inclusion(2, 2**40)
+    with pytest.raises(ProofInvalid):
+        proof_of_result({"row_hash": "00" * 32, "inclusion_proof": other})
+    with pytest.raises(ProofInvalid):
+        proof_of_result({"row_hash": "00" * 32})
+
+
+async def test_a_consistency_path_that_is_none_is_not_believed():
+    with pytest.raises(ProofInvalid):
+        await answering({"tree_head": {}, "path": []}).grown_from(TreeHead(1, b"x" * 32))

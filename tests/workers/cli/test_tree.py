@@ -1,0 +1,73 @@
+"""`rotulus tree` and `rotulus submit --proof`, against a gateway in the test's process."""
+
+import json
+
+import pytest
+
+from kernel.ledger.sqlite import SqliteStore
+from tests.kernel.build import create, ledger_on
+from tests.kernel.build import submit as submit_to
+from tests.kernel.tampering import Copy, verify_file
+from tests.workers.api.door import ONTOLOGY, SESSION
+from tests.workers.cli.command import printed, rotulus
+from tests.workers.cli.test_queues import OneRecord
+from workers.cli import gateway_call
+from workers.cli import submit as submit_module
+from workers.cli import tree as tree_module
+
+pytestmark = pytest.mark.spec("P5")
+
+
+@pytest.fixture
+def record(monkeypatch) -> OneRecord:
+    record = OneRecord()
+    for module in (tree_module, submit_module, gateway_call):
+        monkeypatch.setattr(module, "GatewayClient", record.client)
+    body = {"session_id": SESSION, "ontology": ONTOLOGY, "hypotheses": ["a", "b"]}
+    gateway_call.ask_gateway("http://gateway", "/v1/sessions", body)
+    return record
+
+
+@pytest.mark.usefixtures("record")
+def test_an_envelope_is_submitted_with_a_proof_and_the_log_only_grows():
+    before = printed("tree", "head", "--json")["tree_head"]
+    envelope = json.dumps(create("n-1", "SourceArtifact"))
+    plain = printed("submit", SESSION, "-", "--json", stdin=envelope)
+    proved = printed("submit", SESSION, "-", "--proof", "--json", stdin=envelope)
+    assert plain["row_hash"] == proved["row_hash"]
+    assert proved["inclusion_proof"]["included"]
+    sequence = plain["ec_sequence_number"]
+    shown = printed("tree", "inclusion", sequence, "--json")
+    assert json.loads(shown["row"])["operation_id"] == plain["operation_id"]
+    grown = printed("tree", "consistency", before, "--json")
+    assert grown["tree_head"] == shown["tree_head"]
+
+
+@pytest.mark.usefixtures("record")
+def test_a_log_that_is_not_that_of_the_kept_head_is_refused():
+    envelope = json.dumps(create("n-1", "SourceArtifact"))
+    printed("submit", SESSION, "-", "--json", stdin=envelope)
+    refused = rotulus("tree", "consistency", f"1:{'00' * 32}")
+    assert refused.exit_code == 1
+    assert "proof_invalid" in refused.stderr
+    assert rotulus("tree", "consistency", "no-head").exit_code == 2
+    assert "tree_size_invalid" in rotulus("tree", "inclusion", "99").stderr
+    assert "not JSON" in rotulus("submit", SESSION, "-", stdin="{").stderr
+
+
+def test_a_tree_that_was_tampered_with_is_built_again(data_folder):
+    ledger, _ = ledger_on(SqliteStore(data_folder.ledger_path))
+    submit_to(ledger, create("n-1", "Note"))
+    ledger.close()
+    honest = verify_file(data_folder.ledger_path)
+    copy = Copy(data_folder.ledger_path)
+    copy.run("UPDATE chain_head SET frontier = x'00'")
+    assert [finding.rule for finding in copy.verify().findings] == ["frontier_differs"]
+    built = printed("tree", "rebuild", "--json")
+    assert built["root_hash"] == honest.tree_root
+    assert verify_file(data_folder.ledger_path).findings == ()
+
+
+def test_there_is_no_tree_where_there_is_no_ledger(data_folder):
+    assert "ledger_unavailable" in rotulus("tree", "rebuild").stderr
+    assert not data_folder.ledger_path.exists()

@@ -1,0 +1,26 @@
+"""Answers to `Prefer: proof` (RFC 7240): each result with the proof that its row is in the log."""
+
+from typing import Any
+
+from fastapi import Request
+
+from workers.api.services import Services
+from workers.views.log_proofs import inclusions
+
+_PREFERENCE = "proof"
+
+
+def prefers_proof(request: Request) -> bool:
+    """Tell whether whoever asks prefers an answer with proofs."""
+    stated = ",".join(request.headers.getlist("prefer"))
+    return any(part.partition(";")[0].strip().lower() == _PREFERENCE for part in stated.split(","))
+
+
+async def add_proofs(services: Services, results: list[dict[str, Any]]) -> None:
+    """Add to each result that is on the record the proof that it is, all under one tree head."""
+    recorded = [result for result in results if "row_hash" in result]
+    sequences = [int(result["ec_sequence_number"]) for result in recorded]
+    if sequences:
+        proofs = await services.read(lambda view: inclusions(view, sequences))
+        for result, proof in zip(recorded, proofs, strict=True):
+            result["inclusion_proof"] = proof

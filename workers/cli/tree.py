@@ -1,0 +1,115 @@
+"""`rotulus tree`: the Merkle tree over the log, its head and its proofs, and building it again."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from queues.client.log_proofs import InclusionProof, LogProofs, TreeHead
+from workers.cli.common import (
+    as_json,
+    clean_errors,
+    data_dir,
+    gateway_url,
+    print_document,
+    read_settings,
+    run,
+)
+from workers.clients.gateway import GatewayClient
+from workers.environment.data_folder import DataFolder
+from workers.environment.ledger_access import ledger_place, rebuild_tree
+
+T = TypeVar("T")
+
+_SIZE = click.IntRange(0)
+
+
+@click.group()
+def tree() -> None:
+    """Prove that a row is in the log, and that the log only grew; every proof is verified here."""
+
+
+@tree.command()
+@as_json
+@data_dir
+def head(data_dir: Path | None, *, as_json: bool) -> None:
+    """Print the head of the tree, in the form in which `consistency` takes it again."""
+    print_document(_head(_ask(data_dir, LogProofs.head)), as_json=as_json)
+
+
+@tree.command()
+@click.argument("sequence", type=click.IntRange(1))
+@click.option("--size", type=_SIZE, help="The tree of the first so many rows.  [all]")
+@as_json
+@data_dir
+def inclusion(data_dir: Path | None, sequence: int, size: int | None, *, as_json: bool) -> None:
+    """Prove that the row SEQUENCE is in the log."""
+    proof = _ask(data_dir, lambda proofs: proofs.inclusion(sequence, size))
+    print_document(proof_document(proof), as_json=as_json)
+
+
+@tree.command()
+@click.argument("old", metavar="SIZE:ROOT")
+@click.option("--size", type=_SIZE, help="The tree of the first so many rows.  [all]")
+@as_json
+@data_dir
+def consistency(data_dir: Path | None, old: str, size: int | None, *, as_json: bool) -> None:
+    """Prove that the log only grew since a head SIZE:ROOT that was kept."""
+    kept = _kept(old)
+    new = _ask(data_dir, lambda proofs: proofs.grown_from(kept, size))
+    print_document({"consistent_with": old, **_head(new)}, as_json=as_json)
+
+
+@tree.command()
+@as_json
+@data_dir
+def rebuild(data_dir: Path | None, *, as_json: bool) -> None:
+    """Build the frontier and the tiles anew from the rows of the log; nothing else is changed."""
+    settings = read_settings(data_dir)
+    place = ledger_place(settings)
+    with clean_errors(), ExitStack() as stack:
+        if isinstance(place, Path) and place.exists():
+            stack.enter_context(DataFolder(settings.data_dir).locked())
+        built = rebuild_tree(place)
+    print_document(_head(TreeHead(built.size, built.root())), as_json=as_json)
+
+
+def proof_document(proof: InclusionProof) -> dict[str, Any]:
+    """Return a verified proof as it is printed."""
+    return {
+        "included": True,
+        "ec_sequence_number": str(proof.sequence),
+        "row": proof.row.decode(),
+        "path": [node.hex() for node in proof.path],
+        **_head(proof.head),
+    }
+
+
+def _head(stated: TreeHead) -> dict[str, str]:
+    root = stated.root.hex()
+    return {
+        "tree_head": f"{stated.size}:{root}",
+        "tree_size": str(stated.size),
+        "root_hash": root,
+    }
+
+
+def _kept(text: str) -> TreeHead:
+    size, _, root = text.partition(":")
+    try:
+        return TreeHead(int(size), bytes.fromhex(root))
+    except ValueError:
+        raise click.BadParameter("a head is SIZE:ROOT, as `rotulus tree head` prints it") from None
+
+
+def _ask(data_dir: Path | None, question: Callable[[LogProofs], Awaitable[T]]) -> T:
+    url = gateway_url(read_settings(data_dir))
+
+    async def ask() -> T:
+        async with GatewayClient(url) as gateway:
+            return await question(LogProofs(gateway))
+
+    answer: T = run(ask)
+    return answer

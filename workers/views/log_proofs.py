@@ -1,0 +1,59 @@
+"""Proofs over the log as JSON: tree heads, inclusion, consistency."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.log_tree import LogTree
+
+
+def tree_head(tree: LogTree, size: int | None = None) -> dict[str, str]:
+    """Return the head of the tree of the first rows, by default of all.
+
+    Raises:
+        ValueError: there are fewer rows.
+    """
+    size = tree.size if size is None else size
+    return {"tree_size": str(size), "root_hash": tree.root(size).hex()}
+
+
+def inclusions(
+    view: LedgerView, sequences: Iterable[int], size: int | None = None
+) -> list[dict[str, Any]]:
+    """Return for each row its stored bytes, the head of a tree, and its path in that.
+
+    Raises:
+        ValueError: a row is not in the tree of that size, or there are fewer rows.
+    """
+    tree = view.log_tree()
+    head = tree_head(tree, size)
+    return [_inclusion(view, tree, sequence, head) for sequence in sequences]
+
+
+def _inclusion(
+    view: LedgerView, tree: LogTree, sequence: int, head: dict[str, str]
+) -> dict[str, Any]:
+    path = tree.inclusion_path(sequence - 1, int(head["tree_size"]))
+    row = view.log_row_at(sequence)
+    return {
+        "ec_sequence_number": str(sequence),
+        "row": "" if row is None else row["row_bytes"].decode(),
+        "path": [node.hex() for node in path],
+        "tree_head": head,
+    }
+
+
+def consistency(view: LedgerView, old_size: int, size: int | None = None) -> dict[str, Any]:
+    """Return the heads of two trees and the path between them.
+
+    Raises:
+        ValueError: the old one is the larger one, or there are fewer rows.
+    """
+    tree = view.log_tree()
+    head = tree_head(tree, size)
+    path = tree.consistency_path(old_size, int(head["tree_size"]))
+    return {
+        "old_tree_head": tree_head(tree, old_size),
+        "tree_head": head,
+        "path": [node.hex() for node in path],
+    }
