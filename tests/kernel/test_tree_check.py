@@ -27,8 +27,8 @@ def ledger(honest):
 
 def findings_of(ledger, **options):
     with ledger.view() as view:
-        found = verify(view, fold=False, **options).findings
-    return [(finding.table, finding.key, finding.rule) for finding in found]
+        findings = verify(view, fold=False, **options).findings
+    return [(finding.table, finding.key, finding.rule) for finding in findings]
 
 
 def tile(ledger, level, index):
