@@ -46,17 +46,27 @@ def detect_page(detector: ImplicationDetector, view: LedgerView, after: int) -> 
             `implication_answer_too_large`.
     """
     operations, through = _operations(detector, view, after)
-    if not operations:
-        return DetectedPage(through, ())
+    while operations:
+        answers = _answers(detector, view, operations)
+        if len(answers) <= IMPLICATIONS_MAX or len(operations) == 1:
+            _check(answers, operations)
+            return DetectedPage(through, tuple(answers))
+        # Each of many operations may imply a little: what is left is the next page.
+        operations = operations[: len(operations) // 2]
+        through = operations[-1].ec_sequence_number
+    return DetectedPage(through, ())
+
+
+def _answers(
+    detector: ImplicationDetector, view: LedgerView, operations: Sequence[CommittedOperation]
+) -> list[Implication]:
     try:
-        answers = list(islice(detector.detect(operations, view), IMPLICATIONS_MAX + 1))
+        return list(islice(detector.detect(operations, view), IMPLICATIONS_MAX + 1))
     except (LedgerCorrupt, LedgerUnavailable):
         raise
     except Exception as error:
         # A detector is a foreign program: whatever it raises is its failure and not ours.
         raise DetectorFailed(type(error).__name__, code="implication_detector_raised") from error
-    _check(answers, operations)
-    return DetectedPage(through, tuple(answers))
 
 
 def has_any(detector: ImplicationDetector, view: LedgerView, after: int) -> tuple[bool, int]:

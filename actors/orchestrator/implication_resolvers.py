@@ -1,5 +1,7 @@
 """How the intents around the detection of implications become operations (§19.1)."""
 
+from types import MappingProxyType
+
 from actors.orchestrator.intents import (
     HaltDetector,
     ObserveDisposition,
@@ -12,6 +14,7 @@ from kernel.implications.halts import HALTED, RESUMED
 from kernel.implications.runs import RUN_RECEIPT
 from kernel.ledger.ledger import LedgerView
 from kernel.model.receipt import receipt_effect
+from kernel.stores.court_dispositions import OBSERVATIONS
 
 OBSERVATION = "court_disposition_observation_write"
 
@@ -34,13 +37,18 @@ def resolve_resumption(intent: ResumeImplications, _: LedgerView) -> ResolvedOpe
     return ResolvedOperation(IMPLICATION_RESUME, (effect,), (intent.resumed.halt_id,))
 
 
-def resolve_observation(intent: ObserveDisposition, _: LedgerView) -> ResolvedOperation:
-    """An observation is evidence, whose store judges it (§4.3.13)."""
+def resolve_observation(intent: ObserveDisposition, view: LedgerView) -> ResolvedOperation:
+    """An observation is evidence, whose store judges it (§4.3.13); it goes on from its last one."""
     effect = make_effect(OBSERVATION, intent.observation_id, intent.observation)
+    before = view.record(OBSERVATIONS.table, intent.observation_id)
+    causes = {} if before is None else {before["updated_by_operation_id"]: before["updated_at"]}
     return ResolvedOperation(
         OBSERVATION,
         (effect,),
         (intent.observation_id,),
+        source_refs=intent.source_refs,
+        read_set=intent.source_refs,
         write_set=(intent.observation_id,),
         visibility=(intent.visibility_class,),
+        causes=MappingProxyType(causes),
     )

@@ -397,7 +397,11 @@ class ObserveDisposition(Intent):
     intent_kind: Literal["observe_disposition"] = "observe_disposition"
     observation_id: Id
     observation: Annotated[dict[Id, JsonValue], Field(max_length=64)]
+    source_refs: Annotated[tuple[StoredRef, ...], Field(max_length=16, fail_fast=True)] = ()
+    """The nodes that it was drawn from, whose visibility it inherits."""
+
     visibility_class: VisibilityClass = "public_open"
+    """The class of an observation that was drawn from no node."""
 
 
 class ReportExternalEffect(Intent):

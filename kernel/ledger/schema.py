@@ -51,7 +51,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 25
+SCHEMA_VERSION = 26
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -85,6 +85,10 @@ def _is_active(record: dict[str, Any]) -> int:
 
 def _stands(record: dict[str, Any]) -> int:
     return int(record["state"] not in ("rejected", "soft_deleted"))
+
+
+def _end(side: str) -> Callable[[dict[str, Any]], str | None]:
+    return lambda record: record["payload"].get(f"{side}_filing_unit_id")
 
 
 def _source_of_run(record: dict[str, Any]) -> str | None:
@@ -403,6 +407,19 @@ filing_relationships = Table(
     metadata,
     Column("filing_relationship_id", String, primary_key=True),
     Column("record", LargeBinary, nullable=False),
+    Column("source_filing_unit_id", String, info=of_record(_end("source"))),
+    # Unknown where the other filing is not matched.
+    Column("target_filing_unit_id", String, info=of_record(_end("target"))),
+    Index(
+        "filing_relationships_by_source",
+        "source_filing_unit_id",
+        **_stated("source_filing_unit_id"),
+    ),
+    Index(
+        "filing_relationships_by_target",
+        "target_filing_unit_id",
+        **_stated("target_filing_unit_id"),
+    ),
     info=state(StateStore(MATTERS, compared=whole("filing_relationship_retract"))),
 )
 

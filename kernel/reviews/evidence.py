@@ -67,7 +67,7 @@ STORES: Mapping[EvidenceKind, EvidenceStore] = MappingProxyType(
             schema.court_disposition_observations,
             "court_disposition_observation_write",
             *("observed", "confirmed", "withdrawn"),
-            (),
+            ("filing_unit_id",),
             "disposition",
         ),
     }

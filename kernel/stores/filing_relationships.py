@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
-from kernel.ledger.ledger import Document
+from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import KernelEffect
 from kernel.model.relationship_types import RelationshipType
 from kernel.stores.dates import Instant
@@ -57,6 +57,17 @@ def relationship_state(record: Document | None) -> str | None:
     if record["state"] != "active":
         return str(record["state"])
     return str(record["payload"].get("lifecycle_state", "confirmed"))
+
+
+def relationships_of(
+    view: LedgerView, end: Literal["source", "target"], filing_unit_id: str, *, limit: int
+) -> list[Document]:
+    """Return the relationships of a filing at one of their ends, by their ids."""
+    where = {f"{end}_filing_unit_id": filing_unit_id}
+    rows = view.tables.select(RELATIONSHIPS.table, where, limit=limit)
+    keys = (row["filing_relationship_id"] for row in rows)
+    records = (view.record(RELATIONSHIPS.table, key) for key in keys)
+    return [record for record in records if record is not None]
 
 
 def apply_filing_relationship(effect: KernelEffect, operation: Operation) -> Applied:

@@ -54,14 +54,15 @@ def wrapped(text: str) -> str:
     return f'<UNTRUSTED_CONTENT source="s" kind="k">\n{text}\n</UNTRUSTED_CONTENT>'
 
 
-def artifact(node_id: str, text: str = TEXT) -> Document:
+def artifact(node_id: str, text: str = TEXT, **metadata: str) -> Document:
     """A docket entry as its ingest leaves it."""
+    stated = {"date_filed": "2010-02-09", "case_name": "In re X"} | metadata
     intake = {kind: FIELDS[kind] for kind in PHASE_FIELDS[PHASES[0]] if kind in FIELDS}
     return create(
         node_id,
         "SourceArtifact",
         content=wrapped(text),
-        metadata={"date_filed": wrapped("2010-02-09"), "case_name": wrapped("In re X")},
+        metadata={name: wrapped(value) for name, value in stated.items()},
         prompt_injection_isolation_wrapper_applied=True,
         metadata_wrapper_applied=True,
         **intake,

@@ -1,10 +1,5 @@
 """A page of recomputes is on the record as a whole or not at all, wherever its process ends."""
 
-import os
-import shutil
-import signal
-import traceback
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +16,12 @@ from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
-from tests.kernel.build import FakeHost, accept, create, everything, findings, link
-from tests.system.faulty_store import CountedSteps, FaultyStore, step_in_ledger
+from tests.kernel.build import accept, create, everything, findings, link
+from tests.system.killed_at_steps import killed_at_each_step, opened
 
 pytestmark = pytest.mark.timeout(180)
 
-AT_ONCE = 8
 NAMES = ["u1", "u2", "u3"]
-
-
-def opened(path: Path) -> Ledger:
-    return Ledger.create(SqliteStore(path), FakeHost().host)
 
 
 def reported(ledger: Ledger) -> list[RecomputeUnit]:
@@ -69,24 +58,6 @@ def record_both(ledger: Ledger) -> None:
     assert len({result.operation_id for _, result in results}) == 1
 
 
-def killed(path: Path, kill_at: int | None) -> int:
-    """Record in a process of its own, killed at a step; return its id."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            steps = CountedSteps(kill_at)
-            ledger = Ledger(FaultyStore(SqliteStore(path), steps), FakeHost().host)
-            step_in_ledger(steps)
-            record_both(ledger)
-            path.with_suffix(".steps").write_text(str(steps.count))
-            os._exit(0)
-        except BaseException:  # noqa: BLE001 - a forked test process must not go on as pytest
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    return pid
-
-
 @pytest.mark.spec("K32", "§2.3", "K25")
 def test_whatever_the_step_each_page_is_whole_and_every_recompute_is_asked_for_or_done(
     tmp_path: Path,
@@ -98,20 +69,12 @@ def test_whatever_the_step_each_page_is_whole_and_every_recompute_is_asked_for_o
     accept(ledger, *(link(f"claim>{name}", "claim", name) for name in NAMES))
     ledger.close()
 
-    counted = Path(shutil.copy(begun, tmp_path / "counted.db"))
-    assert os.waitpid(killed(counted, None), 0)[1] == 0
-    steps = iter(range(1, int(counted.with_suffix(".steps").read_text()) + 1))
     recorded: set[int] = set()
     sound: set[str] = set()
-    while some := list(islice(steps, AT_ONCE)):
-        copies = [Path(shutil.copy(begun, tmp_path / f"{step}.db")) for step in some]
-        children = [killed(path, step) for step, path in zip(some, copies, strict=True)]
-        for step, path, child in zip(some, copies, children, strict=True):
-            assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL, step
-            left = opened(path)
-            recorded.add(check(left, step, sound))
-            left.close()
-            path.unlink()
+    for step, path, _ in killed_at_each_step(begun, record_both):
+        left = opened(path)
+        recorded.add(check(left, step, sound))
+        left.close()
     # Before the first, after it in parts, and after the page.
     assert recorded == {0, 2, 4}
 

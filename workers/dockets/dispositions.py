@@ -39,6 +39,14 @@ DISPOSITIONS: tuple[tuple[str, str], ...] = (
 NOT_RULINGS = frozenset({"continued", "extended", "closed", "directed", "admitted", "appointed"})
 """Dispositions that leave a motion as it stands, where only the minutes of a hearing say them."""
 
+ENDS_A_MOTION = frozenset(
+    {
+        *("granted", "granted_in_part", "denied", "denied_as_moot", "sustained", "overruled"),
+        *("approved", "confirmed", "dismissed", "withdrawn", "stricken", "resolved", "settled"),
+    }
+)
+"""Dispositions after which a motion no longer waits to be decided."""
+
 DISPOSITION = re.compile(
     "|".join(rf"(?P<{name}>\b(?:{pattern}))" for name, pattern in DISPOSITIONS), re.IGNORECASE
 )

@@ -165,7 +165,7 @@ class RelationshipIndex:
             target = self._target(resolution.candidates[0])
             filing = replace(filing, about=target)
         self._keep(filing)
-        if filing.speaks_by_words and _INTERIM.match(description) is None:
+        if filing.speaks_by_words and not is_interim(description):
             self._close_ruled_on(resolution)
         return resolution
 
@@ -237,6 +237,11 @@ class RelationshipIndex:
             kept = [target for target in waiting if target.position not in ruled_on]
             if len(kept) < len(waiting):
                 self._open[motion_type] = deque(kept, maxlen=OPEN_MAX)
+
+
+def is_interim(description: str) -> bool:
+    """Tell whether an order leaves the motion open on which it is made."""
+    return _INTERIM.match(description) is not None
 
 
 def _filing(

@@ -1,5 +1,6 @@
-"""The detectors that a gateway runs: none ships yet, and without one nothing is read."""
+"""The detectors that a gateway runs."""
 
 from actors.implications.detector import ImplicationDetector
+from workers.implications.disposed_motions import DisposedMotions
 
-DETECTORS: tuple[ImplicationDetector, ...] = ()
+DETECTORS: tuple[ImplicationDetector, ...] = (DisposedMotions(),)

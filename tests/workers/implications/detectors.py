@@ -43,6 +43,27 @@ ENDLESS = _Changing("endless", frozenset({"field_adapt"}), "changed_after", "ec_
 
 
 @dataclass(frozen=True)
+class Repeating:
+    """Says much of each operation."""
+
+    name: str = "repeating"
+    semantic_intents: frozenset[str] = frozenset({"create"})
+    times: int = 3
+
+    def detect(
+        self, operations: Sequence[CommittedOperation], view: LedgerView
+    ) -> Iterable[Implication]:
+        del view
+        for operation in operations:
+            [node_id] = operation.envelope["target_refs"]
+            for number in range(self.times):
+                said = change(operation, node_id, **{f"said_{number}": number})
+                key = f"{said.intent.intent_key}:{number}"
+                intent = said.intent.model_copy(update={"intent_key": key})
+                yield said.model_copy(update={"intent": intent})
+
+
+@dataclass(frozen=True)
 class Failing:
     """Answers nothing of use, in the way of its name."""
 

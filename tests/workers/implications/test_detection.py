@@ -7,14 +7,23 @@ import pytest
 import structlog
 from pydantic import SecretStr
 
+from actors.implications.page import IMPLICATIONS_MAX, DetectorFailed, detect_page
 from kernel.implications.halts import EXCEEDED, halts_of
 from kernel.implications.loop_limits import CYCLE_EPOCHS_MAX
 from kernel.implications.runs import run_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from tests.kernel.build import accept, adapt, create, findings, receipts_of_kind
+from tests.kernel.build import (
+    accept,
+    adapt,
+    create,
+    findings,
+    memory_ledger,
+    receipts_of_kind,
+)
 from tests.kernel.implied import resumption
-from tests.workers.implications.detectors import ENDLESS, TAGGING, Failing
+from tests.workers.implications.detectors import ENDLESS, TAGGING, Failing, Repeating
+from tests.workers.implications.docketed import imply
 from tests.workers.implications.running import Clock, running_detection, until_quiet
 from workers.environment.ledger_access import founded_ledger
 from workers.environment.system_host import system_host
@@ -107,6 +116,26 @@ def test_of_two_that_read_the_same_stretch_one_records_it(sqlite):
         accept(ledger, create("a", "Note"))
         anyio.run(race, ledger)
         assert len(implied_by(ledger)) == 1
+
+
+@BRIDGE
+def test_operations_that_imply_too_much_together_are_shown_in_smaller_pages():
+    ledger, detector = memory_ledger(), Repeating()
+    accept(ledger, *(create(f"n{number}", "Note") for number in range(IMPLICATIONS_MAX // 2)))
+    runs = imply(ledger, detector)
+    emitted = [operation_id for run in runs for operation_id in run.operation_ids]
+    assert len(set(emitted)) == detector.times * (IMPLICATIONS_MAX // 2)
+    assert len(runs) > 1
+    assert all(len(run.operation_ids) <= IMPLICATIONS_MAX for run in runs)
+
+
+@BRIDGE
+def test_one_operation_that_implies_too_much_is_a_failure_of_the_detector():
+    ledger = memory_ledger()
+    accept(ledger, create("n", "Note"))
+    with pytest.raises(DetectorFailed) as failed, ledger.view() as view:
+        detect_page(Repeating(times=IMPLICATIONS_MAX + 1), view, 0)
+    assert failed.value.code == "implication_answer_too_large"
 
 
 FAILURES = {
