@@ -5,6 +5,8 @@ from typing import Self
 from pydantic import model_validator
 
 from kernel.ledger import schema
+from kernel.ledger.comparison import document_of
+from kernel.ledger.ledger import LedgerView
 from kernel.stores.dates import Day, Instant, Zone, check_same_day
 from kernel.stores.typed import Name, Payload, Sha256, TypedStore
 
@@ -49,3 +51,9 @@ TEXT_VERSIONS = TypedStore(
     frozenset({"filing_unit_text_version_retract"}),
     {"filing_unit_id": schema.filing_units},
 )
+
+
+def document_of_unit(view: LedgerView, filing_unit_id: str) -> str | None:
+    """Return the document that a filing unit names; None where there is none."""
+    record = view.record(UNITS.table, filing_unit_id)
+    return None if record is None else document_of(record["payload"])

@@ -21,7 +21,6 @@ from actors.orchestrator.intents import Implication, ObserveDisposition
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import EPOCH_ROLLBACK, ROLLBACK
 from kernel.canonical import digest
-from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
 from kernel.stores.court_dispositions import OBSERVATIONS
@@ -30,6 +29,7 @@ from kernel.stores.filing_relationships import (
     relationship_state,
     relationships_of,
 )
+from kernel.stores.filings import document_of_unit
 from kernel.stores.source_artifacts import read_artifact
 from kernel.stores.typed import LIVE
 from kernel.work.fire_targets import filing_unit_of, named
@@ -172,9 +172,8 @@ def _due(
 def _ruling(relationship: Document, view: LedgerView) -> _Ruling | None:
     """Return the order of a relationship; None where its entry was never observed."""
     unit = relationship["payload"]["source_filing_unit_id"]
-    filed = view.record(schema.filing_units, unit)
-    entry_ref = None if filed is None else filed["payload"].get("document_ref")
-    if not isinstance(entry_ref, str):
+    entry_ref = document_of_unit(view, unit)
+    if entry_ref is None:
         return None
     observation = view.record(OBSERVATIONS.table, named("court-disposition", entry_ref))
     if observation is None:
@@ -201,12 +200,9 @@ def _confidence(relationship: Document) -> float | None:
 
 
 def _sources(view: LedgerView, ruling: _Ruling, unit: str) -> tuple[str, ...]:
-    filed = view.record(schema.filing_units, unit)
-    refs = (ruling.entry_ref, None if filed is None else filed["payload"].get("document_ref"))
+    refs = (ruling.entry_ref, document_of_unit(view, unit))
     return tuple(
         ref
         for ref in dict.fromkeys(refs)
-        if isinstance(ref, str)
-        and (node := view.node(ref)) is not None
-        and node["state"] == "active"
+        if ref is not None and (node := view.node(ref)) is not None and node["state"] == "active"
     )
