@@ -32,6 +32,9 @@ PAGE_ROWS = 200
 REVIEWS_MAX = 100
 """Items of one page: what speaks for and against each is read again."""
 
+NOT_CONFIRMED_YET = "not_confirmed_yet"
+"""Why evidence waits that the safe path admits."""
+
 ReviewKind = Literal["relationship", "observation", "outcome"]
 
 
@@ -88,7 +91,7 @@ def _evidence(view: LedgerView, kind: EvidenceKind, row: Row, column: str) -> Do
         "record_id": row[column],
         "waits_since": record["updated_at"],
         "written_by_operation_id": record["updated_by_operation_id"],
-        "reason": why_a_person_decides(evidence) or "not_confirmed_yet",
+        "reason": why_a_person_decides(evidence) or NOT_CONFIRMED_YET,
         "evidence": evidence.document(),
         "record": record["payload"],
     }

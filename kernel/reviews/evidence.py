@@ -154,6 +154,33 @@ def sources_of_record(view: LedgerView, record: Document) -> list[str]:
     return [] if envelope is None else list(dict.fromkeys(envelope["source_refs"]))
 
 
+def evidence_written(
+    view: LedgerView, after: int, limit: int
+) -> tuple[list[tuple[EvidenceKind, str]], int]:
+    """Return evidence that was written after a place in the log, and the place that was reached.
+
+    At most `limit` writes are looked at, and those of one operation that is longer.
+    """
+    written: dict[tuple[EvidenceKind, str], None] = {}
+    until = [view.head().ec_sequence_number]
+    for kind, store in STORES.items():
+        where: dict[str, Any] = {"store": store.table.name}
+        rows = view.tables.select(
+            schema.applied_effects,
+            where,
+            order_by="ec_sequence_number",
+            after=after,
+            limit=limit,
+        )
+        if len(rows) == limit:
+            last = rows[-1]["ec_sequence_number"]
+            until.append(last)
+            where["ec_sequence_number"] = last
+            rows += view.tables.select(schema.applied_effects, where)
+        written |= {(kind, row["record_key"]): None for row in rows}
+    return list(written), min(until)
+
+
 def evidence_of(view: LedgerView, kind: EvidenceKind, record_id: str, record: Document) -> Evidence:
     """Return what is on record for and against a piece of evidence."""
     payload = record["payload"]

@@ -1,6 +1,7 @@
 """`rotulus binding`: source bindings at a running gateway (§13.1)."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from workers.cli.common import (
     run,
 )
 from workers.clients.gateway import GatewayClient
+from workers.demo.standing_bindings import CreatedBindings, create_standing_bindings
 from workers.environment.settings import Settings
 
 LIST_MAX = 100
@@ -83,6 +85,19 @@ def create(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: A
     print_document(
         _ask(settings, lambda bindings: bindings.create(binding_id, meaning)), as_json=as_json
     )
+
+
+@binding.command()
+@as_json
+@click.pass_obj
+def standing(settings: Settings, *, as_json: bool) -> None:
+    """Create the standing bindings of dockets; those that are there stay as they are."""
+
+    async def create_all() -> CreatedBindings:
+        async with GatewayClient(gateway_url(settings)) as client:
+            return await create_standing_bindings(client)
+
+    print_document(asdict(run(create_all)), as_json=as_json)
 
 
 @binding.command()

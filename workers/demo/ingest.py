@@ -1,5 +1,7 @@
 """Takes dockets to a gateway: the plan of each docket, sent in its order, several at a time.
 
+The standing bindings come first, so that every entry is routed as it arrives (§13.3).
+
 Running it again is safe at any point: sessions, intents and observations are named by the docket,
 so the gateway recognises what it has and takes what it lacks. Bad input is counted by its code and
 the rest goes on; a docket whose session was declared differently before is reported as failed.
@@ -8,18 +10,27 @@ the rest goes on; a docket whose session was declared differently before is repo
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import anyio
 import structlog
 
+from kernel.bindings.selectors import VALUE_MAX
 from queues.client.session_operations import SessionOperations
 from queues.errors import GatewayError
 from workers.clients.gateway import GatewayClient
+from workers.demo.standing_bindings import create_standing_bindings
 from workers.dockets.plan import (
+    CAPTION,
+    ENTRY,
+    PRECEDING_ENTRY,
     CreateUnderstanding,
     DocketPlan,
+    PlannedCaption,
+    PlannedCase,
     PlannedClaim,
+    PlannedPhase,
     PlannedSource,
     Step,
     Strike,
@@ -36,7 +47,7 @@ _PRIORITY = {
 }
 """How urgently an understanding is recomputed when such a claim joins it."""
 
-_ON_RECORD = frozenset({"node_already_exists", "edge_already_exists"})
+_ON_RECORD = frozenset({"artifact_phase_completed", "edge_already_exists", "node_already_exists"})
 """Refusals that say: this was recorded so long ago that its key has been archived."""
 
 _log = structlog.get_logger(__name__)
@@ -45,6 +56,9 @@ _log = structlog.get_logger(__name__)
 @dataclass(slots=True)
 class Summary:
     """The counts of an ingest."""
+
+    bindings_created: int = 0
+    """Standing bindings that were not on record before."""
 
     dockets: int = 0
     entries: int = 0
@@ -63,6 +77,7 @@ class Summary:
     def document(self) -> dict[str, Any]:
         """Return the summary as JSON has it."""
         return {
+            "standing_bindings_created": self.bindings_created,
             "dockets": self.dockets,
             "entries": self.entries,
             "operations_accepted": self.accepted,
@@ -92,6 +107,9 @@ class Ingest:
         Raises:
             GatewayError: `gateway_unreachable` when the gateway stays away.
         """
+        created = await create_standing_bindings(self._gateway)
+        self.summary.bindings_created = created.accepted
+        self.summary.refused.update(created.refused)
         send, receive = anyio.create_memory_object_stream[Docket](AT_ONCE)
         async with anyio.create_task_group() as tasks:
             for _ in range(AT_ONCE):
@@ -133,6 +151,7 @@ class Ingest:
         await self._gateway.post("/v1/sessions", _declaration(plan))
         corpus_id = f"corpus:{docket.court_id}"
         waiting: list[dict[str, Any]] = []
+        waiting += (_intent(step, corpus_id) for step in plan.opening if _fits(step))
         for entry in plan.entries:
             for step in entry.steps:
                 if isinstance(step, Strike):
@@ -188,51 +207,107 @@ def _declaration(plan: DocketPlan) -> dict[str, Any]:
 
 
 def _intent(step: Step, corpus_id: str) -> dict[str, Any]:
-    if isinstance(step, PlannedSource):
-        return _source_intent(step, corpus_id)
-    if isinstance(step, CreateUnderstanding):
-        spans = [
-            {"source_ref": span.source_ref, "offset": span.offset, "length": span.length}
-            for span in step.source_spans
-        ]
-        return {
-            "intent_kind": "synthesize_cu",
-            "intent_key": step.intent_key,
-            "node_id": step.node_id,
-            "corpus_id": corpus_id,
-            "title": step.node_id,
-            "source_spans": spans,
-        }
-    if isinstance(step, PlannedClaim):
-        return {
-            "intent_kind": "create_claim",
-            "intent_key": step.intent_key,
-            "node_id": step.node_id,
-            "corpus_id": corpus_id,
-            "span": {
-                "source_ref": step.source_node_id,
-                "offset": step.span.offset,
-                "length": step.span.length,
-            },
-            "text": step.text,
-            "authority": step.authority,
-            "understanding_id": step.understanding_node_id,
-            "essentiality": step.essentiality,
-            "recompute_priority": _PRIORITY[step.essentiality],
-        }
-    raise TypeError(f"not an operation: {type(step).__name__}")
+    kind, stated = _INTENTS[type(step)]
+    return {"intent_kind": kind, "intent_key": step.intent_key, **stated(step, corpus_id)}
 
 
-def _source_intent(step: PlannedSource, corpus_id: str) -> dict[str, Any]:
+def _fits(step: Step) -> bool:
+    """Tell whether a step can be taken; a case is not opened whose name no selector can have."""
+    return not isinstance(step, PlannedCase) or len(step.case_ref) <= VALUE_MAX
+
+
+def _case(step: PlannedCase, corpus_id: str) -> dict[str, Any]:
+    return {"case_ref": step.case_ref, "corpus_id": corpus_id}
+
+
+def _caption(step: PlannedCaption, corpus_id: str) -> dict[str, Any]:
+    return {
+        "node_id": step.node_id,
+        "corpus_id": corpus_id,
+        "content_kind": CAPTION,
+        "text": step.text,
+        "metadata": {"case_name": step.case_name} if step.case_name else {},
+        **_intake(CAPTION, step),
+    }
+
+
+def _source(step: PlannedSource, corpus_id: str) -> dict[str, Any]:
     names = ("date_filed", "date_entered", "document_number", "pacer_seq_no", "digest")
     fields = {name: getattr(step, name) for name in names}
+    fields[PRECEDING_ENTRY] = step.preceding_entry
     return {
-        "intent_kind": "create_source",
-        "intent_key": step.intent_key,
         "node_id": step.node_id,
         "corpus_id": corpus_id,
         "content_kind": "ecf_entry_text",
         "text": step.description,
         "metadata": {name: value for name, value in fields.items() if value is not None},
         "visibility_class": step.visibility_class,
+        "filing_date": step.date_filed,
+        **_intake(ENTRY, step),
     }
+
+
+def _intake(source_kind: str, step: PlannedCaption | PlannedSource) -> dict[str, str]:
+    return _selectable(
+        {
+            "source_kind": source_kind,
+            "source_id": step.source_id,
+            "source_path": step.source_path,
+        }
+    )
+
+
+def _phase(step: PlannedPhase, _: str) -> dict[str, Any]:
+    return {
+        "artifact_ref": step.artifact_ref,
+        "phase": step.phase,
+        "fields": _selectable(step.fields),
+    }
+
+
+def _selectable(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields by which a selector can judge; a value that is too long is none."""
+    return {name: value for name, value in fields.items() if 0 < len(value) <= VALUE_MAX}
+
+
+def _understanding(step: CreateUnderstanding, corpus_id: str) -> dict[str, Any]:
+    spans = [
+        {"source_ref": span.source_ref, "offset": span.offset, "length": span.length}
+        for span in step.source_spans
+    ]
+    return {
+        "node_id": step.node_id,
+        "corpus_id": corpus_id,
+        "title": step.node_id,
+        "source_spans": spans,
+    }
+
+
+def _claim(step: PlannedClaim, corpus_id: str) -> dict[str, Any]:
+    return {
+        "node_id": step.node_id,
+        "corpus_id": corpus_id,
+        "span": {
+            "source_ref": step.source_node_id,
+            "offset": step.span.offset,
+            "length": step.span.length,
+        },
+        "text": step.text,
+        "authority": step.authority,
+        "understanding_id": step.understanding_node_id,
+        "essentiality": step.essentiality,
+        "recompute_priority": _PRIORITY[step.essentiality],
+    }
+
+
+_INTENTS: Mapping[type[Step], tuple[str, Callable[[Any, str], dict[str, Any]]]] = MappingProxyType(
+    {
+        PlannedCase: ("create_case", _case),
+        PlannedCaption: ("create_source", _caption),
+        PlannedSource: ("create_source", _source),
+        CreateUnderstanding: ("synthesize_cu", _understanding),
+        PlannedClaim: ("create_claim", _claim),
+        PlannedPhase: ("complete_phase", _phase),
+    }
+)
+"""By the kind of step: the intent that takes it, and what that states."""

@@ -6,6 +6,7 @@ docket. The same docket and entry give the same seven values.
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from workers.dockets.claims import visibility_class
@@ -18,6 +19,18 @@ from workers.dockets.motion_types import (
 )
 from workers.dockets.postures import posture_kind
 from workers.dockets.reader import Docket, DocketEntry
+
+# The phases behind intake -> the fields that each finds (§13.3).
+PHASE_FIELDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("post_doc25_conversion", ("content_type",)),
+    (
+        "post_group_o_normalization",
+        ("filing_unit_kind", "filing_role", "related_motion_type", "legal_profile_kind"),
+    ),
+    ("post_relationship_resolution", ("case_ref", "court_id")),
+)
+
+CAPTION_CONTENT_TYPE = "docket_caption/text"
 
 # Is it sealed? Has it a number? Its filing role -> content type. None fits anything; the first
 # line that fits decides.
@@ -75,6 +88,23 @@ def normalise(docket: Docket, entry: DocketEntry) -> NormalisedEntry:
         case_ref(docket.court_id, docket.docket_number),
         court_id(docket.court_id),
     )
+
+
+def normalised_caption(docket: Docket) -> dict[str, str]:
+    """Return the structural fields of a docket's caption, as far as a caption has them."""
+    return {
+        "content_type": CAPTION_CONTENT_TYPE,
+        "legal_profile_kind": posture_kind(docket),
+        "case_ref": case_ref(docket.court_id, docket.docket_number),
+        "court_id": court_id(docket.court_id),
+    }
+
+
+def by_phase(fields: Mapping[str, str | None]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield each phase with those of the fields that it finds; what is None has no value."""
+    for phase, names in PHASE_FIELDS:
+        values = {name: fields.get(name) for name in names}
+        yield phase, {name: value for name, value in values.items() if value is not None}
 
 
 def content_type(*, is_sealed: bool, has_number: bool, filing_role: str) -> str:

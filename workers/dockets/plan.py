@@ -8,14 +8,20 @@ intent.
 A strike's justification holds the words that the rule matched, and where they stand, counted in
 Unicode code points of the description as it was read. The words of a sealed entry are left out,
 because a trail has no visibility class of its own.
+
+A docket opens with its case and its caption. An entry and a caption are artifacts, of which every
+phase is completed once what it is made of is on record (§13.3); a phase that finds other fields
+than before is a new intent.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID, uuid5
 
 from workers.dockets.claims import claim_of, visibility_class
+from workers.dockets.normalisation import by_phase, case_ref, normalise, normalised_caption
 from workers.dockets.postures import UNIVERSE_VERSION, eliminations, posture_kind, universe
 from workers.dockets.reader import Docket, DocketEntry
 from workers.dockets.span import TextSpan
@@ -76,11 +82,46 @@ class PlannedSession:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedCase:
+    """Open the record of the docket's case."""
+
+    intent_key: str
+    case_ref: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCaption:
+    """Put a docket's caption on record as a source."""
+
+    intent_key: str
+    node_id: str
+    source_id: str
+    source_path: str
+    text: str
+    case_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPhase:
+    """Say what a phase of an artifact came to."""
+
+    intent_key: str
+    artifact_ref: str
+    phase: str
+    fields: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedSource:
     """Put an entry on record as a source."""
 
     intent_key: str
     node_id: str
+    source_id: str
+    source_path: str
+    """The court, the case number and the position."""
+    preceding_entry: str | None
+    """The node of the entry that was filed before it; None of the first."""
     position: int
     date_filed: str
     """ISO 8601 date."""
@@ -137,7 +178,15 @@ class Strike:
         }
 
 
-Step = PlannedSource | CreateUnderstanding | PlannedClaim | Strike
+Step = (
+    PlannedCase
+    | PlannedCaption
+    | PlannedSource
+    | CreateUnderstanding
+    | PlannedClaim
+    | PlannedPhase
+    | Strike
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +200,17 @@ class EntryPlan:
 
 @dataclass(frozen=True, slots=True)
 class DocketPlan:
-    """Everything a client posts for one docket: the declaration, then the entries as filed."""
+    """Everything a client posts for one docket: declaration, case, caption, entries as filed."""
 
     session_id: UUID
     declare: PlannedSession
+    opening: tuple[Step, ...] = ()
+    """The steps for the docket itself."""
     entries: tuple[EntryPlan, ...] = field(default=())
 
     def steps(self) -> Iterator[Step]:
-        """Yield the steps of all entries in order."""
+        """Yield the steps of the docket and of all entries in order."""
+        yield from self.opening
         for entry in self.entries:
             yield from entry.steps
 
@@ -184,31 +236,66 @@ def plan_docket(docket: Docket) -> DocketPlan:
             "case_name": docket.case_name,
         },
     )
+    before = (None, *docket.entries)
     entries = tuple(
-        _plan_entry(docket.source_id, kind, entry, is_first=index == 0)
-        for index, entry in enumerate(docket.entries)
+        _plan_entry(docket, kind, entry, preceding)
+        for entry, preceding in zip(docket.entries, before, strict=False)
     )
-    return DocketPlan(session_id, declare, entries)
+    return DocketPlan(session_id, declare, _plan_opening(docket), entries)
 
 
-def _plan_entry(source_id: str, kind: str, entry: DocketEntry, *, is_first: bool) -> EntryPlan:
+def _plan_opening(docket: Docket) -> tuple[Step, ...]:
+    case = case_ref(docket.court_id, docket.docket_number)
+    text = f"{docket.case_name}, {docket.docket_number} ({docket.court_id})"
+    caption = PlannedCaption(
+        intent_key=f"caption:{docket.source_id}:{_digest(text)}",
+        node_id=f"docket-caption:{docket.source_id}",
+        source_id=docket.source_id,
+        source_path=f"{docket.court_id}/{docket.docket_number}/caption",
+        text=text,
+        case_name=docket.case_name,
+    )
+    phases = _phases(caption.node_id, caption.intent_key, normalised_caption(docket))
+    return (PlannedCase(f"case:{_digest(case)}", case), caption, *phases)
+
+
+def _plan_entry(
+    docket: Docket, kind: str, entry: DocketEntry, preceding: DocketEntry | None
+) -> EntryPlan:
+    source_id = docket.source_id
     place = f"{source_id}#{entry.position}"
-    source = _create_source(place, entry)
+    source = _create_source(docket, entry, preceding)
     claim = _create_claim(source_id, place, entry)
     steps: list[Step] = [source]
-    if is_first:
+    if preceding is None:
         spans = (PlannedSpan(source.node_id, claim.span.offset, claim.span.length),)
         key = _key("understanding", source_id, entry)
         steps.append(CreateUnderstanding(key, claim.understanding_node_id, spans))
     steps.append(claim)
+    steps += _phases(source.node_id, _key("", place, entry), asdict(normalise(docket, entry)))
     steps += strikes_of(source_id, kind, entry)
     return EntryPlan(entry.position, source.node_id, tuple(steps))
 
 
-def _create_source(place: str, entry: DocketEntry) -> PlannedSource:
+def _phases(
+    artifact_ref: str, version: str, fields: Mapping[str, str | None]
+) -> Iterator[PlannedPhase]:
+    for phase, values in by_phase(fields):
+        key = f"{phase}:{version}:{_digest(repr(sorted(values.items())))}"
+        yield PlannedPhase(key, artifact_ref, phase, values)
+
+
+def _create_source(
+    docket: Docket, entry: DocketEntry, preceding: DocketEntry | None
+) -> PlannedSource:
+    place = f"{docket.source_id}#{entry.position}"
+    after = "" if preceding is None else str(preceding.position)
     return PlannedSource(
-        intent_key=_key("source", place, entry),
+        intent_key=_key(f"entry-after-{after}", place, entry),
         node_id=f"docket-entry:{place}",
+        source_id=docket.source_id,
+        source_path=f"{docket.court_id}/{docket.docket_number}/{entry.position}",
+        preceding_entry=f"docket-entry:{docket.source_id}#{after}" if after else None,
         position=entry.position,
         date_filed=entry.date_filed.isoformat(),
         date_entered=entry.date_entered.isoformat() if entry.date_entered else None,
@@ -255,6 +342,10 @@ def strikes_of(source_id: str, kind: str, entry: DocketEntry) -> list[Strike]:
         )
         for elimination in eliminations(entry, kind)
     ]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARS_IN_KEY]
 
 
 def _key(kind: str, place: str, entry: DocketEntry) -> str:

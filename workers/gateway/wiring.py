@@ -67,6 +67,7 @@ from workers.implications.detection import IMPLICATIONS, ImplicationDetection
 from workers.implications.detectors import DETECTORS
 from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
 from workers.use_cases.binding_routing import BindingRouting
+from workers.use_cases.evidence_confirmation import EvidenceConfirmation
 from workers.use_cases.rollbacks import confirmations_of
 
 Run = Callable[[], Coroutine[Any, Any, None]]
@@ -128,11 +129,12 @@ def build_gateway(
     measures = GatewayMeasures()
 
     def work_recorded() -> None:
-        for relay in relays:
-            relay.notify()
-        cascades.notify()
-        routing.notify()
-        implications.notify()
+        for notify in (
+            *(relay.notify for relay in relays),
+            *(cascades.notify, routing.notify),
+            *(confirmation.notify, implications.notify),
+        ):
+            notify()
 
     def committed(_: object) -> None:
         work_recorded()
@@ -179,7 +181,7 @@ def build_gateway(
     sessions = traces.sessions(sharing.sessions)
     write = writing(committer)
     cascades = DeferredCascades(ledger, write, sharing.work_leases[CASCADE_QUEUE])
-    routing = BindingRouting(ledger, write)
+    routing, confirmation = BindingRouting(ledger, write), EvidenceConfirmation(ledger, write)
     implications = ImplicationDetection(
         ledger,
         write,
@@ -242,6 +244,7 @@ def build_gateway(
             external.run,
             cascades.run,
             routing.run,
+            confirmation.run,
             implications.run,
             hub.run,
             capacity.run,

@@ -7,11 +7,14 @@ from typing import Any
 import anyio
 import pytest
 
+from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.ledger import schema
 from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import Verification
 from kernel.verify.reading import Finding
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from queues.capacity_leases import CapacityLeases
 from queues.outbox_relay import OutboxRelay
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of, running_door
@@ -20,9 +23,15 @@ from workers.demo.ingest import Summary
 from workers.demo.run import DemoReport, run_demo
 from workers.dockets.sample import sample_path
 from workers.environment.data_folder import DataFolder
+from workers.use_cases.evidence_confirmation import EvidenceConfirmation
 from workers.worker.batches import BatchProcessor
 from workers.worker.gateway_reports import GatewayReporter
 from workers.worker.handlers.authority import AuthorityHandler
+from workers.worker.handlers.binding import BindingHandler
+from workers.worker.handlers.binding_evaluator import BindingCapacity, RecordEvaluator
+from workers.worker.handlers.docket_particulars import DocketParticulars
+from workers.worker.handlers.extraction import ExtractionHandler
+from workers.worker.handlers.extractors import Extractors
 
 pytestmark = pytest.mark.anyio
 
@@ -106,17 +115,33 @@ def test_a_record_that_does_not_verify_is_said_not_to():
     assert document["record"]["verifies"] is False
 
 
+def handlers(door: Door, reporter: GatewayReporter) -> dict[str, Any]:
+    """What the items of each queue are, as a worker has them."""
+    redis, queue = door.services.redis, door.services.queues[BINDING_QUEUE]
+    capacity = BindingCapacity(CapacityLeases(redis), queue, 2, "worker-1")
+    evaluator = RecordEvaluator(door.ledger, DocketParticulars())
+    now_us = door.ledger.host.now_us
+    return {
+        AUTHORITY_QUEUE: AuthorityHandler(door.ledger, reporter, BetaPosteriorMean()),
+        BINDING_QUEUE: BindingHandler(door.ledger, reporter, capacity, evaluator, now_us),
+        EXTRACTION_QUEUE: ExtractionHandler(door.ledger, reporter, Extractors()),
+    }
+
+
 async def work(door: Door) -> None:
-    """A relay and a slot, as the tree's workers would be."""
-    queue = door.services.queue
-    relay = OutboxRelay(door.ledger, queue, anyio.current_time)
+    """A relay and a slot for each queue, and the safe path, as the tree would have them."""
     reporter = GatewayReporter(client_of(door.app))
-    handler = AuthorityHandler(door.ledger, reporter, BetaPosteriorMean())
-    processor = BatchProcessor(queue, handler, reporter, lambda: 0)
+    confirmation = EvidenceConfirmation(door.ledger, door.services.write)
+    slots = []
+    for name, handler in handlers(door, reporter).items():
+        queue = door.services.queues[name]
+        relay = OutboxRelay(door.ledger, queue, anyio.current_time)
+        slots.append((relay, queue, BatchProcessor(queue, handler, reporter, lambda: 0)))
     while True:
-        await relay.sweep()
-        claims = await queue.claim(64, 30_000)
-        await processor.drain(claims)
+        for relay, queue, processor in slots:
+            await relay.sweep()
+            await processor.drain(await queue.claim(64, 30_000))
+        await confirmation.confirm()
         await anyio.sleep(0.005)
 
 

@@ -12,7 +12,10 @@ from tests.workers.dockets.rule_examples import EXAMPLES
 from workers.dockets.plan import (
     CreateUnderstanding,
     DocketPlan,
+    PlannedCaption,
+    PlannedCase,
     PlannedClaim,
+    PlannedPhase,
     PlannedSource,
     Strike,
     plan_docket,
@@ -20,6 +23,7 @@ from workers.dockets.plan import (
 from workers.dockets.postures import UNIVERSE_VERSION, universe
 from workers.dockets.reader import Docket, read_dockets
 
+PHASES = [PlannedPhase] * 3
 PETITION = raw_entry("Chapter 7 Voluntary Petition . Fee $299. Filed by Widgets, Inc.")
 DISMISSAL = raw_entry("ORDER Dismissing Case Debtor. (xx)", date_filed="2020-03-01")
 SEALED = raw_entry("(FILED UNDER SEAL) Exhibit to Motion", date_filed="2020-02-01")
@@ -34,7 +38,15 @@ def check(plan: DocketPlan, docket: Docket) -> None:
     created: set[str] = set()
     for step in plan.steps():
         match step:
+            case PlannedCase():
+                assert step.case_ref.startswith(f"{docket.court_id}:")
+            case PlannedCaption():
+                assert docket.case_name in step.text
+                created.add(step.node_id)
+            case PlannedPhase():
+                assert step.artifact_ref in created
             case PlannedSource():
+                assert step.preceding_entry is None or step.preceding_entry in created
                 assert texts[step.node_id] == step.description
                 created.add(step.node_id)
             case CreateUnderstanding():
@@ -82,14 +94,16 @@ def test_an_entry_becomes_source_then_understanding_then_claim_then_strikes():
     plan = plan_docket(read_one(raw_docket([DISMISSAL, PETITION])))
     assert [entry.position for entry in plan.entries] == [1, 0]
     assert [[type(step) for step in entry.steps] for entry in plan.entries] == [
-        [PlannedSource, CreateUnderstanding, PlannedClaim, Strike],
-        [PlannedSource, PlannedClaim, Strike],
+        [PlannedSource, CreateUnderstanding, PlannedClaim, *PHASES, Strike],
+        [PlannedSource, PlannedClaim, *PHASES, Strike],
     ]
+    assert [type(step) for step in plan.opening] == [PlannedCase, PlannedCaption, *PHASES]
 
 
 def test_the_ids_can_be_read():
     plan = plan_docket(read_one(raw_docket([DISMISSAL])))
-    source, understanding, claim, strike = plan.steps()
+    [entry] = plan.entries
+    source, understanding, claim, *_, strike = entry.steps
     assert isinstance(source, PlannedSource)
     assert source.node_id == "docket-entry:test/one#0"
     assert isinstance(understanding, CreateUnderstanding)
@@ -105,6 +119,30 @@ def test_the_ids_can_be_read():
     assert (strike.source_id, strike.observation_id) == ("test/one", "test/one#0:case_dismissed")
     assert strike.justification.span.of(source.description) == "ORDER Dismissing Case"
     assert "ended_by_dismissal" not in strike.eliminated
+
+
+@pytest.mark.spec("§13.3")
+def test_every_phase_of_an_entry_finds_its_fields():
+    [entry] = plan_docket(read_one(raw_docket([DISMISSAL]))).entries
+    phases = {step.phase: step.fields for step in entry.steps if isinstance(step, PlannedPhase)}
+    assert phases == {
+        "post_doc25_conversion": {"content_type": "docket_entry/minute_order"},
+        "post_group_o_normalization": {
+            "filing_unit_kind": "order",
+            "filing_role": "disposing",
+            "legal_profile_kind": "bankruptcy",
+        },
+        "post_relationship_resolution": {"case_ref": "tstb:20-10001", "court_id": "tstb"},
+    }
+
+
+def test_an_entry_names_the_one_that_was_filed_before_it():
+    plan = plan_docket(read_one(raw_docket([DISMISSAL, None, PETITION])))
+    sources = [step for step in plan.steps() if isinstance(step, PlannedSource)]
+    assert [(source.node_id, source.preceding_entry) for source in sources] == [
+        ("docket-entry:test/one#2", None),
+        ("docket-entry:test/one#0", "docket-entry:test/one#2"),
+    ]
 
 
 def test_a_sealed_entry_is_sealed_as_source_and_as_claim():
@@ -126,7 +164,7 @@ def test_two_equal_entries_are_two_sources():
 
 def test_a_changed_entry_keeps_its_node_and_changes_its_intent():
     first, second = (
-        next(plan_docket(read_one(raw_docket([raw_entry(text)]))).steps())
+        plan_docket(read_one(raw_docket([raw_entry(text)]))).entries[0].steps[0]
         for text in ("Order one", "Order two")
     )
     assert isinstance(first, PlannedSource)
