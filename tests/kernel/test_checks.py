@@ -36,6 +36,7 @@ from kernel.model.envelope import (
 from kernel.model.result import SubmissionResult
 from tests.kernel.build import (
     ABSENT,
+    FakeHost,
     adapt,
     answered,
     artifact,
@@ -51,6 +52,7 @@ from tests.kernel.build import (
     overlay,
     spans,
     submit,
+    twin,
 )
 from tests.kernel.every import binding, dated, own
 from tests.kernel.lites import lite, migrated, take
@@ -735,9 +737,9 @@ def test_the_runtime_and_a_log_of_version_1_5_call_operations_as_they_do():
     assert migrated(ledger, lite(create("old", "Note"), operation_id="op-1")).complete
 
 
-def checked_ledger():
+def checked_ledger(fake=None):
     """The record on which each case is refused for its own reason alone."""
-    ledger = memory_ledger()
+    ledger = memory_ledger(fake)
     known = {"operation_id": KNOWN, "idempotency_key": "known"}
     results = submit(
         ledger,
@@ -760,9 +762,15 @@ def checked_ledger():
     return ledger
 
 
+@pytest.fixture(scope="module")
+def written():
+    fake = FakeHost()
+    return checked_ledger(fake), fake
+
+
 @pytest.fixture
-def ledger():
-    return checked_ledger()
+def ledger(written):
+    return twin(*written)[0]
 
 
 @pytest.mark.parametrize("document", VALID.values(), ids=VALID)

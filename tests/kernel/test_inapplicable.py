@@ -12,6 +12,7 @@ from kernel.authority.recompute_checks import REFUSALS
 from kernel.model.receipt import RECEIPT_KINDS, STATED_BY_ENVELOPES
 from tests.kernel.build import (
     ABSENT,
+    FakeHost,
     adapt,
     changed,
     code_of,
@@ -24,6 +25,7 @@ from tests.kernel.build import (
     relink,
     scope_of,
     submit,
+    twin,
 )
 from tests.kernel.every import HASH, attempt, binding, dated, move, own
 from tests.kernel.reports import REPORTS
@@ -336,9 +338,10 @@ STORES = [
 ]
 
 
-@pytest.fixture
-def ledger():
-    ledger = memory_ledger()
+@pytest.fixture(scope="module")
+def written():
+    fake = FakeHost()
+    ledger = memory_ledger(fake)
     results = submit(
         ledger,
         create("note", "Note"),
@@ -354,7 +357,12 @@ def ledger():
         link("edge2", "cu", "below"),
     )
     assert [code_of(result) for result in results] == [None] * 11
-    return ledger
+    return ledger, fake
+
+
+@pytest.fixture
+def ledger(written):
+    return twin(*written)[0]
 
 
 @pytest.mark.parametrize(("code", "field", "document"), STORES)

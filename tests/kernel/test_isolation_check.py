@@ -4,6 +4,7 @@ import pytest
 
 from kernel.ledger import schema
 from tests.kernel.build import (
+    FakeHost,
     adapt,
     answered,
     artifact,
@@ -14,6 +15,7 @@ from tests.kernel.build import (
     spans,
     submit,
     taking,
+    twin,
 )
 
 CONTENT, METADATA = "envelope_unwrapped_content", "envelope_unwrapped_metadata"
@@ -21,9 +23,10 @@ FLAGS = ("prompt_injection_isolation_wrapper_applied", "metadata_wrapper_applied
 UNAUTHORIZED = "envelope_actor_unauthorized"
 
 
-@pytest.fixture
-def ledger():
-    ledger = memory_ledger()
+@pytest.fixture(scope="module")
+def written():
+    fake = FakeHost()
+    ledger = memory_ledger(fake)
     silent = create("silent", "SourceArtifact")
     uncertain = changed(
         artifact("uncertain"), {f"primitive_effects.0.payload.{FLAGS[0]}": "perhaps"}
@@ -41,7 +44,12 @@ def ledger():
         submitter="orchestrator",
     )
     assert [code_of(result) for result in results] == [None] * 7
-    return ledger
+    return ledger, fake
+
+
+@pytest.fixture
+def ledger(written):
+    return twin(*written)[0]
 
 
 def shown(**changes):

@@ -10,6 +10,7 @@ from kernel.model.result import SubmissionResult
 from kernel.overlays import containment
 from kernel.overlays.overlay import GRANULARITIES, RESTRICTIONS
 from tests.kernel.build import (
+    FakeHost,
     abandoned,
     adapt,
     answered,
@@ -26,6 +27,7 @@ from tests.kernel.build import (
     overlay,
     submit,
     taking,
+    twin,
     unlink,
     work,
 )
@@ -43,9 +45,10 @@ POLICY = {
 }
 
 
-@pytest.fixture
-def ledger():
-    ledger = memory_ledger()
+@pytest.fixture(scope="module")
+def written():
+    fake = FakeHost()
+    ledger = memory_ledger(fake)
     put(
         ledger,
         create("FU-123", "Filing"),
@@ -53,7 +56,12 @@ def ledger():
         create("free", "Note"),
         create("redacted", "Note", document_ref="D"),
     )
-    return ledger
+    return ledger, fake
+
+
+@pytest.fixture
+def ledger(written):
+    return twin(*written)[0]
 
 
 def span(ref, offset, length):

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.kernel.build import (
+    FakeHost,
     adapt,
     code_of,
     create,
@@ -14,6 +15,7 @@ from tests.kernel.build import (
     spans,
     submit,
     taking,
+    twin,
     unlink,
 )
 from tests.kernel.every import binding
@@ -43,9 +45,10 @@ NAMING = [
 ]
 
 
-@pytest.fixture
-def ledger():
-    ledger = memory_ledger()
+@pytest.fixture(scope="module")
+def written():
+    fake = FakeHost()
+    ledger = memory_ledger(fake)
     results = submit(
         ledger,
         create("open", "Note", content="open"),
@@ -57,7 +60,12 @@ def ledger():
         ),
     )
     assert [code_of(result) for result in results] == [None] * 4
-    return ledger
+    return ledger, fake
+
+
+@pytest.fixture
+def ledger(written):
+    return twin(*written)[0]
 
 
 def class_of(ledger, node_id):

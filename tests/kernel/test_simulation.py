@@ -44,6 +44,7 @@ from tests.kernel.build import (
     recompute,
     spans,
     submit,
+    twin,
 )
 from tests.kernel.every import HASH, attempt, binding, dated, edge, own, receipt, ruling, says
 from tests.kernel.simulations import NOTHING_FORBIDDEN, policy, shown, simulate
@@ -69,12 +70,18 @@ ALERTS = policy(
 )
 
 
-@pytest.fixture
-def ledger():
-    ledger = memory_ledger()
+@pytest.fixture(scope="module")
+def written():
+    fake = FakeHost()
+    ledger = memory_ledger(fake)
     accept(ledger, create("n", "Note"), create("m", "Note"), create("topic", "Topic"))
     accept(ledger, create("cu", "ConsolidatedUnderstanding"), create("cl", "VersionedClaim"))
-    return ledger
+    return ledger, fake
+
+
+@pytest.fixture
+def ledger(written):
+    return twin(*written)[0]
 
 
 def restricted(ledger, node_id, visibility):

@@ -10,6 +10,7 @@ from kernel.outbound import RESTRICTED
 from kernel.sources import MAX_SOURCES_WALKED, SourceClasses, sources_of
 from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
 from tests.kernel.build import (
+    FakeHost,
     adapt,
     advance_policy,
     answered,
@@ -25,6 +26,7 @@ from tests.kernel.build import (
     spans,
     submit,
     taking,
+    twin,
     unavailable,
 )
 from tests.kernel.every import every_kind, own
@@ -42,10 +44,11 @@ def reclassify(node_id, visibility):
     return envelope("visibility_change", [change])
 
 
-@pytest.fixture
-def ledger():
+@pytest.fixture(scope="module")
+def written():
     """A sealed source S, an open one O, and what was drawn from D before it was sealed."""
-    ledger = memory_ledger()
+    fake = FakeHost()
+    ledger = memory_ledger(fake)
     results = submit(
         ledger,
         create("S", "SourceArtifact", content=TEXT, visibility_class="sealed"),
@@ -57,7 +60,12 @@ def ledger():
     )
     assert [code_of(result) for result in results] == [None] * 6
     submit(ledger, reclassify("D", "sealed"))
-    return ledger
+    return ledger, fake
+
+
+@pytest.fixture
+def ledger(written):
+    return twin(*written)[0]
 
 
 SEALED = {

@@ -8,6 +8,7 @@ from kernel.algebra.verbs import SEMANTIC_VERBS
 from kernel.ledger import schema
 from kernel.model.receipt import STATED_BY_ENVELOPES
 from tests.kernel.build import (
+    FakeHost,
     adapt,
     code_of,
     create,
@@ -17,6 +18,7 @@ from tests.kernel.build import (
     op_id,
     submit,
     taking,
+    twin,
 )
 from tests.kernel.every import binding, own
 from tests.kernel.verb_meanings import (
@@ -36,12 +38,18 @@ COMPOSITION = "envelope_verb_composition_invalid"
 REFUSED = "envelope_verb_decomposition_forbidden_primitive"
 
 
-@pytest.fixture
-def ledger():
-    ledger = memory_ledger()
+@pytest.fixture(scope="module")
+def written():
+    fake = FakeHost()
+    ledger = memory_ledger(fake)
     for node_id in ("n", "m"):
         assert code_of(submit(ledger, create(node_id, "Note", title="t"))) is None
-    return ledger
+    return ledger, fake
+
+
+@pytest.fixture
+def ledger(written):
+    return twin(*written)[0]
 
 
 def record(ledger, table, key):
