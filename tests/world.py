@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from fakeredis import FakeAsyncRedis, FakeServer
 
 from actors.commit.work_units import RequestWorkUnit
+from kernel.kernel import Kernel
 from kernel.ledger.ledger import Document, Ledger, Request
 from kernel.work.requests import WorkRequest, WorkStatus, status_of
 from queues.items import Claim
@@ -128,10 +129,12 @@ class DoorWorld(QueuedWorld):
 
 
 @asynccontextmanager
-async def behind_a_door(new_world: Callable[[Door, FakeHost], AnyWorld]) -> AsyncIterator[AnyWorld]:
+async def behind_a_door(
+    new_world: Callable[[Door, FakeHost], AnyWorld], kernel: Kernel | None = None
+) -> AsyncIterator[AnyWorld]:
     """Run a gateway and a world behind it."""
     fake = FakeHost()
-    async with running_door(host=fake.host) as door:
+    async with running_door(host=fake.host, kernel=kernel) as door:
         world = new_world(door, fake)
         yield world
         await world.redis.aclose()

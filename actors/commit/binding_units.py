@@ -170,27 +170,24 @@ def _refused(
     refused = evaluation.refused(rejection.check, rejection.reason_code)
     if refused is None:
         return "rejected", wrote
-    conflict = _conflict_of(context, wrote)
-    result = result_of(context.transaction, refused, conflict=conflict)
+    conflicts = _conflicts_of(context, wrote)
+    result = result_of(context.transaction, refused, conflicts=conflicts)
     return _conclude(context, request, refused, result, None)
 
 
-def _conflict_of(context: CommitContext, wrote: RejectedResult) -> Document | None:
-    """Return the conflict in which an operation was refused, and how it was resolved."""
+def _conflicts_of(context: CommitContext, wrote: RejectedResult) -> list[Document]:
+    """Return the conflicts in which an operation was refused, each class and resolution once."""
     if wrote.rejection.check != "V12" or wrote.receipt_id is None:
-        return None
+        return []
     receipt = context.transaction.receipt(wrote.receipt_id) or {}
-    conflicts = receipt.get("conflicts", ())
-    return next(
-        (
-            {
-                "conflict_class": conflict["conflict_class"],
-                "resolution_strategy": conflict["strategy"],
-            }
-            for conflict in conflicts
-        ),
-        None,
+    resolved = (
+        (conflict["conflict_class"], conflict["strategy"])
+        for conflict in receipt.get("conflicts", ())
     )
+    return [
+        {"conflict_class": conflict_class, "resolution_strategy": strategy}
+        for conflict_class, strategy in dict.fromkeys(resolved)
+    ]
 
 
 def _conclude(

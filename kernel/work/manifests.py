@@ -50,7 +50,7 @@ def result_of(
     evaluation: Evaluation,
     operation_id: str | None = None,
     fire_record_operation_id: str | None = None,
-    conflict: Document | None = None,
+    conflicts: Sequence[Document] = (),
 ) -> Document:
     """Return what the receipt of an evaluated binding holds: its outcome and its grounds."""
     grounds: Document = {
@@ -61,7 +61,7 @@ def result_of(
     beside = {
         "operation_id": operation_id,
         "fire_record_operation_id": fire_record_operation_id,
-        "conflict": conflict,
+        "conflicts": list(conflicts) or None,
     }
     grounds |= {name: value for name, value in beside.items() if value is not None}
     return _stated(evaluation.outcome) | {EVALUATION: grounds}
@@ -175,8 +175,7 @@ def _snapshot_digest(row: Row) -> str:
 
 def _conflicts(results: Sequence[Document]) -> Iterator[Document]:
     for result in results:
-        conflict = result[EVALUATION].get("conflict")
-        if conflict is not None:
+        for conflict in result[EVALUATION].get("conflicts", ()):
             yield {**conflict, "affected_bindings": [result["binding_id"]]}
 
 

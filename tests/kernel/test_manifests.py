@@ -10,6 +10,7 @@ from kernel.audit.manifests import ManifestUnknown, manifest_of_cycle, manifests
 from kernel.ledger import schema
 from kernel.model_registry import ActiveModels
 from kernel.replay.judgement import replay_one
+from kernel.stores.dates import UNKNOWN_ZONE
 from kernel.verify import verify
 from kernel.work.manifests import differences
 from kernel.work.reports import BindingSuspended, CapacityRejected, GivenUp
@@ -33,7 +34,7 @@ from tests.kernel.build import (
     receipts_of_kind,
     submit,
 )
-from tests.kernel.every import receipt
+from tests.kernel.every import own, receipt
 
 SIGNAL = {"ec_capacity_lease_state": "none", "queue_depth": 1, "inflight_operations": 2}
 
@@ -132,6 +133,53 @@ def test_a_rejection_for_capacity_is_in_the_manifest_of_its_cycle(ledger):
     assert len(receipts_of_kind(ledger, "binding_fire_capacity_rejected")) == 1
     work(ledger, request_id)
     assert [body["cycle"] for body in manifests(ledger)] == [1, 2]
+
+
+SAME_DAY = {
+    "docket_entry_date_utc": "2010-02-09T12:00:00Z",
+    "docket_entry_date_originating_tz": UNKNOWN_ZONE,
+    "docket_entry_date_originating_calendar_date": "2010-02-09",
+}
+FIRST = {"conflict_class": "field_value_disagree", "resolution_strategy": "first_writer_wins"}
+REVIEW = {"conflict_class": "cardinality_conflict", "resolution_strategy": "user_review_required"}
+
+
+@pytest.mark.spec("§15.1", "§15.5", "§15.6")
+@pytest.mark.parametrize(
+    ("stated", "outcome_state", "conflicts"),
+    [
+        (SAME_DAY | {"docket_entry_ref": EVENT}, "policy_blocked", [FIRST]),
+        (SAME_DAY, "user_review_required", [FIRST, REVIEW]),
+    ],
+    ids=["first writer", "review"],
+)
+def test_a_fire_in_conflict_is_refused_and_every_class_of_conflict_is_in_the_manifest(
+    ledger, stated, outcome_state, conflicts
+):
+    """Somebody who had not seen the fire has just written what it writes."""
+    kind = "court_disposition_observation"
+    said = {"disposition": "denied", "lifecycle_state": "observed", **stated}
+    before = own("court_disposition_observation_write", f"court-disposition:{EVENT}", **said)
+    accept(ledger, before)
+    [request_id] = ask(ledger, kind)
+    work(ledger, request_id)
+    [manifest] = manifests(ledger)
+    assert [each["outcome_state"] for each in manifest["binding_outcomes"]] == [outcome_state]
+    assert manifest["semantic_conflicts"] == [
+        conflict | {"affected_bindings": [kind]} for conflict in conflicts
+    ]
+    assert receipts_of_kind(ledger, "binding_fire_record") == []
+    with ledger.view() as view:
+        assert differences(view, manifest) == []
+        assert verify(view).findings == ()
+
+
+@pytest.mark.spec("§15.6")
+def test_a_cycle_without_a_conflict_states_none(ledger):
+    [request_id] = ask(ledger, "court_disposition_observation")
+    work(ledger, request_id)
+    [manifest] = manifests(ledger)
+    assert manifest["semantic_conflicts"] == []
 
 
 @pytest.mark.spec("§14.1", "V4-AT-26-FANOUT")

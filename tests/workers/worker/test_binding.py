@@ -9,7 +9,11 @@ import pytest
 
 from actors.commit.work_units import CancelRequestUnit
 from actors.errors import MailboxFull
+from kernel.audit.manifests import manifests_of
+from kernel.bindings.dispatch import TARGETS
 from kernel.bindings.outcomes import BindingOutcomeRecord
+from kernel.capacity import CapacityGrant, UnlimitedCapacity
+from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger, Request
 from kernel.work import ready_requests
 from kernel.work.contents import BINDING_QUEUE
@@ -19,6 +23,8 @@ from queues.items import Claim
 from queues.lease_holder import capacity_of
 from queues.priorities import least_of
 from queues.retries import ENDS_MAX, MAX_ATTEMPTS
+from tests.kernel.binding_world import bound, furnish
+from tests.kernel.bindings.routed import open_evaluations
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of
 from tests.world import DoorWorld, behind_a_door
@@ -275,6 +281,62 @@ async def test_capacity_refused_under_way_is_on_record_and_the_binding_comes_aga
     assert world.status(request_id).state == "completed"
     assert world.processor.tally.failed == 0
     assert claim.attempt == 1
+
+
+class ShortOfFires(UnlimitedCapacity):
+    """Capacity that does not cover what a fire writes, for as long as a test says."""
+
+    is_short = True
+
+    def lease(self, operation_kind: str, priority: str) -> CapacityGrant:
+        if self.is_short and operation_kind == TARGETS["corpus_document_membership"].verb:
+            return CapacityGrant(False, 0.0, "lease")
+        return super().lease(operation_kind, priority)
+
+
+@pytest.mark.spec("§14.3", "§14.5", "§13.7")
+async def test_a_fire_to_which_the_kernel_refuses_capacity_leaves_its_receipt_and_comes_again():
+    capacity = ShortOfFires()
+    async with behind_a_door(BindingWorld, Kernel(capacity=capacity)) as world:
+        ledger = world.door.ledger
+        furnish(ledger, bound("b-1", "corpus_document_membership"))
+        asked = {request.item_key: request.request_id for request in open_evaluations(ledger)}
+        await world.relay.sweep()
+        await world.deliver()
+        receipts = world.receipts("binding_fire_capacity_rejected")
+        assert {receipt["source_event_id"] for receipt in receipts} == asked.keys()
+        for receipt in receipts:
+            stated = {
+                "receipt_kind": "binding_fire_capacity_rejected",
+                "binding_id": "b-1",
+                "rejected_at": receipt["emitted_at"],
+                "retry_eligible": True,
+                "retry_priority": "background",
+                "capacity_signal_at_rejection": {
+                    "ec_capacity_lease_state": "granted",
+                    "queue_depth": 0,
+                    "inflight_operations": 1,
+                },
+                "schema_version": 1,
+            }
+            assert receipt.items() >= stated.items()
+            assert receipt["receipt_id"]
+        assert world.receipts("binding_fire_record") == []
+        assert {world.status(request_id).state for request_id in asked.values()} == {"open"}
+        capacity.is_short = False
+        await world.relay.sweep()
+        world.pass_ms(REJECTED_DELAY_MS)
+        await world.deliver()
+        assert {world.status(request_id).state for request_id in asked.values()} == {"completed"}
+        fires = world.receipts("binding_fire_record")
+        assert sorted(fire["source_event_id"] for fire in fires) == sorted(asked)
+        with ledger.view() as view:
+            manifests = [manifests_of(view, event).manifests for event in asked]
+        for first, second in manifests:
+            [rejected], [fired] = first.body["binding_outcomes"], second.body["binding_outcomes"]
+            assert rejected["outcome_reason_code"] == "capacity_rejected_mid_evaluation"
+            assert fired["outcome_reason_code"] == "binding_fired"
+        world.check()
 
 
 async def test_what_is_not_eligible_for_a_retry_is_given_up(world: BindingWorld):
