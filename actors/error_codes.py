@@ -139,6 +139,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "batch_review_item_not_failed": ErrorCode(409, "request"),
         "batch_review_item_repeated": ErrorCode(422, "request"),
         "batch_review_not_recorded": ErrorCode(422, "request"),
+        "batch_review_too_large": ErrorCode(413, "request"),
         # Undoing and replaying.
         "operation_not_found": ErrorCode(404, "request"),
         "epoch_not_found": ErrorCode(404, "request"),

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from kernel.algebra.verbs import BATCH_REVIEW, MEMBERSHIP_DEFER
+from kernel.canonical import canonicalize
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.stated_receipts import (
     BATCH_ITEMS_MAX,
@@ -32,6 +33,10 @@ from kernel.model.stated_receipts import (
 from kernel.reviews.errors import ReviewRefused
 
 RECORD_RECEIPT = "batch_review_operation"
+
+NAMES_BYTES_MAX = 640 << 10
+"""Bytes of the names of a batch in canonical form, an item's counted twice: what its record takes
+where every item fails. Codes, ids and messages have the rest of an envelope."""
 
 BatchId = Annotated[str, StringConstraints(pattern=r"^[!-~]{1,200}$")]
 """Visible ASCII, because the id is part of an operation's."""
@@ -137,8 +142,10 @@ def check_items(batch: BatchReview) -> None:
     """Refuse a batch that contradicts itself.
 
     Raises:
-        ReviewRefused: `batch_review_item_repeated`, `batch_review_item_invalid`.
+        ReviewRefused: `batch_review_item_repeated`, `batch_review_item_invalid`,
+            `batch_review_too_large`.
     """
+    _check_size(batch)
     written: dict[str, int] = {}
     for index, item in enumerate(batch.item_operations):
         field = f"item_operations.{index}"
@@ -152,6 +159,17 @@ def check_items(batch: BatchReview) -> None:
                     field,
                 )
             written[membership_id] = index
+
+
+def _check_size(batch: BatchReview) -> None:
+    size = sum(
+        2 * len(canonicalize(item.item_membership_id))
+        + len(canonicalize(item.target_disposition_ref))
+        for item in batch.item_operations
+    )
+    if size > NAMES_BYTES_MAX:
+        message = f"its names take {size} bytes, at most {NAMES_BYTES_MAX} are taken"
+        raise ReviewRefused("batch_review_too_large", message, "item_operations")
 
 
 def _names_of(item: ReviewItem) -> tuple[str, ...]:

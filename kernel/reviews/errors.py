@@ -11,6 +11,7 @@ Code = Literal[
     "batch_review_item_not_failed",
     "batch_review_item_repeated",
     "batch_review_not_recorded",
+    "batch_review_too_large",
     "batch_review_unknown",
 ]
 

@@ -392,6 +392,36 @@ def test_the_largest_batch_is_taken() -> None:
     whole(ledger)
 
 
+@pytest.mark.spec("§14.4", "INV-K-BATCH-PARTIAL-1")
+@pytest.mark.parametrize(
+    ("letter", "length", "is_taken"),
+    [
+        ("n", 396, True),
+        ("é", 396, True),
+        ("字", 355, True),
+        ("字", 396, False),
+        ("𝄞", 396, False),
+        ("\x01", 396, False),
+    ],
+    ids=["ascii", "two bytes", "three bytes", "too long", "four bytes", "escaped"],
+)
+def test_a_full_batch_of_long_names_is_recorded_or_refused_at_once(
+    letter: str, length: int, *, is_taken: bool
+) -> None:
+    ledger = Ledger.create(MemoryStore(), FakeHost().host)
+    long = [f"{number:03}{letter * length}" for number in range(BATCH_ITEMS_MAX)]
+    items = [item(name, "merge_with", f"x{name}") for name in long]
+    if is_taken:
+        assert review(ledger, *items)["failure_count"] == BATCH_ITEMS_MAX
+        with ledger.view() as view:
+            assert recorded_batch(view, BATCH) is not None
+    else:
+        caught = refused(ledger, *items)
+        assert (caught.code, caught.field) == ("batch_review_too_large", "item_operations")
+        with ledger.view() as view:
+            assert view.tables.count(schema.receipts) == 0
+
+
 NAMES = ("a", "b", "c", "d", "e")
 DISPOSALS = st.sampled_from(list(DISPOSITIONS))
 
