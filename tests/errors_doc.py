@@ -11,7 +11,7 @@ from actors.error_codes import ERRORS, ErrorCode
 HEAD = """# api
 
 What lives here: the HTTP door. `app.py` puts it together, `middleware/` has what every request
-passes, `routes/` a file for each noun, `errors.py` and `json_bodies.py` what they all share.
+passes, `routes/` a file for each noun, `errors.py` and `json_routes.py` what they all share.
 
 May be imported from here by the processes: `app.py`, `services.py`, `errors.py`.
 

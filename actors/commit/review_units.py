@@ -6,7 +6,9 @@ its record are durable together, and one item that is refused changes nothing fo
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal, NotRequired, cast
+
+from typing_extensions import TypedDict
 
 from actors.commit.unit_context import CommitContext
 from actors.commit.units import Submitted
@@ -20,7 +22,9 @@ from actors.orchestrator.intents import (
 from kernel.canonical import digest
 from kernel.ledger.ledger import Document
 from kernel.migration.job import discard
+from kernel.model.dumped import DumpOf
 from kernel.model.result import RejectedResult
+from kernel.model.stated_receipts import BatchReviewOperation, ReviewedItem, ReviewFailure
 from kernel.reviews.batch import (
     BatchReview,
     ItemOutcome,
@@ -42,13 +46,31 @@ from kernel.reviews.evidence import (
 GROUNDS_CHARS_MAX = 1024
 
 
+class BatchReviewDocument(TypedDict):
+    """What became of every item of a batch, and whether it was disposed of before."""
+
+    batch_review_id: str
+    source_batch_id: str
+    prior_batch_review_ref: NotRequired[str]
+    item_operations: list[Annotated[Document, DumpOf(ReviewedItem)]]
+    total_items: int
+    confirm_count: int
+    reject_count: int
+    defer_count: int
+    success_count: int
+    failure_count: int
+    failure_summary: NotRequired[list[Annotated[Document, DumpOf(ReviewFailure)]]]
+    schema_version: int
+    duplicate: bool
+
+
 @dataclass(frozen=True, slots=True)
 class BatchReviewUnit:
     """Dispose of every item of a batch, and record what became of each."""
 
     batch: BatchReview
 
-    def run(self, context: CommitContext) -> Document:
+    def run(self, context: CommitContext) -> BatchReviewDocument:
         """Return the record; that of the same batch, sent before, if there is one (K6).
 
         Raises:
@@ -64,7 +86,7 @@ class BatchReviewUnit:
                     f"{batch.batch_review_id} was another batch; a retry has an id of its own",
                     "batch_review_id",
                 )
-            return recorded.model_dump(mode="json", exclude_none=True) | {"duplicate": True}
+            return _answered(recorded, duplicate=True)
         prior = batch.prior_batch_review_ref
         check_retry(batch, None if prior is None else recorded_batch(view, prior))
         outcomes = [self._dispose(item, context) for item in batch.item_operations]
@@ -77,7 +99,7 @@ class BatchReviewUnit:
                 "batch_review_not_recorded",
                 f"{rejection.reason_code} at {rejection.field}: {rejection.message}",
             )
-        return record.model_dump(mode="json", exclude_none=True) | {"duplicate": False}
+        return _answered(record, duplicate=False)
 
     def _dispose(self, item: ReviewItem, context: CommitContext) -> ItemOutcome:
         batch_review_id = self.batch.batch_review_id
@@ -93,6 +115,11 @@ class BatchReviewUnit:
             rejection.message,
             is_retryable(rejection.reason_code),
         )
+
+
+def _answered(record: BatchReviewOperation, *, duplicate: bool) -> BatchReviewDocument:
+    document = record.model_dump(mode="json", exclude_none=True) | {"duplicate": duplicate}
+    return cast("BatchReviewDocument", document)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,15 @@ Building the state again has a ledger to itself and is no unit.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from actors.commit.unit_context import CommitContext
 from kernel.rollback.confirmation import Confirmations
-from kernel.rollback.execute import rollback_epoch, rollback_operation
+from kernel.rollback.execute import (
+    EpochRollbackDocument,
+    OperationRollbackDocument,
+    rollback_epoch,
+    rollback_operation,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +21,7 @@ class RollbackOperationUnit:
 
     operation_id: str
 
-    def run(self, context: CommitContext) -> dict[str, Any]:
+    def run(self, context: CommitContext) -> OperationRollbackDocument:
         """Undo it and return what was done; raises `RollbackRefused`."""
         return rollback_operation(context.kernel, context.transaction, self.operation_id).document()
 
@@ -30,7 +34,7 @@ class RollbackEpochUnit:
     user_confirmation_token: str | None
     confirmations: Confirmations
 
-    def run(self, context: CommitContext) -> dict[str, Any]:
+    def run(self, context: CommitContext) -> EpochRollbackDocument:
         """Undo it and return what was done; raises `RollbackRefused`."""
         return rollback_epoch(
             context.kernel,

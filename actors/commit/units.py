@@ -10,7 +10,9 @@ what they need inside the transaction, and no actor keeps any of it in memory.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
+
+from typing_extensions import TypedDict
 
 from actors.commit.belief_units import BeliefUnit
 from actors.commit.prefetch import earlier_answer_to, records_named, records_of
@@ -44,7 +46,7 @@ from kernel.ledger.record_keys import belief_anchor_key, belief_session_key
 from kernel.ledger.shards import Fence, Position, holds, record_consumed
 from kernel.model.receipt import Receipt
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
-from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.model.result import EmittedReceiptDocument, RejectedResult, SubmissionResult
 from kernel.model.stated_receipts import EnqueuedRequest, RecomputeRequested
 from kernel.model_registry import ModelRegistry
 from kernel.replay.record import replay_operation, replay_range
@@ -208,6 +210,29 @@ class ConsumedUnit:
         record_consumed(context.transaction, self.session_id, self.to)
 
 
+class RecomputeRequestDocument(TypedDict):
+    """A recompute that is asked for, as the record has it."""
+
+    request_id: str
+    target_cu_id: str
+    trigger_kind: str
+    trigger_source_id: str
+    priority: Priority
+    enqueued_at: str
+
+
+class AuthorityRecomputeReceipt(TypedDict):
+    """The answer to who asked for a recompute."""
+
+    operation_id: str
+    ec_sequence_number: str
+    duplicate: bool
+    request: RecomputeRequestDocument | None
+    """None while a cascade is written down, and for the members of a cycle."""
+
+    emitted_receipts: list[EmittedReceiptDocument]
+
+
 @dataclass(frozen=True, slots=True)
 class RequestRecomputeUnit:
     """Ask for one recompute and for all that depends on it (§8.2)."""
@@ -217,8 +242,8 @@ class RequestRecomputeUnit:
     priority: Priority
     trigger_kind: str = USER_REQUEST
 
-    def run(self, context: CommitContext) -> dict[str, Any] | RejectedResult:
-        """Submit it as a user's and return its AuthorityRecomputeReceipt, or the refusal."""
+    def run(self, context: CommitContext) -> AuthorityRecomputeReceipt | RejectedResult:
+        """Submit it as a user's and return its receipt, or the refusal."""
         request = EnqueuedRequest(
             target_cu_id=self.target_cu_id, trigger_kind=self.trigger_kind, priority=self.priority
         )
@@ -234,13 +259,13 @@ class RequestRecomputeUnit:
         recorded = request_of(
             context.transaction, self.target_cu_id, self.trigger_kind, self.trigger_source_id
         )
+        request_document = None if recorded is None else recorded.document
         return {
             "operation_id": result.operation_id,
             "ec_sequence_number": str(result.ec_sequence_number),
             "duplicate": result.duplicate,
-            # None while a cascade is written down, and for the members of a cycle.
-            "request": None if recorded is None else recorded.document,
-            "emitted_receipts": list(result.emitted_receipts),
+            "request": cast("RecomputeRequestDocument | None", request_document),
+            "emitted_receipts": result.document()["emitted_receipts"],
         }
 
 

@@ -10,6 +10,8 @@ still name where to go on: only `next_after = None` means that there is nothing 
 from dataclasses import dataclass
 from typing import Literal
 
+from typing_extensions import TypedDict
+
 from kernel.audit.operations import stored_document
 from kernel.conflicts.adjudications import ITEM_KIND, item, resolution_of
 from kernel.ledger import schema
@@ -25,6 +27,15 @@ PAGE_ROWS = 200
 AdjudicationState = Literal["open", "resolved"]
 
 
+class AdjudicationDocument(TypedDict):
+    """One item of the review queue; `receipt` is the whole receipt."""
+
+    state: AdjudicationState
+    resolved_by_operation_id: str | None
+    resolved_at: str | None
+    receipt: Document
+
+
 @dataclass(frozen=True, slots=True)
 class Adjudication:
     """One item of the review queue, with the operation that resolved it."""
@@ -36,7 +47,7 @@ class Adjudication:
     resolved_by_operation_id: str | None
     resolved_at: str | None
 
-    def document(self) -> Document:
+    def document(self) -> AdjudicationDocument:
         """Return the item as JSON has it."""
         return {
             "state": "open" if self.resolved_by_operation_id is None else "resolved",

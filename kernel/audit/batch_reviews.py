@@ -1,8 +1,13 @@
 """A batch that was reviewed, with the state of every item as it is now (§14.4)."""
 
+from typing import Annotated, Literal, NotRequired, cast
+
+from typing_extensions import TypedDict
+
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.model.stated_receipts import BatchReviewOperation
+from kernel.model.dumped import DumpOf
+from kernel.model.stated_receipts import BatchReviewOperation, ReviewDisposition, ReviewFailure
 from kernel.reviews.batch import operation_id_of, recorded_batch
 from kernel.stores.memberships import membership_of
 from kernel.stores.rollback_marks import mark_of
@@ -11,17 +16,51 @@ RETRIES_MAX = 100
 """Retries of one batch that are listed, the first of them."""
 
 
-def reviewed_batch(view: LedgerView, batch_review_id: str) -> Document | None:
+class ReviewedItemDocument(TypedDict):
+    """An item of a batch, what became of it, and the state of its membership now."""
+
+    item_membership_id: str
+    disposition: ReviewDisposition
+    target_disposition_ref: NotRequired[str]
+    operation_id: str
+    result: Literal["succeeded", "failed"]
+    membership_state: str | None
+    failure_reason_code: NotRequired[str]
+    failure_message: NotRequired[str]
+    retryable: NotRequired[bool]
+    undone_by_operation_id: NotRequired[str]
+    retried_in: NotRequired[str]
+
+
+class ReviewedBatchDocument(TypedDict):
+    """A batch that was reviewed, as it is now."""
+
+    batch_review_id: str
+    source_batch_id: str
+    prior_batch_review_ref: NotRequired[str]
+    item_operations: list[ReviewedItemDocument]
+    total_items: int
+    confirm_count: int
+    reject_count: int
+    defer_count: int
+    success_count: int
+    failure_count: int
+    failure_summary: NotRequired[list[Annotated[Document, DumpOf(ReviewFailure)]]]
+    schema_version: int
+    retry_batch_review_ids: list[str]
+
+
+def reviewed_batch(view: LedgerView, batch_review_id: str) -> ReviewedBatchDocument | None:
     """Return a batch, what became of its items, and its retries; None where there is none."""
     record = recorded_batch(view, batch_review_id)
     if record is None:
         return None
-    document = record.model_dump(mode="json", exclude_none=True)
     retries = _retries(view, batch_review_id)
-    return document | {
+    document = record.model_dump(mode="json", exclude_none=True) | {
         "item_operations": _items(view, record, retries),
         "retry_batch_review_ids": [retry.batch_review_id for retry in retries],
     }
+    return cast("ReviewedBatchDocument", document)
 
 
 def _items(

@@ -13,7 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
-from typing import Any
+from typing import Any, NotRequired, cast
+
+from typing_extensions import TypedDict
 
 from kernel.audit.operations import envelope_of, first_sequence_from, stored_document
 from kernel.capacity import KernelCostGovernance, estimate, governance_in
@@ -26,6 +28,30 @@ _LEASE_KINDS = frozenset({"capacity_lease", "capacity_alert", "capacity_override
 
 _PARTS_OF_OTHERS = frozenset({"cached_tokens", "reasoning_tokens", "total_tokens"})
 """Counts of an answer that overlap with its other counts, so that they are not added."""
+
+
+class CostEntryDocument(TypedDict):
+    """The cost of one operation; what is not known is left out."""
+
+    entry_id: str
+    operation_id: str
+    semantic_intent: str
+    actor: str
+    estimated_cost: NotRequired[float]
+    actual_cost: NotRequired[float]
+    ec_capacity_lease_id: str
+    recorded_at: str
+    schema_version: int
+
+
+class CostTotalDocument(TypedDict):
+    """What the operations of one intent by one actor cost together."""
+
+    semantic_intent: str
+    actor: str
+    operations: int
+    estimated_cost: float
+    actual_cost: NotRequired[float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +73,11 @@ class CostLedgerEntry:
 
     recorded_at: str
 
-    def document(self) -> Document:
+    def document(self) -> CostEntryDocument:
         """Return the entry as JSON has it."""
         fields = {name: getattr(self, name) for name in CostLedgerEntry.__slots__}
         known = {name: value for name, value in fields.items() if value is not None}
-        return known | {"schema_version": 1}
+        return cast("CostEntryDocument", known | {"schema_version": 1})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +100,11 @@ class CostTotal:
     actual_cost: float | None
     """The sum of the measured costs; None where none was measured."""
 
-    def document(self) -> Document:
+    def document(self) -> CostTotalDocument:
         """Return the sum as JSON has it."""
         fields = {name: getattr(self, name) for name in CostTotal.__slots__}
-        return {name: value for name, value in fields.items() if value is not None}
+        known = {name: value for name, value in fields.items() if value is not None}
+        return cast("CostTotalDocument", known)
 
 
 @dataclass(frozen=True, slots=True)

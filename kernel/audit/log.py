@@ -1,13 +1,60 @@
 """A row of the log as it is read: what was superseded is read as what took its place (K24)."""
 
+from typing import NotRequired, cast
+
+from typing_extensions import TypedDict
+
 from kernel.audit.operations import stored_document
 from kernel.ledger import schema
-from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.ledger import LedgerView
 from kernel.ledger.supersession import in_force_at
 from kernel.ledger.tables import Row
 
 
-def log_document(view: LedgerView, row: Row) -> Document:
+class ScopeSummary(TypedDict):
+    """What a row keeps of its operation's scope."""
+
+    scope_kind: str
+    affected_node_count: int
+
+
+class SupersededPlace(TypedDict):
+    """The lite operation whose place an operation took (K24)."""
+
+    operation_id: str
+    ec_sequence_number: str
+
+
+class LogRowDocument(TypedDict):
+    """A row of the log with its hash; sequences are strings (K27)."""
+
+    prior_row_hash: str
+    ec_sequence_number: str
+    operation_id: str
+    envelope_payload_blob_ref: str
+    semantic_intent: str
+    operation_kind: str
+    actor: str
+    idempotency_key: str
+    effect_kind_set: list[str]
+    canonical_effect_kind_set: list[str]
+    causal_parent_operation_ids: list[str]
+    affected_subgraph_descriptor_summary: ScopeSummary
+    recorded_at: str
+    committed_at: str
+    applied_effects_hash: str
+    receipt_chain_head: str
+    rules_version: int
+    schema_version: int
+    row_hash: str
+    session_id: NotRequired[str]
+    commit_epoch_id: NotRequired[str]
+    supersedes: NotRequired[SupersededPlace]
+    superseding_sequence: NotRequired[str]
+    """Where the row itself stands that took a lite one's place."""
+
+
+def log_document(view: LedgerView, row: Row) -> LogRowDocument:
     """Return what a row of the log says, with its hash.
 
     At the place of a lite envelope that was migrated, the row that took it speaks, under the
@@ -19,7 +66,7 @@ def log_document(view: LedgerView, row: Row) -> Document:
     if standing["ec_sequence_number"] != row["ec_sequence_number"]:
         document["ec_sequence_number"] = str(row["ec_sequence_number"])
         document["superseding_sequence"] = str(standing["ec_sequence_number"])
-    return document
+    return cast("LogRowDocument", document)
 
 
 def superseded_row(view: LedgerView, row: Row) -> Row | None:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from typing_extensions import TypedDict
+
 from kernel.errors import KernelError
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.tables import Row
@@ -19,6 +21,15 @@ class ManifestUnknown(KernelError):
     code = UNKNOWN
 
 
+class ManifestDocument(TypedDict):
+    """One manifest of a source event; `manifest` is None where its envelope was erased."""
+
+    cycle: int
+    operation_id: str
+    ec_sequence_number: str
+    manifest: Document | None
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """One manifest and its operation."""
@@ -29,7 +40,7 @@ class Manifest:
     body: Document | None
     """A BindingEvaluationManifest; None where its envelope was erased."""
 
-    def document(self) -> Document:
+    def document(self) -> ManifestDocument:
         """Return the manifest as JSON has it."""
         return {
             "cycle": self.cycle,

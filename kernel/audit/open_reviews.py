@@ -8,9 +8,10 @@ still name where to go on: only `next_after = None` means that there is nothing 
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 import orjson
+from typing_extensions import TypedDict
 
 from kernel.conflicts.adjudications import OUTCOME_KIND, is_outcome_to_review, resolution_of
 from kernel.ledger import schema
@@ -19,6 +20,7 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.tables import Row
 from kernel.reviews.evidence import (
     STORES,
+    EvidenceDocument,
     EvidenceKind,
     evidence_of,
     is_open,
@@ -38,14 +40,33 @@ NOT_CONFIRMED_YET = "not_confirmed_yet"
 ReviewKind = Literal["relationship", "observation", "outcome"]
 
 
+class OpenReviewDocument(TypedDict):
+    """What waits for a person; an outcome has no evidence and no operation that wrote it."""
+
+    kind: ReviewKind
+    record_id: str
+    waits_since: str
+    written_by_operation_id: NotRequired[str]
+    reason: str | None
+    evidence: NotRequired[EvidenceDocument]
+    record: Document
+
+
+class ReviewPageDocument(TypedDict):
+    """A page of what waits for a person."""
+
+    items: list[OpenReviewDocument]
+    next_after: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class ReviewPage:
     """Some of the items of one queue."""
 
-    items: tuple[Document, ...]
+    items: tuple[OpenReviewDocument, ...]
     next_after: str | None
 
-    def document(self) -> Document:
+    def document(self) -> ReviewPageDocument:
         """Return the page as JSON has it."""
         return {"items": list(self.items), "next_after": self.next_after}
 
@@ -64,7 +85,7 @@ def open_reviews(
     if kind != "outcome":
         table = STORES[kind].table
         (column,) = key_names(table)
-    items: list[Document] = []
+    items: list[OpenReviewDocument] = []
     scanned = 0
     while scanned < SCANNED_ROWS_MAX:
         rows = view.tables.select(table, where, order_by=column, after=place, limit=PAGE_ROWS)
@@ -81,7 +102,9 @@ def open_reviews(
     return ReviewPage(tuple(items), str(place))
 
 
-def _evidence(view: LedgerView, kind: EvidenceKind, row: Row, column: str) -> Document | None:
+def _evidence(
+    view: LedgerView, kind: EvidenceKind, row: Row, column: str
+) -> OpenReviewDocument | None:
     record: Document = orjson.loads(row["record"])
     if not is_open(kind, record):
         return None
@@ -97,7 +120,7 @@ def _evidence(view: LedgerView, kind: EvidenceKind, row: Row, column: str) -> Do
     }
 
 
-def _outcome(view: LedgerView, row: Row) -> Document | None:
+def _outcome(view: LedgerView, row: Row) -> OpenReviewDocument | None:
     receipt: Document = orjson.loads(row["receipt_bytes"])
     if not is_outcome_to_review(receipt) or resolution_of(view, row["receipt_id"]) is not None:
         return None

@@ -17,8 +17,10 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import cast
 
 import orjson
+from typing_extensions import TypedDict
 
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.errors import KernelError, LedgerCorrupt
@@ -98,6 +100,23 @@ class AuditFilter:
     """The last sequence, inclusive."""
 
 
+class OperationEntryDocument(TypedDict):
+    """One operation of the log; a sequence is a string."""
+
+    ec_sequence_number: str
+    operation_id: str
+    semantic_intent: str
+    operation_kind: str
+    actor: str
+    session_id: str | None
+    committed_at: str
+    effect_kinds: list[str]
+    canonical_effect_kinds: list[str]
+    causal_parent_operation_ids: list[str]
+    row_hash: str
+    superseding_sequence: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class OperationEntry:
     """One operation, both layers of it, as its row of the log tells it."""
@@ -137,12 +156,12 @@ class OperationEntry:
             row["ec_sequence_number"] if row["supersedes_sequence"] else None,
         )
 
-    def document(self) -> Document:
-        """Return the entry as JSON has it; a sequence is a string."""
-        fields = {name: getattr(self, name) for name in OperationEntry.__slots__}
+    def document(self) -> OperationEntryDocument:
+        """Return the entry as JSON has it."""
+        fields: Document = {name: getattr(self, name) for name in OperationEntry.__slots__}
         for name in ("ec_sequence_number", "superseding_sequence"):
             fields[name] = None if fields[name] is None else str(fields[name])
-        return fields
+        return cast("OperationEntryDocument", fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ looks at `last_decay_at` of the claims that are inputs (decision kernel/0145).
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from typing_extensions import TypedDict
+
 from kernel.authority.graph import is_nightly
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import AuthorityStrategy
@@ -84,6 +86,16 @@ def page_of(
     return due, nodes[-1]["node_id"] if len(nodes) == PAGE_NODES else None
 
 
+class BackfillDocument(TypedDict):
+    """How far the backfill is."""
+
+    understandings: int
+    materialized: int
+    requested: int
+    share: float
+    ready: bool
+
+
 @dataclass(frozen=True, slots=True)
 class BackfillProgress:
     """How far the backfill is; a deployment is ready above 99 % (§8.6)."""
@@ -110,7 +122,7 @@ class BackfillProgress:
             self.requested + requested,
         )
 
-    def document(self) -> Document:
+    def document(self) -> BackfillDocument:
         """Return it as it leaves the process."""
         share = self.materialized / self.understandings if self.understandings else 1.0
         return {

@@ -8,7 +8,9 @@ not: the completeness of a run stands beside its values (INV-EXT-3).
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, NotRequired, cast
+
+from typing_extensions import TypedDict
 
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.extraction_result import ExtractionRefused
@@ -29,32 +31,104 @@ SCANNED_MAX = 2000
 STALE_FRAMING: Final = "previous extraction; current data unavailable"
 
 
+class ExtractionValue(TypedDict):
+    """A value that a run read of a source, with the words that say it and their place."""
+
+    field: str
+    value: str
+    role: str | None
+    words: str
+    span: Document | None
+    claim_ref: str
+
+
+class ExtractionSummary(TypedDict):
+    """A run as its last step left it; what the step does not state is null."""
+
+    state: str
+    extraction_run_id: str
+    source_ref: str
+    corpus_id: str | None
+    extractor: str | None
+    attempt_number: int
+    state_change_reason: str
+    block_reason: str | None
+    cancellation_reason: str | None
+    updated_at: str
+
+
+class ExtractionStep(TypedDict):
+    """One step of a run; what it does not state is null."""
+
+    attempt_number: int
+    prior_state: str
+    current_state: str
+    state_change_reason: str
+    block_reason: str | None
+    operation_id: str
+    parent_operation_id: str | None
+    updated_at: str
+
+
+class ExtractionRunDocument(ExtractionSummary):
+    """A run: its steps, its state, and what it has read."""
+
+    replaces_extraction_run_id: str | None
+    extraction_completeness: Document | None
+    """As the run stated it; null while it has no result."""
+
+    values: list[ExtractionValue]
+    steps: list[ExtractionStep]
+
+
+class SourceField(TypedDict):
+    """A field of a source, and whether it is what the present text says."""
+
+    status: Literal["current", "failed", "stale"]
+    values: list[ExtractionValue]
+    failure_reason: NotRequired[str]
+    framing: NotRequired[str]
+    extraction_run_id: NotRequired[str]
+
+
+class SourceExtractionDocument(TypedDict):
+    """The fields of a source as its extractions left them."""
+
+    source_ref: str
+    extraction_state: str | None
+    extraction_completeness: Document | None
+    fields: dict[str, SourceField]
+    runs: list[ExtractionSummary]
+
+
 @dataclass(frozen=True, slots=True)
 class RunsPage:
     """Runs that are in a state now."""
 
-    runs: tuple[Document, ...]
+    runs: tuple[ExtractionSummary, ...]
     next_after: str | None
     """Where the next page begins; None after the last. A page may be empty and not the last."""
 
 
-def describe_run(view: LedgerView, run_id: str) -> Document | None:
+def describe_run(view: LedgerView, run_id: str) -> ExtractionRunDocument | None:
     """Return a run: its steps, its state, and what it has read; None where it has no step."""
     steps = attempts_of(view, run_id, limit=STEPS_MAX)
     if not steps:
         return None
     last = last_attempt(view, run_id) or steps[-1]
+    ended = _ended(steps)
     return {
         **_summary(last),
         "replaces_extraction_run_id": steps[0].get("replaces_extraction_run_id"),
-        **_result_of(view, _ended(steps)),
+        "extraction_completeness": None if ended is None else _completeness(ended),
+        "values": [] if ended is None else _all_values(view, ended),
         "steps": [_step(step) for step in steps],
     }
 
 
 def runs_in_state(view: LedgerView, state: str, *, after: str, limit: int) -> RunsPage:
     """Return runs whose last step led to a state, in the order of their names."""
-    page: list[Document] = []
+    page: list[ExtractionSummary] = []
     steps = steps_into(view, state, after=after, limit=SCANNED_MAX)
     for place, step in enumerate(steps):
         run_id = step["extraction_run_id"]
@@ -68,7 +142,7 @@ def runs_in_state(view: LedgerView, state: str, *, after: str, limit: int) -> Ru
     return RunsPage(tuple(page), f"{steps[-1]['extraction_run_id']}|{steps[-1]['attempt_number']}")
 
 
-def describe_source(view: LedgerView, source_ref: str) -> Document:
+def describe_source(view: LedgerView, source_ref: str) -> SourceExtractionDocument:
     """Return the fields of a source as its extractions left them (INV-EXT-7)."""
     try:
         text_now = read_source(view, source_ref).sha256
@@ -92,7 +166,9 @@ def describe_source(view: LedgerView, source_ref: str) -> Document:
     }
 
 
-def _fields(view: LedgerView, current: Document | None, earlier: Iterable[Document]) -> Document:
+def _fields(
+    view: LedgerView, current: Document | None, earlier: Iterable[Document]
+) -> dict[str, SourceField]:
     fields: dict[str, Document] = {}
     if current is not None:
         for name, values in _values(view, current).items():
@@ -111,7 +187,7 @@ def _fields(view: LedgerView, current: Document | None, earlier: Iterable[Docume
                     "values": values,
                     "extraction_run_id": step["extraction_run_id"],
                 }
-    return fields
+    return cast("dict[str, SourceField]", fields)
 
 
 def _ended(steps: list[Document]) -> Document | None:
@@ -126,11 +202,8 @@ def _has_result(step: Document) -> bool:
     return is_list and isinstance(step.get("source_text_sha256"), str)
 
 
-def _result_of(view: LedgerView, step: Document | None) -> Document:
-    if step is None:
-        return {"extraction_completeness": None, "values": []}
-    values = [value for values in _values(view, step).values() for value in values]
-    return {"extraction_completeness": _completeness(step), "values": values}
+def _all_values(view: LedgerView, step: Document) -> list[ExtractionValue]:
+    return [value for values in _values(view, step).values() for value in values]
 
 
 def _completeness(step: Document) -> Document:
@@ -138,11 +211,11 @@ def _completeness(step: Document) -> Document:
     return stated if isinstance(stated, dict) else {}
 
 
-def _values(view: LedgerView, step: Document) -> dict[str, list[Document]]:
+def _values(view: LedgerView, step: Document) -> dict[str, list[ExtractionValue]]:
     """Return the claims of a result by their fields; a claim that was taken back is left out."""
     refs = step["claim_refs"]
     nodes = view.nodes(refs)
-    by_field: dict[str, list[Document]] = {}
+    by_field: dict[str, list[ExtractionValue]] = {}
     for ref in refs:
         node = nodes.get(ref)
         payload = {} if node is None or node["state"] != "active" else node["payload"]
@@ -151,7 +224,7 @@ def _values(view: LedgerView, step: Document) -> dict[str, list[Document]]:
             continue
         if not isinstance(payload.get("text"), str):
             continue
-        value = {
+        value: ExtractionValue = {
             "field": str(extracted["field"]),
             "value": text_of(str(extracted["value"])),
             "role": text_of(str(extracted["role"])) if "role" in extracted else None,
@@ -186,9 +259,10 @@ _STEP = (
 )
 
 
-def _summary(step: Document) -> Document:
-    return {"state": step["current_state"]} | {name: step.get(name) for name in _SUMMARY}
+def _summary(step: Document) -> ExtractionSummary:
+    stated = {name: step.get(name) for name in _SUMMARY}
+    return cast("ExtractionSummary", {"state": step["current_state"]} | stated)
 
 
-def _step(step: Document) -> Document:
-    return {name: step.get(name) for name in _STEP}
+def _step(step: Document) -> ExtractionStep:
+    return cast("ExtractionStep", {name: step.get(name) for name in _STEP})

@@ -1,7 +1,51 @@
 """The result of a submission: applied, rejected, or the answer that was given before."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NotRequired, cast
+
+from typing_extensions import TypedDict
+
+
+class AppliedEffectDocument(TypedDict):
+    """An effect that was applied, as an answer names it."""
+
+    effect_id: str
+    applied_at: str
+
+
+class EmittedReceiptDocument(TypedDict):
+    """A receipt that was emitted, as an answer names it."""
+
+    receipt_id: str
+    receipt_kind: str
+    retention_class: Literal["durable", "ephemeral"]
+
+
+class SubmissionDocument(TypedDict):
+    """The answer to an operation that is on the record."""
+
+    operation_id: str
+    ec_sequence_number: str
+    committed_at: str
+    applied_effects: list[AppliedEffectDocument]
+    emitted_receipts: list[EmittedReceiptDocument]
+    row_hash: str
+    validation_result: Literal["accepted"]
+
+
+class RejectionDocument(TypedDict):
+    """The answer to an operation that the kernel refused."""
+
+    operation_id: str | None
+    validation_result: Literal["rejected"]
+    check: str
+    reason_code: str
+    field: str
+    message: str
+    receipt_id: str | None
+    """None where so many refusals came that they are only counted."""
+
+    retry_after_s: NotRequired[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +73,14 @@ class SubmissionResult:
     duplicate: bool = field(default=False, compare=False)
     """True when this is the answer to an earlier submission of the same key; not stored."""
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> SubmissionDocument:
         """Return the stored form; the sequence is a string outside the process (K27)."""
         return {
             "operation_id": self.operation_id,
             "ec_sequence_number": str(self.ec_sequence_number),
             "committed_at": self.committed_at,
-            "applied_effects": list(self.applied_effects),
-            "emitted_receipts": list(self.emitted_receipts),
+            "applied_effects": cast("list[AppliedEffectDocument]", list(self.applied_effects)),
+            "emitted_receipts": cast("list[EmittedReceiptDocument]", list(self.emitted_receipts)),
             "row_hash": self.row_hash,
             "validation_result": "accepted",
         }
@@ -66,9 +110,9 @@ class RejectedResult:
     rejection: Rejection
     receipt_id: str | None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> RejectionDocument:
         """Return the form that leaves the process."""
-        document: dict[str, Any] = {
+        document: RejectionDocument = {
             "operation_id": self.operation_id,
             "validation_result": "rejected",
             "check": self.rejection.check,

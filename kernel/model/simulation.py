@@ -148,7 +148,9 @@ class RecordChange(SimulationModel):
 
 
 class PreviewPayload(SimulationModel):
-    """What every preview shows, whatever its kind."""
+    """What every preview shows; each kind has fields of its own beside."""
+
+    model_config = ConfigDict(json_schema_extra={"additionalProperties": True})
 
     changes: tuple[RecordChange, ...] = ()
     would_emit_receipts: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from sqlalchemy import Table
+from typing_extensions import TypedDict
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
@@ -85,6 +86,15 @@ _SIGNERS: Mapping[EvidenceKind, frozenset[str]] = MappingProxyType(
 )
 
 
+class EvidenceDocument(TypedDict):
+    """What speaks for and against a piece of evidence."""
+
+    identity_confidence: float | None
+    signed_source_ref: str | None
+    signature: str | None
+    contested_by: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """What the record says for and against a piece of evidence."""
@@ -97,7 +107,7 @@ class Evidence:
     contested_by: tuple[str, ...] = ()
     """The signals that contest it, each by its name or the id of a record."""
 
-    def document(self) -> Document:
+    def document(self) -> EvidenceDocument:
         """Return the evidence as a confirmation names it."""
         return {
             "identity_confidence": self.identity_confidence,

@@ -5,7 +5,9 @@ whoever asks again goes on there.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
+
+from typing_extensions import TypedDict
 
 from kernel.algebra.effects import COMPENSATING, REVERSIBLE
 from kernel.algebra.verbs import EPOCH_ROLLBACK
@@ -15,7 +17,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
 from kernel.model.receipt import receipt_effect
-from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.model.result import RejectedResult, SubmissionDocument, SubmissionResult
 from kernel.rollback.compensation import compensating_effects
 from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.envelopes import (
@@ -33,6 +35,28 @@ from kernel.rollback.plan import (
 from kernel.rollback.steps import PlannedEffect, RollbackStep
 
 
+class OperationRollbackDocument(TypedDict):
+    """An operation that was undone (tier 1)."""
+
+    result: Literal["tier_1_rollback_applied"]
+    original_operation_id: str
+    inverse_operation_id: str
+    submission: SubmissionDocument
+
+
+class EpochRollbackDocument(TypedDict):
+    """An epoch, or a page of it, that was undone as far as it goes (tier 2)."""
+
+    result: Literal["tier_2_rollback_under_way", "tier_2_rollback_applied"]
+    epoch_id: str
+    page: int
+    operations_left: int
+    inverse_operation_ids: list[str]
+    compensations_applied: list[Document]
+    persistent_external_effects: list[Document]
+    submission: SubmissionDocument
+
+
 @dataclass(frozen=True, slots=True)
 class OperationRollback:
     """An operation that was undone, or one recompute of a page (tier 1)."""
@@ -43,7 +67,7 @@ class OperationRollback:
     submission: SubmissionResult
     """The result of submitting the inverse operation."""
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> OperationRollbackDocument:
         """Return the form that leaves the process."""
         return {
             "result": "tier_1_rollback_applied",
@@ -68,7 +92,7 @@ class EpochRollback:
     operations_left: int = 0
     """How many remain; asked for again, the rollback goes on with them."""
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> EpochRollbackDocument:
         """Return the form that leaves the process."""
         return {
             "result": "tier_2_rollback_under_way"

@@ -14,9 +14,10 @@ rollback stands; meanwhile nothing comes into its way (`kernel/stores/rollbacks_
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal
 
 import orjson
+from typing_extensions import TypedDict
 
 from kernel.algebra.effects import COMPENSATING, IRREVERSIBLE, RECEIPT, REVERSIBLE
 from kernel.algebra.verbs import BELIEF_ANCHOR, BOUNDARIES, EPOCH_CLOSE, EPOCH_OPEN
@@ -51,6 +52,46 @@ InScope = Callable[[Row], bool]
 """Whether the operation of a log row is undone by the same plan."""
 
 
+UndoneAs = Literal["undone", "compensated", "persists", "stays"]
+
+
+class PlannedEffectDocument(TypedDict):
+    """What undoing does to one effect."""
+
+    effect_id: str
+    effect_kind: str
+    reversibility: str
+    outcome: UndoneAs
+    by: str | None
+    external_effect_descriptor: str | None
+    store: str
+    record_key: str
+    restores: str | None
+
+
+class PlannedOperationDocument(TypedDict):
+    """An operation that would be undone."""
+
+    operation_id: str
+    ec_sequence_number: str
+    semantic_intent: str
+    effects: list[PlannedEffectDocument]
+
+
+class RollbackPlanDocument(TypedDict):
+    """Everything that a rollback would do, or a page of it; `digest` is what is confirmed."""
+
+    tier: int
+    scope: str
+    digest: str
+    needs_user_confirmation: bool
+    page: int
+    operations_left: int
+    left_out: list[str]
+    persists: list[Document]
+    operations: list[PlannedOperationDocument]
+
+
 @dataclass(frozen=True, slots=True)
 class RollbackPlan:
     """Everything that a rollback would do, or a page of it, newest operation first."""
@@ -82,7 +123,7 @@ class RollbackPlan:
         """The external effects that would stay outside after the rollback."""
         return [effect for step in self.steps for effect in step.persists]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> RollbackPlanDocument:
         """Return the dry run as it leaves the process; sequences are strings."""
         return {
             "tier": self.tier,
@@ -447,19 +488,19 @@ def _summaries_of(effects: tuple[PlannedEffect, ...]) -> list[Document]:
     ]
 
 
-def _effect_document(effect: PlannedEffect) -> Document:
+def _effect_document(effect: PlannedEffect) -> PlannedEffectDocument:
     declared, applied = effect.declared, effect.applied
-    outcome = {
+    outcomes: dict[str, UndoneAs] = {
         REVERSIBLE: "undone",
         COMPENSATING: "compensated",
         IRREVERSIBLE: "persists",
         RECEIPT: "stays",
-    }[effect.reversibility]
+    }
     return {
         "effect_id": declared["effect_id"],
         "effect_kind": declared["effect_kind"],
         "reversibility": effect.reversibility,
-        "outcome": outcome,
+        "outcome": outcomes[effect.reversibility],
         "by": declared.get("inverse_operation_kind") or declared.get("compensating_operation_kind"),
         "external_effect_descriptor": declared.get("external_effect_descriptor"),
         "store": applied["store"],

@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 from sqlalchemy import Table
+from typing_extensions import TypedDict
 
 from kernel.algebra.effects import IRREVERSIBLE
 from kernel.algebra.verbs import REBUILD
@@ -75,6 +76,25 @@ class RecordDifference:
         }
 
 
+class ReplacedRecord(TypedDict):
+    """A record that would be replaced."""
+
+    store: str
+    record_key: str
+
+
+class RebuildPlanDocument(TypedDict):
+    """Everything that a rebuild would do; `digest` is what is confirmed."""
+
+    tier: int
+    scope: str
+    digest: str
+    checkpoint_ec_sequence_number: str
+    state_digest: str
+    irreversible_skipped: list[Document]
+    differences: list[ReplacedRecord]
+
+
 @dataclass(frozen=True, slots=True)
 class RebuildPlan:
     """Everything that a rebuild would do."""
@@ -97,7 +117,7 @@ class RebuildPlan:
         """Hash of the checkpoint, of the log up to its head, and of what it gives."""
         return digest([3, self.scope, self.head_row_hash, self.state_digest])
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> RebuildPlanDocument:
         """Return the dry run as it leaves the process."""
         return {
             "tier": 3,

@@ -10,7 +10,9 @@
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 from kernel.algebra.simulation_support import simulation_support_level
 from kernel.canonical import CanonicalizationError, digest
@@ -18,8 +20,14 @@ from kernel.checks.check import Submitter
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
+from kernel.model.dumped import DumpOf
 from kernel.model.receipt import Receipt
-from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.model.result import (
+    RejectedResult,
+    RejectionDocument,
+    SubmissionDocument,
+    SubmissionResult,
+)
 from kernel.model.simulation import (
     PREVIEW_ID_PREFIX,
     WARNED_CLASSES,
@@ -51,6 +59,17 @@ _VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms", "idempotenc
 Outcome = Literal["previewed", "not_supported", "blocked", "rejected"]
 
 
+class SimulationDocument(TypedDict):
+    """What an operation would come to; what there is not is left out."""
+
+    outcome: Outcome
+    preview: NotRequired[Annotated[Document, DumpOf(SimulationPreview)]]
+    submission: NotRequired[SubmissionDocument | RejectionDocument]
+    receipt_id: NotRequired[str]
+    reason: NotRequired[str | None]
+    violations: NotRequired[list[Annotated[Document, DumpOf(ExternalEffectViolation)]]]
+
+
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
     """The outcome of a simulation: its preview, or why there is none."""
@@ -66,15 +85,16 @@ class SimulationResult:
     reason: str | None = None
     violations: tuple[ExternalEffectViolation, ...] = ()
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> SimulationDocument:
         """Return the form that leaves the process."""
-        document: dict[str, Any] = {"outcome": self.outcome}
+        document: SimulationDocument = {"outcome": self.outcome}
         if self.preview is not None:
             document["preview"] = self.preview.document()
         if self.submission is not None:
             document["submission"] = self.submission.document()
         if self.receipt_id is not None:
-            document |= {"receipt_id": self.receipt_id, "reason": self.reason}
+            document["receipt_id"] = self.receipt_id
+            document["reason"] = self.reason
         if self.violations:
             document["violations"] = [
                 violation.model_dump(exclude_none=True) for violation in self.violations

@@ -1,5 +1,6 @@
 """The FastAPI application of a gateway: its routes, its middleware, and how it answers errors."""
 
+from inspect import unwrap
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Response
@@ -123,7 +124,8 @@ def build_app(
 def hot_routes() -> list[APIRoute]:
     """Return the declarations of the hot routes."""
     declared = (route for module in MODULES for route in module.router.routes)
-    return [route for route in declared if isinstance(route, APIRoute) and route.endpoint in HOT]
+    routes = [route for route in declared if isinstance(route, APIRoute)]
+    return [route for route in routes if unwrap(route.endpoint) in HOT]
 
 
 async def work_out_routes(app: FastAPI) -> None:

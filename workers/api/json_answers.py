@@ -17,11 +17,11 @@ WRITTEN_AT_ONCE_CHARS = 64 << 10
 
 
 async def json_answer(
-    document: Any, status_code: int = 200, headers: dict[str, str] | None = None
+    document: Any, status_code: int | None = None, headers: dict[str, str] | None = None
 ) -> Response:
     """Return the response of a JSON document."""
     if is_longer_than(document, WRITTEN_AT_ONCE_CHARS):
         content = await anyio.to_thread.run_sync(written_in_steps, document, orjson.dumps)
     else:
         content = orjson.dumps(document)
-    return Response(content, status_code, headers, "application/json")
+    return Response(content, status_code or 200, headers, "application/json")

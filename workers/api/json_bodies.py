@@ -8,20 +8,17 @@ each takes many times its size while it is read, and each thread takes turns fro
 
 import json
 import re
-from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any
 
 import anyio.to_thread
 from anyio import CapacityLimiter
 from anyio.lowlevel import RunVar
-from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from kernel.json_text import RepeatedKey, SteppedDecoder, unique_keys
-from workers.api.body_limits import BodyLimits, limits_of
+from workers.api.body_limits import BodyLimits
 from workers.api.errors import ApiError
 
 READ_AT_ONCE_BYTES = 32 << 10
@@ -35,36 +32,6 @@ _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _TEXTS = re.compile(rb'[^"]*+(?:%s[^"]*+){1,1024}' % _TEXT.pattern, re.DOTALL)
 """So many texts, and what stands between them, that they are cut out in one call."""
 
-_JSON_TYPES = re.compile(r"\s*application/(?:[\w.+-]+\+)?json\s*(?:;|$)", re.IGNORECASE)
-
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-
-
-class JsonRoute(APIRoute):
-    """A route whose body is read by this module."""
-
-    def get_route_handler(self) -> Handler:
-        """Return a handler that reads the body, if the route has one, and calls the route."""
-        handler = super().get_route_handler()
-        if self.body_field is None:
-            return handler
-
-        async def read_first(request: Request) -> Response:
-            content = await request.body()
-            if content and _JSON_TYPES.match(request.headers.get("content-type", "")):
-                # Where the framework looks for what was read before.
-                request._json = await read_json(  # noqa: SLF001
-                    content, limits_of(request.scope["path"])
-                )
-            return await handler(request)
-
-        return read_first
-
-
-def json_router(**options: Any) -> APIRouter:
-    """Return a router whose bodies are read by this module."""
-    return APIRouter(route_class=JsonRoute, **options)
-
 
 async def read_json(content: bytes, limits: BodyLimits) -> Any:
     """Return the value of a body.
@@ -75,9 +42,9 @@ async def read_json(content: bytes, limits: BodyLimits) -> Any:
         HTTPException: 400, it is nested deeper, or has longer numbers, than can be read.
     """
     if len(content) <= READ_AT_ONCE_BYTES:
-        return _read(content, limits)
+        return read_whole(content, limits)
     limiter = None if len(content) <= LARGEST_BYTES else _limiter_of_largest()
-    return await anyio.to_thread.run_sync(_read, content, limits, limiter=limiter)
+    return await anyio.to_thread.run_sync(read_whole, content, limits, limiter=limiter)
 
 
 def _limiter_of_largest() -> CapacityLimiter:
@@ -90,7 +57,8 @@ def _limiter_of_largest() -> CapacityLimiter:
         return limiter
 
 
-def _read(content: bytes, limits: BodyLimits) -> Any:
+def read_whole(content: bytes, limits: BodyLimits) -> Any:
+    """Return the value of a body, as `read_json` does, in this thread."""
     if len(content) > limits.body_bytes:
         raise _too_large("", limits.body_bytes, len(content))
     _count(content, limits)

@@ -1,20 +1,80 @@
 """The results of operations as they leave the process, one by one or as all of an answer."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NotRequired, cast
 
 from fastapi.responses import JSONResponse
+from typing_extensions import TypedDict
 
 from actors.errors import ActorError, IntentInvalid
-from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.model.result import (
+    RejectedResult,
+    RejectionDocument,
+    SubmissionDocument,
+    SubmissionResult,
+)
 from kernel.refusal_runs import EACH_S
 from workers.api.errors import respond
+from workers.views.log_proofs import InclusionDocument
 
 
-def result_document(result: object) -> dict[str, Any]:
+class EnvelopeDocument(SubmissionDocument):
+    """An envelope that is on the record."""
+
+    inclusion_proof: NotRequired[InclusionDocument]
+    """Where `Prefer: proof` asks for it."""
+
+
+class OperationDocument(EnvelopeDocument):
+    """An operation that is on the record."""
+
+    duplicate: bool
+    """Whether it was there before."""
+
+
+class InvalidIntentDocument(TypedDict):
+    """An intent of which no operation can be made."""
+
+    validation_result: Literal["invalid"]
+    reason_code: str
+    field: str
+    message: str
+
+
+class FailedIntentDocument(TypedDict):
+    """An intent that nothing was written of, for a reason that is not its own."""
+
+    validation_result: Literal["failed"]
+    reason_code: str
+    message: str
+
+
+ResultDocument = (
+    OperationDocument | RejectionDocument | InvalidIntentDocument | FailedIntentDocument
+)
+
+
+class ResultsDocument(TypedDict):
+    """The results of operations, in the order of what asked for them."""
+
+    results: list[ResultDocument]
+
+
+def operation_document(result: SubmissionResult) -> OperationDocument:
+    """Return the result of an operation that is on the record."""
+    document = {**result.document(), "duplicate": result.duplicate}
+    return cast("OperationDocument", document)
+
+
+def results_document(results: Sequence[object]) -> ResultsDocument:
+    """Return the results of operations."""
+    return {"results": [result_document(result) for result in results]}
+
+
+def result_document(result: object) -> ResultDocument:
     """Return one operation's result."""
     if isinstance(result, SubmissionResult):
-        return result.document() | {"duplicate": result.duplicate}
+        return operation_document(result)
     if isinstance(result, RejectedResult):
         return result.document()
     if isinstance(result, IntentInvalid):
@@ -33,7 +93,7 @@ def are_only_counted(results: Sequence[object]) -> bool:
     return all(isinstance(result, RejectedResult) and not result.receipt_id for result in results)
 
 
-def only_counted(document: dict[str, Any] | None = None) -> JSONResponse:
+def only_counted(document: Mapping[str, Any] | None = None) -> JSONResponse:
     """Return the response where so much was refused that it is only counted."""
     message = f"so much was refused that it is only counted; again in {EACH_S} s"
     response = respond("refusals_too_many", message, document)

@@ -1,9 +1,10 @@
 """Answers to `Prefer: proof` (RFC 7240): each result with the proof that its row is in the log."""
 
-from typing import Any
+from collections.abc import Sequence
 
 from fastapi import Request
 
+from workers.api.operation_results import EnvelopeDocument, ResultDocument
 from workers.api.services import Services
 from workers.views.log_proofs import inclusions
 
@@ -16,9 +17,11 @@ def prefers_proof(request: Request) -> bool:
     return any(part.partition(";")[0].strip().lower() == _PREFERENCE for part in stated.split(","))
 
 
-async def add_proofs(services: Services, results: list[dict[str, Any]]) -> None:
+async def add_proofs(
+    services: Services, results: Sequence[ResultDocument | EnvelopeDocument]
+) -> None:
     """Add to each result that is on the record the proof that it is, all under one tree head."""
-    recorded = [result for result in results if "row_hash" in result]
+    recorded = [result for result in results if result["validation_result"] == "accepted"]
     sequences = [int(result["ec_sequence_number"]) for result in recorded]
     if sequences:
         proofs = await services.read(lambda view: inclusions(view, sequences))

@@ -310,7 +310,7 @@ def manifest(
 
     page, different = read_record(data_dir, read)
     if as_json:
-        document = manifests_document(page)
+        document: dict[str, Any] = {**manifests_document(page)}
         if replay:
             document["differences"] = {
                 str(number): differences for number, differences in different.items()

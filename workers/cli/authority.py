@@ -32,6 +32,7 @@ from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.use_cases.authority_sweeps import (
     Sweep,
+    SweepDocument,
     backfill,
     backfill_progress,
     decay_tick,
@@ -115,8 +116,7 @@ def _here(
         async def write(unit: Unit) -> Any:
             return await anyio.to_thread.run_sync(commit_alone, unit, ledger, kernel, orchestrator)
 
-        async def sweep_all() -> dict[str, Any]:
+        async def sweep_all() -> SweepDocument:
             return (await run_sweep(sweep, ledger, write)).document()
 
-        result: dict[str, Any] = run(sweep_all)
-        return result | tell(ledger)
+        return {**run(sweep_all), **tell(ledger)}

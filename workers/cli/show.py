@@ -1,6 +1,6 @@
 """`rotulus show`: look at the record; reads the ledger by itself, so nothing else needs to run."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,7 @@ def extractions(
         return
     page = read_record(data_dir, lambda view: runs_in_state(view, state, after="", limit=limit))
     _table(
-        list(page.runs),
+        page.runs,
         as_json,
         lambda row: (
             row["extraction_run_id"],
@@ -167,9 +167,9 @@ def requests(data_dir: Path | None, *, as_json: bool) -> None:
 
 
 def _table(
-    documents: list[dict[str, Any]],
+    documents: Sequence[Mapping[str, Any]],
     as_json: bool,  # noqa: FBT001 - the option, passed on
-    columns: Callable[[dict[str, Any]], tuple[str, ...]],
+    columns: Callable[[Mapping[str, Any]], tuple[str, ...]],
 ) -> None:
     if as_json:
         print_document(documents, as_json=True)

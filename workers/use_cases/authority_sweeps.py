@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import anyio
 import anyio.to_thread
 import structlog
+from typing_extensions import TypedDict
 
 from actors.commit.units import IntentUnit, Unit
 from actors.errors import ActorError, StaleEpoch
@@ -66,6 +67,14 @@ class SweepRefused(KernelError):
     """The kernel refused a page; those before it are on the record."""
 
 
+class SweepDocument(TypedDict):
+    """What a sweep has asked for."""
+
+    trigger_source_id: str
+    requested: int
+    operations: int
+
+
 @dataclass(slots=True)
 class SweepResult:
     """The counts of a sweep so far."""
@@ -81,7 +90,7 @@ class SweepResult:
             self.requested += kinds.count("authority_recompute_request")
             self.operation_ids.append(result.operation_id)
 
-    def document(self) -> Document:
+    def document(self) -> SweepDocument:
         """Return it as it leaves the process."""
         return {
             "trigger_source_id": self.trigger_source_id,

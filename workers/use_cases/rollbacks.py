@@ -4,6 +4,7 @@ Building the state again takes every shard away in its own transaction, so a gat
 the database from elsewhere drops its memory and takes its shards anew.
 """
 
+from collections.abc import Mapping
 from contextlib import closing
 from typing import Annotated, Any, Literal
 
@@ -15,8 +16,14 @@ from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import take_away_all
 from kernel.rollback.confirmation import Confirmable, Confirmations, Role
-from kernel.rollback.plan import plan_epoch, plan_operation
-from kernel.rollback.rebuild import Archive, plan_rebuild, prepare_rebuild, rebuild
+from kernel.rollback.plan import RollbackPlanDocument, plan_epoch, plan_operation
+from kernel.rollback.rebuild import (
+    Archive,
+    RebuildPlanDocument,
+    plan_rebuild,
+    prepare_rebuild,
+    rebuild,
+)
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 Token = Annotated[str | None, Field(max_length=2048)]
@@ -54,17 +61,24 @@ class BuildAgain(BaseModel):
 Undoing = UndoOperation | UndoEpoch | BuildAgain
 
 
-def dry_run(kernel: Kernel, view: LedgerView, undoing: Undoing) -> dict[str, Any]:
+def plan_of(view: LedgerView, undoing: UndoOperation | UndoEpoch) -> RollbackPlanDocument:
+    """Return what undoing an operation or an epoch would do; raises `RollbackRefused`."""
+    if isinstance(undoing, UndoOperation):
+        return plan_operation(view, undoing.operation_id).document()
+    return plan_epoch(view, undoing.epoch_id).document()
+
+
+def dry_run(
+    kernel: Kernel, view: LedgerView, undoing: Undoing
+) -> RollbackPlanDocument | RebuildPlanDocument:
     """Return exactly what would happen, with the digest that a confirmation binds.
 
     Raises:
         RollbackRefused: what stands in the way.
     """
-    if isinstance(undoing, UndoOperation):
-        return plan_operation(view, undoing.operation_id).document()
-    if isinstance(undoing, UndoEpoch):
-        return plan_epoch(view, undoing.epoch_id).document()
-    return plan_rebuild(kernel, view, undoing.checkpoint_ec_sequence_number).document()
+    if isinstance(undoing, BuildAgain):
+        return plan_rebuild(kernel, view, undoing.checkpoint_ec_sequence_number).document()
+    return plan_of(view, undoing)
 
 
 def unit_of(undoing: UndoOperation | UndoEpoch, confirmations: Confirmations) -> Unit:
@@ -109,6 +123,6 @@ def confirmations_of(user: SecretStr | None, architect: SecretStr | None) -> Con
     )
 
 
-def confirmable(plan: dict[str, Any]) -> Confirmable:
+def confirmable(plan: Mapping[str, Any]) -> Confirmable:
     """Return what a token for a dry run confirms."""
     return Confirmable(plan["tier"], plan["scope"], plan["digest"])

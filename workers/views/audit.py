@@ -1,50 +1,133 @@
 """The answers of an audit as JSON documents, the same for both doors."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
-from kernel.audit.adjudications import AdjudicationPage
-from kernel.audit.costs import CostPage, CostTotal
+from typing_extensions import TypedDict
+
+from kernel.audit.adjudications import AdjudicationDocument, AdjudicationPage
+from kernel.audit.costs import CostEntryDocument, CostPage, CostTotal, CostTotalDocument
 from kernel.audit.lineage import Ancestry, AuthorityGrounds
-from kernel.audit.manifests import ManifestPage
-from kernel.audit.operations import Page
-from kernel.audit.preview import RollbackPreview
+from kernel.audit.manifests import ManifestDocument, ManifestPage
+from kernel.audit.operations import OperationEntryDocument, Page
+from kernel.audit.preview import EffectPreview, RollbackPreview
 from kernel.ledger.ledger import LedgerView
+from kernel.model.dumped import DumpOf
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.plan import plan_operation
 
 
-def page_document(page: Page) -> dict[str, Any]:
+class OperationPageDocument(TypedDict):
+    """A page of operations."""
+
+    operations: list[OperationEntryDocument]
+    next_after: str | None
+    """Where the next page begins; null when there is no more."""
+
+
+class AncestryDocument(OperationPageDocument):
+    """What caused an operation, the operation itself last."""
+
+    roots: list[str]
+    missing: list[str]
+    complete: bool
+
+
+class AdjudicationPageDocument(TypedDict):
+    """A page of the review queue."""
+
+    items: list[AdjudicationDocument]
+    next_after: str | None
+
+
+class CostPageDocument(TypedDict):
+    """A page of what operations cost."""
+
+    entries: list[CostEntryDocument]
+    next_after: str | None
+
+
+class CostTotalsDocument(TypedDict):
+    """Sums of what operations cost."""
+
+    totals: list[CostTotalDocument]
+    next_after: str | None
+
+
+class ManifestPageDocument(TypedDict):
+    """A page of the manifests of a source event."""
+
+    manifests: list[ManifestDocument]
+    next_after: str | None
+
+
+class AuthorityGroundsDocument(TypedDict):
+    """What informed an understanding's authority."""
+
+    node_id: str
+    cu_authority: float | None
+    computed_at: str | None
+    stale_since: str | None
+    inputs: list[dict[str, Any]]
+    operation: OperationEntryDocument | None
+    request_ids: list[str]
+
+
+class RollbackPreviewDocument(TypedDict):
+    """What undoing an operation would take, and why its inverse would be refused now."""
+
+    operation: OperationEntryDocument
+    executable: bool
+    refused_by: str | None
+    lowest_tier: int
+    needs_user_confirmation: bool
+    counts: dict[str, int]
+    superseded: bool
+    effects: list[Annotated[dict[str, Any], DumpOf(EffectPreview)]]
+    not_automatic: list[str]
+
+
+def page_document(page: Page) -> OperationPageDocument:
     """Return a page; sequences are strings."""
-    return _listed("operations", page.entries, page.next_after)
+    return {
+        "operations": [entry.document() for entry in page.entries],
+        "next_after": _text(page.next_after),
+    }
 
 
-def ancestry_document(ancestry: Ancestry) -> dict[str, Any]:
+def ancestry_document(ancestry: Ancestry) -> AncestryDocument:
     """Return the ancestors of an operation."""
-    return page_document(ancestry.page) | {
+    return {
+        **page_document(ancestry.page),
         "roots": list(ancestry.roots),
         "missing": list(ancestry.missing),
         "complete": ancestry.complete,
     }
 
 
-def adjudications_document(page: AdjudicationPage) -> dict[str, Any]:
+def adjudications_document(page: AdjudicationPage) -> AdjudicationPageDocument:
     """Return a page of the review queue."""
-    return _listed("items", page.items, page.next_after)
+    return {
+        "items": [item.document() for item in page.items],
+        "next_after": _text(page.next_after),
+    }
 
 
-def costs_document(page: CostPage) -> dict[str, Any]:
+def costs_document(page: CostPage) -> CostPageDocument:
     """Return a page of what operations cost."""
-    return _listed("entries", page.entries, page.next_after)
+    return {
+        "entries": [entry.document() for entry in page.entries],
+        "next_after": _text(page.next_after),
+    }
 
 
-def totals_document(totals: Sequence[CostTotal], next_after: int | None) -> dict[str, Any]:
+def totals_document(totals: Sequence[CostTotal], next_after: int | None) -> CostTotalsDocument:
     """Return sums of what operations cost."""
-    return _listed("totals", totals, next_after)
+    return {"totals": [total.document() for total in totals], "next_after": _text(next_after)}
 
 
-def grounds_document(grounds: AuthorityGrounds) -> dict[str, Any]:
+def grounds_document(grounds: AuthorityGrounds) -> AuthorityGroundsDocument:
     """Return what informed an authority."""
     return {
         "node_id": grounds.node_id,
@@ -57,12 +140,15 @@ def grounds_document(grounds: AuthorityGrounds) -> dict[str, Any]:
     }
 
 
-def manifests_document(page: ManifestPage) -> dict[str, Any]:
+def manifests_document(page: ManifestPage) -> ManifestPageDocument:
     """Return a page of an event's manifests."""
-    return _listed("manifests", page.manifests, page.next_after)
+    return {
+        "manifests": [manifest.document() for manifest in page.manifests],
+        "next_after": _text(page.next_after),
+    }
 
 
-def preview_document(preview: RollbackPreview, refused_by: str | None) -> dict[str, Any]:
+def preview_document(preview: RollbackPreview, refused_by: str | None) -> RollbackPreviewDocument:
     """Return what undoing would take, and the code by which its inverse would be refused now."""
     return {
         "operation": preview.operation.document(),
@@ -86,6 +172,5 @@ def inverse_refused_by(view: LedgerView, operation_id: str) -> str | None:
     return None
 
 
-def _listed(name: str, entries: Iterable[Any], next_after: int | None) -> dict[str, Any]:
-    after = None if next_after is None else str(next_after)
-    return {name: [entry.document() for entry in entries], "next_after": after}
+def _text(next_after: int | None) -> str | None:
+    return None if next_after is None else str(next_after)

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from kernel.bindings.lifecycle import DISABLED, STATES, SUPERSEDED
+from typing_extensions import TypedDict
+
+from kernel.bindings.lifecycle import DISABLED, STATES, SUPERSEDED, PairState
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.node_kinds import SOURCE_BINDING
 from kernel.stores.binding_pairs import count_pairs
@@ -15,9 +17,31 @@ PAIRS_COUNTED_MAX = 1000
 PAIRS_COUNTED_IN_A_LIST_MAX = 100
 
 
+class BindingDocument(TypedDict):
+    """A binding: what its generation means, and how many pairs are in which state."""
+
+    binding_id: str
+    title: str | None
+    state: str
+    binding_generation_id: str | None
+    is_in_force: bool
+    effective_at: str | None
+    binding_snapshot: dict[str, Any] | None
+    pairs: dict[PairState, int]
+    pairs_counted_max: int
+    is_being_routed: bool
+
+
+class BindingPageDocument(TypedDict):
+    """A page of bindings."""
+
+    bindings: list[BindingDocument]
+    next_after: str | None
+
+
 def describe_binding(
     view: LedgerView, binding_id: str, *, counted_max: int = PAIRS_COUNTED_MAX
-) -> dict[str, Any] | None:
+) -> BindingDocument | None:
     """Return a binding, None where there is none."""
     node = view.node(binding_id)
     if node is None or node["node_kind"] != SOURCE_BINDING:
@@ -25,7 +49,7 @@ def describe_binding(
     return _described(view, node, counted_max)
 
 
-def list_bindings(view: LedgerView, after: str | None, limit: int) -> dict[str, Any]:
+def list_bindings(view: LedgerView, after: str | None, limit: int) -> BindingPageDocument:
     """Return bindings in the order of their ids, and where the next page begins."""
     nodes = view.nodes_of_kind(SOURCE_BINDING, after=after, limit=limit)
     return {
@@ -34,7 +58,7 @@ def list_bindings(view: LedgerView, after: str | None, limit: int) -> dict[str, 
     }
 
 
-def _described(view: LedgerView, node: Document, counted_max: int) -> dict[str, Any]:
+def _described(view: LedgerView, node: Document, counted_max: int) -> BindingDocument:
     binding_id = node["node_id"]
     in_force = generation_in_force(view, binding_id)
     generation = in_force or last_generation(view, binding_id) or {}

@@ -1,22 +1,47 @@
 """What detectors of implications have read, and what is halted, the same at every door (§19.1)."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated
 
-from kernel.implications.halts import halts_of
+from typing_extensions import TypedDict
+
+from kernel.implications.halts import Halt, halts_of
 from kernel.implications.runs import runs_of
-from kernel.ledger.ledger import LedgerView
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.model.dumped import DumpOf
 
 
-def implications_document(view: LedgerView, *, after: str = "", limit: int) -> dict[str, Any]:
+class DetectorRunDocument(TypedDict):
+    """The newest run of a detector; sequences are strings."""
+
+    detector: str
+    implication_epoch: int
+    after_sequence: str
+    through_sequence: str
+    operation_id: str
+    recorded_at: str
+
+
+class ImplicationsDocument(TypedDict):
+    """How far each detector has read, and a page of the halts that stand."""
+
+    detectors: list[DetectorRunDocument]
+    halts: list[Annotated[Document, DumpOf(Halt)]]
+    next_after: str | None
+
+
+def implications_document(view: LedgerView, *, after: str = "", limit: int) -> ImplicationsDocument:
     """Return the newest run of every detector, and a page of the halts that stand."""
     halts = halts_of(view, after=after, limit=limit)
     return {
         "detectors": [
             {
-                **asdict(run),
+                "detector": run.detector,
+                "implication_epoch": run.implication_epoch,
                 "after_sequence": str(run.after_sequence),
                 "through_sequence": str(run.through_sequence),
+                "operation_id": run.operation_id,
+                "recorded_at": run.recorded_at,
             }
             for run in runs_of(view)
         ],

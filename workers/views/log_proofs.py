@@ -1,13 +1,38 @@
 """Proofs over the log as JSON: tree heads, inclusion, consistency."""
 
 from collections.abc import Iterable
-from typing import Any
+
+from typing_extensions import TypedDict
 
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.log_tree import LogTree
 
 
-def tree_head(tree: LogTree, size: int | None = None) -> dict[str, str]:
+class TreeHeadDocument(TypedDict):
+    """The head of the tree of the first rows of the log."""
+
+    tree_size: str
+    root_hash: str
+
+
+class InclusionDocument(TypedDict):
+    """The proof that a row is in the log: its stored bytes, and the path to a tree's root."""
+
+    ec_sequence_number: str
+    row: str
+    path: list[str]
+    tree_head: TreeHeadDocument
+
+
+class ConsistencyDocument(TypedDict):
+    """The proof that the log only grew: the path between the heads of two trees."""
+
+    old_tree_head: TreeHeadDocument
+    tree_head: TreeHeadDocument
+    path: list[str]
+
+
+def tree_head(tree: LogTree, size: int | None = None) -> TreeHeadDocument:
     """Return the head of the tree of the first rows, by default of all.
 
     Raises:
@@ -19,7 +44,7 @@ def tree_head(tree: LogTree, size: int | None = None) -> dict[str, str]:
 
 def inclusions(
     view: LedgerView, sequences: Iterable[int], size: int | None = None
-) -> list[dict[str, Any]]:
+) -> list[InclusionDocument]:
     """Return for each row its stored bytes, the head of a tree, and its path in that.
 
     Raises:
@@ -31,8 +56,8 @@ def inclusions(
 
 
 def _inclusion(
-    view: LedgerView, tree: LogTree, sequence: int, head: dict[str, str]
-) -> dict[str, Any]:
+    view: LedgerView, tree: LogTree, sequence: int, head: TreeHeadDocument
+) -> InclusionDocument:
     path = tree.inclusion_path(sequence - 1, int(head["tree_size"]))
     row = view.log_row_at(sequence)
     return {
@@ -43,7 +68,7 @@ def _inclusion(
     }
 
 
-def consistency(view: LedgerView, old_size: int, size: int | None = None) -> dict[str, Any]:
+def consistency(view: LedgerView, old_size: int, size: int | None = None) -> ConsistencyDocument:
     """Return the heads of two trees and the path between them.
 
     Raises:

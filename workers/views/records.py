@@ -1,10 +1,11 @@
 """The record as JSON: operations, nodes, and what became of requests."""
 
-from typing import Any
+from typing import Any, NotRequired, cast
 
 import orjson
+from typing_extensions import TypedDict
 
-from kernel.audit.log import log_document, superseded_row
+from kernel.audit.log import LogRowDocument, log_document, superseded_row
 from kernel.audit.operations import envelope_of
 from kernel.authority.graph import is_understanding
 from kernel.authority.requests import stale_since
@@ -17,26 +18,85 @@ SEQUENCE_MAX = 2**63 - 1
 """The greatest integer that every store can compare with."""
 
 
-def describe_node(view: LedgerView, node_id: str) -> dict[str, Any] | None:
+class NodeDocument(TypedDict):
+    """A node's record; `payload` has the fields of its kind."""
+
+    node_id: str
+    node_kind: str
+    state: str
+    visibility_class: str
+    version: int
+    payload: dict[str, Any]
+    created_by_operation_id: str
+    updated_by_operation_id: str
+    updated_at: str
+    authority_stale_since: NotRequired[str | None]
+    """Of an understanding: since when its authority waits for a recompute."""
+
+
+class AppliedEffectRow(TypedDict):
+    """An effect as it was applied; a hash is empty where there was, or is, no record."""
+
+    effect_id: str
+    effect_kind: str
+    canonical_kind: str
+    store: str
+    record_key: str
+    pre_image_hash: str
+    post_image_hash: str
+    applied_at: str
+
+
+class SupersededDocument(TypedDict):
+    """The lite operation whose place an operation took."""
+
+    row: LogRowDocument
+    envelope: dict[str, Any] | None
+
+
+class OperationRecordDocument(TypedDict):
+    """What the record says of an operation; of a refused one it has receipts alone."""
+
+    operation_id: str
+    row: NotRequired[LogRowDocument]
+    envelope: NotRequired[dict[str, Any] | None]
+    """None where it was erased."""
+
+    effects: NotRequired[list[AppliedEffectRow]]
+    receipts: list[dict[str, Any]]
+    superseded: NotRequired[SupersededDocument]
+
+
+class RequestCounts(TypedDict):
+    """How many requests were recorded, and what became of them."""
+
+    recorded: int
+    open: int
+    open_by_queue: dict[str, int]
+    outcomes: dict[str, int]
+    """By how they ended: `completed`, `dead_letter`, `cancelled`."""
+
+
+def describe_node(view: LedgerView, node_id: str) -> NodeDocument | None:
     """Return a node's record; reading an authority computes nothing (INV-A-AUTHORITY-EAGER-1)."""
     record = view.node(node_id)
-    if record is None or not is_understanding(record):
-        return record
-    return record | {"authority_stale_since": stale_since(view, node_id)}
+    if record is not None and is_understanding(record):
+        record = record | {"authority_stale_since": stale_since(view, node_id)}
+    return cast("NodeDocument | None", record)
 
 
-def describe_operation(view: LedgerView, operation_id: str) -> dict[str, Any] | None:
+def describe_operation(view: LedgerView, operation_id: str) -> OperationRecordDocument | None:
     """Return everything that the record says of an operation, refused ones included."""
     row = view.log_row_of(operation_id)
     receipts = view.receipts_of(operation_id)
     if row is None:
         return {"operation_id": operation_id, "receipts": receipts} if receipts else None
     lite = superseded_row(view, row)
-    described = {
+    described: OperationRecordDocument = {
         "operation_id": operation_id,
         "row": log_document(view, row if lite is None else lite),
         "envelope": view.envelope(operation_id),
-        "effects": effects_of(view, row),
+        "effects": cast("list[AppliedEffectRow]", effects_of(view, row)),
         "receipts": receipts,
     }
     if lite is not None:
@@ -47,7 +107,7 @@ def describe_operation(view: LedgerView, operation_id: str) -> dict[str, Any] | 
     return described
 
 
-def count_requests(view: LedgerView) -> dict[str, Any]:
+def count_requests(view: LedgerView) -> RequestCounts:
     """Return how many requests were recorded and how they ended."""
     recorded = view.head().request_sequence
     still_open = view.count_open_requests()

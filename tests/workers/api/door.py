@@ -34,6 +34,7 @@ from queues.capacity_leases import CapacityLeases
 from queues.outbox_relay import ROUTES
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
+from tests.workers.api.answer_shapes import check_shape
 from workers.api.app import build_app
 from workers.api.middleware.admission import Admission
 from workers.api.outcome_watch import OutcomeWatch
@@ -180,7 +181,7 @@ async def running_door(
     app = build_app(services, router, hosts=hosts, host=host)
     share_routes(app, router)
     async with anyio.create_task_group() as tasks, http_client(app) as http:
-        http.event_hooks["response"].append(check_numbers)
+        http.event_hooks["response"] += [check_numbers, check_shape]
         ready = anyio.Event()
         tasks.start_soon(committer.run)
         tasks.start_soon(outcomes.run)

@@ -37,9 +37,9 @@ from workers.api.json_bodies import (
     LARGEST_AT_ONCE,
     LARGEST_BYTES,
     READ_AT_ONCE_BYTES,
-    JsonRoute,
     read_json,
 )
+from workers.api.json_routes import JsonRoute
 
 _NAMES = {"session_id": SESSION, "queue": "binding-evaluation"}
 _decode = SteppedDecoder(object_pairs_hook=unique_keys).decode_in_steps
@@ -145,7 +145,7 @@ async def test_the_largest_bodies_are_read_two_at_a_time(monkeypatch):
         with lock:
             together -= 1
 
-    monkeypatch.setattr(json_bodies, "_read", read)
+    monkeypatch.setattr(json_bodies, "read_whole", read)
     async with anyio.create_task_group() as tasks:
         for _ in range(8):
             tasks.start_soon(read_json, b" " * (LARGEST_BYTES + 1), BULK)

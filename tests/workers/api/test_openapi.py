@@ -6,6 +6,7 @@ import pytest
 
 import workers.api
 from tests import openapi_doc
+from tests.workers.api.answer_shapes import DOCUMENT, check_answer, has_shape
 
 FILE = Path(workers.api.__file__).with_name("openapi.json")
 SESSION = "/v1/sessions/{session_id}"
@@ -31,3 +32,31 @@ def test_every_endpoint_of_the_belief_server_is_in_it():
     answer = paths[f"{SESSION}/terminate"]["post"]["responses"]["200"]
     schema = answer["content"]["application/json"]["schema"]
     assert schema["$ref"] == "#/components/schemas/Approval"
+
+
+def test_every_json_answer_has_a_shape():
+    answers = {
+        (method, path, status): answer["content"]["application/json"]["schema"]
+        for path, operations in DOCUMENT["paths"].items()
+        for method, operation in operations.items()
+        for status, answer in operation["responses"].items()
+        if "application/json" in answer.get("content", {})
+    }
+    assert [place for place, schema in answers.items() if not has_shape(schema)] == []
+    # Each operation answers with JSON, but for the stream of lines.
+    operations = {
+        (method, path) for path, methods in DOCUMENT["paths"].items() for method in methods
+    }
+    bulk = ("post", f"{SESSION}/operations:bulk")
+    assert {(method, path) for method, path, status in answers if status[0] == "2"} == (
+        operations - {bulk}
+    )
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"put_back": 1}, {"put_back": True, "undeclared": 0}, [], None]
+)
+def test_an_answer_of_another_shape_fails_the_test_that_gets_it(answer):
+    check_answer("POST", "/v1/shards/put-back", 200, {"put_back": True})
+    with pytest.raises(AssertionError):
+        check_answer("POST", "/v1/shards/put-back", 200, answer)

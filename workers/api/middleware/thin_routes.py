@@ -44,7 +44,7 @@ class ThinRoute:
         self.route = route
         self.prefix, self._path_argument, self.suffix = _places(route.path)
         self.limits: BodyLimits = limits_of(route.path)
-        self._endpoint: Endpoint = route.endpoint
+        self._endpoint: Endpoint = inspect.unwrap(route.endpoint)
         self._fixed: dict[str, Any] = {}
         self._wants_request: str | None = None
         self._wants_response: str | None = None

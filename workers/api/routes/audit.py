@@ -1,7 +1,7 @@
 """Auditing over HTTP: which operations, what caused them, what undoing them would take."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
@@ -15,10 +15,18 @@ from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
 from kernel.model.receipt import MIGRATION_KIND
 from workers.api.errors import ApiError
-from workers.api.json_bodies import json_router
+from workers.api.json_routes import json_router
 from workers.api.routes.records import PAGE_MAX, TEXT_MAX, RecordId
 from workers.api.services import Given
 from workers.views.audit import (
+    AdjudicationPageDocument,
+    AncestryDocument,
+    AuthorityGroundsDocument,
+    CostPageDocument,
+    CostTotalsDocument,
+    ManifestPageDocument,
+    OperationPageDocument,
+    RollbackPreviewDocument,
     adjudications_document,
     ancestry_document,
     costs_document,
@@ -84,7 +92,9 @@ def _us(moment: datetime | None) -> int | None:
 
 
 @router.get("/operations")
-async def operations(filters: Annotated[Filters, Query()], services: Given) -> dict[str, Any]:
+async def operations(
+    filters: Annotated[Filters, Query()], services: Given
+) -> OperationPageDocument:
     """Return a page of the operations that a filter means; go on while `next_after` is given."""
     criteria = filters.criteria()
     page = await services.read(
@@ -96,7 +106,7 @@ async def operations(filters: Annotated[Filters, Query()], services: Given) -> d
 @router.get("/ancestors/{operation_id:path}")
 async def ancestors(
     operation_id: RecordId, services: Given, after: After = 0, limit: Limit = 100
-) -> dict[str, Any]:
+) -> AncestryDocument:
     """Return what caused an operation, back to where the chain begins."""
     ancestry = await services.read(
         lambda view: causal_ancestors(view, operation_id, after=after, limit=limit)
@@ -107,7 +117,7 @@ async def ancestors(
 
 
 @router.get("/rollback-preview/{operation_id:path}")
-async def rollback_preview(operation_id: RecordId, services: Given) -> dict[str, Any]:
+async def rollback_preview(operation_id: RecordId, services: Given) -> RollbackPreviewDocument:
     """Return what undoing an operation would take; nothing is undone."""
     try:
         preview, refused_by = await services.read(
@@ -124,7 +134,7 @@ async def rollback_preview(operation_id: RecordId, services: Given) -> dict[str,
 
 
 @router.get("/authority/{node_id:path}")
-async def authority(node_id: RecordId, services: Given) -> dict[str, Any]:
+async def authority(node_id: RecordId, services: Given) -> AuthorityGroundsDocument:
     """Return what informed an understanding's authority."""
     grounds = await services.read(lambda view: authority_grounds(view, node_id))
     if grounds is None:
@@ -135,7 +145,7 @@ async def authority(node_id: RecordId, services: Given) -> dict[str, Any]:
 @router.get("/manifests/{source_event_id:path}")
 async def manifests(
     source_event_id: RecordId, services: Given, after: After = 0, limit: Limit = 100
-) -> dict[str, Any]:
+) -> ManifestPageDocument:
     """Return a page of the manifests of a source event, one for each evaluation cycle."""
     try:
         page = await services.read(
@@ -149,7 +159,7 @@ async def manifests(
 @router.get("/adjudications")
 async def review_queue(
     services: Given, state: AdjudicationState = "open", after: After = 0, limit: Limit = 100
-) -> dict[str, Any]:
+) -> AdjudicationPageDocument:
     """Return a page of the conflicts that wait for a person, or of those that were settled."""
     page = await services.read(lambda view: adjudications(view, state, after=after, limit=limit))
     return adjudications_document(page)
@@ -158,7 +168,7 @@ async def review_queue(
 @router.get("/migration-reviews")
 async def migration_reviews(
     services: Given, state: AdjudicationState = "open", after: After = 0, limit: Limit = 100
-) -> dict[str, Any]:
+) -> AdjudicationPageDocument:
     """Return a page of the lite operations that migration could not map, or of those settled."""
     page = await services.read(
         lambda view: adjudications(view, state, kind=MIGRATION_KIND, after=after, limit=limit)
@@ -173,7 +183,7 @@ async def costs(
     limit: Limit = 100,
     since: Time = None,
     until: Time = None,
-) -> dict[str, Any]:
+) -> CostPageDocument:
     """Return a page of what operations cost, and to whom it is attributed."""
     time = {"from_us": _us(since), "before_us": _us(until)}
     page = await services.read(lambda view: cost_entries(view, after=after, limit=limit, **time))
@@ -187,7 +197,7 @@ async def totals(
     limit: SummedUp = SUMMED_UP_MAX,
     since: Time = None,
     until: Time = None,
-) -> dict[str, Any]:
+) -> CostTotalsDocument:
     """Return what operations cost together, by intent and actor; go on while `next_after` is."""
     time = {"from_us": _us(since), "before_us": _us(until)}
     page = await services.read(lambda view: cost_totals(view, after=after, limit=limit, **time))

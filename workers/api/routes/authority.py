@@ -1,20 +1,22 @@
 """Authorities over HTTP: asking for a recompute, the nightly tick, the backfill (§8.2, §8.6)."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import anyio.to_thread
+from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.commit.units import RequestRecomputeUnit
+from actors.commit.units import AuthorityRecomputeReceipt, RequestRecomputeUnit
 from actors.orchestrator.intents import Priority
-from kernel.authority.sweeps import DEFAULT_DECAY_THRESHOLD_HOURS
+from kernel.authority.sweeps import DEFAULT_DECAY_THRESHOLD_HOURS, BackfillDocument
 from kernel.model.result import RejectedResult
 from workers.api.errors import ApiError, respond
-from workers.api.json_bodies import json_router
+from workers.api.json_routes import json_router
 from workers.api.routes.records import RecordId
 from workers.api.services import Given, Services
 from workers.use_cases.authority_sweeps import (
     Sweep,
+    SweepDocument,
     backfill,
     backfill_progress,
     decay_tick,
@@ -45,12 +47,19 @@ class TickBody(BaseModel):
     """How old a decay event has to be."""
 
 
+class BackfilledDocument(SweepDocument):
+    """What a backfill has asked for, and how far it is now."""
+
+    progress: BackfillDocument
+
+
 @router.post("/{node_id:path}/recompute", status_code=202)
-async def recompute(node_id: RecordId, body: RecomputeBody, services: Given) -> Any:
+async def recompute(
+    node_id: RecordId, body: RecomputeBody, services: Given
+) -> AuthorityRecomputeReceipt | Response:
     """Ask for an understanding's recompute and for all below it; answered when it is durable."""
-    answer = await services.write(
-        RequestRecomputeUnit(node_id, body.trigger_source_id, body.priority)
-    )
+    unit = RequestRecomputeUnit(node_id, body.trigger_source_id, body.priority)
+    answer: AuthorityRecomputeReceipt | RejectedResult = await services.write(unit)
     if isinstance(answer, RejectedResult):
         rejection = answer.rejection
         if rejection.reason_code == "authority_target_unknown":
@@ -62,27 +71,27 @@ async def recompute(node_id: RecordId, body: RecomputeBody, services: Given) -> 
 
 
 @router.post("/tick")
-async def tick(body: TickBody, services: Given) -> dict[str, Any]:
+async def tick(body: TickBody, services: Given) -> SweepDocument:
     """Ask for what is due tonight; run again, it asks for what was not asked for yet."""
     return await _run(services, decay_tick(services.ledger.host.now_us(), body.threshold_hours))
 
 
 @router.post("/backfill")
-async def fill(services: Given) -> dict[str, Any]:
+async def fill(services: Given) -> BackfilledDocument:
     """Ask for every authority that is missing, parents first; run again, it goes on."""
     counts = await _run(services, backfill())
     progress = await anyio.to_thread.run_sync(backfill_progress, services.ledger)
-    return counts | {"progress": progress.document()}
+    return {**counts, "progress": progress.document()}
 
 
 @router.get("/backfill")
-async def progress(services: Given) -> dict[str, Any]:
+async def progress(services: Given) -> BackfillDocument:
     """Return how many understandings have an authority, and whether that is enough."""
     state = await anyio.to_thread.run_sync(backfill_progress, services.ledger)
     return state.document()
 
 
-async def _run(services: Services, sweep: Sweep) -> dict[str, Any]:
+async def _run(services: Services, sweep: Sweep) -> SweepDocument:
     if sweep.trigger_kind in services.sweeping:
         raise ApiError("authority_sweep_running", "this sweep is running in this gateway")
     services.sweeping.add(sweep.trigger_kind)

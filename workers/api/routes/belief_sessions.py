@@ -34,7 +34,7 @@ from kernel.belief.limits import (
 from kernel.belief.terms import OntologyBundle, SessionPolicy, TombstonePlace
 from workers.api.errors import ApiError
 from workers.api.json_answers import json_answer
-from workers.api.json_bodies import json_router
+from workers.api.json_routes import json_router
 from workers.api.services import Given, Services
 from workers.views.belief_sessions import (
     Acceptance,

@@ -4,21 +4,31 @@ A binding belongs to no session. Its intents may be sent to one, in order with w
 or here.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Query
+from fastapi import Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.commit.units import IntentUnit
 from actors.errors import IntentInvalid
 from actors.orchestrator.intents import BindingIntent, Intent
 from workers.api.errors import ApiError
-from workers.api.json_bodies import json_router
-from workers.api.operation_results import are_only_counted, only_counted, result_document
+from workers.api.json_routes import json_router
+from workers.api.operation_results import (
+    ResultsDocument,
+    are_only_counted,
+    only_counted,
+    results_document,
+)
 from workers.api.routes.records import TEXT_MAX, RecordId
 from workers.api.services import Given, Services
 from workers.api.union_tags import short_tag
-from workers.views.bindings import describe_binding, list_bindings
+from workers.views.bindings import (
+    BindingDocument,
+    BindingPageDocument,
+    describe_binding,
+    list_bindings,
+)
 
 PAGE_MAX = 100
 INTENTS_MAX = 64
@@ -36,11 +46,11 @@ class BindingIntentsBody(BaseModel):
     intents: Annotated[list[_Tagged], Field(min_length=1, max_length=INTENTS_MAX, fail_fast=True)]
 
 
-@router.post("", response_model=dict[str, Any])
-async def change(body: BindingIntentsBody, services: Given) -> Any:
+@router.post("")
+async def change(body: BindingIntentsBody, services: Given) -> ResultsDocument | Response:
     """Put intents of bindings through the kernel in order; each has its own result."""
     results = [await _carried_out(services, intent) for intent in body.intents]
-    document = {"results": [result_document(result) for result in results]}
+    document = results_document(results)
     return only_counted(document) if are_only_counted(results) else document
 
 
@@ -56,13 +66,13 @@ async def bindings(
     services: Given,
     after: Annotated[str | None, Query(min_length=1, max_length=TEXT_MAX)] = None,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 20,
-) -> dict[str, Any]:
+) -> BindingPageDocument:
     """Return bindings by their ids, with their states; go on while there is a `next_after`."""
     return await services.read(lambda view: list_bindings(view, after, limit))
 
 
 @router.get("/{binding_id:path}")
-async def binding(binding_id: RecordId, services: Given) -> dict[str, Any]:
+async def binding(binding_id: RecordId, services: Given) -> BindingDocument:
     """Return a binding: what its generation means, and how many pairs are in which state."""
     description = await services.read(lambda view: describe_binding(view, binding_id))
     if description is None:

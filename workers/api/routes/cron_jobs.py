@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 from fastapi import Path, Request
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
 from actors.commit.units import Unit
 from actors.commit.work_units import AuditUnit, RetentionSweepUnit
 from kernel.verify.recent import AuditMark, audit_since
 from workers.api.errors import ApiError
-from workers.api.json_bodies import json_router
+from workers.api.json_routes import json_router
 from workers.api.routes.worker_reports import authorize
 from workers.api.services import Given, Services
 
@@ -40,8 +41,21 @@ class MarkBody(BaseModel):
     receipt_hash: _Hash
 
 
+class AuditDocument(TypedDict):
+    """How many findings an audit has, and the receipt that it left if there are any."""
+
+    findings: int
+    receipt_id: str | None
+
+
+class CronDocument(TypedDict):
+    """What a cron came to."""
+
+    result: Any
+
+
 @router.post("/chain-audit")
-async def chain_audit(body: MarkBody, services: Given, request: Request) -> dict[str, Any]:
+async def chain_audit(body: MarkBody, services: Given, request: Request) -> AuditDocument:
     """Look again from a mark, and record what is found, once; health is red from then on (L3)."""
     await authorize(services, request)
     mark = AuditMark(**body.model_dump())
@@ -56,7 +70,7 @@ async def chain_audit(body: MarkBody, services: Given, request: Request) -> dict
 @router.post("/{name}")
 async def cron(
     name: Annotated[str, Path(max_length=64)], services: Given, request: Request
-) -> dict[str, Any]:
+) -> CronDocument:
     """Run what a cron has to write; returns what it came to."""
     await authorize(services, request)
     make = CRON_UNITS.get(name)

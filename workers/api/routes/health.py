@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict
 
 from queues.connection import redis_problem
-from workers.api.json_bodies import json_router
+from workers.api.json_routes import json_router
 from workers.api.services import Given
 
 STALLED_S = 5.0
@@ -38,8 +39,14 @@ class ReadinessReport(BaseModel):
     shards: ShardsOwned | None = None
 
 
+class Liveness(TypedDict):
+    """That the process answers."""
+
+    status: Literal["alive"]
+
+
 @router.get("/healthz")
-async def healthz() -> dict[str, Any]:
+async def healthz() -> Liveness:
     """Say that the process answers."""
     return {"status": "alive"}
 

@@ -1,8 +1,8 @@
 """Detectors of implications over HTTP: how far they have read, what is halted (§19.1)."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Query
+from fastapi import Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.commit.units import IntentUnit
@@ -12,11 +12,11 @@ from kernel.implications.halts import UNKNOWN, halt_of
 from kernel.model.result import RejectedResult
 from kernel.model.stated_receipts import ImplicationResumed
 from workers.api.errors import ApiError, respond
-from workers.api.json_bodies import json_router
-from workers.api.operation_results import result_document
+from workers.api.json_routes import json_router
+from workers.api.operation_results import OperationDocument, operation_document
 from workers.api.routes.records import RecordId
 from workers.api.services import Given
-from workers.views.implications import implications_document
+from workers.views.implications import ImplicationsDocument, implications_document
 
 PAGE_MAX = 500
 _CHARS_MAX = 512
@@ -37,13 +37,15 @@ async def implications(
     services: Given,
     after: Annotated[str, Query(max_length=_CHARS_MAX, pattern=r"^[^\x00]*$")] = "",
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
-) -> dict[str, Any]:
+) -> ImplicationsDocument:
     """Return how far each detector has read, and the halts that stand; go on after `next_after`."""
     return await services.read(lambda view: implications_document(view, after=after, limit=limit))
 
 
 @router.post("/halts/{halt_id:path}/resume")
-async def resume(halt_id: RecordId, body: ResumeBody, services: Given) -> Any:
+async def resume(
+    halt_id: RecordId, body: ResumeBody, services: Given
+) -> OperationDocument | Response:
     """Let a halted loop, or a halted detector, go on; an operation of its own records it."""
     halt = await services.read(lambda view: halt_of(view, halt_id))
     if halt is None:
@@ -62,4 +64,4 @@ async def resume(halt_id: RecordId, body: ResumeBody, services: Given) -> Any:
         )
         response.status_code = 422
         return response
-    return result_document(result)
+    return operation_document(result)

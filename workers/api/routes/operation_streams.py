@@ -17,6 +17,7 @@ from workers.api.body_limits import (
     STREAM_S_MAX,
 )
 from workers.api.openapi_errors import Error
+from workers.api.operation_results import ResultDocument
 from workers.api.operation_stream import MEDIA_TYPE
 from workers.api.services import Given
 
@@ -31,7 +32,7 @@ class ResultLine(_Line):
     """What came of a line."""
 
     line: Annotated[int, Field(ge=1, le=STREAM_LINES_MAX)]
-    result: dict[str, Any]
+    result: ResultDocument
     """As in an answer of `/operations`."""
 
 

@@ -1,22 +1,27 @@
 """What operators do to queues over HTTP: pause them, resume them, requeue dead letters."""
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import structlog
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
 from actors.commit.work_units import PauseUnit, RequeueUnit
-from kernel.work.dead_letters import dead_letters
+from kernel.work.dead_letters import DeadLetters, dead_letters
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.pauses import PauseDecision
 from kernel.work.requests import REQUESTS_MAX
 from queues.errors import QueueError
 from queues.work_queue import WorkQueue
 from workers.api.errors import ApiError
-from workers.api.json_bodies import json_router
-from workers.api.routes.work_requests import NAME_CHARS_MAX, QueueName, RequestId
+from workers.api.json_routes import json_router
+from workers.api.routes.work_requests import (
+    NAME_CHARS_MAX,
+    QueueName,
+    ReceiptsDocument,
+    RequestId,
+)
 from workers.api.services import Given, Services
 
 PAGE_MAX = 500
@@ -45,8 +50,14 @@ class RequeueBody(BaseModel):
     ]
 
 
+class PauseDocument(TypedDict):
+    """Whether anything changed."""
+
+    changed: bool
+
+
 @router.post("/pause")
-async def pause(queue: QueueName, body: PauseBody, services: Given) -> dict[str, bool]:
+async def pause(queue: QueueName, body: PauseBody, services: Given) -> PauseDocument:
     """Let workers begin with nothing more, or nothing of a priority; asking for work goes on.
 
     The pause is on the record and holds until it is resumed, whatever Redis loses.
@@ -55,7 +66,7 @@ async def pause(queue: QueueName, body: PauseBody, services: Given) -> dict[str,
 
 
 @router.post("/resume")
-async def resume(queue: QueueName, body: PauseBody, services: Given) -> dict[str, bool]:
+async def resume(queue: QueueName, body: PauseBody, services: Given) -> PauseDocument:
     """End the pause of the queue, or that of a priority."""
     return await _switch(services, queue, body, paused=False)
 
@@ -67,29 +78,26 @@ async def dead(
     error_signature: Annotated[str | None, Query(max_length=NAME_CHARS_MAX)] = None,
     after: Annotated[str, Query(max_length=NAME_CHARS_MAX)] = "",
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
-) -> dict[str, Any]:
+) -> DeadLetters:
     """List what was given up and not requeued; go on while there is a `next_after`."""
     _queue(services, queue)
-    letters = await services.read(
+    return await services.read(
         lambda view: dead_letters(
             view, queue, error_signature=error_signature, after=after, limit=limit
         )
     )
-    return asdict(letters)
 
 
 @router.post("/requeue")
-async def requeue(queue: QueueName, body: RequeueBody, services: Given) -> dict[str, Any]:
+async def requeue(queue: QueueName, body: RequeueBody, services: Given) -> ReceiptsDocument:
     """Ask anew for dead letters, each as a request of its own; again is the same request."""
     _queue(services, queue)
     receipts = await services.write(RequeueUnit(queue, tuple(body.request_ids)))
     await _queue(services, queue).remove_closed(body.request_ids)
-    return {"requests": [asdict(receipt) for receipt in receipts]}
+    return {"requests": list(receipts)}
 
 
-async def _switch(
-    services: Services, name: str, body: PauseBody, *, paused: bool
-) -> dict[str, bool]:
+async def _switch(services: Services, name: str, body: PauseBody, *, paused: bool) -> PauseDocument:
     queue = _queue(services, name)
     decision = PauseDecision(name, body.priority, body.decided_by, body.reason)
     changed = await services.write(PauseUnit(decision, paused))

@@ -1,16 +1,25 @@
 """Reading the record over HTTP: operations, the log, nodes, and the state of the queue."""
 
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path, Query
+from typing_extensions import TypedDict
 
-from kernel.audit.log import log_document
-from kernel.work.pauses import pauses_of
+from kernel.audit.log import LogRowDocument, log_document
+from kernel.work.pauses import Pause, pauses_of
+from queues.worker_heartbeats import WorkerBeat
 from workers.api.errors import ApiError
-from workers.api.json_bodies import json_router
+from workers.api.json_routes import json_router
 from workers.api.services import Given
-from workers.views.records import SEQUENCE_MAX, count_requests, describe_node, describe_operation
+from workers.views.records import (
+    SEQUENCE_MAX,
+    NodeDocument,
+    OperationRecordDocument,
+    RequestCounts,
+    count_requests,
+    describe_node,
+    describe_operation,
+)
 
 PAGE_MAX = 500
 TEXT_MAX = 512
@@ -21,8 +30,37 @@ RecordId = Annotated[str, Path(min_length=1, max_length=TEXT_MAX)]
 router = json_router(prefix="/v1", tags=["records"])
 
 
+class LogPage(TypedDict):
+    """Rows of the log, in sequence."""
+
+    rows: list[LogRowDocument]
+
+
+class DepthDocument(TypedDict):
+    """How many items a queue holds."""
+
+    ready: dict[str, int]
+    suspended: dict[str, int]
+    delayed: int
+    in_flight: int
+    dead: int
+    oldest_eligible_age_ms: dict[str, int]
+    paused: bool
+    paused_priorities: list[str]
+
+
+class QueuesDocument(TypedDict):
+    """What the record asks for, what each queue holds, what is paused, and who works."""
+
+    requests: RequestCounts
+    queues: dict[str, DepthDocument]
+    pauses: list[Pause]
+    workers: list[str]
+    fleet: list[WorkerBeat]
+
+
 @router.get("/operations/{operation_id}")
-async def operation(operation_id: RecordId, services: Given) -> dict[str, Any]:
+async def operation(operation_id: RecordId, services: Given) -> OperationRecordDocument:
     """Return an operation: its log row, envelope, effects and receipts."""
     description = await services.read(lambda view: describe_operation(view, operation_id))
     if description is None:
@@ -31,7 +69,7 @@ async def operation(operation_id: RecordId, services: Given) -> dict[str, Any]:
 
 
 @router.get("/nodes/{node_id:path}")
-async def node(node_id: RecordId, services: Given) -> dict[str, Any]:
+async def node(node_id: RecordId, services: Given) -> NodeDocument:
     """Return a node's record, and for an understanding since when its authority is stale."""
     description = await services.read(lambda view: describe_node(view, node_id))
     if description is None:
@@ -44,7 +82,7 @@ async def log(
     services: Given,
     after: Annotated[int, Query(ge=0, le=SEQUENCE_MAX)] = 0,
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
-) -> dict[str, Any]:
+) -> LogPage:
     """Return log rows in sequence, after one."""
     return {
         "rows": await services.read(
@@ -56,7 +94,7 @@ async def log(
 
 
 @router.get("/queues")
-async def queues(services: Given) -> dict[str, Any]:
+async def queues(services: Given) -> QueuesDocument:
     """Return what the record asks for, what each queue holds, what is paused, and who works."""
     requests = await services.read(count_requests)
     pauses = await services.read(pauses_of)
@@ -65,10 +103,19 @@ async def queues(services: Given) -> dict[str, Any]:
     return {
         "requests": requests,
         "queues": {
-            name: asdict(depth) | {"paused_priorities": sorted(depth.paused_priorities)}
+            name: {
+                "ready": depth.ready,
+                "suspended": depth.suspended,
+                "delayed": depth.delayed,
+                "in_flight": depth.in_flight,
+                "dead": depth.dead,
+                "oldest_eligible_age_ms": depth.oldest_eligible_age_ms,
+                "paused": depth.paused,
+                "paused_priorities": sorted(depth.paused_priorities),
+            }
             for name, depth in depths.items()
         },
-        "pauses": [asdict(pause) for pause in pauses],
+        "pauses": pauses,
         "workers": [beat.worker_id for beat in beats],
-        "fleet": [asdict(beat) for beat in beats],
+        "fleet": beats,
     }

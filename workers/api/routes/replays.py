@@ -1,13 +1,16 @@
 """Replaying over HTTP: done again from the record, with a receipt for each operation (§6.3)."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
+from typing_extensions import TypedDict
 
 from kernel.errors import KernelError
-from kernel.model.replay import AuditContext, AuditReplayStrategy, CallerKind
+from kernel.ledger.ledger import Document
+from kernel.model.dumped import DumpOf
+from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy, CallerKind
 from workers.api.errors import ApiError
-from workers.api.json_bodies import json_router
+from workers.api.json_routes import json_router
 from workers.api.routes.records import TEXT_MAX
 from workers.api.services import Given
 from workers.views.records import SEQUENCE_MAX
@@ -58,8 +61,16 @@ class ReplayBody(BaseModel):
         return self.operation_id or (self.from_sequence or 1, self.to_sequence or 1)
 
 
+class ReplayDocument(TypedDict):
+    """A receipt for each operation that was replayed, and how many gave what is recorded."""
+
+    receipts: list[Annotated[Document, DumpOf(AuditReplayReceipt)]]
+    reproduced: int
+    blocked: int
+
+
 @router.post("/replay")
-async def replay(body: ReplayBody, services: Given) -> dict[str, Any]:
+async def replay(body: ReplayBody, services: Given) -> ReplayDocument:
     """Replay and record it; what was not reproduced says why. No model is asked.
 
     A record that gives other bytes than it holds is answered with `replay_differs`, and health

@@ -1,20 +1,31 @@
 """What a person reviews, over HTTP: batches of memberships, and what waits (§13.6, §14.4)."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import Path, Query
+from fastapi import Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from actors.commit.review_units import AdjudicateUnit, BatchReviewUnit, DismissOutcomeUnit
+from actors.commit.review_units import (
+    AdjudicateUnit,
+    BatchReviewDocument,
+    BatchReviewUnit,
+    DismissOutcomeUnit,
+)
 from actors.orchestrator.intents import Adjudicate
-from kernel.audit.batch_reviews import reviewed_batch
-from kernel.audit.open_reviews import REVIEWS_MAX, ReviewKind, open_reviews
+from kernel.audit.batch_reviews import ReviewedBatchDocument, reviewed_batch
+from kernel.audit.open_reviews import (
+    REVIEWS_MAX,
+    ReviewKind,
+    ReviewPageDocument,
+    open_reviews,
+)
 from kernel.canonical import digest
-from kernel.model.result import RejectedResult
+from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.reviews.batch import BatchId, BatchReview
 from kernel.reviews.evidence import EvidenceKind
 from workers.api.errors import ApiError, respond
-from workers.api.json_bodies import json_router
+from workers.api.json_routes import json_router
+from workers.api.operation_results import OperationDocument, operation_document
 from workers.api.services import Given
 
 router = json_router(prefix="/v1/reviews", tags=["reviews"])
@@ -50,20 +61,20 @@ class Dismissal(BaseModel):
 
 
 @router.post("/batches")
-async def review_batch(batch: BatchReview, services: Given) -> dict[str, Any]:
+async def review_batch(batch: BatchReview, services: Given) -> BatchReviewDocument:
     """Dispose of every item of a batch; answered when all of it is durable.
 
     Items that fail leave the others as they are. The same batch sent again is answered from its
     record.
     """
-    answer: dict[str, Any] = await services.write(BatchReviewUnit(batch))
+    answer: BatchReviewDocument = await services.write(BatchReviewUnit(batch))
     return answer
 
 
 @router.get("/batches/{batch_review_id:path}")
 async def batch_review(
     batch_review_id: Annotated[BatchId, Path()], services: Given
-) -> dict[str, Any]:
+) -> ReviewedBatchDocument:
     """Return a batch with the state of every item as it is now, and its retries."""
     document = await services.read(lambda view: reviewed_batch(view, batch_review_id))
     if document is None:
@@ -77,7 +88,7 @@ async def open_queue(
     services: Given,
     after: Annotated[str, Query(max_length=1024)] = "",
     limit: Annotated[int, Query(ge=1, le=REVIEWS_MAX)] = REVIEWS_MAX,
-) -> dict[str, Any]:
+) -> ReviewPageDocument:
     """Return a page of what waits for a person; go on while `next_after` is given."""
     if kind == "outcome" and after and not (after.isascii() and after.isdigit()):
         raise ApiError("INVALID_REQUEST", "outcomes go on after a number")
@@ -86,7 +97,7 @@ async def open_queue(
 
 
 @router.post("/decisions")
-async def decide(decision: Decision, services: Given) -> Any:
+async def decide(decision: Decision, services: Given) -> OperationDocument | Response:
     """Confirm or reject evidence, as an operation of its own; answered when it is durable."""
     stated = decision.model_dump(exclude={"decision_key"}, exclude_none=True)
     intent = Adjudicate(intent_key=digest(decision.decision_key), **stated)
@@ -94,16 +105,15 @@ async def decide(decision: Decision, services: Given) -> Any:
 
 
 @router.post("/dismissals")
-async def dismiss(dismissal: Dismissal, services: Given) -> Any:
+async def dismiss(dismissal: Dismissal, services: Given) -> OperationDocument | Response:
     """Settle an outcome that a person has looked at; answered when it is durable."""
     unit = DismissOutcomeUnit(dismissal.receipt_id, dismissal.reason)
     return _answer(await services.write(unit))
 
 
-def _answer(result: Any) -> Any:
-    document = result.document()
-    if not isinstance(result, RejectedResult):
-        return document | {"duplicate": result.duplicate}
-    response = respond(result.rejection.reason_code, result.rejection.message, document)
+def _answer(result: SubmissionResult | RejectedResult) -> OperationDocument | Response:
+    if isinstance(result, SubmissionResult):
+        return operation_document(result)
+    response = respond(result.rejection.reason_code, result.rejection.message, result.document())
     response.status_code = 422
     return response

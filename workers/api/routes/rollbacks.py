@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from fastapi import Body
 
-from kernel.kernel import Kernel
-from workers.api.json_bodies import json_router
+from kernel.rollback.execute import EpochRollbackDocument, OperationRollbackDocument
+from kernel.rollback.plan import RollbackPlanDocument
+from workers.api.json_routes import json_router
 from workers.api.services import Given
-from workers.use_cases.rollbacks import UndoEpoch, UndoOperation, dry_run, unit_of
+from workers.use_cases.rollbacks import UndoEpoch, UndoOperation, plan_of, unit_of
 
 router = json_router(prefix="/v1/rollbacks", tags=["rollbacks"])
 
@@ -26,18 +27,20 @@ RollbackRequest = Annotated[
 ]
 
 
+RollbackDocument = OperationRollbackDocument | EpochRollbackDocument
+
+
 @router.post("/dry-run")
-async def what_would_happen(rollback: RollbackRequest, services: Given) -> dict[str, Any]:
+async def what_would_happen(rollback: RollbackRequest, services: Given) -> RollbackPlanDocument:
     """Return exactly what undoing would do, and the digest that a confirmation binds."""
-    return await services.read(lambda view: dry_run(Kernel(), view, rollback))
+    return await services.read(lambda view: plan_of(view, rollback))
 
 
 @router.post("")
-async def roll_back(rollback: RollbackRequest, services: Given) -> dict[str, Any]:
+async def roll_back(rollback: RollbackRequest, services: Given) -> RollbackDocument:
     """Undo an operation or an epoch; answered when it is durable.
 
     A large epoch goes back in pages: while the answer says that operations are left, ask again.
     """
-    result = await services.write(unit_of(rollback, services.confirmations))
-    answer: dict[str, Any] = result
+    answer: RollbackDocument = await services.write(unit_of(rollback, services.confirmations))
     return answer

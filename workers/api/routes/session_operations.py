@@ -1,10 +1,9 @@
 """Operations in a session's order over HTTP: intents and envelopes."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 from uuid import UUID
 
-from fastapi import Request
-from fastapi.responses import JSONResponse
+from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.messages import Operate, SubmitEnvelope
@@ -12,8 +11,14 @@ from actors.orchestrator.intents import PublicIntent
 from kernel.model.result import RejectedResult, SubmissionResult
 from workers.api.envelope_sizes import check_envelope_size
 from workers.api.errors import RETRYABLE_STATUS, respond
-from workers.api.json_bodies import json_router
-from workers.api.operation_results import are_only_counted, only_counted, result_document
+from workers.api.json_routes import json_router
+from workers.api.operation_results import (
+    EnvelopeDocument,
+    ResultsDocument,
+    are_only_counted,
+    only_counted,
+    results_document,
+)
 from workers.api.preferred_proofs import add_proofs, prefers_proof
 from workers.api.services import Given
 from workers.api.union_tags import short_tag
@@ -36,23 +41,25 @@ class OperationsBody(_Body):
     intents: Annotated[list[_Tagged], Field(min_length=1, max_length=INTENTS_MAX, fail_fast=True)]
 
 
-@router.post("/{session_id}/operations", response_model=dict[str, Any])
-async def operate(session_id: UUID, body: OperationsBody, request: Request, services: Given) -> Any:
+@router.post("/{session_id}/operations")
+async def operate(
+    session_id: UUID, body: OperationsBody, request: Request, services: Given
+) -> ResultsDocument | Response:
     """Put intents through the kernel in order; each has its own result.
 
     With `Prefer: proof` a result on the record has the proof that its row is in the log.
     """
     results = await services.sessions.ask(str(session_id), Operate(tuple(body.intents)))
-    document: dict[str, Any] = {"results": [result_document(result) for result in results]}
+    document = results_document(results)
     if prefers_proof(request):
         await add_proofs(services, document["results"])
-    if are_only_counted(results):
-        return only_counted(document)
-    return document
+    return only_counted(document) if are_only_counted(results) else document
 
 
 @router.post("/{session_id}/envelopes")
-async def submit(session_id: UUID, body: dict[str, Any], request: Request, services: Given) -> Any:
+async def submit(
+    session_id: UUID, body: dict[str, Any], request: Request, services: Given
+) -> EnvelopeDocument | Response:
     """Submit an envelope as its author wrote it; a refusal names check, reason and field.
 
     With `Prefer: proof` the answer has the proof that the operation's row is in the log.
@@ -60,7 +67,7 @@ async def submit(session_id: UUID, body: dict[str, Any], request: Request, servi
     await check_envelope_size(body, len(await request.body()))
     result = await services.sessions.ask(str(session_id), SubmitEnvelope(body))
     if isinstance(result, SubmissionResult):
-        document = result.document()
+        document = cast("EnvelopeDocument", result.document())
         if prefers_proof(request):
             await add_proofs(services, [document])
         return document
@@ -69,7 +76,7 @@ async def submit(session_id: UUID, body: dict[str, Any], request: Request, servi
     raise result
 
 
-def _refusal(result: RejectedResult) -> JSONResponse:
+def _refusal(result: RejectedResult) -> Response:
     """Return a refused envelope's response; what lacked capacity alone may be sent again as is."""
     rejection = result.rejection
     if result.receipt_id is None:

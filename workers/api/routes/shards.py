@@ -1,15 +1,16 @@
 """Which gateway owns which shards, and what of their mailboxes was set aside."""
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
 from actors.commit.refusal_units import SET_ASIDE
 from kernel.host import iso_time
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import NOBODY, shards_of
-from workers.api.json_bodies import json_router
+from queues.gateways.shard_mailboxes import SetAside
+from workers.api.json_routes import json_router
 from workers.api.services import Given
 
 FINDINGS_MAX = 500
@@ -17,15 +18,56 @@ FINDINGS_MAX = 500
 router = json_router(prefix="/v1", tags=["records"])
 
 
+class GatewayShards(TypedDict):
+    """The shards of a gateway."""
+
+    shards: list[int]
+    last_acquired_at: str
+
+
+class ShardsDocument(TypedDict):
+    """The shards of each gateway by its name, and those that nobody owns."""
+
+    of: int
+    gateways: dict[str, GatewayShards]
+    unowned: list[int]
+
+
+class GatewayPlace(TypedDict):
+    """A gateway that clients may ask directly."""
+
+    gateway: str
+    url: str
+
+
+class GatewaysDocument(TypedDict):
+    """The gateways that advertise a URL."""
+
+    gateways: list[GatewayPlace]
+
+
+class SetAsideDocument(TypedDict):
+    """The entries that can be put back, and the newest findings."""
+
+    set_aside: list[SetAside]
+    findings: list[dict[str, Any]]
+
+
+class PutBackDocument(TypedDict):
+    """Whether an entry was there to be put back."""
+
+    put_back: bool
+
+
 @router.get("/shards")
-async def shards(services: Given) -> dict[str, Any]:
+async def shards(services: Given) -> ShardsDocument:
     """Return the shards of each gateway, and those that nobody owns right now."""
     return await services.read(describe_shards)
 
 
-def describe_shards(view: LedgerView) -> dict[str, Any]:
+def describe_shards(view: LedgerView) -> ShardsDocument:
     """Return who owns what at one point of the record."""
-    gateways: dict[str, dict[str, Any]] = {}
+    gateways: dict[str, GatewayShards] = {}
     unowned = []
     known = shards_of(view)
     for shard in known:
@@ -40,7 +82,7 @@ def describe_shards(view: LedgerView) -> dict[str, Any]:
 
 
 @router.get("/gateways")
-async def gateways(services: Given) -> dict[str, list[dict[str, str]]]:
+async def gateways(services: Given) -> GatewaysDocument:
     """Return the living gateways that clients may ask directly, with the URL of each."""
     urls = sorted(services.gateway_urls().items())
     return {"gateways": [{"gateway": name, "url": url} for name, url in urls]}
@@ -56,18 +98,18 @@ class PutBackBody(BaseModel):
 
 
 @router.get("/shards/set-aside")
-async def set_aside(services: Given) -> dict[str, Any]:
+async def set_aside(services: Given) -> SetAsideDocument:
     """List what ended each process that took it: what can be put back, and the newest findings."""
     findings = await services.read(
         lambda view: view.receipts_of_kind(SET_ASIDE, limit=FINDINGS_MAX)
     )
     shards = {int(finding["shard"]) for finding in findings}
     entries = [] if services.mail is None else await services.mail.aside(sorted(shards))
-    return {"set_aside": [asdict(entry) for entry in entries], "findings": findings}
+    return {"set_aside": entries, "findings": findings}
 
 
 @router.post("/shards/put-back")
-async def put_back(body: PutBackBody, services: Given) -> dict[str, bool]:
+async def put_back(body: PutBackBody, services: Given) -> PutBackDocument:
     """Let an entry that was set aside be taken again, behind what waits in its mailbox."""
     mail = services.mail
     return {"put_back": mail is not None and await mail.put_back(body.shard, body.offset, None)}

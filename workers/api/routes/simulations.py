@@ -3,17 +3,17 @@
 from typing import Annotated, Any, Self
 from uuid import UUID
 
-from fastapi import Request
+from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from actors.messages import Simulate
 from actors.orchestrator.intents import PublicIntent
 from kernel.model.result import RejectedResult
 from kernel.model.simulation import ALL_FORBIDDEN, Retention, SimulationExternalEffectPolicy
-from kernel.simulate.operation import SimulationResult
+from kernel.simulate.operation import SimulationDocument, SimulationResult
 from workers.api.envelope_sizes import check_envelope_size
 from workers.api.errors import respond
-from workers.api.json_bodies import json_router
+from workers.api.json_routes import json_router
 from workers.api.services import Given
 
 router = json_router(prefix="/v1/sessions", tags=["simulations"])
@@ -45,7 +45,7 @@ class SimulationBody(BaseModel):
 @router.post("/{session_id}/simulations")
 async def simulate(
     session_id: UUID, body: SimulationBody, request: Request, services: Given
-) -> Any:
+) -> SimulationDocument | Response:
     """Say what an operation would come to; nothing of it happens, having asked is recorded."""
     if body.envelope is not None:
         await check_envelope_size(body.envelope, len(await request.body()))

@@ -6,11 +6,11 @@ open requests answers 429; requests that are on the record already are answered 
 repetition never runs into the limit.
 """
 
-from dataclasses import asdict
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
 from actors.commit.work_units import CancelRequestUnit, RequestWorkUnit
 from kernel.work.outcomes import REASON_CHARS_MAX
@@ -19,13 +19,14 @@ from kernel.work.requests import (
     KEY_CHARS_MAX,
     REQUESTS_MAX,
     RequestOutcome,
+    WorkReceipt,
     WorkRequest,
     WorkStatus,
     outcome_of,
     status_of,
 )
 from workers.api.errors import ApiError
-from workers.api.json_bodies import json_router
+from workers.api.json_routes import json_router
 from workers.api.services import Given, Services
 
 WAIT_S_MAX = 30
@@ -81,22 +82,40 @@ class CancelBody(BaseModel):
     reason: Annotated[str, Field(min_length=1, max_length=REASON_CHARS_MAX)]
 
 
+class ReceiptsDocument(TypedDict):
+    """The requests that were asked for, in order, and which of them were there before."""
+
+    requests: list[WorkReceipt]
+
+
+class OutcomesDocument(TypedDict):
+    """How requests ended, in the order in which they were named."""
+
+    outcomes: list[RequestOutcome]
+
+
+class CancelledDocument(TypedDict):
+    """A request, and whether it was taken back."""
+
+    cancelled: bool
+    request: WorkStatus
+
+
 @router.post("/requests")
-async def enqueue(queue: QueueName, body: EnqueueBody, services: Given) -> dict[str, Any]:
+async def enqueue(queue: QueueName, body: EnqueueBody, services: Given) -> ReceiptsDocument:
     """Ask for work; each request is on the record when this answers."""
     receipts = await services.write(
         RequestWorkUnit(
             tuple(WorkRequest(queue, **request.model_dump()) for request in body.requests)
         )
     )
-    return {"requests": [asdict(receipt) for receipt in receipts]}
+    return {"requests": list(receipts)}
 
 
 @router.post("/outcomes")
-async def outcomes(queue: QueueName, body: OutcomesBody, services: Given) -> dict[str, Any]:
+async def outcomes(queue: QueueName, body: OutcomesBody, services: Given) -> OutcomesDocument:
     """Return how requests ended; waits until all have, or for `wait_s` seconds."""
-    ended = await _outcomes(services, queue, body.request_ids, body.wait_s)
-    return {"outcomes": [asdict(outcome) for outcome in ended]}
+    return {"outcomes": await _outcomes(services, queue, body.request_ids, body.wait_s)}
 
 
 @router.get("/requests/{request_id:path}/outcome")
@@ -105,28 +124,28 @@ async def outcome(
     request_id: RequestIdInPath,
     services: Given,
     wait_s: Annotated[float, Query(ge=0, le=WAIT_S_MAX, allow_inf_nan=False)] = 0,
-) -> dict[str, Any]:
+) -> RequestOutcome:
     """Return how a request ended; waits until it has, or for `wait_s` seconds."""
     [ended] = await _outcomes(services, queue, [request_id], wait_s)
-    return asdict(ended)
+    return ended
 
 
 @router.post("/requests/{request_id:path}/cancel")
 async def cancel(
     queue: QueueName, request_id: RequestIdInPath, body: CancelBody, services: Given
-) -> dict[str, Any]:
+) -> CancelledDocument:
     """Take a request back; `cancelled` is false where it had its outcome before."""
     _existing(await services.read(lambda view: _status(view, queue, request_id)), request_id)
     cancelled, status = await services.write(CancelRequestUnit(request_id, body.reason))
     await services.queues[queue].remove_closed([request_id])
-    return {"cancelled": cancelled, "request": asdict(status)}
+    return {"cancelled": cancelled, "request": status}
 
 
 @router.get("/requests/{request_id:path}")
-async def status(queue: QueueName, request_id: RequestIdInPath, services: Given) -> dict[str, Any]:
+async def status(queue: QueueName, request_id: RequestIdInPath, services: Given) -> WorkStatus:
     """Return a request as it stands."""
     state = await services.read(lambda view: _status(view, queue, request_id))
-    return asdict(_existing(state, request_id))
+    return _existing(state, request_id)
 
 
 async def _outcomes(

@@ -9,11 +9,12 @@ unit reads from the record what it asks for.
 import hmac
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, NotRequired, Self
 
 import anyio
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import TypedDict
 
 from actors.commit.recompute_units import RecomputeUnit
 from actors.commit.units import DeadLetterUnit, Unit
@@ -26,7 +27,7 @@ from kernel.model.result import RejectedResult
 from kernel.work.contents import QUEUE_KINDS
 from kernel.work.reports import WorkReport
 from workers.api.errors import ApiError
-from workers.api.json_bodies import json_router
+from workers.api.json_routes import json_router
 from workers.api.services import Given, Services, Traceparents
 from workers.api.union_tags import short_tag
 from workers.clients.worker_proof import SCHEME, proof_of
@@ -101,8 +102,28 @@ class WorkBody(_Batch):
         return self
 
 
+class ReportOutcome(TypedDict):
+    """What became of one report; a refusal has its code."""
+
+    outcome: str
+    code: NotRequired[str]
+    retry_after_s: NotRequired[int]
+
+
+class ReportOutcomes(TypedDict):
+    """An outcome for each report, in order."""
+
+    outcomes: list[ReportOutcome]
+
+
+class ClosedRequests(TypedDict):
+    """How many requests got their outcome."""
+
+    closed: int
+
+
 @router.post("/recomputed")
-async def recomputed(body: RecomputedBody, services: Given, request: Request) -> dict[str, Any]:
+async def recomputed(body: RecomputedBody, services: Given, request: Request) -> ReportOutcomes:
     """Record computed authorities; returns an outcome for each, in order."""
     await authorize(services, request)
     if body.urgent:
@@ -111,7 +132,7 @@ async def recomputed(body: RecomputedBody, services: Given, request: Request) ->
     by_session: dict[str, list[int]] = defaultdict(list)
     for index, recompute in enumerate(body.results):
         by_session[recompute.session_id].append(index)
-    outcomes: list[dict[str, Any]] = [{"outcome": "failed"} for _ in body.results]
+    outcomes: list[ReportOutcome] = [{"outcome": "failed"} for _ in body.results]
 
     async def hand_over(session_id: str, indexes: list[int]) -> None:
         message = Recomputed(tuple(body.results[index].intent for index in indexes))
@@ -133,7 +154,7 @@ async def recomputed(body: RecomputedBody, services: Given, request: Request) ->
 
 
 @router.post("/dead-letters")
-async def dead_letter(body: DeadLetterBody, services: Given, request: Request) -> dict[str, Any]:
+async def dead_letter(body: DeadLetterBody, services: Given, request: Request) -> ClosedRequests:
     """Record that an item is given up; its open requests get that outcome."""
     await authorize(services, request)
     closed = await services.write(DeadLetterUnit(body.item_key, body.error_signature))
@@ -141,7 +162,7 @@ async def dead_letter(body: DeadLetterBody, services: Given, request: Request) -
 
 
 @router.post("/work")
-async def work(body: WorkBody, services: Given, request: Request) -> dict[str, Any]:
+async def work(body: WorkBody, services: Given, request: Request) -> ReportOutcomes:
     """Record what became of asked-for work; returns an outcome for each report, in order.
 
     A batch goes through one actor unless it is urgent, and a queue that reports faster than is
@@ -162,7 +183,7 @@ async def work(body: WorkBody, services: Given, request: Request) -> dict[str, A
     return {"outcomes": [_outcome(answer) for answer in answers]}
 
 
-async def _urgent(services: Services, units: Sequence[Unit], body: _Batch) -> dict[str, Any]:
+async def _urgent(services: Services, units: Sequence[Unit], body: _Batch) -> ReportOutcomes:
     """Record units ahead of others: what they may do is decided by the record, not by order."""
     answers = await services.report(units, _traced(body.traceparents))
     return {"outcomes": [_outcome(answer) for answer in answers]}
@@ -190,12 +211,12 @@ def _target(request: Request) -> bytes:
     return bytes(path + b"?" + query if query else path)
 
 
-def _outcome(answer: object) -> dict[str, Any]:
+def _outcome(answer: object) -> ReportOutcome:
     if not isinstance(answer, tuple):
         return {"outcome": "failed", "code": getattr(answer, "code", "internal")}
     outcome, result = answer
     if isinstance(result, RejectedResult):
-        document = {"outcome": outcome, "code": result.rejection.reason_code}
+        document: ReportOutcome = {"outcome": outcome, "code": result.rejection.reason_code}
         if result.rejection.retry_after_s is not None:
             document["retry_after_s"] = result.rejection.retry_after_s
         return document

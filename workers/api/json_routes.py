@@ -1,0 +1,81 @@
+"""Routes whose body and answer are JSON: read here, written here, declared by the endpoint's types.
+
+The type that an endpoint returns is what the OpenAPI document says of its answer. The framework
+neither checks an answer nor writes it: that would cost each request what only a test has to find
+out (decision workers/0150).
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+
+from workers.api.body_limits import limits_of
+from workers.api.json_answers import json_answer
+from workers.api.json_bodies import read_json
+
+_JSON_TYPES = re.compile(r"\s*application/(?:[\w.+-]+\+)?json\s*(?:;|$)", re.IGNORECASE)
+
+Endpoint = Callable[..., Awaitable[Any]]
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class JsonRoute(APIRoute):
+    """A route whose body is read by `read_json`, and whose answer is written by `json_answer`."""
+
+    def __init__(self, path: str, endpoint: Endpoint, **options: Any) -> None:
+        shape = shape_of(endpoint)
+        if shape is not None:
+            options["response_model"] = shape
+        super().__init__(path, _answering(endpoint, options.get("status_code")), **options)
+
+    def get_route_handler(self) -> Handler:
+        """Return a handler that reads the body, if the route has one, and calls the route."""
+        handler = super().get_route_handler()
+        if self.body_field is None:
+            return handler
+
+        async def read_first(request: Request) -> Response:
+            content = await request.body()
+            if content and _JSON_TYPES.match(request.headers.get("content-type", "")):
+                # Where the framework looks for what was read before.
+                request._json = await read_json(  # noqa: SLF001
+                    content, limits_of(request.scope["path"])
+                )
+            return await handler(request)
+
+        return read_first
+
+
+def json_router(**options: Any) -> APIRouter:
+    """Return a router whose routes are of this module."""
+    return APIRouter(route_class=JsonRoute, **options)
+
+
+def shape_of(endpoint: Endpoint) -> Any:
+    """Return the type of the JSON that an endpoint answers with, None where it states none.
+
+    An endpoint that makes its response itself, on refusal say, states `Shape | Response`.
+    """
+    returned = get_type_hints(endpoint, include_extras=True)["return"]
+    is_union = get_origin(returned) in (Union, UnionType)
+    kinds = get_args(returned) if is_union else (returned,)
+    shapes = tuple(
+        kind
+        for kind in kinds
+        if kind is not Any and not (isinstance(kind, type) and issubclass(kind, Response))
+    )
+    return Union[shapes] if shapes else None  # noqa: UP007 - of a number that is known here alone
+
+
+def _answering(endpoint: Endpoint, status_code: int | None) -> Endpoint:
+    @wraps(endpoint)
+    async def answering(*arguments: Any, **named: Any) -> Response:
+        answer = await endpoint(*arguments, **named)
+        return answer if isinstance(answer, Response) else await json_answer(answer, status_code)
+
+    return answering
