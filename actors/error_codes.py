@@ -172,6 +172,8 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "rules_version_unknown": ErrorCode(None, "service"),
         "verification_process_died": ErrorCode(None, "service", is_retryable=True),
         "proof_invalid": ErrorCode(None, "request"),
+        "checkpoint_diverged": ErrorCode(None, "service"),
+        "checkpoint_key_unusable": ErrorCode(None, "request"),
         "lite_envelope_invalid": ErrorCode(None, "request"),
         # The ledger.
         "ledger_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),

@@ -25,6 +25,7 @@ COMMANDS = {
     "migrate": "Bring the ledger's tables to the version of this program.",
     "verify": "Recompute the record and name the first bad row.",
     "tree": "Prove that a row is in the log, and that the log only grew.",
+    "checkpoint": "Sign the head of the log, publish it with the tiles, verify one.",
     "show": "Look at what was decided: log, sessions, operations, nodes.",
     "audit": "Ask what was done, why, and what undoing it would take.",
     "authority": "Ask for recomputes; run the nightly tick or the backfill.",

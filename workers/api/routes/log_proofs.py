@@ -30,7 +30,7 @@ router = json_router(prefix="/v1/tree", tags=["proofs"])
 @router.get("")
 async def head(services: Given, tree_size: Size = None) -> TreeHeadDocument:
     """Return the size and the root of the tree over the log, or over its first rows."""
-    return await _read(services, lambda view: tree_head(view.log_tree(), tree_size))
+    return await _answered(services, lambda view: tree_head(view.log_tree(), tree_size))
 
 
 @router.get("/inclusion/{ec_sequence_number}")
@@ -38,7 +38,7 @@ async def inclusion(
     ec_sequence_number: Sequence, services: Given, tree_size: Size = None
 ) -> InclusionDocument:
     """Return a row's stored bytes and its path to the root of the tree of a size."""
-    [proof] = await _read(services, lambda view: inclusions(view, [ec_sequence_number], tree_size))
+    [proof] = await _answered(services, lambda view: inclusions(view, [ec_sequence_number], tree_size))
     return proof
 
 
@@ -49,10 +49,10 @@ async def consistent(
     tree_size: Size = None,
 ) -> ConsistencyDocument:
     """Return the path that shows that the tree of a size begins with that of an older one."""
-    return await _read(services, lambda view: consistency(view, old_tree_size, tree_size))
+    return await _answered(services, lambda view: consistency(view, old_tree_size, tree_size))
 
 
-async def _read(services: Services, question: Callable[[LedgerView], T]) -> T:
+async def _answered(services: Services, question: Callable[[LedgerView], T]) -> T:
     try:
         return await services.read(question)
     except ValueError as error:
