@@ -12,10 +12,11 @@ is that to the first size.
 
 import argparse
 import os
+import sqlite3
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -51,6 +52,7 @@ class Running:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._redis = redis
+        self._ledger = folder / "data" / "ledger.db"
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
         environment = inherited | {
             "ROTULUS_DATA_DIR": str(folder / "data"),
@@ -76,10 +78,11 @@ class Running:
         pids = {"gateway": self.gateway.pid, "worker": self.worker.pid, "Redis": self._redis.pid}
         return {name: cpu_s(pid) for name, pid in pids.items()}
 
-    def fired(self, binding_id: str) -> int:
-        """Return how many pairs of a binding have fired."""
-        shown = loopback.get(f"{self.url}/v1/bindings/{binding_id}", timeout=60).json()
-        return int(shown["pairs"].get("fired", 0))
+    def evaluated(self) -> int:
+        """Return how many evaluations have their outcome."""
+        with closing(sqlite3.connect(f"{self._ledger.as_uri()}?mode=ro", uri=True)) as database:
+            [[number]] = database.execute("SELECT count(*) FROM outbox_outcomes")
+        return int(number)
 
     def commits(self) -> tuple[float, float]:
         """Return how many transactions there were, and how long all of them took in seconds."""
@@ -170,17 +173,11 @@ def bring(system: Running, entries: int, turn: str) -> tuple[float, float, list[
     """Bring entries; return seconds until they are taken and until they are done, and latencies."""
     each = entries // CLIENTS
     plans = [[entry(client, number, turn) for number in range(each)] for client in range(CLIENTS)]
-    before = [system.fired(f"binding-{number}") for number in range(MATCHES)]
+    until = system.evaluated() + each * CLIENTS * MATCHES
     began_s = time.perf_counter()
     taken_s, latencies_ms = drive(system.port, plans)
 
-    def is_done() -> bool:
-        return all(
-            system.fired(f"binding-{number}") - before[number] == each * CLIENTS
-            for number in range(MATCHES)
-        )
-
-    wait_for("every binding to be evaluated", is_done, DONE_S)
+    wait_for("every binding to be evaluated", lambda: system.evaluated() >= until, DONE_S)
     return taken_s, time.perf_counter() - began_s, sorted(latencies_ms)
 
 

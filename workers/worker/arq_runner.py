@@ -105,7 +105,9 @@ class WorkerProcess:
                 await self._run_arq()
             except* (RedisError, QueueError, OSError) as errors:
                 _log.warning("worker_waits_for_redis", error=repr(errors.exceptions[0]))
-            except* Exception as errors:  # noqa: BLE001 - arq reads what anybody may have put under its keys
+            except* ArqStumbled as errors:
+                _log.warning("worker_begins_anew", error=str(errors.exceptions[0]))
+            except* Exception as errors:  # noqa: BLE001 - a worker goes on
                 _log.exception("worker_begins_anew", error=repr(errors.exceptions[0]))
             if time.monotonic() - began_s > RECONNECT_PAUSE_MAX_S:
                 pause_s = RECONNECT_PAUSE_S
@@ -142,7 +144,7 @@ class WorkerProcess:
                 tasks.start_soon(self._keep_slots, worker)
                 for bell, queue, least_urgent in self._slots.listeners():
                     tasks.start_soon(bell.listen, queue, least_urgent)
-                tasks.start_soon(worker.async_run)
+                tasks.start_soon(_run_until_it_stumbles, worker)
                 tasks.start_soon(self._tick)
                 await self._stopping.wait()
                 if self._running:
@@ -214,6 +216,19 @@ class WorkerProcess:
             self._running.discard(slot)
             if self._stopping.is_set() and not self._running:
                 self._drained.set()
+
+
+class ArqStumbled(Exception):
+    """Raised when arq cannot go on with what it read under its keys, where anybody may write."""
+
+
+async def _run_until_it_stumbles(worker: Worker) -> None:
+    try:
+        await worker.async_run()
+    except (RedisError, QueueError, OSError):
+        raise
+    except Exception as error:
+        raise ArqStumbled(repr(error)) from error
 
 
 async def _end(jobs: Iterable[asyncio.Task[Any]]) -> None:

@@ -17,6 +17,7 @@ from arq.connections import ArqRedis
 from arq.worker import Worker
 from redis.asyncio import Redis
 from redis.asyncio.connection import Connection
+from structlog.testing import capture_logs
 
 from kernel.priorities import CapacityPriority
 from queues.capacity_leases import CapacityLeases
@@ -372,6 +373,29 @@ async def test_a_job_that_was_taken_away_is_no_traceback(url: str, monkeypatch, 
             await worker.enqueue(*names(20))
             await eventually(worker.empty)
     assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_after_a_time_that_is_no_number_the_worker_begins_anew_without_a_traceback(
+    url: str, monkeypatch
+):
+    enqueue_job = ArqRedis.enqueue_job
+    hostile = iter([True])
+
+    async def at_infinity(pool: ArqRedis, *args: Any, _job_id: str, **kwargs: Any) -> Any:
+        job = await enqueue_job(pool, *args, _job_id=_job_id, **kwargs)
+        if next(hostile, False):
+            await pool.zadd(pool.default_queue_name, {_job_id: "-inf"})
+        return job
+
+    monkeypatch.setattr(ArqRedis, "enqueue_job", at_infinity)
+    with capture_logs() as logs:
+        async with running(url, slots=1) as worker:
+            await worker.enqueue(*names(20))
+            await eventually(worker.empty)
+    [line] = [line for line in logs if line["event"] == "worker_begins_anew"]
+    assert line["log_level"] == "warning"
+    assert "infinity" in line["error"]
+    assert not [line for line in logs if "exc_info" in line]
 
 
 async def test_it_tells_that_it_is_alive_and_is_forgotten_when_it_ends(url: str):
