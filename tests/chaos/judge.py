@@ -7,7 +7,7 @@ and has a record, broken on purpose, in which it must find something.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +28,8 @@ VERB_OF_INTENT: Mapping[str, str] = MappingProxyType(
         "synthesize_cu": "create",
         "create_claim": "create",
         "field_adapt": "field_adapt",
+        "complete_phase": "field_adapt",
+        "source_binding_create": "source_binding_create",
     }
 )
 
@@ -39,6 +41,17 @@ class LogRow:
     verb: str
     prior_row_hash: str
     row_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRow:
+    """A manifest, and what it says of each of its bindings."""
+
+    manifest_id: str
+    event: str
+    cycle: int
+    outcomes: Sequence[tuple[str, str, str | None, str, str]]
+    """Outcome, binding, artifact, state and reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +73,18 @@ class Record:
 
     attempts: Mapping[str, Sequence[tuple[int, str]]]
     """Number and state of each step of each extraction, in the order of the log."""
+
+    evaluations: Collection[str]
+    """The requests for an evaluation of a binding."""
+
+    manifests: Sequence[ManifestRow]
+    """In the order of the log."""
+
+    fires: Sequence[tuple[str, str, str]]
+    """Binding, event and manifest of each record of a fire."""
+
+    memberships: Sequence[str]
+    """The membership that each effect wrote."""
 
     notes: Sequence[Note]
     authorities_equal: int
@@ -105,6 +130,35 @@ def read_record(url: str) -> Record:
                 "SELECT DISTINCT record_key, operation_id FROM applied_effects"
                 " JOIN kernel_event_log USING (ec_sequence_number) WHERE store = 'nodes'"
             ),
+            evaluations=[
+                request
+                for (request,) in rows(
+                    "SELECT request_id FROM outbox WHERE queue = 'binding-evaluation'"
+                )
+            ],
+            manifests=[
+                _manifest(*row)
+                for row in rows(
+                    "SELECT manifest_id, source_event_id, cycle, receipt_bytes"
+                    " FROM binding_evaluation_manifests JOIN receipts USING (operation_id)"
+                    " WHERE receipt_kind = 'binding_evaluation_manifest'"
+                    " ORDER BY ec_sequence_number"
+                )
+            ],
+            fires=[
+                (fired["binding_id"], fired["source_event_id"], fired["manifest_id"])
+                for (content,) in rows(
+                    "SELECT receipt_bytes FROM receipts WHERE receipt_kind = 'binding_fire_record'"
+                )
+                for fired in (json.loads(content),)
+            ],
+            memberships=[
+                key
+                for (key,) in rows(
+                    "SELECT record_key FROM applied_effects"
+                    " WHERE store = 'corpus_membership_records'"
+                )
+            ],
             trails=dict(trails),
             attempts=dict(attempts),
             notes=notes(url),
@@ -112,6 +166,25 @@ def read_record(url: str) -> Record:
             authorities_pending=verification.authorities_pending,
             findings=[str(finding) for finding in verification.findings],
         )
+
+
+def _manifest(manifest_id: str, event: str, cycle: int, content: bytes) -> ManifestRow:
+    body = json.loads(content)
+    artifacts = {
+        evaluated["outcome_id"]: evaluated.get("evaluated_on", {}).get("artifact_ref")
+        for evaluated in body["evaluations"]
+    }
+    outcomes = [
+        (
+            outcome["outcome_id"],
+            outcome["binding_id"],
+            artifacts.get(outcome["outcome_id"]),
+            outcome["outcome_state"],
+            outcome["outcome_reason_code"],
+        )
+        for outcome in body["binding_outcomes"]
+    ]
+    return ManifestRow(manifest_id, event, cycle, outcomes)
 
 
 def one_outcome_for_each_request(record: Record, _: Sequence[Answer]) -> Iterator[str]:
@@ -145,7 +218,7 @@ def every_answer_on_record(record: Record, answers: Sequence[Answer]) -> Iterato
         elif kind == "declared":
             kept = answer["session"] in record.trails
         else:
-            kept = kind == "refused"
+            kept = kind in ("refused", "watched")
         if not kept:
             yield f"answered and not on the record: {dict(answer)}"
 
@@ -239,6 +312,59 @@ def extractions_in_order(record: Record, answers: Sequence[Answer]) -> Iterator[
         yield f"{runs} extractions were asked for, the record has {len(record.attempts)}"
 
 
+def one_manifest_for_each_cycle(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
+    """The cycles of every event are numbered from 1, and each has ended with one manifest."""
+    yield from _repeated("manifest", (manifest.manifest_id for manifest in record.manifests))
+    cycles: dict[str, list[int]] = defaultdict(list)
+    for manifest in record.manifests:
+        cycles[manifest.event].append(manifest.cycle)
+    for event, numbers in cycles.items():
+        if numbers != [*range(1, len(numbers) + 1)]:
+            yield f"{event}: cycles {numbers}"
+    named = {
+        artifact for manifest in record.manifests for _, _, artifact, _, _ in manifest.outcomes
+    }
+    for answer in answers:
+        if answer["kind"] == "watched" and answer["artifact"] not in named:
+            yield f"{answer['artifact']}: was brought, and is in no manifest"
+
+
+def one_outcome_for_each_binding(record: Record, answers: Sequence[Answer]) -> Iterator[str]:
+    """Every binding that was evaluated against an event has one outcome in its manifests."""
+    ended = [
+        outcome
+        for manifest in record.manifests
+        for outcome in manifest.outcomes
+        if outcome[3] != "pending"
+    ]
+    times = Counter(outcome_id for outcome_id, *_ in ended)
+    for request in record.evaluations:
+        if (number := times[f"outcome:{request}"]) != 1:
+            yield f"{request}: {number} outcomes in manifests"
+    reasons: dict[tuple[str, str | None], list[str]] = defaultdict(list)
+    for _, binding, artifact, _, reason in ended:
+        reasons[binding, artifact].append(reason)
+    for answer in answers:
+        for binding in answer["bindings"] if answer["kind"] == "watched" else ():
+            if (came_to := reasons[binding, answer["artifact"]]) != ["binding_fired"]:
+                yield f"{binding} on {answer['artifact']}: {came_to}"
+
+
+def nothing_fires_twice(record: Record, _: Sequence[Answer]) -> Iterator[str]:
+    """A binding fires once on an event, its manifest says so, and it wrote once."""
+    yield from _repeated("fire of", ((binding, event) for binding, event, _ in record.fires))
+    yield from _repeated("membership", record.memberships)
+    fired = Counter(
+        (binding, manifest.event, manifest.manifest_id)
+        for manifest in record.manifests
+        for _, binding, _, _, reason in manifest.outcomes
+        if reason == "binding_fired"
+    )
+    for fire in fired.keys() ^ set(record.fires):
+        yield f"{fire}: its record and its manifest do not name each other"
+    yield from (f"{fire}: {number} times" for fire, number in fired.items() if number > 1)
+
+
 def _repeated(subject: str, values: Any) -> Iterator[str]:
     for value, times in Counter(values).items():
         if times > 1:
@@ -258,6 +384,9 @@ CHECKS: tuple[Check, ...] = (
     one_chain,
     authorities_from_scratch,
     extractions_in_order,
+    one_manifest_for_each_cycle,
+    one_outcome_for_each_binding,
+    nothing_fires_twice,
 )
 
 

@@ -1,7 +1,9 @@
 """Producers that ask a fleet for work until they are answered, and write down every answer.
 
-Each producer has a belief session and goes through rounds: ten intents, three eliminations, two
-bindings and an extraction of six steps, each under a key of its own. What was not answered is asked
+Each producer has a belief session and two active bindings over its papers: one that fires as a
+paper is taken in, one that waits for its conversion. It goes through rounds: ten intents, three
+eliminations, a paper and its conversion, two bindings and an extraction of six steps, each under a
+key of its own. What was not answered is asked
 again under the same key, of the other gateway. Work is asked for over HTTP and, every other round,
 on the ledger as a process beside the gateways does it. One intent a round is asked for once alone:
 where the answer says that nothing was taken, it must not be on the record. An answer counts once it
@@ -24,7 +26,7 @@ import anyio.to_thread
 import httpx
 
 from actors.error_codes import ERRORS
-from actors.orchestrator.intents import CreateSource, Intent
+from actors.orchestrator.intents import CompletePhase, CreateBinding, CreateSource, Intent
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
@@ -39,7 +41,8 @@ from workers.environment.system_host import system_host
 ELIMINATIONS = 3
 BINDINGS = ("background", "critical")
 QUEUE_KINDS = {BINDING_QUEUE: "binding", EXTRACTION_QUEUE: "extraction"}
-PER_ROUND = ROUND + 1 + ELIMINATIONS + len(BINDINGS) + len(STATES) - 1
+PAPER = "chaos/paper"
+PER_ROUND = ROUND + 1 + ELIMINATIONS + 2 + len(BINDINGS) + len(STATES) - 1
 ANSWER_S = 15.0
 AGAIN_S = 0.1
 TRANSIENT = frozenset({429, 503})
@@ -116,6 +119,43 @@ def work_of(producer: int, turn: int) -> list[WorkRequest]:
     return [*bindings, *steps(f"run-{own}")]
 
 
+def watches_of(producer: int) -> list[CreateBinding]:
+    """Return the bindings over a producer's papers, each into a corpus of its own."""
+    intake = {"kind": "source_kind", "value": f"producer-{producer}"}
+    converted = {"kind": "content_type", "value": PAPER}
+    selectors = {"intake": [intake], "converted": [intake, converted]}
+    return [
+        CreateBinding(
+            intent_key=f"watch-{producer}-{name}",
+            binding_id=f"watch-{producer}-{name}",
+            corpus_id=f"watched-{producer}-{name}",
+            selector_list={"include": include},
+            target_kind="corpus_document_membership",
+        )
+        for name, include in selectors.items()
+    ]
+
+
+def paper_of(producer: int, turn: int) -> tuple[CreateSource, CompletePhase]:
+    """Return how a round's paper is taken in, and what its conversion came to."""
+    name = f"paper-{producer}-{turn}"
+    taken_in = CreateSource(
+        intent_key=name,
+        node_id=name,
+        corpus_id="c",
+        content_kind="motion",
+        text="A paper.",
+        source_kind=f"producer-{producer}",
+    )
+    converted = CompletePhase(
+        intent_key=f"{name}-converted",
+        artifact_ref=name,
+        phase="post_doc25_conversion",
+        fields={"content_type": PAPER},
+    )
+    return taken_in, converted
+
+
 class LoadProducer:
     """One producer; it asks for one thing after the other."""
 
@@ -138,6 +178,7 @@ class LoadProducer:
         await self._asked("/v1/sessions", body)
         self._record([{"kind": "declared", "session": self._session}])
         try:
+            await self._operate(watches_of(self._number))
             for turn in range(self._plan.rounds):
                 # One after the other, so that whatever happens meets somebody who asks.
                 place = turn + self._number / self._plan.producers
@@ -158,7 +199,10 @@ class LoadProducer:
         await self._operate_once(f"once-{self._number}-{turn}")
         half = ROUND // 2
         for first in (turn * ROUND, turn * ROUND + half):
-            await self._operate(range(first, first + half))
+            await self._operate(
+                [intent_of(self._number, number) for number in range(first, first + half)]
+            )
+        await self._bring_paper(turn)
         for number in range(turn * ELIMINATIONS, (turn + 1) * ELIMINATIONS):
             # What was struck may be struck again; a session without hypotheses would have ended.
             body = elimination(number % (len(HYPOTHESES) // 2))
@@ -167,8 +211,14 @@ class LoadProducer:
             observed = {"session": self._session, "observation": f"o-{number}"}
             self._record([{"kind": "eliminated", **observed}])
 
-    async def _operate(self, numbers: range) -> None:
-        intents = [intent_of(self._number, number) for number in numbers]
+    async def _bring_paper(self, turn: int) -> None:
+        taken_in, converted = paper_of(self._number, turn)
+        await self._operate([taken_in])
+        await self._operate([converted])
+        watches = [watch.binding_id for watch in watches_of(self._number)]
+        self._record([{"kind": "watched", "artifact": taken_in.node_id, "bindings": watches}])
+
+    async def _operate(self, intents: Sequence[Intent]) -> None:
         body = {
             "intents": [intent.model_dump(mode="json", exclude_none=True) for intent in intents]
         }
@@ -279,11 +329,16 @@ def _operated(intent: Intent, result: dict[str, Any]) -> dict[str, Any]:
     return {
         "kind": "operated",
         "intent_key": intent.intent_key,
-        "node": intent.node_id,  # type: ignore[attr-defined] - all that is asked for has one
+        "node": _node_of(intent),
         "intent": intent.intent_kind,  # type: ignore[attr-defined]
         "operation": result["operation_id"],
         "row_hash": result["row_hash"],
     }
+
+
+def _node_of(intent: Intent) -> str:
+    names = ("node_id", "artifact_ref", "binding_id")
+    return next(str(getattr(intent, name)) for name in names if hasattr(intent, name))
 
 
 def _requested(queue: str, request_id: str) -> dict[str, Any]:

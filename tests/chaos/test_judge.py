@@ -35,9 +35,16 @@ ANSWERS = [
         for number in range(1, len(STATES))
     ),
     {"kind": "requested", "request": "binding", "queue": "binding"},
+    {"kind": "watched", "artifact": "paper", "bindings": ["watch"]},
     {"kind": "refused", "node": "once", "code": "session_busy"},
 ]
 REQUESTS = [answer["request"] for answer in ANSWERS if answer["kind"] == "requested"]
+SUSPENDED = j.ManifestRow(
+    "m-1", "event", 1, [("outcome:binding", "watch", "paper", "pending", "binding_suspended")]
+)
+ENDED = j.ManifestRow(
+    "m-2", "event", 2, [("outcome:binding", "watch", "paper", "succeeded", "binding_fired")]
+)
 WHOLE = j.Record(
     log=[
         j.LogRow(1, "op-1", "create", "0" * 64, "hash-1"),
@@ -50,6 +57,10 @@ WHOLE = j.Record(
     writes=[("source", "op-1"), ("cu", "op-2"), ("source", "op-3"), ("cu", "op-4")],
     trails={SESSION: ["o-0", "o-1", "o-2"]},
     attempts={"run": list(enumerate(STATES[1:], start=1))},
+    evaluations=["binding"],
+    manifests=[SUSPENDED, ENDED],
+    fires=[("watch", "event", "m-2")],
+    memberships=["watched|paper"],
     notes=[
         ("shard", SHARD, ""),
         ("shard", SHARD, "a"),
@@ -101,6 +112,39 @@ BROKEN = [
     (j.extractions_in_order, {"attempts": {"run": [STEPS[1], STEPS[0], *STEPS[2:]]}}),
     (j.extractions_in_order, {"attempts": {"run": STEPS[:-1]}}),
     (j.extractions_in_order, {"attempts": {}}),
+    (j.one_manifest_for_each_cycle, {"manifests": [SUSPENDED, ENDED, ENDED]}),
+    (
+        j.one_manifest_for_each_cycle,
+        {"manifests": [SUSPENDED, ENDED, replace(ENDED, manifest_id="m-3")]},
+    ),
+    (j.one_manifest_for_each_cycle, {"manifests": [ENDED]}),
+    (j.one_manifest_for_each_cycle, {"manifests": [ENDED, SUSPENDED]}),
+    (j.one_manifest_for_each_cycle, {"manifests": []}),
+    (j.one_outcome_for_each_binding, {"manifests": [SUSPENDED]}),
+    (j.one_outcome_for_each_binding, {"manifests": [SUSPENDED, replace(ENDED, outcomes=[])]}),
+    (
+        j.one_outcome_for_each_binding,
+        {"manifests": [SUSPENDED, replace(ENDED, outcomes=[*ENDED.outcomes] * 2)]},
+    ),
+    (
+        j.one_outcome_for_each_binding,
+        {
+            "manifests": [
+                SUSPENDED,
+                replace(ENDED, outcomes=[(*ENDED.outcomes[0][:4], "binding_no_match")]),
+            ]
+        },
+    ),
+    (j.one_outcome_for_each_binding, {"evaluations": ["binding", "forgotten"]}),
+    (j.nothing_fires_twice, {"fires": [*WHOLE.fires] * 2}),
+    (j.nothing_fires_twice, {"fires": []}),
+    (j.nothing_fires_twice, {"fires": [*WHOLE.fires, ("watch", "event", "m-1")]}),
+    (j.nothing_fires_twice, {"fires": [("watch", "event", "m-1")]}),
+    (j.nothing_fires_twice, {"memberships": [*WHOLE.memberships] * 2}),
+    (
+        j.nothing_fires_twice,
+        {"manifests": [SUSPENDED, replace(ENDED, outcomes=[*ENDED.outcomes] * 2)]},
+    ),
 ]
 
 
