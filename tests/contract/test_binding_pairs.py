@@ -15,7 +15,7 @@ from kernel.stores.binding_pairs import (
     pairs_awaiting,
     pairs_of_event,
 )
-from tests.kernel.bindings.test_active_bindings import created, disabled
+from tests.kernel.bindings.routed import created, disabled, selector
 from tests.kernel.build import create, ledger_on, submit
 
 pytestmark = pytest.mark.spec("004 §13.2")
@@ -29,7 +29,7 @@ OWN_STEPS = {("", "pending_intake")} | {
 def ledger(store):
     ledger, _ = ledger_on(store)
     assert submit(ledger, create("corpus", "Corpus")).operation_id
-    assert submit(ledger, created("b1", "s1")).operation_id
+    assert submit(ledger, created("b1", selector("source_id", "s1"))).operation_id
     return ledger
 
 

@@ -3,11 +3,11 @@
 import random
 
 import pytest
-from tests.actors.world import put
 
 from actors.orchestrator.intents import CreateSource
 from kernel.bindings.particulars import NONE_STATED
 from kernel.stores.source_artifacts import read_artifact
+from tests.actors.intents import put
 from tests.kernel.build import memory_ledger
 from workers.dockets.plan import PRECEDING_ENTRY
 from workers.worker.handlers.docket_particulars import DOCKETS_KEPT, DocketParticulars
