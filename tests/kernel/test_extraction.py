@@ -38,7 +38,7 @@ def attempts(ledger, run=RUN):
     return [orjson.loads(row["record"]) for row in rows]
 
 
-@pytest.mark.spec("§16.8", "§16.4")
+@pytest.mark.spec("§16.8", "§16.4", "§16.2")
 def test_the_worked_example_of_a_reentry_is_one_chain_of_four_operations(ledger):
     ways = [
         ("pending", "running"),
@@ -158,7 +158,7 @@ def test_what_ends_in_part_says_which_fields_failed(ledger, current, stated, cod
     assert code_of(submit(ledger, document)) == code
 
 
-@pytest.mark.spec("INV-EXT-1", "INV-EXT-5", "INV-K-MEMBERSHIP-EXTRACTION-1")
+@pytest.mark.spec("INV-EXT-1", "INV-EXT-5", "INV-K-MEMBERSHIP-EXTRACTION-1", "§16.7")
 def test_what_becomes_of_a_run_touches_no_other_run_and_no_membership(ledger):
     submit(ledger, create("doc", "SourceArtifact"))
     with ledger.view() as view:

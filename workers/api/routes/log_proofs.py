@@ -38,7 +38,9 @@ async def inclusion(
     ec_sequence_number: Sequence, services: Given, tree_size: Size = None
 ) -> InclusionDocument:
     """Return a row's stored bytes and its path to the root of the tree of a size."""
-    [proof] = await _answered(services, lambda view: inclusions(view, [ec_sequence_number], tree_size))
+    [proof] = await _answered(
+        services, lambda view: inclusions(view, [ec_sequence_number], tree_size)
+    )
     return proof
 
 
