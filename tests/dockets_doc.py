@@ -45,6 +45,7 @@ else. `make dockets` writes this file.
 | `extractor.py` | the same as an `Extractor` |
 | `relationships.py` | `RelationshipIndex`: which filing an entry is about |
 | `report.py` | `report_on(lines)`: how far dockets narrow, and by which rules |
+| `standing_bindings.py`, `bindings.json` | what bindings make of entries and captions, a table |
 | `sample.py`, `sample.jsonl` | four dockets, 104 entries, with letters for people's names |
 """
 
@@ -97,6 +98,29 @@ The texts of the sample are shortened; on the full texts of the same entries, an
 was changed for it, the part that was held out gave 55 right, 1 wrong and 7 missed.
 """
 
+BINDINGS = """## Standing bindings
+
+`bindings.json` is the table; `rotulus ingest`, `make demo` and `rotulus binding standing` create
+what is missing of it. One that somebody has changed or disabled is left as it is.
+
+| Binding | Selects | Makes |
+|---|---|---|
+| `dockets:observations` | entries that dispose | the observation of what the court did |
+| `dockets:filings` | numbered papers of parties | a candidate member of `corpus:docket-filings` |
+| `dockets:relationships` | oppositions, responses, replies, rulings | a candidate link |
+| `dockets:captions` | the caption of a docket | the name and the court of its case |
+| `dockets:extractions` | entries that are not sealed | claims of the fields in the text |
+
+An entry whose text does not say what its target has to state (a ruling without a disposition, a
+reply to nothing that can be told) ends as `binding_target_incomplete` and waits for a person. So
+does every link below 0.95, without a signature, or with a rival (`rotulus review queue`).
+
+On the sample of 104 entries 163 fires make 10 observations, 15 links, 30 memberships, 4 updates of
+cases and 104 extractions with 203 claims; 12 outcomes wait for a person. On 40 of the 319 dockets,
+946 entries, 1,456 fires make 110 observations, 92 links, 269 memberships, 40 updates of cases and
+945 extractions with 2,821 claims; 122 outcomes wait. An entry leaves about 14 rows of the log.
+"""
+
 LIMITATIONS = """## Limitations
 
 - Rules read clerks' set phrases as some courts write them. An act in other words is missed, and
@@ -145,6 +169,7 @@ def text() -> str:
         *_normalisation(),
         *_fields(),
         *_relationships(),
+        BINDINGS,
         LIMITATIONS,
     ]
     return "\n".join(parts)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import click
 
@@ -15,6 +15,14 @@ from workers.demo.run import DemoReport, run_demo
 from workers.dockets.sample import sample_path
 from workers.environment.settings import Settings
 from workers.process_tree.tree import running_tree
+
+_PAIR_WORDS = {
+    "fired": "fired",
+    "matched_no_fire": "matched and did not fire",
+    "no_match": "did not match",
+    "deferred": "deferred",
+}
+"""How the report calls the states of pairs of bindings and artifacts (§13.2)."""
 
 
 @click.command()
@@ -76,7 +84,36 @@ def _print_report(report: DemoReport, *, as_json: bool) -> None:
         f"\n  record         {record['rows']} rows and {record['receipts']} receipts: {verdict}"
         f"\n  head           {record['head_hash']}"
     )
+    _print_work(document["work"])
+    for case in document["cases"]:
+        _print_case(case)
     for code, count in ingest["input_problems"].items():
         click.echo(f"  bad input      {count} x {code}")
     for failure in report.failures:
         click.echo(f"  FAILED         {failure}")
+
+
+def _print_work(work: dict[str, Any]) -> None:
+    for queue, counts in work["queues"].items():
+        click.echo(f"  queue          {queue}: {counts['done']} done, {counts['open']} open")
+    for binding_id, counts in work["bindings"].items():
+        said = (f"{counts.get(state, 0)} {words}" for state, words in _PAIR_WORDS.items())
+        click.echo(f"  binding        {binding_id}: {', '.join(said)}")
+    for kind, counts in work["evidence"].items():
+        click.echo(f"  {kind:14} {_counted(counts)}")
+    extractions = work["extractions"]
+    click.echo(f"  extractions    {_counted(extractions['runs'])}; {extractions['claims']} claims")
+
+
+def _print_case(case: dict[str, Any]) -> None:
+    others = case["n_survivors"] - len(case["survivors"])
+    postures = ", ".join(case["survivors"]) + (f" and {others} others" if others > 0 else "")
+    click.echo(f"  case           {case['case_name']}: {postures or 'no posture is left'}")
+    why = case["why"]
+    if why is not None:
+        quoted = f' ("{why["words"]}")' if "words" in why else ""
+        click.echo(f"                 because {why['rule']}: {why['reason']}{quoted}")
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"

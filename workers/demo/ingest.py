@@ -39,6 +39,8 @@ from workers.dockets.plan import (
 from workers.dockets.reader import BadLine, Docket, read_dockets
 
 AT_ONCE = 8
+CASES_MAX = 3
+"""Cases of a summary."""
 
 _PRIORITY = {
     "core": "user_active_session",
@@ -51,6 +53,15 @@ _ON_RECORD = frozenset({"artifact_phase_completed", "edge_already_exists", "node
 """Refusals that say: this was recorded so long ago that its key has been archived."""
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestedCase:
+    """A case, and the last of its entries that struck a posture."""
+
+    case_name: str
+    session_id: str
+    last_strike: Strike | None
 
 
 @dataclass(slots=True)
@@ -73,6 +84,8 @@ class Summary:
     """Bad input, by code."""
 
     failed_dockets: list[str] = field(default_factory=list)
+    cases: list[IngestedCase] = field(default_factory=list)
+    """Some of the cases, to look at what was concluded."""
 
     def document(self) -> dict[str, Any]:
         """Return the summary as JSON has it."""
@@ -151,17 +164,22 @@ class Ingest:
         await self._gateway.post("/v1/sessions", _declaration(plan))
         corpus_id = f"corpus:{docket.court_id}"
         waiting: list[dict[str, Any]] = []
+        last_strike: Strike | None = None
         waiting += (_intent(step, corpus_id) for step in plan.opening if _fits(step))
         for entry in plan.entries:
             for step in entry.steps:
                 if isinstance(step, Strike):
                     await self._flush(session_id, waiting)
                     await self._strike(session_id, step)
+                    last_strike = step
                 else:
                     waiting.append(_intent(step, corpus_id))
             self.summary.entries += 1
         await self._flush(session_id, waiting)
         self.summary.dockets += 1
+        if len(self.summary.cases) < CASES_MAX:
+            case_name = plan.declare.metadata["case_name"]
+            self.summary.cases.append(IngestedCase(case_name, session_id, last_strike))
         self._progress(self.summary)
 
     async def _flush(self, session_id: str, waiting: list[dict[str, Any]]) -> None:

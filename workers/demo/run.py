@@ -8,14 +8,16 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+from kernel.audit.work_done import work_done
 from kernel.verify import Verification
 from workers.clients.gateway import GatewayClient
-from workers.demo.ingest import Ingest, Summary
-from workers.environment.ledger_access import verify_file
+from workers.demo.ingest import Ingest, IngestedCase, Summary
+from workers.environment.ledger_access import LedgerPlace, open_record, verify_file
 from workers.environment.terminal_progress import Progress
 from workers.process_tree.tree import Tree
 
 POLL_S = 0.2
+SURVIVORS_SHOWN = 3
 
 
 @dataclass(slots=True)
@@ -26,6 +28,11 @@ class DemoReport:
     requests: dict[str, Any]
     verification: Verification
     seconds: dict[str, float] = field(default_factory=dict)
+    work: dict[str, Any] = field(default_factory=dict)
+    """What was done by queue and by binding, and what came of it (`kernel/audit/work_done.py`)."""
+
+    cases: list[dict[str, Any]] = field(default_factory=list)
+    """What was concluded of some cases, and why."""
 
     @property
     def failures(self) -> list[str]:
@@ -52,6 +59,8 @@ class DemoReport:
         return {
             "ingest": self.summary.document(),
             "requests": self.requests,
+            "work": self.work,
+            "cases": self.cases,
             "record": {
                 "rows": verification.rows,
                 "receipts": verification.receipts,
@@ -74,9 +83,10 @@ async def run_demo(tree: Tree, lines: Iterable[bytes]) -> DemoReport:
             summary = await Ingest(gateway, partial(_show_ingest, progress)).run(lines)
             _show_ingest(progress, summary)
             seconds["ingest"] = progress.elapsed_s
-        with Progress("authorities") as progress:
+        with Progress("queues") as progress:
             requests = await _drained(gateway, progress)
             seconds["drain"] = progress.elapsed_s
+        cases = [await _concluded(gateway, case) for case in summary.cases]
     with Progress("verify") as progress:
         verification = await anyio.to_thread.run_sync(
             verify_file,
@@ -85,7 +95,26 @@ async def run_demo(tree: Tree, lines: Iterable[bytes]) -> DemoReport:
         )
         progress.show(f"{verification.rows} rows")
         seconds["verify"] = progress.elapsed_s
-    return DemoReport(summary, requests, verification, seconds)
+    work = await anyio.to_thread.run_sync(_work_done, tree.ledger_place)
+    return DemoReport(summary, requests, verification, seconds, work, cases)
+
+
+def _work_done(place: LedgerPlace) -> dict[str, Any]:
+    with open_record(place) as view:
+        return work_done(view)
+
+
+async def _concluded(gateway: GatewayClient, case: IngestedCase) -> dict[str, Any]:
+    """Return what is left of a case's postures, and the last words that struck one."""
+    snapshot = await gateway.get(f"/v1/sessions/{case.session_id}")
+    last = case.last_strike
+    return {
+        "case_name": case.case_name,
+        "session_id": case.session_id,
+        "n_survivors": snapshot["n_survivors"],
+        "survivors": snapshot["survivors"][:SURVIVORS_SHOWN],
+        "why": None if last is None else last.justification.document(),
+    }
 
 
 async def _drained(gateway: GatewayClient, progress: Progress) -> dict[str, Any]:
@@ -93,9 +122,15 @@ async def _drained(gateway: GatewayClient, progress: Progress) -> dict[str, Any]
         requests: dict[str, Any] = (await gateway.get("/v1/queues"))["requests"]
         ended = requests["recorded"] - requests["open"]
         progress.show(f"{ended} of {requests['recorded']} requests have their outcome")
-        if not requests["open"]:
+        if not requests["open"] and not await _is_routing(gateway):
             return requests
         await anyio.sleep(POLL_S)
+
+
+async def _is_routing(gateway: GatewayClient) -> bool:
+    """Tell whether a standing binding is still being brought to older artifacts."""
+    page = await gateway.get("/v1/bindings?limit=100")
+    return any(binding["is_being_routed"] for binding in page["bindings"])
 
 
 def _show_ingest(progress: Progress, summary: Summary) -> None:

@@ -146,6 +146,7 @@ async def work(door: Door) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 async def test_the_whole_job_on_the_sample_and_once_more(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "POLL_S", 0.01)
     folder = DataFolder(tmp_path)
@@ -172,8 +173,27 @@ async def test_the_whole_job_on_the_sample_and_once_more(tmp_path, monkeypatch, 
     assert again.verification.head_hash == first.verification.head_hash
     assert first.requests["recorded"] == first.requests["outcomes"]["completed"] > 0
     assert set(first.seconds) == {"ingest", "drain", "verify"}
+    fired = {name: counts["fired"] for name, counts in first.work["bindings"].items()}
+    assert fired == {
+        "dockets:captions": 4,
+        "dockets:extractions": 104,
+        "dockets:filings": 30,
+        "dockets:observations": 10,
+        "dockets:relationships": 15,
+    }
+    assert all(not counts["open"] for counts in first.work["queues"].values())
+    assert first.work["evidence"] == {
+        "relationship": {"candidate": 15},
+        "observation": {"observed": 10},
+    }
+    assert first.work["extractions"] == {"runs": {"succeeded": 97, "degraded": 7}, "claims": 203}
+    assert again.work == first.work
+    assert len(first.cases) == 3
+    for case in first.cases:
+        assert case["n_survivors"] >= len(case["survivors"]) > 0
+        assert case["why"]["reason"]
     shown = capsys.readouterr().err
-    for step in ("ingest", "authorities", "verify"):
+    for step in ("ingest", "queues", "verify"):
         assert f"  {step}: " in shown
 
 
