@@ -274,6 +274,11 @@ class LedgerView:
         row = self.tables.get(schema.blobs, blob_ref)
         return None if row is None else bytes(row["content"])
 
+    def blob_opening(self, blob_ref: str) -> tuple[bytes, bytes] | None:
+        """Return the salt and the content of a commitment, or None where it was erased."""
+        row = self.tables.get(schema.blobs, blob_ref)
+        return None if row is None else (bytes(row["salt"]), bytes(row["content"]))
+
     def pre_image(self, content_hash: str) -> bytes | None:
         """Return the state that an effect replaced, or None where it is not on record.
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "verify": "Recompute the record and name the first bad row.",
     "tree": "Prove that a row is in the log, and that the log only grew.",
     "checkpoint": "Sign the head of the log, publish it with the tiles, verify one.",
+    "prove": "Write a file that proves an operation without a ledger.",
     "show": "Look at what was decided: log, sessions, operations, nodes.",
     "audit": "Ask what was done, why, and what undoing it would take.",
     "authority": "Ask for recomputes; run the nightly tick or the backfill.",

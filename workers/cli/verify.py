@@ -13,6 +13,7 @@ from typing import BinaryIO, NoReturn
 
 import click
 
+from kernel.proof.proof_file import FILE_BYTES_MAX, verified
 from kernel.verify.expected import ExpectedHead
 from kernel.verify.export import verify_export
 from workers.cli.common import as_json, clean_errors, data_dir, print_document, read_settings
@@ -38,11 +39,19 @@ from workers.environment.terminal_progress import Progress
     callback=lambda _context, _parameter, text: _expected_head(text),
     help="The `head` that an earlier verification printed: the log must hold that row still.",
 )
+@click.option(
+    "--proof",
+    type=click.File("rb"),
+    help="Verify a file of `rotulus prove` by itself, without a ledger.",
+)
+@click.option("--vkey", help="With --proof: the log's key, as `rotulus checkpoint key` printed it.")
 @as_json
 @data_dir
 def verify(
     data_dir: Path | None,
     export: BinaryIO | None,
+    proof: BinaryIO | None,
+    vkey: str | None,
     expect_head: ExpectedHead | None,
     *,
     record: bool,
@@ -53,6 +62,9 @@ def verify(
     Reads the ledger by itself; nothing else needs to run. Ends with 0 when nothing was found, with
     1 on any finding and where there is no ledger to read, with 2 when it was called wrongly.
     """
+    if proof is not None:
+        _verify_proof(proof, vkey, as_json=as_json)
+        return
     if export is not None:
         if record:
             raise click.UsageError("a file has no ledger to record a finding on")
@@ -98,6 +110,14 @@ def _expected_head(text: str | None) -> ExpectedHead | None:
         return None if text is None else ExpectedHead.parse(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def _verify_proof(proof: BinaryIO, vkey: str | None, *, as_json: bool) -> None:
+    if vkey is None:
+        raise click.UsageError("--proof needs --vkey: a file does not prove its own key")
+    with clean_errors():
+        document = verified(proof.read(FILE_BYTES_MAX + 1), vkey)
+    print_document(document, as_json=as_json)
 
 
 def _verify_lines(export: BinaryIO, expect_head: ExpectedHead | None, *, as_json: bool) -> NoReturn:
