@@ -61,7 +61,7 @@ def test_whatever_the_step_each_cycle_has_one_manifest_and_nothing_fires_twice(
     begun = tmp_path / "begun.db"
     ledger = opened(begun)
     furnish(ledger, *(bound(kind, kind) for kind in KINDS))
-    asked = requests_of(ledger)
+    requests = requests_of(ledger)
     ledger.close()
 
     left, sound = set(), set[str]()
@@ -69,19 +69,19 @@ def test_whatever_the_step_each_cycle_has_one_manifest_and_nothing_fires_twice(
         ledger = opened(path, process=2)
         left.add(sum(fires(ledger).values()))
         work_all(ledger)
-        assert fires(ledger) == dict.fromkeys(asked.values(), 1), step
+        assert fires(ledger) == dict.fromkeys(requests.values(), 1), step
         content = repr(everything(ledger))
         if content not in sound:
             sound.add(content)
-            check(ledger, asked)
+            check(ledger, requests)
         ledger.close()
     # Before the first fire, after each one, after all.
-    assert left == set(range(len(asked) + 1))
+    assert left == set(range(len(requests) + 1))
 
 
-def check(ledger: Ledger, asked: dict[str, Evaluated]) -> None:
+def check(ledger: Ledger, requests: dict[str, Evaluated]) -> None:
     assert findings(ledger) == ()
-    for event in {event for _, event in asked.values()}:
+    for event in {event for _, event in requests.values()}:
         with ledger.view() as view:
             bodies = [shown.body for shown in manifests_of(view, event).manifests]
             assert [differences(view, body) for body in bodies] == [[]] * len(bodies)
@@ -90,7 +90,7 @@ def check(ledger: Ledger, asked: dict[str, Evaluated]) -> None:
         ended = [outcome for outcome in outcomes if outcome["outcome_state"] != "pending"]
         assert sorted(outcome["outcome_id"] for outcome in ended) == sorted(
             f"outcome:{request_id}"
-            for request_id, (_, asked_of) in asked.items()
+            for request_id, (_, asked_of) in requests.items()
             if asked_of == event
         )
         assert {outcome["outcome_reason_code"] for outcome in ended} == {FIRED}

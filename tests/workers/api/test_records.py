@@ -4,6 +4,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.sqlite import SqliteStore
+from kernel.proof.merkle_tree import HASH_BYTES
 from queues.worker_heartbeats import WorkerBeat
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import (
@@ -154,7 +155,8 @@ async def test_sequences_leave_the_process_as_text_past_what_javascript_can_coun
     far = 2**53 + 7
     async with running_door(store, host=FakeHost().host) as door:
         with store.transaction() as tables:
-            head = {"ec_sequence_number": far, "receipt_sequence": far}
+            frontier = bytes(HASH_BYTES) * far.bit_count()
+            head = {"ec_sequence_number": far, "receipt_sequence": far, "frontier": frontier}
             tables.update(schema.chain_head, ("main",), head)
         await door.declare(SESSION, "a")
         [result] = await door.operate(source("s-1"))

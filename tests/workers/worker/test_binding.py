@@ -300,11 +300,11 @@ async def test_a_fire_to_which_the_kernel_refuses_capacity_leaves_its_receipt_an
     async with behind_a_door(BindingWorld, Kernel(capacity=capacity)) as world:
         ledger = world.door.ledger
         furnish(ledger, bound("b-1", "corpus_document_membership"))
-        asked = {request.item_key: request.request_id for request in open_evaluations(ledger)}
+        requested = {request.item_key: request.request_id for request in open_evaluations(ledger)}
         await world.relay.sweep()
         await world.deliver()
         receipts = world.receipts("binding_fire_capacity_rejected")
-        assert {receipt["source_event_id"] for receipt in receipts} == asked.keys()
+        assert {receipt["source_event_id"] for receipt in receipts} == requested.keys()
         for receipt in receipts:
             stated = {
                 "receipt_kind": "binding_fire_capacity_rejected",
