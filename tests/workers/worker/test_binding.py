@@ -322,16 +322,18 @@ async def test_a_fire_to_which_the_kernel_refuses_capacity_leaves_its_receipt_an
             assert receipt.items() >= stated.items()
             assert receipt["receipt_id"]
         assert world.receipts("binding_fire_record") == []
-        assert {world.status(request_id).state for request_id in asked.values()} == {"open"}
+        assert {world.status(request_id).state for request_id in requested.values()} == {"open"}
         capacity.is_short = False
         await world.relay.sweep()
         world.pass_ms(REJECTED_DELAY_MS)
         await world.deliver()
-        assert {world.status(request_id).state for request_id in asked.values()} == {"completed"}
+        assert {world.status(request_id).state for request_id in requested.values()} == {
+            "completed"
+        }
         fires = world.receipts("binding_fire_record")
-        assert sorted(fire["source_event_id"] for fire in fires) == sorted(asked)
+        assert sorted(fire["source_event_id"] for fire in fires) == sorted(requested)
         with ledger.view() as view:
-            manifests = [manifests_of(view, event).manifests for event in asked]
+            manifests = [manifests_of(view, event).manifests for event in requested]
         for first, second in manifests:
             [rejected], [fired] = first.body["binding_outcomes"], second.body["binding_outcomes"]
             assert rejected["outcome_reason_code"] == "capacity_rejected_mid_evaluation"
