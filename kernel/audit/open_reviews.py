@@ -3,8 +3,10 @@
 Three kinds, each a queue of its own in a fixed order: relationship candidates and observations by
 their ids, outcomes of bindings in the order of their receipts. An item leaves its queue by the
 operation that decides on it, and comes back when that is undone (not so an outcome, which is
-settled once). A page looks at a bounded number of rows. It may hold fewer items than asked for and
-still name where to go on: only `next_after = None` means that there is nothing more.
+settled once). Evidence is read by an index of what is open, so a page costs the same however much
+was decided (decision workers/0146). A page looks at a bounded number of rows. It may hold fewer
+items than asked for and still name where to go on: only `next_after = None` means that there is
+nothing more.
 """
 
 from dataclasses import dataclass
@@ -23,7 +25,6 @@ from kernel.reviews.evidence import (
     EvidenceDocument,
     EvidenceKind,
     evidence_of,
-    is_open,
     why_a_person_decides,
 )
 
@@ -80,11 +81,12 @@ def open_reviews(
         ValueError: `after` is no place of the queue.
     """
     table, column = schema.receipts, "receipt_sequence"
-    where = {"receipt_kind": OUTCOME_KIND} if kind == "outcome" else {}
+    where: dict[str, Any] = {"receipt_kind": OUTCOME_KIND}
     place: Any = int(after or 0) if kind == "outcome" else after or None
     if kind != "outcome":
         table = STORES[kind].table
         (column,) = key_names(table)
+        where = {"is_open": 1}
     items: list[OpenReviewDocument] = []
     scanned = 0
     while scanned < SCANNED_ROWS_MAX:
@@ -102,12 +104,8 @@ def open_reviews(
     return ReviewPage(tuple(items), str(place))
 
 
-def _evidence(
-    view: LedgerView, kind: EvidenceKind, row: Row, column: str
-) -> OpenReviewDocument | None:
+def _evidence(view: LedgerView, kind: EvidenceKind, row: Row, column: str) -> OpenReviewDocument:
     record: Document = orjson.loads(row["record"])
-    if not is_open(kind, record):
-        return None
     evidence = evidence_of(view, kind, row[column], record)
     return {
         "kind": kind,

@@ -51,7 +51,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 26
+SCHEMA_VERSION = 27
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -89,6 +89,14 @@ def _stands(record: dict[str, Any]) -> int:
 
 def _end(side: str) -> Callable[[dict[str, Any]], str | None]:
     return lambda record: record["payload"].get(f"{side}_filing_unit_id")
+
+
+def _is_open(lifecycle_state: str) -> Callable[[dict[str, Any]], int | None]:
+    def derive(record: dict[str, Any]) -> int | None:
+        stated = record["payload"].get("lifecycle_state")
+        return 1 if record["state"] == "active" and stated == lifecycle_state else None
+
+    return derive
 
 
 def _source_of_run(record: dict[str, Any]) -> str | None:
@@ -410,6 +418,14 @@ filing_relationships = Table(
     Column("source_filing_unit_id", String, info=of_record(_end("source"))),
     # Unknown where the other filing is not matched.
     Column("target_filing_unit_id", String, info=of_record(_end("target"))),
+    # 1 while it waits to be confirmed or rejected, by which a look costs what waits.
+    Column("is_open", Integer, info=of_record(_is_open("candidate"))),
+    Index(
+        "filing_relationships_open",
+        "is_open",
+        "filing_relationship_id",
+        **_stated("is_open"),
+    ),
     Index(
         "filing_relationships_by_source",
         "source_filing_unit_id",
@@ -436,6 +452,13 @@ court_disposition_observations = Table(
     metadata,
     Column("observation_id", String, primary_key=True),
     Column("record", LargeBinary, nullable=False),
+    Column("is_open", Integer, info=of_record(_is_open("observed"))),
+    Index(
+        "court_disposition_observations_open",
+        "is_open",
+        "observation_id",
+        **_stated("is_open"),
+    ),
     info=state(StateStore(MATTERS, compared=whole("court_disposition_observation_retract"))),
 )
 

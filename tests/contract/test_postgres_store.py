@@ -12,16 +12,19 @@ import pytest
 
 psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
 
-from kernel.errors import (  # noqa: E402 - after the driver
+from kernel.audit.open_reviews import open_reviews  # noqa: E402 - after the driver
+from kernel.errors import (  # noqa: E402 - likewise
     CommitOutcomeUnknown,
     LedgerSchemaDiffers,
     LedgerUnavailable,
 )
 from kernel.ledger import postgres, postgres_connection, schema  # noqa: E402 - likewise
+from kernel.ledger.keys import key_names  # noqa: E402 - likewise
 from kernel.ledger.ledger import Ledger, LedgerView  # noqa: E402 - likewise
 from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
 from kernel.ledger.postgres_connection import place_of  # noqa: E402 - likewise
 from kernel.ledger.tables import DuplicateKey  # noqa: E402 - likewise
+from kernel.reviews.evidence import STORES  # noqa: E402 - likewise
 from tests.chaos.proxy import Proxies  # noqa: E402 - likewise
 from tests.connections import watch_postgres  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise
@@ -659,6 +662,34 @@ def test_an_epoch_is_found_by_its_own_index_however_many_there_were(
     )
     assert any("kernel_event_log_by_epoch_intent" in line for (line,) in plan_of_marker)
     assert any("kernel_event_log_by_epoch" in line for (line,) in plan_of_rows), plan_of_rows
+
+
+@pytest.mark.spec("§13.6")
+@pytest.mark.parametrize("kind", STORES)
+def test_evidence_that_waits_is_found_by_its_own_index_however_much_was_decided(
+    store, connections, postgres_url, kind
+):
+    table = STORES[kind].table
+    with store.transaction() as tables:
+        rows = [
+            row_of(table, is_open=None if number % 100 else 1)
+            | {key_names(table)[0]: f"e-{number:04}"}
+            for number in range(3000)
+        ]
+        tables.insert_many(table, rows)
+    raw(postgres_url, f"ANALYZE {table.name}")
+    with store.view() as tables:
+        connections.statements.clear()
+        open_reviews(LedgerView(tables), kind, after="f")
+        text = numbered(connections.statements[0][0])
+    *_, plan = raw(
+        postgres_url,
+        "SET plan_cache_mode = force_generic_plan",
+        f"PREPARE asked (int, text, int) AS {text}",
+        "EXPLAIN EXECUTE asked (1, 'e-1000', 200)",
+    )
+    assert any(f"{table.name}_open" in line for (line,) in plan), plan
+    assert not any("Filter" in line or "Sort" in line for (line,) in plan), plan
 
 
 def test_what_an_operation_informed_is_found_by_its_name_alone(store, connections, postgres_url):

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import delete, text, update
 
+from kernel.audit.open_reviews import open_reviews
 from kernel.errors import (
     CommitOutcomeUnknown,
     LedgerCorrupt,
@@ -23,8 +24,10 @@ from kernel.errors import (
     LedgerUnavailable,
 )
 from kernel.ledger import schema, sqlite
+from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.sqlite import SqliteStore
+from kernel.reviews.evidence import STORES
 from tests.connections import watch_sqlite
 from tests.contract.nodes import add, names, node
 from tests.contract.test_ledger_store import MISSHAPEN, row_of
@@ -544,6 +547,22 @@ def test_an_epoch_is_found_by_its_own_index_however_many_there_were(
     with closing(sqlite3.connect(path)) as connection:
         plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
     assert [plan_row[-1] for plan_row in plan] == [f"SEARCH kernel_event_log USING INDEX {step}"]
+
+
+@pytest.mark.spec("§13.6")
+@pytest.mark.parametrize("kind", STORES)
+def test_evidence_that_waits_is_found_by_its_own_index_however_much_was_decided(
+    store, connections, path, kind
+):
+    table = STORES[kind].table
+    with store.view() as tables:
+        connections.statements.clear()
+        open_reviews(LedgerView(tables), kind, after="e")
+        [(sql, values)] = connections.statements
+    with closing(sqlite3.connect(path)) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+    step = f"{table.name}_open (is_open=? AND {key_names(table)[0]}>?)"
+    assert [plan_row[-1] for plan_row in plan] == [f"SEARCH {table.name} USING INDEX {step}"]
 
 
 def test_what_an_operation_informed_is_found_by_its_name_alone(store, connections, path):

@@ -3,7 +3,9 @@
 Whoever writes evidence confirms none of it. After each commit the evidence that was written since
 is looked at: what the safe path admits is confirmed by an operation of its own, and the rest stays
 in the queue of reviews. A process that starts looks once at what is open, because another may have
-ended between the evidence and its confirmation (decision workers/0140).
+ended between the evidence and its confirmation (decision workers/0140). That look reads pages of an
+index of what is open, so it costs what waits and nothing of what was decided (decision
+workers/0146).
 """
 
 from typing import Final
