@@ -36,7 +36,10 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
         for number in range(COPIES):
             for docket in dockets:
                 name = f"{docket['source_id']}-{number}"
-                lines.write(json.dumps({**docket, "source_id": name}) + "\n")
+                # A case of its own: one that several sources caption is captioned by the last.
+                case = f"{docket['docket_number']}{number}"
+                copy = {**docket, "source_id": name, "docket_number": case}
+                lines.write(json.dumps(copy) + "\n")
     started_s = time.monotonic()
     with demo(folder / "data", file) as run:
         assert run.finish() == 0, run.stderr

@@ -57,7 +57,8 @@ def test_bad_lines_are_counted_by_code_and_the_rest_is_on_the_record(mixed: Tree
     entries = {name for name, node in essences["nodes"].items() if node[0] == "SourceArtifact"}
     expected = {f"{GOOD['source_id']}#{place}" for place in range(len(GOOD["docket_entries"]))}
     expected |= {f"{SHORT['source_id']}#{place}" for place in (0, 2)}
-    assert entries == {f"docket-entry:{name}" for name in expected}
+    captions = {f"docket-caption:{docket['source_id']}" for docket in (GOOD, SHORT)}
+    assert entries == {f"docket-entry:{name}" for name in expected} | captions
 
 
 def test_every_logged_line_is_one_json_object_from_whichever_process(mixed: TreeRun) -> None:
@@ -77,10 +78,10 @@ def test_every_logged_line_is_one_json_object_from_whichever_process(mixed: Tree
 def test_an_undisturbed_run_takes_every_docket_and_logs_nothing(reference: Reference) -> None:
     """By default a log has only what somebody should look at."""
     assert reference.report["ingest"]["dockets"] == len(reference.essence["sessions"]) == 12
-    assert reference.report["ingest"]["operations_accepted"] == 636
+    assert reference.report["ingest"]["operations_accepted"] == 1632
     assert reference.report["record"]["authorities_equal"] == 12
     assert reference.stderr.startswith("Rotulus is up: http://127.0.0.1:")
-    assert steps_and_log(reference.stderr) == ({"ingest", "authorities", "verify"}, [])
+    assert steps_and_log(reference.stderr) == ({"ingest", "queues", "verify"}, [])
 
 
 def test_a_second_run_accepts_nothing_and_leaves_the_record_as_it_is(reference: Reference) -> None:

@@ -70,4 +70,5 @@ def test_a_tree_under_load_is_scraped_at_the_gateway_and_at_its_worker(tmp_path:
     assert gateway.value("rotulus_workers_alive") == 1
     assert gateway.value("rotulus_requests_open", **queue) == 0
     accepted = gateway.value("rotulus_operations_total", outcome="accepted")
-    assert accepted == gateway.value("rotulus_chain_height")
+    # What bindings, extractions and recomputes record is no answer to anybody's operation.
+    assert 0 < accepted <= gateway.value("rotulus_chain_height")
