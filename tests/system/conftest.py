@@ -14,7 +14,7 @@ from tests.system.tree_run import TreeRun, demo
 from workers.dockets.sample import sample_path
 from workers.environment.ledger_access import verify_file
 
-COPIES = 3
+COPIES = 1
 """How often the sample is repeated: enough work that a tree can be disturbed within it."""
 
 
