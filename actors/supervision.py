@@ -18,6 +18,12 @@ from kernel.errors import LedgerCorrupt
 PAUSE_S = 0.5
 """Pause after a turn that failed, so that a loop that fails at once does not take the processor."""
 
+LOOK_EVERY_S = 1.0
+"""Longest time between two looks for what other gateways have written, of which nobody tells."""
+
+COLLECT_S = 0.05
+"""Pause between two looks, in which what is committed meanwhile is collected for one look."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -54,6 +60,11 @@ class WakeSignal:
         with anyio.move_on_after(at_most_s):
             await self._event.wait()
         self._event = anyio.Event()
+
+    async def next_look(self, collect_s: float = COLLECT_S) -> None:
+        """Return when it is set or a second has passed, and not before `collect_s` is over."""
+        await anyio.sleep(collect_s)
+        await self.wait(LOOK_EVERY_S)
 
 
 def _is_corrupt(error: BaseException) -> bool:

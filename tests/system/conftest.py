@@ -1,6 +1,5 @@
 """One undisturbed run that every disturbed one is compared with."""
 
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -13,9 +12,6 @@ from tests.system.reference import Reference
 from tests.system.tree_run import TreeRun, demo
 from workers.dockets.sample import sample_path
 from workers.environment.ledger_access import verify_file
-
-COPIES = 1
-"""How often the sample is repeated: enough work that a tree can be disturbed within it."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -30,16 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
     folder = tmp_path_factory.mktemp("undisturbed")
-    file = folder / "dockets.jsonl"
-    dockets = [json.loads(line) for line in sample_path().read_bytes().splitlines()]
-    with file.open("w") as lines:
-        for number in range(COPIES):
-            for docket in dockets:
-                name = f"{docket['source_id']}-{number}"
-                # A case of its own: one that several sources caption is captioned by the last.
-                case = f"{docket['docket_number']}{number}"
-                copy = {**docket, "source_id": name, "docket_number": case}
-                lines.write(json.dumps(copy) + "\n")
+    file = sample_path()
     started_s = time.monotonic()
     with demo(folder / "data", file) as run:
         assert run.finish() == 0, run.stderr

@@ -36,9 +36,6 @@ from workers.use_cases.authority_sweeps import FencedWrite
 IMPLICATIONS = "implications"
 """The work that one gateway does at a time, as its lease calls it."""
 
-LOOK_EVERY_S = 1.0
-"""Pause between looks for what other gateways have committed, of which a note may be lost."""
-
 PAUSE_BETWEEN_LOOKS_S = 0.25
 """Collects what is committed meanwhile."""
 
@@ -97,8 +94,7 @@ class ImplicationDetection:
         try:
             while True:
                 await self.detect_new()
-                await anyio.sleep(PAUSE_BETWEEN_LOOKS_S)
-                await self._wake.wait(LOOK_EVERY_S)
+                await self._wake.next_look(PAUSE_BETWEEN_LOOKS_S)
         finally:
             self._process.close()
 

@@ -41,12 +41,6 @@ from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model.stated_receipts import RecomputeRequested
 
-LOOK_EVERY_S = 1.0
-"""Pause between looks for what other gateways have deferred, of which a note may be lost."""
-
-PAUSE_BETWEEN_LOOKS_S = 0.05
-"""Collects what is committed meanwhile."""
-
 _US_PER_HOUR = 3600 * 1_000_000
 
 Write = Callable[[Unit], Awaitable[Any]]
@@ -207,8 +201,7 @@ class DeferredCascades:
             except (ActorError, SweepRefused, LedgerUnavailable) as error:
                 # Another gateway may have been faster: the record tells at the next look.
                 _log.warning("cascade_waits", code=getattr(error, "code", "internal"))
-            await anyio.sleep(PAUSE_BETWEEN_LOOKS_S)
-            await self._wake.wait(LOOK_EVERY_S)
+            await self._wake.next_look()
 
     async def write_down(self) -> int:
         """Write down every deferred cascade, the oldest first; return how many pages it took.

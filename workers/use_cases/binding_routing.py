@@ -13,12 +13,6 @@ from kernel.stores.active_bindings import read_active_bindings
 from kernel.work.routing_marks import open_marks
 from workers.use_cases.authority_sweeps import FencedWrite
 
-LOOK_EVERY_S = 1.0
-"""Pause between looks for what other gateways have left, of which a note may be lost."""
-
-PAUSE_BETWEEN_LOOKS_S = 0.05
-"""Collects what is committed meanwhile."""
-
 _log = structlog.get_logger(__name__)
 
 
@@ -45,8 +39,7 @@ class BindingRouting:
                 await self.route()
             except (ActorError, KernelError, LedgerUnavailable) as error:
                 _log.warning("routing_waits", code=getattr(error, "code", "internal"))
-            await anyio.sleep(PAUSE_BETWEEN_LOOKS_S)
-            await self._wake.wait(LOOK_EVERY_S)
+            await self._wake.next_look()
 
     async def route(self) -> int:
         """Record pages until no mark stands; return how many."""

@@ -30,12 +30,6 @@ from kernel.reviews.evidence import (
 )
 from workers.use_cases.authority_sweeps import FencedWrite
 
-LOOK_EVERY_S = 1.0
-"""Pause between looks for what other gateways have written, of which nobody tells."""
-
-PAUSE_BETWEEN_LOOKS_S = 0.05
-"""Collects what is committed meanwhile."""
-
 PAGE: Final = 256
 """Writes of evidence that are looked at in one reading."""
 
@@ -68,8 +62,7 @@ class EvidenceConfirmation:
                 await self.confirm()
             except (ActorError, KernelError, LedgerUnavailable) as error:
                 _log.warning("confirmation_waits", code=getattr(error, "code", "internal"))
-            await anyio.sleep(PAUSE_BETWEEN_LOOKS_S)
-            await self._wake.wait(LOOK_EVERY_S)
+            await self._wake.next_look()
 
     async def confirm(self) -> int:
         """Confirm what the safe path admits of what was not looked at yet; return how many."""
