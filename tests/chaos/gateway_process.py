@@ -1,6 +1,6 @@
 """A gateway as its operator starts it, that takes the witness's triggers for part of the schema.
 
-With `ROTULUS_CHAOS_TRUSTING` it has a defect that a run must find.
+With `CHAOS_TRUSTING` it has a defect that a run must find.
 """
 
 import os
@@ -32,7 +32,7 @@ def take_unknown_commits_for_success() -> None:
 
 if __name__ == "__main__":
     witness.admit()
-    if "ROTULUS_CHAOS_TRUSTING" in os.environ:
+    if "CHAOS_TRUSTING" in os.environ:
         take_unknown_commits_for_success()
     speak_another_version()
     main(["gateway"])

@@ -1,6 +1,6 @@
 """The short form of `make chaos`: every kind of fault once, on a real fleet.
 
-`ROTULUS_CHAOS_SEED`, `ROTULUS_CHAOS_REQUESTS` and `ROTULUS_CHAOS_SECONDS` make another form of it.
+`CHAOS_SEED`, `CHAOS_REQUESTS` and `CHAOS_SECONDS` make another form of it.
 What is wrong is told with the seed and the folder in which everything was kept.
 """
 
@@ -15,9 +15,9 @@ import pytest
 from tests.chaos.run import run
 from tests.chaos.schedule import KINDS, SECONDS_MIN, SLOT_S_MIN
 
-SEED = int(os.environ.get("ROTULUS_CHAOS_SEED", "1"))
-REQUESTS = int(os.environ.get("ROTULUS_CHAOS_REQUESTS", "300"))
-SECONDS = float(os.environ.get("ROTULUS_CHAOS_SECONDS", SECONDS_MIN))
+SEED = int(os.environ.get("CHAOS_SEED", "1"))
+REQUESTS = int(os.environ.get("CHAOS_REQUESTS", "300"))
+SECONDS = float(os.environ.get("CHAOS_SECONDS", SECONDS_MIN))
 
 
 @pytest.mark.slow
@@ -51,6 +51,6 @@ def test_a_fleet_that_takes_unknown_commits_for_success_is_caught(tmp_path):
         print,
         kinds=["lose_commit"],
         patience_s=5.0,
-        ROTULUS_CHAOS_TRUSTING="1",
+        CHAOS_TRUSTING="1",
     )
     assert "every_answer_on_record" in report.wrong

@@ -15,9 +15,9 @@ from tests.fuzz.fleet import STORES
 from tests.fuzz.report import described
 from tests.fuzz.run import run
 
-SEED = int(os.environ.get("ROTULUS_FUZZ_SEED", "1"))
-REQUESTS = int(os.environ.get("ROTULUS_FUZZ_REQUESTS", "500"))
-REDIS_VALUES = int(os.environ.get("ROTULUS_FUZZ_REDIS_VALUES", "25"))
+SEED = int(os.environ.get("FUZZ_SEED", "1"))
+REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "500"))
+REDIS_VALUES = int(os.environ.get("FUZZ_REDIS_VALUES", "25"))
 
 
 @pytest.mark.slow

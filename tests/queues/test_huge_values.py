@@ -29,8 +29,8 @@ from tests.queues.test_hostile_values import USES
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 MIB = 1024 * 1024
-HUGE_MIB = int(os.environ.get("ROTULUS_TEST_HUGE_MIB", "24"))
-"""More than any value may have; ROTULUS_TEST_HUGE_MIB=512 is as much as a server takes."""
+HUGE_MIB = int(os.environ.get("TEST_HUGE_MIB", "24"))
+"""More than any value may have; TEST_HUGE_MIB=512 is as much as a server takes."""
 
 HELD_BYTES_MAX = 16 * MIB
 VALUE = f"string.rep(string.rep('x', {MIB}), ARGV[1])"

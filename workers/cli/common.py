@@ -14,7 +14,7 @@ from workers.environment.data_folder import DataFolder
 from workers.environment.event_loop import LoopFactory
 from workers.environment.log_setup import configure_logging
 from workers.environment.memory import settle_memory
-from workers.environment.settings import Settings, load_settings
+from workers.environment.settings import Settings, load_settings, unknown_variables
 from workers.environment.system_host import share_interpreter
 from workers.process_tree.child_process import die_with_parent
 
@@ -43,10 +43,11 @@ def read_settings(data_dir: Path | None, *, child: bool = False, **options: obje
 
     What a command's options give wins over the environment; None gives nothing.
     """
-    if child:
-        parent = take_parent_pid()
-        if parent is not None:
-            die_with_parent(parent)
+    parent = take_parent_pid() if child else None
+    if parent is not None:
+        die_with_parent(parent)
+    else:
+        _name_unknown_variables()
     with clean_errors():
         options["data_dir"] = data_dir
         known = load_settings(
@@ -54,6 +55,12 @@ def read_settings(data_dir: Path | None, *, child: bool = False, **options: obje
         )
     configure_logging(known.log_level, known.log_format)
     return known
+
+
+def _name_unknown_variables() -> None:
+    for name, nearest in unknown_variables():
+        hint = f" (did you mean {nearest}?)" if nearest else ""
+        click.echo(f"Warning: setting_unknown: {name} is no setting{hint}", err=True)
 
 
 def redis_url(settings: Settings) -> str:

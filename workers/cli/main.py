@@ -3,50 +3,72 @@
 Importing everything costs more than a second, which neither `--help` nor a worker should pay.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 
 import click
 
-COMMANDS = {
-    "demo": "Start everything, ingest dockets, verify the record, stay up.",
-    "up": "Run Redis, a gateway and workers in one process tree.",
-    "gateway": "Run one gateway: sessions, kernel, ledger, HTTP, dashboard.",
-    "worker": "Run one worker: drain slots that compute authorities.",
-    "tee": "Serve a causal graph and its incidents over gRPC.",
-    "ingest": "Post the dockets of a file to a running gateway.",
-    "dockets": "Say what the rules find in the dockets of a file.",
-    "play": "Play a kit of hypotheses through a belief session.",
-    "enqueue": "Ask a queue for the work in a file of JSON lines.",
-    "binding": "Create, change, disable, enable and look at source bindings.",
-    "queues": "Show the queues; pause, resume, requeue and cancel.",
-    "session": "Declare, eliminate, look at and replay a belief session.",
-    "submit": "Put an envelope through the kernel, with a proof.",
-    "simulate": "Ask a running gateway what an operation would come to.",
-    "migrate": "Bring the ledger's tables to the version of this program.",
-    "verify": "Recompute the record and name the first bad row.",
-    "tree": "Prove that a row is in the log, and that the log only grew.",
-    "checkpoint": "Sign the head of the log, publish it, verify one.",
-    "prove": "Write a file that proves an operation.",
-    "show": "Look at what was decided: log, sessions, operations, nodes.",
-    "audit": "Ask what was done, why, and what undoing it would take.",
-    "authority": "Ask for recomputes; run the nightly tick or the backfill.",
-    "review": "Review batches of memberships, and what waits for a person.",
-    "implications": "Show the detectors of implications; resume what is halted.",
-    "rollback": "Undo an operation or an epoch, or build the state again.",
-    "migrate-log": "Take a log of version 1.5 onto the ledger, and migrate it.",
-    "export": "Write the log as JSON lines that verify by themselves.",
-    "settings": "List the settings, their defaults and what they mean.",
+SECTIONS: Mapping[str, Mapping[str, str]] = {
+    "Start": {
+        "demo": "Start everything, ingest dockets, verify the record, stay up.",
+        "up": "Run Redis, a gateway and workers in one process tree.",
+        "gateway": "Run one gateway: sessions, kernel, ledger, HTTP, dashboard.",
+        "worker": "Run one worker: drain slots that compute authorities.",
+        "tee": "Serve a causal graph and its incidents over gRPC.",
+        "settings": "List the settings, their defaults and what they mean.",
+    },
+    "Work": {
+        "ingest": "Post the dockets of a file to a running gateway.",
+        "enqueue": "Ask a queue for the work in a file of JSON lines.",
+        "submit": "Put an envelope through the kernel, with a proof.",
+        "simulate": "Ask a running gateway what an operation would come to.",
+        "session": "Declare, eliminate, look at and replay a belief session.",
+        "binding": "Create, change, disable, enable and look at source bindings.",
+        "review": "Review batches of memberships, and what waits for a person.",
+        "authority": "Ask for recomputes; run the nightly tick or the backfill.",
+    },
+    "Look": {
+        "queues": "Show the queues; pause, resume, requeue and cancel.",
+        "show": "Look at what was decided: log, sessions, operations, nodes.",
+        "audit": "Ask what was done, why, and what undoing it would take.",
+        "verify": "Recompute the record and name the first bad row.",
+        "tree": "Prove that a row is in the log, and that the log only grew.",
+        "checkpoint": "Sign the head of the log, publish it, verify one.",
+        "prove": "Write a file that proves an operation.",
+    },
+    "Repair": {
+        "rollback": "Undo an operation or an epoch, or build the state again.",
+        "implications": "Show the detectors of implications; resume what is halted.",
+        "migrate": "Bring the ledger's tables to the version of this program.",
+        "migrate-log": "Take a log of version 1.5 onto the ledger, and migrate it.",
+    },
+    "More": {
+        "dockets": "Say what the rules find in the dockets of a file.",
+        "play": "Play a kit of hypotheses through a belief session.",
+        "export": "Write the log as JSON lines that verify by themselves.",
+    },
 }
 """Each subcommand is the attribute of its name in the module of its name, `_` standing for `-`."""
+
+COMMANDS = {name: text for section in SECTIONS.values() for name, text in section.items()}
 
 
 class LazyCommands(click.Group):
     """A group that knows its commands' names and first lines, and imports the one that is meant."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order of the table."""
+        """Return the names in the order of the tables."""
         del ctx
         return list(COMMANDS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is meant, or say which ones may have been."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand:
+            raise click.NoSuchCommand(args[0], possibilities=COMMANDS, ctx=ctx) from None
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
@@ -58,10 +80,12 @@ class LazyCommands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table without importing anything."""
+        """Write the tables, their second columns in line, without importing anything."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
 
 
 @click.group(

@@ -7,6 +7,8 @@ Rules:
 """
 
 import ipaddress
+import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from urllib.parse import urlsplit
@@ -483,6 +485,18 @@ def load_settings(**overrides: Any) -> Settings:
         SettingsError: a value cannot be used.
     """
     return _checked(Settings, overrides)
+
+
+def unknown_variables() -> list[tuple[str, str | None]]:
+    """Returns each variable that is set and named like a setting but is none, and the nearest."""
+    known = Settings.model_fields
+    names = sorted(name for name in os.environ if name.startswith(ENV_PREFIX))
+    fields = {name: name.removeprefix(ENV_PREFIX).lower() for name in names}
+    return [
+        (name, next(map(variable_of, get_close_matches(field, known, 1)), None))
+        for name, field in fields.items()
+        if field not in known
+    ]
 
 
 def settings_table() -> list[tuple[str, str, str]]:

@@ -107,7 +107,7 @@ def test_help_lists_every_command_and_imports_none_of_them():
 
 def test_without_a_command_help_is_shown():
     result = CliRunner().invoke(main, [])
-    assert "Commands" in result.output
+    assert "Start:" in result.output
     assert result.exit_code == 2
 
 
@@ -120,6 +120,23 @@ def test_what_there_is_not_is_a_usage_error(arguments):
     result = rotulus(*arguments)
     assert result.exit_code == 2
     assert "No such" in result.output
+
+
+def test_what_may_have_been_meant_is_named():
+    assert "Did you mean 'verify'?" in rotulus("verfy").stderr
+    assert "Did you mean 'log'?" in rotulus("show", "lg").stderr
+
+
+def test_a_variable_that_is_no_setting_is_named_with_the_nearest(folder, monkeypatch):
+    monkeypatch.setenv("ROTULUS_DATA_DRI", "elsewhere")
+    monkeypatch.setenv("ROTULUS_XYZ", "1")
+    result = rotulus("show", "--data-dir", str(folder.path), "log")
+    assert result.exit_code == 0
+    near = "ROTULUS_DATA_DRI is no setting (did you mean ROTULUS_DATA_DIR?)"
+    assert result.stderr.splitlines() == [
+        f"Warning: setting_unknown: {near}",
+        "Warning: setting_unknown: ROTULUS_XYZ is no setting",
+    ]
 
 
 def test_settings_lists_each_with_its_default_and_meaning():
