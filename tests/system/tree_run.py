@@ -22,7 +22,7 @@ from tests.system.essence import rows_of
 COMMAND = Path(sys.executable).with_name("rotulus")
 MARK = "TREE_UNDER_TEST"
 FINISH_S = 100.0
-STAND_S = 30.0
+STAND_S = 90.0
 POLL_S = 0.01
 
 _PROC = Path("/proc")

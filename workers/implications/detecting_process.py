@@ -2,7 +2,8 @@
 
 A detector that never returns is ended with its process, and one that takes all the memory that the
 process may have raises; whoever asked is told by a code, and the next question begins a new process
-(decision workers/0130). The process ends with its parent, however that ends.
+(decision workers/0130). A process says when it has begun, and a detector's time counts from there:
+a busy machine is not a failure of a detector. The process ends with its parent, however that ends.
 """
 
 import os
@@ -15,7 +16,6 @@ from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -28,17 +28,21 @@ from actors.implications.page import (
     detect_page,
 )
 from actors.orchestrator.intents import Implication
-from kernel.errors import LedgerCorrupt, LedgerUnavailable
+from kernel.errors import KernelError, LedgerCorrupt, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from workers.environment.ledger_access import LedgerPlace, open_store
 from workers.environment.system_host import system_host
 
+START_S_MAX = 60.0
+"""How long the process may take to begin: to start, to load the detectors, to open the ledger."""
+
 DETECTION_S_MAX = 10.0
-"""How long a detector may take for a page; beginning the process counts."""
+"""How long a detector may take for a page, in a process that has begun."""
 
 MEMORY_BYTES_MAX = 2 << 30
 """The address space of the process."""
 
+_BEGUN = b"{}"
 _ANSWER_BYTES_MAX = 2 * ANSWER_BYTES_MAX
 _END_S = 1.0
 _PARENT_EVERY_S = 1.0
@@ -62,34 +66,34 @@ class DetectingProcess:
         detectors: Sequence[ImplicationDetector],
         *,
         limit_s: float = DETECTION_S_MAX,
+        start_limit_s: float = START_S_MAX,
     ) -> None:
         self._place = place
         self._detectors = {detector.name: detector for detector in detectors}
         self._limit_s = limit_s
+        self._start_limit_s = start_limit_s
         self._process: BaseProcess | None = None
         self._connection: Connection | None = None
 
     def detect(self, detector: str, after_sequence: int) -> DetectedPage:
-        """Have a detector look at what follows a row; blocks for the time limit at most.
+        """Have a detector look at what follows a row; blocks for the two time limits at most.
 
         Raises:
             DetectorFailed: `implication_detector_timed_out`, `implication_detector_ended`, and what
                 `detect_page` raises.
-            LedgerUnavailable: the process cannot read the ledger.
+            LedgerUnavailable: the process did not begin, or cannot read the ledger.
         """
+        connection = self._connection or self._begin()
         try:
-            connection = self._begun()
             connection.send((detector, after_sequence))
-            is_answered = connection.poll(self._limit_s)
-            content = connection.recv_bytes(_ANSWER_BYTES_MAX) if is_answered else b""
+            content = _received(connection, self._limit_s)
+        except TimeoutError as error:
+            self.close()
+            raise DetectorFailed(str(error), code="implication_detector_timed_out") from error
         except (EOFError, OSError) as error:
             self.close()
             message = "its process ended"
             raise DetectorFailed(message, code="implication_detector_ended") from error
-        if not is_answered:
-            self.close()
-            message = f"no answer within {self._limit_s:g} s"
-            raise DetectorFailed(message, code="implication_detector_timed_out")
         return _page(content)
 
     def close(self) -> None:
@@ -102,16 +106,32 @@ class DetectingProcess:
             process.kill()
             process.join(_END_S)
 
-    def _begun(self) -> Connection:
-        if self._connection is None:
-            context = get_context("spawn")
-            self._connection, theirs = context.Pipe()
-            arguments = (theirs, self._place, self._detectors, os.getpid())
-            self._process = context.Process(target=_serve, args=arguments, daemon=True)
-            self._process.start()
+    def _begin(self) -> Connection:
+        """Begin a process, and wait until it says that it has; no failure of it is a detector's."""
+        context = get_context("spawn")
+        connection, theirs = context.Pipe()
+        arguments = (theirs, self._place, self._detectors, os.getpid())
+        process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._connection = connection
+        try:
+            process.start()
+            self._process = process
             # The other end is the process's alone, so that reading ends when the process does.
             theirs.close()
-        return self._connection
+            _page(_received(connection, self._start_limit_s))
+        except (EOFError, OSError, KernelError) as error:
+            self.close()
+            message = f"the process of the detectors did not begin: {error!r}"
+            raise LedgerUnavailable(message) from error
+        return connection
+
+
+def _received(connection: Connection, limit_s: float) -> bytes:
+    """Return the next message, or raise a TimeoutError."""
+    if not connection.poll(limit_s):
+        message = f"no answer within {limit_s:g} s"
+        raise TimeoutError(message)
+    return connection.recv_bytes(_ANSWER_BYTES_MAX)
 
 
 def _page(content: bytes) -> DetectedPage:
@@ -133,33 +153,42 @@ def _serve(
     detectors: Mapping[str, ImplicationDetector],
     parent: int,
 ) -> None:
-    """Answer until the parent closes its end or is gone."""
+    """Say that it has begun, then answer until the parent closes its end or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    ledger: Ledger | None = None
     with suppress(EOFError, OSError):
+        try:
+            ledger = Ledger(open_store(place, read_only=True), system_host())
+        except KernelError as error:
+            connection.send_bytes(_refusal(error))
+            return
+        connection.send_bytes(_BEGUN)
         while True:
             name, after = connection.recv()
-            try:
-                ledger = ledger or Ledger(open_store(place, read_only=True), system_host())
-                answer = _answer(ledger, detectors[name], after)
-            except DetectorFailed as error:
-                answer = {"error_code": error.code, "message": str(error)[:1000]}
-            except (LedgerCorrupt, LedgerUnavailable) as error:
-                answer = {"error_code": LedgerUnavailable.code, "message": str(error)[:1000]}
-            except MemoryError:
-                answer = {"error_code": "implication_detector_raised", "message": "MemoryError"}
-            connection.send_bytes(orjson.dumps(answer))
+            connection.send_bytes(_answer(ledger, detectors[name], after))
 
 
-def _answer(ledger: Ledger, detector: ImplicationDetector, after: int) -> dict[str, Any]:
-    with ledger.view() as view:
-        page = detect_page(detector, view, after)
-    return {
-        "through_sequence": page.through_sequence,
-        "implications": [each.model_dump(mode="json") for each in page.implications],
-    }
+def _refusal(error: KernelError) -> bytes:
+    """Return the answer for an error, which is the detector's or one of the ledger."""
+    code = error.code if isinstance(error, DetectorFailed) else LedgerUnavailable.code
+    return orjson.dumps({"error_code": code, "message": str(error)[:1000]})
+
+
+def _answer(ledger: Ledger, detector: ImplicationDetector, after: int) -> bytes:
+    try:
+        with ledger.view() as view:
+            page = detect_page(detector, view, after)
+    except (DetectorFailed, LedgerCorrupt, LedgerUnavailable) as error:
+        return _refusal(error)
+    except MemoryError:
+        return _refusal(DetectorFailed("MemoryError", code="implication_detector_raised"))
+    return orjson.dumps(
+        {
+            "through_sequence": page.through_sequence,
+            "implications": [each.model_dump(mode="json") for each in page.implications],
+        }
+    )
 
 
 def _end_with(parent: int) -> None:

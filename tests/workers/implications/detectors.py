@@ -64,6 +64,17 @@ class Repeating:
 
 
 @dataclass(frozen=True)
+class SlowToLoad(_Changing):
+    """Takes its time in the process that is given it, before that has begun."""
+
+    load_s: float = 0.0
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        time.sleep(self.load_s)
+
+
+@dataclass(frozen=True)
 class Failing:
     """Answers nothing of use, in the way of its name."""
 

@@ -33,9 +33,10 @@ async def running_detection(
     detectors: Sequence[ImplicationDetector],
     *,
     limit_s: float = 30.0,
+    start_limit_s: float = 60.0,
     clock: Any = time.monotonic,
 ) -> AsyncIterator[ImplicationDetection]:
-    process = DetectingProcess(place, detectors, limit_s=limit_s)
+    process = DetectingProcess(place, detectors, limit_s=limit_s, start_limit_s=start_limit_s)
     async with running_committer(ledger) as committer:
         detection = ImplicationDetection(ledger, writing(committer), detectors, process, clock)
         try:

@@ -8,6 +8,7 @@ import structlog
 from pydantic import SecretStr
 
 from actors.implications.page import IMPLICATIONS_MAX, DetectorFailed, detect_page
+from kernel.errors import LedgerUnavailable
 from kernel.implications.halts import EXCEEDED, halts_of
 from kernel.implications.loop_limits import CYCLE_EPOCHS_MAX
 from kernel.implications.runs import run_of
@@ -22,11 +23,13 @@ from tests.kernel.build import (
     receipts_of_kind,
 )
 from tests.kernel.implied import resumption
-from tests.workers.implications.detectors import ENDLESS, TAGGING, Failing, Repeating
+from tests.workers.implications.detectors import ENDLESS, TAGGING, Failing, Repeating, SlowToLoad
 from tests.workers.implications.docketed import imply
 from tests.workers.implications.running import Clock, running_detection, until_quiet
 from workers.environment.ledger_access import founded_ledger
 from workers.environment.system_host import system_host
+from workers.implications.detecting_process import DetectingProcess
+from workers.implications.detection import ATTEMPTS_MAX
 
 BRIDGE = pytest.mark.spec("INV-A-BRIDGE-1", "§19.1")
 
@@ -138,6 +141,42 @@ def test_one_operation_that_implies_too_much_is_a_failure_of_the_detector():
     assert failed.value.code == "implication_answer_too_large"
 
 
+@BRIDGE
+def test_the_start_of_the_process_does_not_count_against_a_detector(sqlite):
+    limit_s = 2.0
+    slow = SlowToLoad("slow", frozenset({"create"}), "tagged_by", "operation_id", 1.5 * limit_s)
+
+    async def run(ledger):
+        async with running_detection(ledger, sqlite, [slow], limit_s=limit_s) as detection:
+            return await detection.detect_new()
+
+    with closing(founded(sqlite)) as ledger:
+        accept(ledger, create("n", "Note"))
+        assert anyio.run(run, ledger) == 1
+
+
+@BRIDGE
+def test_a_process_that_does_not_begin_is_tried_again_and_halts_nobody(sqlite):
+    async def run(ledger):
+        async with running_detection(ledger, sqlite, [TAGGING], start_limit_s=0.01) as detection:
+            for _ in range(ATTEMPTS_MAX + 1):
+                assert await detection.detect_new() == 0
+
+    with closing(founded(sqlite)) as ledger, structlog.testing.capture_logs() as events:
+        accept(ledger, create("n", "Note"))
+        anyio.run(run, ledger)
+        said = {(event["event"], event["code"]) for event in events}
+        assert said == {("implications_wait", "ledger_unavailable")}
+        assert len(events) == ATTEMPTS_MAX + 1
+        assert standing(ledger) == []
+
+
+def test_a_ledger_that_cannot_be_opened_is_no_failure_of_a_detector(tmp_path):
+    process = DetectingProcess(tmp_path / "nothing.db", [TAGGING])
+    with closing(process), pytest.raises(LedgerUnavailable):
+        process.detect(TAGGING.name, 0)
+
+
 FAILURES = {
     "raises": "implication_detector_raised",
     "hangs": "implication_detector_timed_out",
@@ -154,7 +193,7 @@ FAILURES = {
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_detector_that_fails_is_halted_and_the_others_go_on(sqlite, name):
     clock = Clock()
-    limit_s = 4.0 if name == "hangs" else 30.0
+    limit_s = 1.0 if name == "hangs" else 30.0
     detectors = [Failing(name), TAGGING]
 
     async def run(ledger):
