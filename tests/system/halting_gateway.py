@@ -7,6 +7,7 @@ is removed as the process stops.
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ def install(requested: Path) -> None:
         def halting(self: Any, *arguments: Any, insert_many: Any = insert_many) -> None:
             if requested.exists():
                 requested.unlink()
-                os.kill(os.getpid(), signal.SIGSTOP)
+                # To this thread: one of the others may take a signal of the process later than
+                # this one commits.
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
             insert_many(self, *arguments)
 
         tables.insert_many = halting  # type: ignore[method-assign]
