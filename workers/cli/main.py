@@ -28,6 +28,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "authority": "Ask for recomputes; run the nightly tick or the backfill.",
     },
     "Look": {
+        "status": "Show health, queues, workers and what needs attention.",
         "queues": "Show the queues; pause, resume, requeue and cancel.",
         "show": "Look at what was decided: log, sessions, operations, nodes.",
         "audit": "Ask what was done, why, and what undoing it would take.",

@@ -11,6 +11,7 @@ import httpx
 
 from actors.error_codes import ERRORS
 from queues.client.gateway_http import GatewayHttp, Refused, error_of
+from queues.errors import GatewayError
 
 NOT_TAKEN = frozenset(
     code
@@ -32,6 +33,19 @@ class GatewayClient(GatewayHttp):
     async def get(self, path: str, **query: Any) -> Any:
         """Get JSON; see `ask`."""
         return (await self.ask("GET", path, params=query)).json()
+
+    async def readiness(self) -> Any:
+        """Return what the gateway says of itself, ready or not, without trying again.
+
+        Raises:
+            GatewayError: it cannot be reached, or is no gateway.
+        """
+        try:
+            return (await self._http.get("/readyz")).json()
+        except httpx.TransportError as error:
+            raise error_of(error) from error
+        except ValueError as error:
+            raise GatewayError("gateway_failed", "what answers there is no gateway") from error
 
     async def ask_once(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request that must not happen twice; again only where it cannot have happened.

@@ -46,7 +46,7 @@ class OneRecord:
     def door(self) -> Any:
         return running_door(self.store, host=self.host)
 
-    def client(self, _url: str) -> Any:
+    def client(self, _url: str, **_options: object) -> Any:
         record = self
 
         class ClientOfDoor:

@@ -1,0 +1,111 @@
+"""`rotulus status`: one screen, and a sentence for each thing that needs somebody."""
+
+import json
+
+import pytest
+
+from tests.workers.cli.command import rotulus
+from tests.workers.cli.test_queues import OneRecord
+from workers.cli import status as status_module
+from workers.cli.status import attention
+
+
+@pytest.fixture
+def record(monkeypatch) -> OneRecord:
+    record = OneRecord()
+    monkeypatch.setattr(status_module, "GatewayClient", record.client)
+    return record
+
+
+def queue(**changes):
+    priorities = ("critical", "user_initiated", "background")
+    nothing = dict.fromkeys(priorities, 0)
+    state = {"ready": nothing, "suspended": nothing, "delayed": 0, "in_flight": 0, "dead": 0}
+    return state | {"oldest_eligible_age_ms": nothing} | changes
+
+
+def state(**changes):
+    calm = {
+        "readiness": {"status": "ready", "problems": {}},
+        "queues": {
+            "queues": {"binding-evaluation": queue()},
+            "pauses": [],
+            "fleet": [{"queues": ["binding-evaluation"]}],
+        },
+        "set_aside": {"set_aside": []},
+        "implications": {"halts": []},
+        "tree": {"tree_size": "1", "root_hash": "00"},
+    }
+    return calm | changes
+
+
+def queues(**changes):
+    return {"queues": state()["queues"] | changes}
+
+
+HALT = {"halt_id": "h-1", "operation_kind": "", "detector": "d"}
+PAUSE = {"queue": "binding-evaluation", "priority": None, "decided_by": "A. B."}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"readiness": {"problems": {"ledger": "held"}}},
+            "the gateway is not ready: ledger: held",
+        ),
+        (
+            queues(pauses=[PAUSE]),
+            "binding-evaluation is paused by A. B.: rotulus queues resume binding-evaluation",
+        ),
+        (
+            queues(fleet=[]),
+            "no worker serves binding-evaluation: rotulus worker --queues binding-evaluation",
+        ),
+        (
+            queues(queues={"binding-evaluation": queue(dead=2)}),
+            "2 of binding-evaluation were given up: rotulus queues dead binding-evaluation",
+        ),
+        (
+            queues(
+                queues={"binding-evaluation": queue(oldest_eligible_age_ms={"critical": 9_000})}
+            ),
+            "binding-evaluation critical is late: the oldest has waited 9 s, its target is 5 s",
+        ),
+        (
+            {"set_aside": {"set_aside": [{}]}},
+            "1 requests are set aside, because they ended their takers",
+        ),
+        (
+            {"implications": {"halts": [HALT]}},
+            "detector d is halted: rotulus implications resume h-1",
+        ),
+        (
+            {"tree": {"error": "ledger_unavailable: away"}},
+            "the gateway does not answer /v1/tree: ledger_unavailable: away",
+        ),
+    ],
+)
+def test_what_needs_somebody_is_said_with_the_command_for_it(changes, sentence):
+    assert list(attention(state(**changes))) == [sentence]
+
+
+def test_what_is_calm_needs_nobody():
+    assert list(attention(state())) == []
+
+
+def test_a_gateway_without_workers_is_shown_and_needs_one(record):
+    result = rotulus("status")
+    assert result.exit_code == 1
+    assert "is ready" in result.stdout
+    assert "! no worker serves authority-recompute" in result.stdout
+    document = json.loads(rotulus("status", "--json").stdout)
+    assert [sentence for sentence in document["attention"] if "no worker" in sentence]
+    assert document["tree"]["tree_size"] == "0"
+
+
+def test_where_no_gateway_is_the_url_and_what_to_do_are_said(monkeypatch):
+    monkeypatch.setenv("ROTULUS_GATEWAY_URL", "http://127.0.0.1:9")
+    result = rotulus("status")
+    assert result.exit_code == 1
+    assert "http://127.0.0.1:9; `rotulus up` starts a gateway" in result.stderr
