@@ -25,6 +25,9 @@ settings.register_profile("mutants", _either, derandomize=True, database=None, m
 _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 settings.load_profile(_PROFILE)
 
+# Until the tests are collected; what is imported for them stays to the end.
+gc.disable()
+
 NIGHTLY_TIMEOUT_S = 3600
 """How long a test may take that looks at forty times as many examples."""
 
@@ -44,8 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without the collector of garbage: what is collected here stays to the end."""
-    gc.disable()
+    """Leave what is collected here out of every collection of garbage: it stays to the end."""
     try:
         return (yield)
     finally:

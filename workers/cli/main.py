@@ -3,6 +3,7 @@
 Importing everything costs more than a second, which neither `--help` nor a worker should pay.
 """
 
+import gc
 from collections.abc import Mapping
 from importlib import import_module
 
@@ -77,7 +78,15 @@ class LazyCommands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         name = cmd_name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"workers.cli.{name}"), name)
+        # What is imported stays to the end. To look through it for garbage, meanwhile and once
+        # more at the exit, would take as long again.
+        gc.disable()
+        try:
+            module = import_module(f"workers.cli.{name}")
+        finally:
+            gc.freeze()
+            gc.enable()
+        command: click.Command = getattr(module, name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
