@@ -174,6 +174,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "proof_invalid": ErrorCode(None, "request"),
         "checkpoint_diverged": ErrorCode(None, "service"),
         "checkpoint_key_unusable": ErrorCode(None, "request"),
+        "signing_key_unavailable": ErrorCode(None, "service", is_retryable=True),
         "lite_envelope_invalid": ErrorCode(None, "request"),
         # The ledger.
         "ledger_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),

@@ -1,32 +1,32 @@
-"""Checkpoints: the size and the root of a log's tree, signed (C2SP tlog-checkpoint, signed-note).
+"""Checkpoints: the size and the root of a log's tree, signed (C2SP tlog-checkpoint).
 
-A note is a text, an empty line, and lines of signatures. Its text binds the size to the root, which
-the root alone does not. Whoever verifies has the key beforehand, as a line of text (`vkey`); lines
-of other keys say nothing and are passed over.
+A checkpoint is the text of a signed note. It binds the size to the root, which the root alone does
+not. What exactly a key signs follows from its kind (`_MESSAGES`): the text itself, or for the kinds
+of tlog-cosignature a message that begins with a label of its own, so that no signature can pass for
+one of another kind. Whoever verifies has the keys beforehand; lines of other keys say nothing and
+are passed over.
+
+The log signs the text with Ed25519 and beside it with ML-DSA-44, under a time of zero: it says that
+the checkpoint is its own, and not that it was the newest at some time (decision kernel/0350).
 """
 
 import base64
-from dataclasses import dataclass
-from hashlib import sha256
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Self
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-    Ed25519PrivateKey,
-    Ed25519PublicKey,
-)
-
-from kernel.proof.merkle_tree import HASH_BYTES
+from kernel.proof.merkle_tree import EMPTY_ROOT, HASH_BYTES
+from kernel.proof.signed_note import NoteSignature, SignedNote
+from kernel.proof.signing_keys import KeyKind, NoteVerifier, SigningKey
 from kernel.proof.verification import ProofInvalid
 
-ED25519 = b"\x01"
-"""The identifier of the kind of signature."""
+ORIGIN_BYTES_MAX = 255
+SIZE_MAX = (1 << 63) - 1
+TIME_MAX_S = (1 << 63) - 1
 
-KEY_ID_BYTES = 4
-NOTE_BYTES_MAX = 64 << 10
-ORIGIN_CHARS_MAX = 256
-
-_SIGNATURE_MARK = "\u2014 "
+LABEL = b"subtree/v1\n\x00"
+_TIME_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,116 +53,150 @@ class Checkpoint:
             checkpoint = cls(origin, int(size), base64.b64decode(root, validate=True))
         except ValueError:
             raise ProofInvalid("the note is no checkpoint") from None
-        stated = checkpoint.text()
-        if not origin or len(checkpoint.root) != HASH_BYTES or not text.startswith(stated):
+        if (
+            not text.startswith(checkpoint.text())
+            or not 0 < len(origin.encode()) <= ORIGIN_BYTES_MAX
+            or not 0 <= checkpoint.size <= SIZE_MAX
+            or len(checkpoint.root) != HASH_BYTES
+            or (checkpoint.size == 0 and checkpoint.root != EMPTY_ROOT)
+        ):
             raise ProofInvalid("the note is no checkpoint")
         return checkpoint
 
 
-def is_key_name(name: str) -> bool:
-    """Tell whether a log may be called so: printable, without a space or a plus."""
-    return name.isprintable() and not set(name) & {" ", "+"} and 0 < len(name) <= ORIGIN_CHARS_MAX
-
-
 @dataclass(frozen=True, slots=True)
-class NoteVerifier:
-    """The name of a key and its public half."""
+class SignedCheckpoint:
+    """The note of a checkpoint; which of its signatures hold is for `holding` to say."""
 
-    name: str
-    public_key: bytes
-
-    @property
-    def key_id(self) -> bytes:
-        """The first bytes of the hash of name and key, by which a signature names its key."""
-        framed = self.name.encode() + b"\n" + ED25519 + self.public_key
-        return sha256(framed).digest()[:KEY_ID_BYTES]
-
-    @property
-    def vkey(self) -> str:
-        """The key as one line of text, to be given to whoever verifies."""
-        encoded = base64.b64encode(ED25519 + self.public_key).decode()
-        return f"{self.name}+{self.key_id.hex()}+{encoded}"
+    note: SignedNote
+    stated: Checkpoint
 
     @classmethod
-    def of_vkey(cls, text: str) -> Self:
-        """Read a key from its line of text.
+    def of_bytes(cls, content: bytes) -> Self:
+        """Read the note of a checkpoint.
 
         Raises:
-            ProofInvalid: it is no Ed25519 key.
+            ProofInvalid: it is none.
         """
-        name, key_id, encoded = [*text.strip().split("+", 2), "", ""][:3]
-        try:
-            key = base64.b64decode(encoded, validate=True)
-        except ValueError:
-            key = b""
-        verifier = cls(name, key[1:])
-        is_ed25519 = key[:1] == ED25519 and len(key) == len(ED25519) + 32
-        if not is_key_name(name) or not is_ed25519 or verifier.key_id.hex() != key_id:
-            raise ProofInvalid("this is no Ed25519 key of a note")
-        return verifier
+        note = SignedNote.of_bytes(content)
+        return cls(note, Checkpoint.of_text(note.text))
 
-    def opened(self, note: bytes) -> Checkpoint:
-        """Return the checkpoint of a note that this key has signed.
+    def to_bytes(self) -> bytes:
+        """Return what `of_bytes` reads."""
+        return self.note.to_bytes()
+
+    def holding(self, verifiers: Iterable[NoteVerifier]) -> dict[NoteVerifier, int]:
+        """Return those of the keys that have signed, each with the time that it states, or 0.
 
         Raises:
-            ProofInvalid: it has not, or the note is none.
+            ProofInvalid: a signature that names one of the keys does not hold.
         """
-        try:
-            text, mark, signatures = note[:NOTE_BYTES_MAX].decode().rpartition("\n\n")
-        except UnicodeDecodeError:
-            raise ProofInvalid("the note is no text") from None
-        if not mark:
-            raise ProofInvalid("the note is not signed")
-        text += "\n"
-        for line in signatures.splitlines():
-            signature = self._signature_in(line)
-            if signature is not None:
-                self._check(signature, text)
-                return self._of_this_log(Checkpoint.of_text(text))
-        raise ProofInvalid(f"the note is not signed by {self.name}")
+        by_id = {(verifier.name, verifier.key_id): verifier for verifier in verifiers}
+        signed: dict[NoteVerifier, int] = {}
+        for line in self.note.signatures:
+            verifier = by_id.get((line.name, line.key_id))
+            if verifier is not None and verifier not in signed:
+                signed[verifier] = self._check(verifier, line.signature)
+        return signed
 
-    def _signature_in(self, line: str) -> bytes | None:
-        """Return the signature of a line, None where it is that of another key."""
-        prefix = f"{_SIGNATURE_MARK}{self.name} "
-        if not line.startswith(prefix):
-            return None
-        try:
-            stated = base64.b64decode(line[len(prefix) :], validate=True)
-        except ValueError:
-            return None
-        return stated[KEY_ID_BYTES:] if stated[:KEY_ID_BYTES] == self.key_id else None
+    def check_signed(self, verifier: NoteVerifier) -> Checkpoint:
+        """Return what the note states, where this key of its log has signed it.
 
-    def _check(self, signature: bytes, text: str) -> None:
-        try:
-            Ed25519PublicKey.from_public_bytes(self.public_key).verify(signature, text.encode())
-        except (InvalidSignature, ValueError):
-            raise ProofInvalid(f"the signature of {self.name} does not fit the note") from None
+        Raises:
+            ProofInvalid: it has not, or the checkpoint is of another log.
+        """
+        if not self.holding([verifier]):
+            raise ProofInvalid(f"the note is not signed by {verifier.name}")
+        if self.stated.origin != verifier.name:
+            origin = self.stated.origin
+            raise ProofInvalid(f"the checkpoint is of {origin!r}, not of {verifier.name}")
+        return self.stated
 
-    def _of_this_log(self, checkpoint: Checkpoint) -> Checkpoint:
-        if checkpoint.origin != self.name:
-            raise ProofInvalid(f"the checkpoint is of {checkpoint.origin!r}, not of {self.name}")
-        return checkpoint
+    def signed_by(self, key: SigningKey, time_s: int = 0) -> "SignedCheckpoint":
+        """Return the note with a further signature.
+
+        Raises:
+            SigningKeyUnavailable: where the key lies does not answer.
+        """
+        line = signature_line(key, self.note.text, self.stated, time_s)
+        return self.with_signatures([line])
+
+    def with_signatures(self, lines: Iterable[NoteSignature]) -> "SignedCheckpoint":
+        """Return the note with further lines, each key's newest in place of its older one."""
+        newest = {(line.name, line.key_id): line for line in (*self.note.signatures, *lines)}
+        return replace(self, note=SignedNote(self.note.text, tuple(newest.values())))
+
+    def _check(self, verifier: NoteVerifier, signature: bytes) -> int:
+        time_s = 0
+        if verifier.kind in _TIMED:
+            time_s = int.from_bytes(signature[:_TIME_BYTES], "big")
+            signature = signature[_TIME_BYTES:]
+        if len(signature) != verifier.signature_bytes or time_s > TIME_MAX_S:
+            raise ProofInvalid(f"the signature of {verifier.name} has another form")
+        verifier.check(signature, _message(verifier, self.note.text, self.stated, time_s))
+        return time_s
 
 
-@dataclass(frozen=True, slots=True)
-class NoteSigner:
-    """The name of a log and the private key under which it signs."""
+def signed_checkpoint(checkpoint: Checkpoint, keys: Iterable[SigningKey]) -> SignedCheckpoint:
+    """Return the note of a checkpoint that every one of these keys has signed.
 
-    name: str
-    private_key: bytes
+    Raises:
+        SigningKeyUnavailable: where a key lies does not answer.
+    """
+    text = checkpoint.text()
+    lines = tuple(signature_line(key, text, checkpoint, 0) for key in keys)
+    return SignedCheckpoint(SignedNote(text, lines), checkpoint)
 
-    @property
-    def verifier(self) -> NoteVerifier:
-        """The public half."""
-        public_key = self._key().public_key().public_bytes_raw()
-        return NoteVerifier(self.name, public_key)
 
-    def sign(self, size: int, root: bytes) -> bytes:
-        """Return the signed note of a checkpoint of this log."""
-        text = Checkpoint(self.name, size, root).text()
-        signature = self.verifier.key_id + self._key().sign(text.encode())
-        encoded = base64.b64encode(signature).decode()
-        return f"{text}\n{_SIGNATURE_MARK}{self.name} {encoded}\n".encode()
+def signature_line(key: SigningKey, text: str, stated: Checkpoint, time_s: int) -> NoteSignature:
+    """Return the line by which a key signs a checkpoint, at a time where its kind has one.
 
-    def _key(self) -> Ed25519PrivateKey:
-        return Ed25519PrivateKey.from_private_bytes(self.private_key)
+    Raises:
+        SigningKeyUnavailable: where the key lies does not answer.
+    """
+    verifier = key.verifier
+    signature = key.signature(_message(verifier, text, stated, time_s))
+    if verifier.kind in _TIMED:
+        signature = time_s.to_bytes(_TIME_BYTES, "big") + signature
+    return NoteSignature(verifier.name, verifier.key_id, signature)
+
+
+def _text_alone(_verifier: NoteVerifier, text: str, _stated: Checkpoint, _time_s: int) -> bytes:
+    return text.encode()
+
+
+def _time_and_text(_verifier: NoteVerifier, text: str, _stated: Checkpoint, time_s: int) -> bytes:
+    return f"cosignature/v1\ntime {time_s}\n{text}".encode()
+
+
+def _time_and_tree(verifier: NoteVerifier, _text: str, stated: Checkpoint, time_s: int) -> bytes:
+    name, origin = verifier.name.encode(), stated.origin.encode()
+    return b"".join(
+        (
+            LABEL,
+            len(name).to_bytes(1, "big"),
+            name,
+            time_s.to_bytes(8, "big"),
+            len(origin).to_bytes(1, "big"),
+            origin,
+            bytes(8),
+            stated.size.to_bytes(8, "big"),
+            stated.root,
+        )
+    )
+
+
+_MESSAGES: Mapping[KeyKind, Callable[[NoteVerifier, str, Checkpoint, int], bytes]] = (
+    MappingProxyType(
+        {
+            KeyKind.ED25519: _text_alone,
+            KeyKind.ED25519_COSIGNATURE: _time_and_text,
+            KeyKind.ML_DSA_44: _time_and_tree,
+        }
+    )
+)
+_TIMED = frozenset({KeyKind.ED25519_COSIGNATURE, KeyKind.ML_DSA_44})
+
+
+def _message(verifier: NoteVerifier, text: str, stated: Checkpoint, time_s: int) -> bytes:
+    return _MESSAGES[verifier.kind](verifier, text, stated, time_s)

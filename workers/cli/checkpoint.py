@@ -6,12 +6,9 @@ from typing import IO, Any
 
 import click
 
-from kernel.proof.checkpoint import (
-    NOTE_BYTES_MAX,
-    Checkpoint,
-    NoteVerifier,
-    is_key_name,
-)
+from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint
+from kernel.proof.signed_note import NOTE_BYTES_MAX
+from kernel.proof.signing_keys import KEY_NAME_BYTES_MAX, NoteVerifier, is_key_name
 from kernel.proof.verification import ProofInvalid
 from workers.cli.common import as_json, clean_errors, ledger_dir, print_document, read_settings
 from workers.environment.checkpoint_folder import CHECKPOINT, publish
@@ -36,16 +33,18 @@ def checkpoint() -> None:
 @click.option("--origin", required=True, help="Name of the log, such as example.com/ledger.")
 @as_json
 def key(file: Path, origin: str, *, as_json: bool) -> None:
-    """Make a key for the log ORIGIN in FILE, and print its public half.
+    """Make the keys of the log ORIGIN in FILE (Ed25519, ML-DSA-44), and print their public halves.
 
     Keep FILE outside the data folder and its backups. Beside it lies FILE.signed, what was last
     signed; without that nothing is signed. A file that is there is never written over.
     """
     if not is_key_name(origin):
-        raise click.BadParameter("a name has neither spaces nor a plus, and at most 256 characters")
+        message = f"a name has neither spaces nor a plus, and at most {KEY_NAME_BYTES_MAX} bytes"
+        raise click.BadParameter(message)
     with clean_errors():
-        signer = create_key(file, origin)
-    print_document({"origin": origin, "vkey": signer.verifier.vkey}, as_json=as_json)
+        ed25519, ml_dsa_44 = create_key(file, origin)
+    document = {"origin": origin, "vkey": ed25519.vkey, "vkey_ml_dsa_44": ml_dsa_44.vkey}
+    print_document(document, as_json=as_json)
 
 
 @checkpoint.command("publish")
@@ -73,13 +72,21 @@ def publish_to(
 
 @checkpoint.command()
 @click.argument("file", type=click.File("rb"))
-@click.option("--vkey", required=True, help="The public half of the key, as `key` printed it.")
+@click.option(
+    "--vkey",
+    "vkeys",
+    multiple=True,
+    required=True,
+    help="The public half of a key, as `key` printed it; of several, each must have signed.",
+)
 @as_json
-def verify(file: IO[bytes], vkey: str, *, as_json: bool) -> None:
-    """Verify the signature of the checkpoint in FILE (- for standard input) without a ledger."""
+def verify(file: IO[bytes], vkeys: tuple[str, ...], *, as_json: bool) -> None:
+    """Verify the signatures of the checkpoint in FILE (- for standard input) without a ledger."""
     with clean_errors():
-        signed = NoteVerifier.of_vkey(vkey).opened(file.read(NOTE_BYTES_MAX))
-    print_document(_document(signed), as_json=as_json)
+        signed = SignedCheckpoint.of_bytes(file.read(NOTE_BYTES_MAX + 1))
+        for vkey in vkeys:
+            signed.check_signed(NoteVerifier.of_vkey(vkey))
+    print_document(_document(signed.stated), as_json=as_json)
 
 
 def _published(place: LedgerPlace, folder: Path, held: CheckpointKey) -> dict[str, Any]:
@@ -88,7 +95,7 @@ def _published(place: LedgerPlace, folder: Path, held: CheckpointKey) -> dict[st
         there = _in_folder(folder, held)
         if there is not None:
             check_continued(tree, there)
-        note = held.sign(tree)
+        note = held.sign(tree).to_bytes()
         try:
             publish(folder, tree, note, published=0 if there is None else there.size)
         except OSError as error:
@@ -105,7 +112,7 @@ def _in_folder(folder: Path, held: CheckpointKey) -> Checkpoint | None:
     except OSError as error:
         raise click.ClickException(f"output_unusable: {folder}: {error.strerror}") from None
     try:
-        return held.signer.verifier.opened(note)
+        return held.opened(note)
     except ProofInvalid as error:
         message = f"output_unusable: {folder} has the checkpoint of another log or key: {error}"
         raise click.ClickException(message) from None

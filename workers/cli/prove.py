@@ -8,8 +8,9 @@ import click
 import orjson
 
 from kernel.ledger.ledger import LedgerView
-from kernel.proof.checkpoint import NOTE_BYTES_MAX, Checkpoint
+from kernel.proof.checkpoint import Checkpoint
 from kernel.proof.proof_file import FORMAT, TLOG_PROOF
+from kernel.proof.signed_note import NOTE_BYTES_MAX
 from kernel.proof.verification import ProofInvalid
 from workers.cli.common import clean_errors, ledger_dir, read_settings
 from workers.environment.checkpoint_folder import PUBLIC_MODE, write_whole

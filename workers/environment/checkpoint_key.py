@@ -1,30 +1,29 @@
-"""The key under which checkpoints are signed, and what was signed with it last: two files.
+"""The keys under which a log's checkpoints are signed, and what was signed last: two files.
 
 They lie where an operator says, outside the ledger and its backups. The second (`.signed`) has the
 newest checkpoint. It is on the disk before anybody sees that checkpoint, so that a ledger that was
 put back to an earlier state is noticed before it is signed. Without it nothing is signed.
 """
 
-import base64
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from kernel.ledger.log_tree import LogTree
-from kernel.proof.checkpoint import Checkpoint, NoteSigner
+from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint, signed_checkpoint
 from kernel.proof.merkle_tree import EMPTY_ROOT
-from workers.environment.checkpoint_folder import write_whole
-from workers.environment.private_files import FILE_MODE, UnsafePathError, check_file
+from kernel.proof.signing_keys import KeyKind, NoteVerifier, SigningKey
+from workers.environment.key_file import (
+    check_new,
+    held_keys,
+    new_keys,
+    read_private,
+    write_keys,
+    write_private,
+)
 
-KEY_BYTES = 32
-
-
-class CheckpointKeyUnusable(Exception):
-    """The key, or what it last signed, cannot be read or written."""
-
-    code = "checkpoint_key_unusable"
+LOG_KINDS = (KeyKind.ED25519, KeyKind.ML_DSA_44)
+"""The kinds of key under which a log signs, each checkpoint under all of them."""
 
 
 class CheckpointDiverged(Exception):
@@ -34,45 +33,49 @@ class CheckpointDiverged(Exception):
 
 
 class CheckpointKey:
-    """A key in a file, held by one process at a time."""
+    """The keys of a log, held by one process at a time."""
 
-    def __init__(self, path: Path, signer: NoteSigner) -> None:
-        self.signer = signer
+    def __init__(self, path: Path, keys: tuple[SigningKey, ...]) -> None:
         self._path = path
-
-    @property
-    def _signed_path(self) -> Path:
-        return signed_path(self._path)
+        self._keys = keys
+        self.verifiers: tuple[NoteVerifier, ...] = tuple(key.verifier for key in keys)
 
     def last_signed(self) -> Checkpoint:
         """Return the newest checkpoint that was signed.
 
         Raises:
             CheckpointKeyUnusable: it cannot be read.
-            ProofInvalid: it is not of this key.
+            ProofInvalid: it is not of these keys.
         """
-        try:
-            check_file(self._signed_path)
-            note = self._signed_path.read_bytes()
-        except (OSError, UnsafePathError) as error:
-            raise CheckpointKeyUnusable(f"{self._signed_path}: {error}") from error
-        return self.signer.verifier.opened(note)
+        return self.opened(read_private(signed_path(self._path)))
 
-    def sign(self, tree: LogTree) -> bytes:
+    def opened(self, note: bytes) -> Checkpoint:
+        """Return what a note states that every one of these keys has signed.
+
+        Raises:
+            ProofInvalid: it is none.
+        """
+        signed = SignedCheckpoint.of_bytes(note)
+        for verifier in self.verifiers:
+            signed.check_signed(verifier)
+        return signed.stated
+
+    def sign(self, tree: LogTree) -> SignedCheckpoint:
         """Sign the head of a tree that goes on from what was last signed, and return the note.
 
         Raises:
             CheckpointDiverged: it does not.
             CheckpointKeyUnusable: what was signed cannot be kept.
+            SigningKeyUnavailable: where a key lies does not answer.
             LedgerCorrupt: a tile of the tree is not there.
         """
         check_continued(tree, self.last_signed())
-        note = self.signer.sign(tree.size, tree.root())
-        try:
-            write_whole(self._signed_path, note, FILE_MODE)
-        except OSError as error:
-            raise CheckpointKeyUnusable(f"{self._signed_path}: {error.strerror}") from error
-        return note
+        signed = signed_checkpoint(self._head(tree), self._keys)
+        write_private(signed_path(self._path), signed.to_bytes())
+        return signed
+
+    def _head(self, tree: LogTree) -> Checkpoint:
+        return Checkpoint(self.verifiers[0].name, tree.size, tree.root())
 
 
 def check_continued(tree: LogTree, signed: Checkpoint) -> None:
@@ -93,55 +96,29 @@ def check_continued(tree: LogTree, signed: Checkpoint) -> None:
         )
 
 
-def create_key(path: Path, name: str) -> NoteSigner:
-    """Make a key in a new file of mode 0600, and note that it has signed the empty log.
+def create_key(path: Path, name: str) -> tuple[NoteVerifier, ...]:
+    """Make the keys of a log in a new file, and note that they have signed the empty log.
 
     Raises:
         CheckpointKeyUnusable: there is a file, or it cannot be written.
     """
-    private_key = os.urandom(KEY_BYTES)
-    signer = NoteSigner(name, private_key)
-    content = f"{name}\n{base64.b64encode(private_key).decode()}\n".encode()
-    try:
-        # A key that is there is never written over: what it signed has to be continued.
-        if path.exists():
-            raise CheckpointKeyUnusable(f"{path}: there is a file; nothing is written over it")
-        write_whole(signed_path(path), signer.sign(0, EMPTY_ROOT), FILE_MODE)
-        write_whole(path, content, FILE_MODE)
-    except OSError as error:
-        raise CheckpointKeyUnusable(f"{path}: {error.strerror}") from error
-    return signer
+    check_new(path)
+    keys = new_keys(name, LOG_KINDS)
+    empty = signed_checkpoint(Checkpoint(name, 0, EMPTY_ROOT), keys)
+    write_private(signed_path(path), empty.to_bytes())
+    write_keys(path, keys)
+    return tuple(key.verifier for key in keys)
 
 
 @contextmanager
 def held_key(path: Path) -> Iterator[CheckpointKey]:
-    """Read a key and hold it: nobody else signs with it meanwhile.
+    """Read the keys of a log and hold them: nobody else signs with them meanwhile.
 
     Raises:
-        CheckpointKeyUnusable: it is none, others may read it, or another process holds it.
+        CheckpointKeyUnusable: they are none, others may read them, or another process holds them.
     """
-    try:
-        check_file(path)
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except (OSError, UnsafePathError) as error:
-        raise CheckpointKeyUnusable(f"{path}: {error}") from error
-    with os.fdopen(handle, "rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise CheckpointKeyUnusable(f"{path}: another process signs with it") from None
-        yield CheckpointKey(path, _signer_in(path, file.read()))
-
-
-def _signer_in(path: Path, content: bytes) -> NoteSigner:
-    try:
-        name, encoded, _ = content.decode().split("\n")
-        private_key = base64.b64decode(encoded, validate=True)
-    except ValueError:
-        raise CheckpointKeyUnusable(f"{path} holds no key") from None
-    if len(private_key) != KEY_BYTES:
-        raise CheckpointKeyUnusable(f"{path} holds no key")
-    return NoteSigner(name, private_key)
+    with held_keys(path) as keys:
+        yield CheckpointKey(path, keys)
 
 
 def signed_path(path: Path) -> Path:
