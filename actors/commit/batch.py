@@ -99,22 +99,31 @@ def units_of(parts: Sequence[BatchPart]) -> Iterator[Unit]:
     return (unit for part in parts for unit in part.units)
 
 
-def taken_apart(parts: list[BatchPart], cause: Exception) -> list[list[BatchPart]]:
-    """Cut parts that failed in two, to be written in this order; mark a single unit as refused.
-
-    Raises:
-        Exception: the cause, where there is no unit to blame.
-    """
+def halved(parts: list[BatchPart]) -> list[list[BatchPart]]:
+    """Cut parts in two, to be written in this order; a single unit stays whole."""
     if len(parts) > 1:
         middle = len(parts) // 2
         return [parts[:middle], parts[middle:]]
     [part] = parts
-    if not part.units or part.cause is not None:
-        raise cause
-    if len(part.units) == 1:
-        return [[replace(part, cause=cause)]]
+    if len(part.units) < 2:
+        return [parts]
     middle = (part.first + part.end) // 2
     return [[replace(part, end=middle)], [replace(part, first=middle)]]
+
+
+def taken_apart(parts: list[BatchPart], cause: Exception) -> list[list[BatchPart]]:
+    """Cut parts that failed in two, or mark a single unit as refused.
+
+    Raises:
+        Exception: the cause, where there is no unit to blame.
+    """
+    halves = halved(parts)
+    if len(halves) > 1:
+        return halves
+    [part] = parts
+    if not part.units or part.cause is not None:
+        raise cause
+    return [[replace(part, cause=cause)]]
 
 
 def run_units(part: BatchPart, context: CommitContext) -> list[Any]:

@@ -9,7 +9,8 @@ COMMIT has undone get a durable receipt each, `envelope_commit_rolled_back`, if 
 be written (§2.3); their authors may send them again.
 
 On PostgreSQL a batch is computed on a snapshot, and the head is held only while it is written; a
-batch beside which others have written is computed again (decision kernel/0255). The next batch is
+batch beside which others have written is computed again (decision kernel/0255), at last with the
+head held, and in halves where that would be for long (decision actors/0099). The next batch is
 computed when this one is durable, not while it is written (decision kernel/0300).
 
 When another writer has not given the head up in time, everybody who waits behind the batch is
@@ -45,6 +46,7 @@ from actors.commit.batch import (
     anchor,
     answer_all,
     fail_unsettled,
+    halved,
     run_units,
     taken_apart,
     units_of,
@@ -73,6 +75,9 @@ LOOK_UP_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 
 COMPUTED_MAX = 2
 """How often a batch is computed beside other writers before the head is held meanwhile."""
+
+HELD_S = 0.5
+"""How long the head may be held for what is computed meanwhile; what takes longer is halved."""
 
 _Begin = Callable[[Callable[[LedgerView], bool]], AbstractContextManager[LedgerTransaction]]
 """Opens a transaction; what it is given is asked again where the head is locked late."""
@@ -132,6 +137,9 @@ class Committer:
         self._lanes = PriorityLanes[Waiting](WAITING_MAX, URGENT_MAX)
         self._unit_s = 0.0
         """How long a unit took of late; 0 while that is not known."""
+
+        self._computed_s = 0.0
+        """How long the last computation took, written or not."""
 
         self._unwritten_since_s: float | None = None
         """When the first batch began since the last one that was committed."""
@@ -270,6 +278,8 @@ class Committer:
                 fail_unsettled(batch, CommitFailed(_ASK_AGAIN))
                 is_held = isinstance(error.__cause__, LedgerHeld)
                 break
+            except _TooLongToHold:
+                to_write.extendleft(reversed(halved(parts)))
             except OF_THE_LEDGER:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, a unit is to blame for it
@@ -283,6 +293,7 @@ class Committer:
 
         Raises:
             _NotCommitted: the ledger cannot be reached; nothing was written.
+            _TooLongToHold: others were always faster, and this is too much to hold the head for.
             Exception: likewise; where it is not of the ledger, for what some unit holds.
         """
         try:
@@ -296,6 +307,8 @@ class Committer:
         for _ in range(COMPUTED_MAX):
             with suppress(HeadMoved):
                 return self._commit_once(parts, self._ledger.computed, hinted=hinted)
+        if self._computed_s > HELD_S and len(halved(parts)) > 1:
+            raise _TooLongToHold
         # Others are always faster; nobody is while the head is held.
         return self._commit_once(parts, lambda _: self._ledger.transaction(), hinted=hinted)
 
@@ -329,6 +342,7 @@ class Committer:
                     outcomes.append(run_units(part, context) if is_held else stale(fence))
                 anchor(outcomes, context)
                 head = transaction.head_now
+                self._computed_s = time.perf_counter() - began_s
             self._learn(sum(1 for _ in units_of(parts)), time.perf_counter() - began_s)
         except LedgerUnavailable as error:
             raise _NotCommitted(str(error)) from error
@@ -393,6 +407,10 @@ def _size(waiting: Waiting) -> int:
 
 class _NotCommitted(Exception):
     """Raised when the ledger could not be reached and nothing of a transaction was written."""
+
+
+class _TooLongToHold(Exception):
+    """Raised when a batch is to be written in parts, so that nobody waits long for the head."""
 
 
 class _HintFailed(Exception):

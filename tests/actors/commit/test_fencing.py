@@ -5,6 +5,7 @@ import itertools
 import anyio
 import pytest
 
+from actors.commit import group_committer
 from actors.commit.group_committer import COMPUTED_MAX
 from actors.commit.units import ConsumedUnit, IntentUnit
 from actors.errors import CommitFailed, ReplyLost, ShardUnowned, StaleEpoch
@@ -377,6 +378,20 @@ async def test_a_batch_is_computed_again_where_others_wrote_and_at_last_with_the
     assert [result.ec_sequence_number for result in results] == [1, 2]
     assert store.turns == min(times + 1, COMPUTED_MAX)
     assert log_length(ledger) == 2
+    with ledger.view() as view:
+        assert verify(view).findings == ()
+
+
+async def test_what_would_hold_the_head_for_long_is_written_in_halves(late, monkeypatch):
+    monkeypatch.setattr(group_committer, "HELD_S", 0.0)
+    ledger, store = late
+    moved = 5
+    store.meanwhile.extend([writes(ledger)] * moved)
+    async with running_committer(ledger) as committer:
+        results = await committer.commit([create("a"), create("b")])
+    assert [result.ec_sequence_number for result in results] == [1, 2]
+    # The whole and the first half find the head moved twice each, the second half once.
+    assert store.turns == moved + 1
     with ledger.view() as view:
         assert verify(view).findings == ()
 
