@@ -30,6 +30,7 @@ from workers.cli.common import (
     ledger_dir,
     limit,
     print_document,
+    print_table,
     read_settings,
 )
 from workers.cli.reading import read_record
@@ -172,7 +173,7 @@ def preview(data_dir: Path | None, operation_id: str, *, as_json: bool) -> None:
     if as_json:
         print_document(preview_document(known, refused_by), as_json=True)
         return
-    _print_table(
+    print_table(
         ("effect", "store", "record", "reversibility", "undone by", "superseded by"),
         [
             (
@@ -264,7 +265,7 @@ def authority(data_dir: Path | None, node_id: str, *, as_json: bool) -> None:
     if known.stale_since is not None:
         click.echo(f"stale since: {known.stale_since}")
     columns = ("edge_essentiality", "captured_at_authority", "parent_version", "parent_node_id")
-    _print_table(
+    print_table(
         ("essentiality", "authority", "version", "parent"),
         [tuple(str(row[name]) for name in columns) for row in known.inputs],
     )
@@ -336,7 +337,7 @@ def review_queue(
     if as_json:
         print_document(adjudications_document(page), as_json=True)
         return
-    _print_table(
+    print_table(
         ("queued", "class", "operation", "conflicts with", "resolved by", "item"),
         [
             (
@@ -370,7 +371,7 @@ def migration_reviews(
     if as_json:
         print_document(adjudications_document(page), as_json=True)
         return
-    _print_table(
+    print_table(
         ("sequence", "reason", "field", "operation", "resolved by", "item"),
         [
             (
@@ -422,7 +423,7 @@ def costs(
             )
             for total in summed
         ]
-        _print_table(("intent", "actor", "operations", "estimated", "actual"), rows)
+        print_table(("intent", "actor", "operations", "estimated", "actual"), rows)
         return
     page = read_record(
         data_dir,
@@ -433,7 +434,7 @@ def costs(
     if as_json:
         print_document(costs_document(page), as_json=True)
         return
-    _print_table(
+    print_table(
         ("recorded", "intent", "actor", "estimated", "actual", "lease", "operation"),
         [
             (
@@ -493,7 +494,7 @@ def _print_page(page: Page) -> None:
         )
         for entry in page.entries
     ]
-    _print_table(_OPERATION_COLUMNS, rows, page.next_after)
+    print_table(_OPERATION_COLUMNS, rows, page.next_after)
 
 
 def _print_manifests(page: ManifestPage, different: Mapping[int, Sequence[str]]) -> None:
@@ -508,7 +509,7 @@ def _print_manifests(page: ManifestPage, different: Mapping[int, Sequence[str]])
         names = ("evaluated", "deferred", "suspended")
         counts = "  ".join(f"{name}: {body[f'bindings_{name}_count']}" for name in names)
         click.echo(f"{counts}  fan-out cap: {body['fan_out_cap']}")
-        _print_table(
+        print_table(
             ("binding", "target kind", "outcome", "reason", "target"),
             [
                 (
@@ -535,14 +536,3 @@ def _print_some(title: str, names: Sequence[str]) -> None:
         return
     beyond = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
     click.echo(f"{title}: {' '.join(names[:NAMES_SHOWN_MAX])}{beyond}")
-
-
-def _print_table(
-    names: Sequence[str], rows: Sequence[tuple[str, ...]], next_after: int | None = None
-) -> None:
-    widths = [max(len(row[column]) for row in (names, *rows)) for column in range(len(names))]
-    for row in (names, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
-    if next_after is not None:
-        click.echo(f"more: --after {next_after}")

@@ -14,6 +14,7 @@ from workers.cli.common import (
     gateway_url,
     ledger_dir,
     print_document,
+    print_table,
     read_settings,
     run,
 )
@@ -148,17 +149,20 @@ def list_(settings: Settings, after: str | None, limit: int, *, as_json: bool) -
     if as_json:
         print_document(document, as_json=True)
         return
-    for row in document["bindings"]:
-        most = row["pairs_counted_max"]
-        counts = ", ".join(
-            f"{state} {count}{'+' if count >= most else ''}"
-            for state, count in row["pairs"].items()
-            if count
-        )
-        generation = row["binding_generation_id"]
-        click.echo(f"{row['binding_id']}  {row['state']}  generation {generation}  {counts}")
-    if document["next_after"] is not None:
-        click.echo(f"more behind: --after {document['next_after']}")
+    rows = [
+        (row["binding_id"], row["state"], row["binding_generation_id"], _counted(row))
+        for row in document["bindings"]
+    ]
+    print_table(("binding", "state", "generation", "pairs"), rows, document["next_after"])
+
+
+def _counted(row: Mapping[str, Any]) -> str:
+    most = row["pairs_counted_max"]
+    return ", ".join(
+        f"{state} {count}{'+' if count >= most else ''}"
+        for state, count in row["pairs"].items()
+        if count
+    )
 
 
 @binding.command()

@@ -1,6 +1,6 @@
 """Helpers of all commands: options, settings, clean errors, printing."""
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,28 @@ def clean_errors() -> Iterator[None]:
             raise
         text = str(error)
         raise click.ClickException(text if text.startswith(code) else f"{code}: {text}") from None
+
+
+def print_table(
+    names: Sequence[str], rows: Sequence[Sequence[object]], next_after: object = None
+) -> None:
+    """Print rows in columns under their names, or `none`; whole numbers are set to the right.
+
+    `next_after` is where the next page begins, None after the last.
+    """
+    table = [tuple(map(str, row)) for row in (names, *rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row, cells in zip((names, *rows), table, strict=True) if rows else ():
+        columns = zip(row, cells, widths, strict=True)
+        aligned = [
+            cell.rjust(width) if isinstance(value, int) else cell.ljust(width)
+            for value, cell, width in columns
+        ]
+        click.echo("  ".join(aligned).rstrip())
+    if not rows and next_after is None:
+        click.echo("none")
+    if next_after is not None:
+        click.echo(f"more: --after {next_after}")
 
 
 def print_document(document: Any, *, as_json: bool) -> None:

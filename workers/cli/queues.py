@@ -12,6 +12,7 @@ from workers.cli.common import (
     gateway_url,
     limit,
     print_document,
+    print_table,
     read_settings,
 )
 from workers.cli.gateway_call import ask_gateway
@@ -50,15 +51,18 @@ def queues(context: click.Context, data_dir: Path | None, *, as_json: bool) -> N
         click.echo(f"{place} paused at {pause['paused_at']}{by}{why}")
     for name, queue in state["queues"].items():
         open_requests = state["requests"]["open_by_queue"].get(name, 0)
-        click.echo(f"{name}  open {open_requests}{_pause_of(queue)}")
-        counts = ("delayed", "in_flight", "dead")
-        click.echo("  " + "  ".join(f"{count} {queue[count]}" for count in counts))
-        for priority, ready in queue["ready"].items():
-            age_s = queue["oldest_eligible_age_ms"][priority] / 1000
-            suspended = queue["suspended"][priority]
-            click.echo(
-                f"  {priority:<24} ready {ready}  suspended {suspended}  oldest {age_s:.1f} s"
+        counts = "  ".join(f"{count} {queue[count]}" for count in ("delayed", "in_flight", "dead"))
+        click.echo(f"{name}  open {open_requests}  {counts}{_pause_of(queue)}")
+        rows = [
+            (
+                priority,
+                ready,
+                queue["suspended"][priority],
+                f"{queue['oldest_eligible_age_ms'][priority] / 1000:.1f} s",
             )
+            for priority, ready in queue["ready"].items()
+        ]
+        print_table(("priority", "ready", "suspended", "oldest"), rows)
 
 
 @queues.command()
@@ -103,10 +107,9 @@ def dead(
         return
     for name, count in answer["by_signature"].items():
         click.echo(f"{count:>8}  {name}")
-    for letter in answer["dead_letters"]:
-        click.echo(
-            "  ".join((letter["closed_at"], letter["error_signature"], letter["request_id"]))
-        )
+    names = ("closed_at", "error_signature", "request_id")
+    rows = [tuple(letter[name] for name in names) for letter in answer["dead_letters"]]
+    print_table(("given up", "error signature", "request"), rows)
 
 
 @queues.command()
@@ -174,10 +177,12 @@ def set_aside(settings: Settings, *, as_json: bool) -> None:
         print_document(answer, as_json=True)
         return
     places = {(str(entry["shard"]), entry["offset"]) for entry in answer["set_aside"]}
+    rows = []
     for finding in answer["findings"]:
         place = (finding["shard"], finding["offset"])
         state = "set aside" if place in places else "gone"
-        click.echo("  ".join((finding["emitted_at"], *place, state, finding.get("session_id", ""))))
+        rows.append((finding["emitted_at"], *place, state, finding.get("session_id", "-")))
+    print_table(("emitted", "shard", "offset", "state", "session"), rows)
     for deaths in answer["died_alike"]:
         died = f"{deaths['name']} died alike {deaths['times']} times"
         click.echo("  ".join((deaths["at"], died, deaths["reason"], deaths["last_line"])))

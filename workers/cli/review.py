@@ -25,6 +25,7 @@ from workers.cli.common import (
     gateway_url,
     ledger_dir,
     print_document,
+    print_table,
     read_settings,
     run,
 )
@@ -121,10 +122,8 @@ def show_queue(
     if as_json:
         print_document(page.document(), as_json=True)
         return
-    for item in page.items:
-        click.echo(f"{item['waits_since']}  {item['reason']}  {item['record_id']}")
-    if page.next_after is not None:
-        click.echo(f"more: --after {page.next_after}")
+    rows = [(item["waits_since"], item["reason"], item["record_id"]) for item in page.items]
+    print_table(("waits since", "reason", "record"), rows, page.next_after)
 
 
 @review.command("decide")

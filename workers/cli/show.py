@@ -12,7 +12,7 @@ from kernel.belief.events import BeliefEvent
 from kernel.extractions.reading import describe_run, describe_source, runs_in_state
 from kernel.ledger.ledger import LedgerView
 from kernel.stores.extraction import STATES
-from workers.cli.common import as_json, ledger_dir, limit, print_document
+from workers.cli.common import as_json, ledger_dir, limit, print_document, print_table
 from workers.cli.reading import read_record
 from workers.views.records import count_requests, describe_operation
 
@@ -39,8 +39,9 @@ def log(data_dir: Path | None, limit: int, *, as_json: bool) -> None:
     _table(
         documents,
         as_json,
+        ("sequence", "committed", "intent", "operation", "row hash"),
         lambda row: (
-            row["ec_sequence_number"],
+            int(row["ec_sequence_number"]),
             row["committed_at"],
             row["semantic_intent"],
             row["operation_id"],
@@ -69,6 +70,7 @@ def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_jso
         _table(
             documents,
             as_json,
+            ("session", "survivors", "title"),
             lambda row: (
                 row["session_id"],
                 f"{row['n_survivors']}/{row['n_universe']}",
@@ -83,6 +85,7 @@ def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_jso
     _table(
         documents,
         as_json,
+        ("at", "verb", "observation", "struck"),
         lambda row: (
             row["ts"],
             row["verb"],
@@ -140,6 +143,7 @@ def extractions(
     _table(
         page.runs,
         as_json,
+        ("run", "state", "block reason", "reason", "source"),
         lambda row: (
             row["extraction_run_id"],
             row["state"],
@@ -169,13 +173,13 @@ def requests(data_dir: Path | None, *, as_json: bool) -> None:
 def _table(
     documents: Sequence[Mapping[str, Any]],
     as_json: bool,  # noqa: FBT001 - the option, passed on
-    columns: Callable[[Mapping[str, Any]], tuple[str, ...]],
+    names: tuple[str, ...],
+    columns: Callable[[Mapping[str, Any]], tuple[object, ...]],
 ) -> None:
     if as_json:
         print_document(documents, as_json=True)
         return
-    for document in documents:
-        click.echo("  ".join(columns(document)))
+    print_table(names, [columns(document) for document in documents])
 
 
 def _print(

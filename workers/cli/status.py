@@ -9,7 +9,15 @@ import click
 
 from queues import GatewayError
 from queues.priorities import QUEUES
-from workers.cli.common import as_json, data_dir, gateway_url, print_document, read_settings, run
+from workers.cli.common import (
+    as_json,
+    data_dir,
+    gateway_url,
+    print_document,
+    print_table,
+    read_settings,
+    run,
+)
 from workers.clients.gateway import GatewayClient
 
 PARTS: Final = {
@@ -32,8 +40,15 @@ def status(data_dir: Path | None, *, as_json: bool) -> None:
     if as_json:
         print_document(state, as_json=True)
     else:
-        for line in screen(url, state):
+        for line in _about(url, state):
             click.echo(line)
+        click.echo()
+        _print_queues(state["queues"])
+        click.echo()
+        for sentence in state["attention"]:
+            click.echo(f"! {sentence}")
+        if not state["attention"]:
+            click.echo("Nothing needs attention.")
     if state["attention"]:
         raise SystemExit(1)
 
@@ -88,8 +103,7 @@ def _queue_attention(state: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{name} {priority.name} is late: the oldest has waited {waited}"
 
 
-def screen(url: str, state: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines for a person."""
+def _about(url: str, state: Mapping[str, Any]) -> Iterator[str]:
     readiness, tree = state["readiness"], state["tree"]
     shards = readiness.get("shards", {})
     owned = f", owns {shards['owned']} of {shards['of']} shards" if shards else ""
@@ -97,13 +111,6 @@ def screen(url: str, state: Mapping[str, Any]) -> Iterator[str]:
     if "root_hash" in tree:
         yield f"record     {tree['tree_size']} rows, root {tree['root_hash']}"
     yield from _workers(state["queues"].get("fleet", []))
-    yield ""
-    yield from _queues(state["queues"])
-    yield ""
-    if not state["attention"]:
-        yield "Nothing needs attention."
-    for sentence in state["attention"]:
-        yield f"! {sentence}"
 
 
 def _workers(fleet: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -118,19 +125,17 @@ def _workers(fleet: list[Mapping[str, Any]]) -> Iterator[str]:
         )
 
 
-def _queues(state: Mapping[str, Any]) -> Iterator[str]:
-    columns = ("open", "ready", "suspended", "delayed", "in flight", "dead", "oldest")
-    width = max(map(len, QUEUES))
-    yield f"{'queue':<{width}}" + "".join(f"{column:>11}" for column in columns)
-    for name, queue in state.get("queues", {}).items():
-        oldest_s = max(queue["oldest_eligible_age_ms"].values()) / 1000
-        values = (
+def _print_queues(state: Mapping[str, Any]) -> None:
+    rows = [
+        (
+            name,
             state["requests"]["open_by_queue"].get(name, 0),
             sum(queue["ready"].values()),
             sum(queue["suspended"].values()),
-            queue["delayed"],
-            queue["in_flight"],
-            queue["dead"],
-            f"{oldest_s:.1f} s",
+            *(queue[count] for count in ("delayed", "in_flight", "dead")),
+            f"{max(queue['oldest_eligible_age_ms'].values()) / 1000:.1f} s",
         )
-        yield f"{name:<{width}}" + "".join(f"{value:>11}" for value in values)
+        for name, queue in state.get("queues", {}).items()
+    ]
+    names = ("queue", "open", "ready", "suspended", "delayed", "in flight", "dead", "oldest")
+    print_table(names, rows)
