@@ -224,6 +224,12 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "child_died_too_often": ErrorCode(None, "service"),
         "start_interrupted": ErrorCode(None, "caller"),
         "canonical_json_invalid": ErrorCode(None, "request"),
+        # The audit of pipelines.
+        "data_not_canonical": ErrorCode(None, "request"),
+        "data_not_finite": ErrorCode(None, "request"),
+        "data_too_deep": ErrorCode(None, "request"),
+        "data_too_large": ErrorCode(None, "request"),
+        "data_type_unknown": ErrorCode(None, "request"),
         # What an extractor answered about a text.
         "extraction_result_invalid": ErrorCode(None, "service"),
         "extraction_result_too_large": ErrorCode(None, "service"),

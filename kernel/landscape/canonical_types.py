@@ -1,0 +1,242 @@
+"""Canonical JSON of a pipeline's data, and the data again (seed 003, Serialization Pipeline).
+
+1. What has a value in JSON is that value: null, booleans, texts, integers up to 2^53 - 1,
+   fractions, lists, objects. A tuple is a list, a UUID its text, an enumeration's member its value.
+2. A time is ISO 8601 in UTC (one without a zone is in UTC), a Decimal its text, pandas' NaT and NA
+   are null. Their types are not in the text; the source's schema restores them.
+3. What JSON would give back as something else is an object of one key, a tag: bytes, whole floats
+   (``1.0`` would come back as an integer, and 1e20 as one that cannot be written again), integers
+   beyond 2^53 - 1. An object of the data whose only key is a tag is put into one of `OBJECT`, so
+   none is taken for what it is not (decision kernel/0390).
+4. NaN, infinities and every other type are refused at any depth, with their place.
+
+Values with the same bytes are therefore the same value, but for what rules 1 and 2 call a list, a
+text or null; and what was read is written again as it was. NumPy and pandas are known by the names
+of their types; neither is imported.
+"""
+
+import base64
+import math
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from kernel.canonical import MAX_SAFE_INTEGER, CanonicalizationError, canonicalize, sha256_hex
+from kernel.errors import FieldRefused
+
+CANONICAL_VERSION = "sha256-rfc8785-tagged-v1"
+"""What hashes of a run are taken by; a changed rule is another version."""
+
+BYTES = "__bytes__"
+FLOAT = "__float__"
+INTEGER = "__integer__"
+OBJECT = "__object__"
+TAGS = frozenset({BYTES, FLOAT, INTEGER, OBJECT})
+
+DEPTH_MAX = 100
+INTEGER_BITS_MAX = 8192
+DATA_BYTES_MAX = 16 * 1024 * 1024
+"""Bytes of the canonical form of one value."""
+
+_OPTIONS = (
+    orjson.OPT_SORT_KEYS
+    | orjson.OPT_STRICT_INTEGER
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+_WHOLE_FLOAT = re.compile(rb"\.0[,}\]]").search
+_EXPONENT = re.compile(rb"e[-+]?\d+[,}\]]").search
+
+_Place = tuple[str | int, ...]
+_REFUSED_ARRAYS = frozenset("mMcV")
+"""Kinds of NumPy's times, complex numbers and structures."""
+
+
+class DataRefused(FieldRefused):
+    """A value has no canonical form; `field` is its place in the data."""
+
+
+def canonical_data(value: Any) -> bytes:
+    """Return the canonical bytes of a value.
+
+    Raises:
+        DataRefused: `data_not_finite`, `data_type_unknown`, `data_too_deep`, `data_too_large`,
+            `data_not_canonical`.
+    """
+    content = _written(value)
+    if content is None:
+        try:
+            content = canonicalize(_normalized(value, (), DEPTH_MAX))
+        except CanonicalizationError as error:
+            raise DataRefused("data_not_canonical", "", str(error)) from None
+    if len(content) > DATA_BYTES_MAX:
+        problem = f"{len(content)} bytes, {DATA_BYTES_MAX} are allowed"
+        raise DataRefused("data_too_large", "", problem)
+    return content
+
+
+def stable_hash(value: Any) -> str:
+    """Return the SHA-256 of a value's canonical bytes as hex.
+
+    Raises:
+        DataRefused: as `canonical_data`.
+    """
+    return sha256_hex(canonical_data(value))
+
+
+def restored(content: bytes) -> Any:
+    """Return the value of canonical bytes, but for the types that rule 2 names.
+
+    Raises:
+        ValueError: the bytes are not what `canonical_data` writes.
+    """
+    try:
+        value = _restored(orjson.loads(content))
+        is_canonical = canonical_data(value) == content
+    except (DataRefused, ValueError, RecursionError) as error:
+        raise ValueError(f"no canonical data: {error}") from None
+    if not is_canonical:
+        raise ValueError("no canonical data: written otherwise")
+    return value
+
+
+def _written(value: Any) -> bytes | None:
+    """Return the canonical bytes where a library writes them as they are, else None.
+
+    None of every output with a trace of what the library does otherwise: a whole or a large float,
+    a null that may have been NaN, a tag, text beyond ASCII (keys are sorted in another order).
+    """
+    if type(value) not in (dict, list):
+        return None
+    try:
+        content = orjson.dumps(value, option=_OPTIONS)
+    except TypeError:
+        return None
+    is_canonical = (
+        content.isascii()
+        and b"null" not in content
+        and b'"__' not in content
+        and _WHOLE_FLOAT(content) is None
+        and _EXPONENT(content) is None
+        and content.count(b"{") + content.count(b"[") <= DEPTH_MAX
+    )
+    return content if is_canonical else None
+
+
+def _normalized(value: Any, place: _Place, levels: int) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Enum):
+        return _normalized(value.value, place, levels)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return _of_integer(int(value), place)
+    if isinstance(value, float):
+        return _of_float(float(value), place)
+    if isinstance(value, bytes):
+        return {BYTES: base64.b64encode(value).decode()}
+    if isinstance(value, dict | list | tuple):
+        return _of_container(value, place, levels)
+    return _of_other(value, place, levels)
+
+
+def _of_integer(value: int, place: _Place) -> Any:
+    if abs(value) <= MAX_SAFE_INTEGER:
+        return value
+    if value.bit_length() > INTEGER_BITS_MAX:
+        raise _refused("data_too_large", place, f"an integer of {value.bit_length()} bits")
+    return {INTEGER: str(value)}
+
+
+def _of_float(value: float, place: _Place) -> Any:
+    if not math.isfinite(value):
+        raise _refused("data_not_finite", place, f"{value} is no finite number")
+    return {FLOAT: repr(value)} if value.is_integer() else value
+
+
+def _of_container(
+    value: dict[Any, Any] | list[Any] | tuple[Any, ...], place: _Place, levels: int
+) -> Any:
+    if not levels:
+        raise _refused("data_too_deep", place, f"more than {DEPTH_MAX} levels")
+    if not isinstance(value, dict):
+        return [_normalized(x, (*place, at), levels - 1) for at, x in enumerate(value)]
+    fields = {}
+    for key, x in value.items():
+        if not isinstance(key, str):
+            raise _refused("data_type_unknown", place, f"a key is {type(key).__name__}, not text")
+        name = str.__str__(key)
+        fields[name] = _normalized(x, (*place, name), levels - 1)
+    return {OBJECT: fields} if len(fields) == 1 and TAGS & fields.keys() else fields
+
+
+def _of_other(value: Any, place: _Place, levels: int) -> Any:
+    kind = type(value)
+    library = kind.__module__.partition(".")[0]
+    if library == "numpy":
+        return _of_numpy(value, place, levels)
+    if library == "pandas" and kind.__name__ in ("NaTType", "NAType"):
+        return None
+    if isinstance(value, datetime):
+        return _of_time(value, place)
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise _refused("data_not_finite", place, f"{value} is no finite number")
+        return str(value)
+    if isinstance(value, UUID):
+        return str(value)
+    raise _refused("data_type_unknown", place, f"{kind.__module__}.{kind.__qualname__}")
+
+
+def _of_numpy(value: Any, place: _Place, levels: int) -> Any:
+    if getattr(getattr(value, "dtype", None), "kind", "V") not in _REFUSED_ARRAYS:
+        plain = value.tolist()
+        if type(plain).__module__.partition(".")[0] != "numpy":
+            return _normalized(plain, place, levels)
+    raise _refused("data_type_unknown", place, f"numpy.{type(value).__qualname__}")
+
+
+def _of_time(value: datetime, place: _Place) -> str:
+    if value.utcoffset() is None:
+        value = value.replace(tzinfo=UTC)
+    try:
+        return value.astimezone(UTC).isoformat()
+    except OverflowError:
+        raise _refused(
+            "data_not_finite", place, f"{value} is before year 1 or after 9999"
+        ) from None
+
+
+def _refused(code: str, place: _Place, problem: str) -> DataRefused:
+    return DataRefused(code, ".".join(map(str, place)), problem)
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_restored(x) for x in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        [(key, stated)] = value.items()
+        if key == BYTES:
+            return base64.b64decode(_text(stated), validate=True)
+        if key == FLOAT:
+            return float(_text(stated))
+        if key == INTEGER:
+            return int(_text(stated))
+        if key == OBJECT and isinstance(stated, dict):
+            return {name: _restored(x) for name, x in stated.items()}
+    return {name: _restored(x) for name, x in value.items()}
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a tag without its text")  # noqa: TRY004 - the bytes are wrong, no call is
+    return value

@@ -1,0 +1,268 @@
+"""A pipeline's data has one canonical form, and of that form the data is had again."""
+
+import enum
+import math
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernel.canonical import canonicalize
+from kernel.landscape.canonical_types import (
+    DEPTH_MAX,
+    TAGS,
+    DataRefused,
+    canonical_data,
+    restored,
+    stable_hash,
+)
+
+pytestmark = pytest.mark.spec("003 Serialization Pipeline", "L2")
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+keys = texts | st.sampled_from(sorted(TAGS))
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.integers(-(10**6), 10**6).map(float)
+    | texts
+    | st.binary(max_size=8)
+)
+data = st.recursive(
+    scalars,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(keys, inner, max_size=3)
+        | st.tuples(keys, inner).map(lambda pair: {pair[0]: pair[1]})
+    ),
+    max_leaves=12,
+)
+
+
+def typed(value):
+    """The value with the type of everything in it, so that 1, 1.0 and True are three values."""
+    if isinstance(value, dict):
+        return {key: typed(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [typed(inner) for inner in value]
+    return type(value), repr(value)
+
+
+@given(data)
+def test_what_was_written_comes_back_as_it_was_and_is_written_again_alike(value):
+    content = canonical_data(value)
+    assert typed(restored(content)) == typed(value)
+    assert canonical_data(restored(content)) == content
+
+
+@given(data, data)
+def test_values_have_the_same_bytes_only_if_they_are_the_same(value, other):
+    assert (canonical_data(value) == canonical_data(other)) == (typed(value) == typed(other))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | texts | st.just(0.1),
+    lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
+    max_leaves=12,
+)
+
+
+@given(json_values)
+def test_what_json_says_by_itself_has_the_bytes_of_rfc_8785(value):
+    assert canonical_data(value) == canonicalize(value)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Name(str):
+    __slots__ = ()
+
+
+PARIS = timezone(timedelta(hours=2))
+WRITTEN = {
+    "a time with its zone": (datetime(2026, 2, 9, 12, tzinfo=PARIS), '"2026-02-09T10:00:00+00:00"'),
+    "a time without a zone": (
+        datetime(2026, 2, 9, 12, 0, 0, 5),  # noqa: DTZ001 - that is what is tested
+        '"2026-02-09T12:00:00.000005+00:00"',
+    ),
+    "a decimal as it is spelled": (Decimal("42.50"), '"42.50"'),
+    "a large decimal": (Decimal("1E+100"), '"1E+100"'),
+    "a uuid": (UUID(int=7), '"00000000-0000-0000-0000-000000000007"'),
+    "a tuple": ((1, "a"), '[1,"a"]'),
+    "a member of an enumeration": ([Colour.RED, Level.LOW], '["red",1]'),
+    "a text of a type of its own": ({Name("k"): Name("v")}, '{"k":"v"}'),
+    "bytes": (b"\x00\xff", '{"__bytes__":"AP8="}'),
+    "an object that looks like bytes": (
+        {"__bytes__": "AP8="},
+        '{"__object__":{"__bytes__":"AP8="}}',
+    ),
+    "an object that looks like such a one": (
+        {"__object__": {"__bytes__": "AP8="}},
+        '{"__object__":{"__object__":{"__object__":{"__bytes__":"AP8="}}}}',
+    ),
+    "a tag beside another key": ({"__bytes__": 1, "a": 2}, '{"__bytes__":1,"a":2}'),
+    "a whole float": ([1.0], '[{"__float__":"1.0"}]'),
+    "minus zero": (-0.0, '{"__float__":"-0.0"}'),
+    "a float that prints as an integer": ({"x": 1e20}, '{"x":{"__float__":"1e+20"}}'),
+    "a fraction": ([0.1, 1.5e-7], "[0.1,1.5e-7]"),
+    "an integer beyond 2^53": (2**53, '{"__integer__":"9007199254740992"}'),
+    "keys in the order of utf-16": ({"\ufb33": 1, "\U0001f600": 2}, '{"\U0001f600":2,"\ufb33":1}'),
+    "an empty object": ({}, "{}"),
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_each_type_is_written_as_the_table_says(case):
+    value, text = WRITTEN[case]
+    assert canonical_data(value).decode() == text
+
+
+nested = st.recursive(
+    st.just(None),
+    lambda inner: st.lists(inner, min_size=1) | st.dictionaries(texts, inner, min_size=1),
+)
+NOT_FINITE = [
+    *(math.nan, math.inf, -math.inf),
+    *(Decimal("NaN"), Decimal("sNaN"), Decimal("Infinity"), Decimal("-Infinity")),
+]
+
+
+def put_into(shape, value):
+    """The shape with the value in the place of its first leaf."""
+    if isinstance(shape, list):
+        return [put_into(shape[0], value), *shape[1:]]
+    if isinstance(shape, dict):
+        first = next(iter(shape))
+        return {**shape, first: put_into(shape[first], value)}
+    return value
+
+
+@given(nested, st.sampled_from(NOT_FINITE))
+def test_what_is_not_finite_is_refused_at_any_depth(shape, value):
+    with pytest.raises(DataRefused) as refusal:
+        canonical_data(put_into(shape, value))
+    assert refusal.value.code == "data_not_finite"
+
+
+REFUSED = {
+    "a set": ({"a": [{1}]}, "data_type_unknown", "a.0"),
+    "a date": ([date(2026, 2, 9)], "data_type_unknown", "0"),
+    "a span of time": ({"a": timedelta(1)}, "data_type_unknown", "a"),
+    "a complex number": (1j, "data_type_unknown", ""),
+    "bytes that change": (bytearray(b"x"), "data_type_unknown", ""),
+    "any object": ([object()], "data_type_unknown", "0"),
+    "a key that is no text": ({"a": {1: 2}}, "data_type_unknown", "a"),
+    "half of a character": (["\ud800"], "data_not_canonical", ""),
+    "a time before the first": (
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5))),
+        "data_not_finite",
+        "",
+    ),
+    "an integer without end": ([1 << 100_000], "data_too_large", "0"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_the_table_does_not_name_is_refused_with_its_place(case):
+    value, code, field = REFUSED[case]
+    with pytest.raises(DataRefused) as refusal:
+        canonical_data(value)
+    assert (refusal.value.code, refusal.value.field) == (code, field)
+
+
+@pytest.mark.parametrize("bottom", [1, None, b"x"])
+def test_depth_has_a_limit_whatever_lies_at_the_bottom(bottom):
+    value = bottom
+    for _ in range(DEPTH_MAX):
+        value = [value]
+    assert typed(restored(canonical_data(value))) == typed(value)
+    with pytest.raises(DataRefused) as refusal:
+        canonical_data([value])
+    assert refusal.value.code == "data_too_deep"
+
+
+def test_what_holds_itself_is_refused():
+    value = []
+    value.append(value)
+    with pytest.raises(DataRefused):
+        canonical_data(value)
+
+
+def test_size_has_a_limit(monkeypatch):
+    monkeypatch.setattr("kernel.landscape.canonical_types.DATA_BYTES_MAX", 10)
+    assert stable_hash("12345678")
+    with pytest.raises(DataRefused) as refusal:
+        canonical_data("123456789")
+    assert refusal.value.code == "data_too_large"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"nonsense", b"[1, 2]", b"1.0", b'{"b":1,"a":2}', b"9007199254740993"),
+        *(b'{"__bytes__":5}', b'{"__bytes__":"A"}', b'{"__float__":"1"}', b'{"__float__":"nan"}'),
+        *(b'{"__integer__":"7"}', b'{"__integer__":"x"}', b'{"__object__":{"a":1}}'),
+        *(b'{"__object__":7}', b'{"__float__":"0.5"}', b"[" * 300 + b"]" * 300),
+    ],
+)
+def test_bytes_that_nothing_writes_are_not_read(content):
+    with pytest.raises(ValueError, match="no canonical data"):
+        restored(content)
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_read_or_refused(content):
+    try:
+        value = restored(content)
+    except ValueError:
+        return
+    assert canonical_data(value) == content
+
+
+def test_numbers_and_arrays_of_numpy_are_those_of_python():
+    numpy = pytest.importorskip("numpy")
+    value = {
+        "scalars": [numpy.int64(7), numpy.float64(0.5), numpy.float32(2), numpy.bool_(True)],
+        "array": numpy.array([[1, 2], [3, 4]]),
+        "objects": numpy.array([b"x", None], dtype=object),
+        "texts": numpy.array(["a"]),
+    }
+    plain = {"scalars": [7, 0.5, 2.0, True], "array": [[1, 2], [3, 4]]}
+    plain |= {"objects": [b"x", None], "texts": ["a"]}
+    assert canonical_data(value) == canonical_data(plain)
+    for refused in (
+        numpy.array([0.5, math.nan]),
+        numpy.float32("inf"),
+        numpy.datetime64("2026-02-09"),
+        numpy.array([1j]),
+        numpy.longdouble(1),
+    ):
+        with pytest.raises(DataRefused):
+            canonical_data({"a": [refused]})
+
+
+def test_times_and_missing_values_of_pandas_are_texts_and_null():
+    pandas = pytest.importorskip("pandas")
+    value = [
+        pandas.Timestamp("2026-02-09T12:00:00.000000005"),
+        pandas.Timestamp("2026-02-09T12:00", tz="Europe/Paris"),
+        pandas.NaT,
+        pandas.NA,
+    ]
+    written = ["2026-02-09T12:00:00.000000005+00:00", "2026-02-09T11:00:00+00:00", None, None]
+    assert canonical_data(value) == canonical_data(written)
+    for refused in (pandas.Timedelta(1), pandas.Series([1]), pandas.DataFrame({"a": [1]})):
+        with pytest.raises(DataRefused):
+            canonical_data(refused)
