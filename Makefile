@@ -50,7 +50,7 @@ imports: $(STAMP)
 	@$(BIN)/lint-imports
 
 bench: $(STAMP) ## The benchmarks, each figure with its ratio to a peer of the same run
-	@for name in canonical routing bindings belief kernel gateways fleet bytes http authority cascade queues replay; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
+	@for name in canonical thoughts routing bindings belief kernel gateways fleet bytes http authority cascade queues replay; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
 
 paths: $(STAMP) ## Functions, files and changes of folder on the path of an elimination, an operation, an item, a frame
 	@$(BIN)/python -m tests.bench.call_paths $(ARGS)

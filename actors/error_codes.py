@@ -82,6 +82,8 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         ),
         "elimination_store_conflict": ErrorCode(502, "service", may_be_taken=True),
         "causal_provenance_full": ErrorCode(None, "request"),
+        # Thoughts (seed 002).
+        "thought_chain_broken": ErrorCode(None, "service"),
         # Actors and their transactions.
         "mailbox_full": ErrorCode(429, "service", is_retryable=True),
         "runtime_full": ErrorCode(503, "service", is_retryable=True),
