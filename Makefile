@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check lint types imports bench paths chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
+.PHONY: help setup demo test test-fast check lint types imports bench proofs paths chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ imports: $(STAMP)
 
 bench: $(STAMP) ## The benchmarks, each figure with its ratio to a peer of the same run
 	@for name in canonical thoughts routing bindings belief kernel gateways fleet bytes http authority cascade queues replay; do $(BIN)/python -m tests.bench.bench_$$name $(ARGS) || exit 1; done
+
+proofs: $(STAMP) ## Random proofs, honest and mutated, before every verifier: ARGS="--cases 100000 --rows 65536 --seed 6962"
+	@$(BIN)/python -m tests.proof_verifiers $(ARGS)
 
 paths: $(STAMP) ## Functions, files and changes of folder on the path of an elimination, an operation, an item, a frame
 	@$(BIN)/python -m tests.bench.call_paths $(ARGS)

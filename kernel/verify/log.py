@@ -24,6 +24,7 @@ EFFECT_NAMES = ("effect_id", "effect_kind", "canonical_kind", "store", "record_k
 EFFECT_HASHES = ("pre_image_hash", "post_image_hash")
 
 _COMMITMENT_DOMAIN = b"rotulus/payload/v1\x00"
+_SALT_BYTES = 32
 
 _SEALED = re.compile(rb'"receipt_chain_head":"([0-9a-f]{64})"').search
 
@@ -323,6 +324,8 @@ def keeps_commitment(blob: Row) -> bool:
     """Tell whether a blob's salt and content give the commitment under which it is kept."""
     salt, content = blob["salt"], blob["content"]
     if not isinstance(salt, bytes) or not isinstance(content, bytes):
+        return False
+    if len(salt) != _SALT_BYTES:  # else bytes of the one could be taken for bytes of the other
         return False
     framed = b"".join((_COMMITMENT_DOMAIN, salt, len(content).to_bytes(8, "big"), content))
     return bool(sha256_hex(framed) == blob["blob_ref"])

@@ -210,15 +210,22 @@ class Believer:
         return f"2026-02-09T10:00:00.{number:06d}Z"
 
     def eliminate(self, *ids):
-        number = self.session.n_events
-        event = self.session.eliminate(
-            "src",
-            f"o-{number}",
-            ids,
-            event_id=f"{self.session_id}:{number}",
-            ts=self.ts(number),
-        ).event
-        self.record([event])
+        self.eliminate_at_once(ids)
+
+    def eliminate_at_once(self, *batches):
+        """Eliminate several times, in one transaction."""
+        events = []
+        for ids in batches:
+            number = self.session.n_events
+            result = self.session.eliminate(
+                "src",
+                f"o-{number}",
+                ids,
+                event_id=f"{self.session_id}:{number}",
+                ts=self.ts(number),
+            )
+            events.append(result.event)
+        self.record(events)
 
     def record(self, events):
         batch = BeliefBatch(

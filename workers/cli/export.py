@@ -1,7 +1,8 @@
 """`rotulus export`: the log as a file that needs no ledger to be verified.
 
 It holds one snapshot open while it writes, so the write-ahead log is not cut back meanwhile. A file
-takes its name when it is whole.
+takes its name when it is whole. Beside it, in FILE.verifiers, lie the two files that verify proof
+files by themselves.
 """
 
 import os
@@ -14,6 +15,7 @@ from typing import BinaryIO
 import click
 
 from kernel.audit.export import export_lines
+from kernel.proof import proof_file
 from workers.cli.common import clean_errors, data_dir, read_settings
 from workers.environment.ledger_access import ledger_place, open_record
 from workers.environment.terminal_progress import Progress
@@ -25,7 +27,8 @@ from workers.environment.terminal_progress import Progress
     type=click.Path(dir_okay=False, allow_dash=True),
     default="-",
     show_default=True,
-    help="Where to write; - is the standard output. A file appears when it is whole.",
+    help="Where to write; - is the standard output. A file appears when it is whole, and beside it"
+    " FILE.verifiers, which verify proof files by themselves.",
 )
 @data_dir
 def export(data_dir: Path | None, output: str) -> None:
@@ -58,9 +61,17 @@ def _written(output: str) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         part.replace(output)
+        _copy_verifiers(Path(f"{output}.verifiers"))
     except OSError as error:
         part.unlink(missing_ok=True)
         raise click.ClickException(f"output_unusable: {output}: {error.strerror}") from None
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def _copy_verifiers(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for suffix in (".py", ".mjs"):
+        source = Path(proof_file.__file__).with_suffix(suffix)
+        (folder / source.name).write_bytes(source.read_bytes())

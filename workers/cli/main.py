@@ -36,7 +36,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "verify": "Recompute the record and name the first bad row.",
         "tree": "Prove that a row is in the log, and that the log only grew.",
         "checkpoint": "Sign the head of the log, publish it, verify one.",
-        "prove": "Write a file that proves an operation.",
+        "prove": "Write a file that proves something on the record.",
     },
     "Repair": {
         "rollback": "Undo an operation or an epoch, or build the state again.",

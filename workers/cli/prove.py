@@ -1,15 +1,27 @@
-"""`rotulus prove`: one file that proves an operation to somebody who has no ledger."""
+"""`rotulus prove`: one file that proves something on the record to somebody who has no ledger.
 
-import base64
+`operation` and `consistency` take options of their own; the kinds of `kernel.audit.proofs.SUBJECTS`
+are commands that need only an id.
+"""
+
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 import click
 import orjson
 
-from kernel.ledger.ledger import LedgerView
+from kernel.audit.proofs import (
+    SUBJECTS,
+    ProofSubject,
+    consistency_document,
+    operation,
+    proof_document,
+)
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.log_tree import LogTree
 from kernel.proof.checkpoint import Checkpoint
-from kernel.proof.proof_file import FORMAT, TLOG_PROOF
+from kernel.proof.proof_file import FILE_BYTES_MAX
 from kernel.proof.signed_note import NOTE_BYTES_MAX
 from kernel.proof.verification import ProofInvalid
 from workers.cli.common import clean_errors, ledger_dir, read_settings
@@ -17,25 +29,41 @@ from workers.environment.checkpoint_folder import PUBLIC_MODE, write_whole
 from workers.environment.checkpoint_key import check_continued
 from workers.environment.ledger_access import ledger_place, open_record
 
+_HELP = {
+    "elimination": "Prove that ID, the audit event of an elimination, is in the log.\n\nShows the"
+    " event, those behind it that its transaction anchored, and the ids of the sessions that were"
+    " anchored with it.",
+    "manifest": "Prove that the manifest ID of an evaluation cycle is in the log.\n\nShows the"
+    " manifest; `rotulus audit manifest` lists those of a source event.",
+}
 
-@click.group()
-def prove() -> None:
-    """Write proof files, which `rotulus verify --proof` verifies without a ledger."""
-
-
-@prove.command()
-@click.argument("operation_id")
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), required=True)
-@click.option(
+_output = click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="Where to write the proof.",
+)
+_checkpoint = click.option(
     "--checkpoint",
     "note_file",
     type=click.File("rb"),
     required=True,
     help="A checkpoint that `rotulus checkpoint publish` wrote.",
 )
+
+
+@click.group()
+def prove() -> None:
+    """Write proof files, which `rotulus verify --proof` verifies without a ledger."""
+
+
+@prove.command("operation")
+@click.argument("operation_id", metavar="ID")
+@_output
+@_checkpoint
 @click.option("--with-envelope", is_flag=True, help="Show the envelope; else it is withheld.")
 @ledger_dir
-def operation(
+def _operation(
     data_dir: Path | None,
     operation_id: str,
     output: Path,
@@ -43,48 +71,82 @@ def operation(
     *,
     with_envelope: bool,
 ) -> None:
-    """Prove that OPERATION_ID is in the log of a signed checkpoint.
+    """Prove that the operation ID is in the log of a signed checkpoint.
 
     Reads the ledger by itself. The file holds the row, its path and the checkpoint.
     """
-    place = ledger_place(read_settings(data_dir))
-    with clean_errors(), open_record(place) as view:
-        note = note_file.read(NOTE_BYTES_MAX).decode(errors="replace")
-        content = orjson.dumps(
-            _document(view, operation_id, note, with_envelope=with_envelope),
-            option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
-        )
-        try:
-            write_whole(output, content, PUBLIC_MODE)
-        except OSError as error:
-            raise click.ClickException(f"output_unusable: {output}: {error.strerror}") from None
-    click.echo(f"{output}: {len(content)} bytes")
+
+    def subject(view: LedgerView) -> ProofSubject:
+        return operation(view, operation_id, with_envelope=with_envelope)
+
+    _write_subject("operation", subject, data_dir, output, note_file)
 
 
-def _document(
-    view: LedgerView, operation_id: str, note: str, *, with_envelope: bool
-) -> dict[str, Any]:
-    row = view.log_row_of(operation_id)
-    if row is None:
-        raise click.ClickException("operation_not_found: no such operation is on the record")
+def _add(kind: str, find: Callable[[LedgerView, str], ProofSubject]) -> None:
+    """Add the command of a kind of proof that an id alone names."""
+
+    @prove.command(kind, help=_HELP[kind])
+    @click.argument("subject_id", metavar="ID")
+    @_output
+    @_checkpoint
+    @ledger_dir
+    def _(data_dir: Path | None, subject_id: str, output: Path, note_file: IO[bytes]) -> None:
+        _write_subject(kind, lambda view: find(view, subject_id), data_dir, output, note_file)
+
+
+for _kind, _find in SUBJECTS.items():
+    _add(_kind, _find)
+
+
+@prove.command("consistency")
+@click.argument("old_note_file", metavar="OLD", type=click.File("rb"))
+@_output
+@_checkpoint
+@ledger_dir
+def _consistency(
+    data_dir: Path | None, old_note_file: IO[bytes], output: Path, note_file: IO[bytes]
+) -> None:
+    """Prove that the log of a checkpoint goes on from that of OLD, a checkpoint that was kept.
+
+    The file holds both checkpoints and the path between them, and nothing of any row.
+    """
+    with clean_errors(), open_record(ledger_place(read_settings(data_dir))) as view:
+        tree = view.log_tree()
+        old_note, old = _signed(tree, old_note_file)
+        note, signed = _signed(tree, note_file)
+        document = consistency_document(tree, old.size, old_note, signed.size, note)
+        _write(output, document)
+
+
+def _write_subject(
+    kind: str,
+    subject: Callable[[LedgerView], ProofSubject],
+    data_dir: Path | None,
+    output: Path,
+    note_file: IO[bytes],
+) -> None:
+    with clean_errors(), open_record(ledger_place(read_settings(data_dir))) as view:
+        tree = view.log_tree()
+        note, signed = _signed(tree, note_file)
+        _write(output, proof_document(kind, subject(view), tree, signed.size, note))
+
+
+def _signed(tree: LogTree, note_file: IO[bytes]) -> tuple[str, Checkpoint]:
+    """Return the note of a checkpoint, which the tree has to go on from, and what it states."""
+    note = note_file.read(NOTE_BYTES_MAX).decode(errors="replace")
     text, _, _ = note.rpartition("\n\n")
-    signed, tree = Checkpoint.of_text(f"{text}\n"), view.log_tree()
+    signed = Checkpoint.of_text(f"{text}\n")
     check_continued(tree, signed)
-    sequence = row["ec_sequence_number"]
-    if sequence > signed.size:
-        raise ProofInvalid(f"the checkpoint has {signed.size} rows, the operation is {sequence}")
-    path = tree.inclusion_path(sequence - 1, signed.size)
-    lines = [TLOG_PROOF, f"index {sequence - 1}"]
-    lines += [base64.b64encode(node).decode() for node in path]
-    document = {
-        "format": FORMAT,
-        "row": row["row_bytes"].decode(),
-        "tlog_proof": "\n".join([*lines, "", note]),
-    }
-    if with_envelope:
-        opening = view.blob_opening(row["envelope_payload_blob_ref"])
-        if opening is None:
-            raise ProofInvalid("the envelope was erased: it can be withheld, not shown")
-        salt, content = opening
-        document["envelope"] = {"salt": salt.hex(), "content": content.decode()}
-    return document
+    return note, signed
+
+
+def _write(output: Path, document: Document) -> None:
+    options: Any = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    content = orjson.dumps(document, option=options)
+    if len(content) > FILE_BYTES_MAX:
+        raise ProofInvalid(f"the proof has {len(content)} bytes, verifiers take {FILE_BYTES_MAX}")
+    try:
+        write_whole(output, content, PUBLIC_MODE)
+    except OSError as error:
+        raise click.ClickException(f"output_unusable: {output}: {error.strerror}") from None
+    click.echo(f"{output}: {len(content)} bytes")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,6 +19,7 @@ from click.testing import CliRunner, Result
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
+from kernel.proof import proof_file
 from tests.kernel.build import FakeHost, adapt, code_of, submit
 from tests.workers.api.door import SESSION, eventually, running_door, source, understanding
 from tests.workers.cli.command import printed, rotulus
@@ -430,6 +432,9 @@ def test_an_export_is_a_file_that_verifies_without_the_ledger(folder: DataFolder
     assert "4 of 4 rows" in result.stderr
     assert rotulus("export").stdout_bytes == target.read_bytes()
     assert [path.name for path in tmp_path.glob("*.part")] == []
+    for name in ("proof_file.py", "proof_file.mjs"):
+        shipped = tmp_path / "log.jsonl.verifiers" / name
+        assert shipped.read_bytes() == Path(proof_file.__file__).with_name(name).read_bytes()
     folder.ledger_path.unlink()
     output = printed("verify", "--export", str(target), "--json")
     assert (output["verifies"], output["rows"], output["head_hash"]) == (True, 4, head)

@@ -1,4 +1,4 @@
-"""`rotulus prove` and who verifies its files: the command, and one file that stands alone."""
+"""`rotulus prove` and who verifies its files: the command, and two files that stand alone."""
 
 import json
 import random
@@ -9,18 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from kernel.audit.proofs import SUBJECTS
+from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.proof import proof_file
-from kernel.proof.merkle_tree import HASH_BYTES, inclusion_path, leaf_hash, root_of
-from kernel.proof.proof_file import ProofFileInvalid, verified
-from kernel.proof.tiles import subtree_root
-from kernel.proof.verification import ProofInvalid, verify_inclusion
-from tests.kernel.build import create, ledger_on, op_id, submit
+from kernel.proof.proof_file import KINDS, ProofFileInvalid, verified
+from kernel.work.manifests import manifest_id
+from tests.kernel.binding_world import EVENT, ask, bound, furnish
+from tests.kernel.binding_world import work as evaluate
+from tests.kernel.build import START_US, FakeHost, create, ledger_on, op_id, submit
+from tests.kernel.honest import Believer
+from tests.proof_verifiers import NODE, SCRIPT, asked_of_the_script
 from tests.workers.cli.command import printed, rotulus
 
 pytestmark = pytest.mark.spec("P5")
 
 ORIGIN = "example/log"
+
+needs_node = pytest.mark.skipif(NODE is None, reason="there is no node on the path")
 
 
 class Notary:
@@ -42,17 +48,31 @@ class Notary:
             submit(ledger, create(f"n-{number}", "Note") | {"operation_id": op_id(f"{number}")})
         ledger.close()
 
+    def ledger(self, time_us=START_US):
+        host = FakeHost()
+        host.time_us = time_us
+        return Ledger(SqliteStore(self.ledger_path), host.host)
+
     def publish(self):
         printed("checkpoint", "publish", str(self.public), "--key", str(self.key), "--json")
 
-    def prove(self, operation_id, *options):
+    def prove(self, operation_id, *options, kind="operation"):
         output = self.folder / "proof.json"
         note = str(self.public / "checkpoint")
         result = rotulus(
-            "prove", "operation", operation_id, "--output", str(output), "--checkpoint", note,
-            *options,
-        )  # fmt: skip
+            "prove", kind, operation_id, "--output", str(output), "--checkpoint", note, *options
+        )
         return result, output
+
+    def proved(self, kind, subject):
+        """What the command and the files that stand alone say of a proof; all say the same."""
+        result, file = self.prove(subject, kind=kind)
+        assert result.exit_code == 0, result.output
+        shown = printed("verify", "--proof", str(file), "--vkey", self.vkey, "--json")
+        assert shown == verified(file.read_bytes(), self.vkey)
+        if NODE is not None:
+            assert by_the_script([file.read_bytes()], self.vkey) == [shown]
+        return shown
 
 
 @pytest.fixture
@@ -60,12 +80,17 @@ def notary(tmp_path, data_folder):
     return Notary(tmp_path, data_folder)
 
 
-def alone(file, vkey, folder):
-    """Run the single file where nothing of Rotulus can be imported."""
-    copy = folder / "alone.py"
-    shutil.copy(proof_file.__file__, copy)
-    command = [sys.executable, "-I", str(copy), str(file), vkey]
+def alone(file, vkey, folder, source=proof_file.__file__, program=(sys.executable, "-I")):
+    """Run a file that stands alone where nothing of Rotulus can be imported."""
+    copy = folder / f"alone{Path(source).suffix}"
+    shutil.copy(source, copy)
+    command = [*program, str(copy), str(file), vkey]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+
+
+def by_the_script(contents, vkey):
+    questions = ({"kind": "file", "content": each.hex(), "vkey": vkey} for each in contents)
+    return asked_of_the_script(questions)
 
 
 def test_a_proof_verifies_without_a_ledger_and_without_rotulus(notary, tmp_path):
@@ -83,6 +108,111 @@ def test_a_proof_verifies_without_a_ledger_and_without_rotulus(notary, tmp_path)
     assert not any(f"import {name}" in source for name in ("kernel", "workers", "orjson"))
 
 
+@needs_node
+def test_a_proof_verifies_by_node_alone(notary, tmp_path):
+    _, file = notary.prove(op_id("2"))
+    ran = alone(file, notary.vkey, tmp_path, SCRIPT, (NODE,))
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == verified(file.read_bytes(), notary.vkey)
+    file.write_bytes(file.read_bytes().replace(b"index 2", b"index 3"))
+    ran = alone(file, notary.vkey, tmp_path, SCRIPT, (NODE,))
+    assert (ran.returncode, "proof_invalid" in ran.stderr) == (1, True)
+    assert not any(line.startswith("import ") for line in SCRIPT.read_text().splitlines())
+
+
+def test_a_tombstone_is_proved_by_the_operation_that_anchors_it(notary):
+    ledger = notary.ledger(time_us=1_770_631_200_000_000)
+    believers = [Believer(ledger, f"s-{number}", 4) for number in range(2)]
+    for believer in believers:
+        believer.eliminate("h-001")
+        believer.eliminate("h-002", "h-003")
+    ledger.close()
+    notary.publish()
+    for session_id in ("s-0", "s-1"):
+        for number, struck in ((1, ["h-001"]), (2, ["h-002", "h-003"])):
+            shown = notary.proved("elimination", f"{session_id}:{number}")
+            assert shown["event"]["session_id"] == session_id
+            assert shown["event"]["delta"] == {"eliminated": struck}
+            assert shown["row"]["semantic_intent"] == "belief_anchor"
+    for event_id in ("s-0:0", "s-9:1"):
+        refused, _ = notary.prove(event_id, kind="elimination")
+        assert "elimination_not_found" in refused.stderr
+
+
+def test_a_tombstone_is_proved_by_the_events_behind_it_and_by_no_others(notary):
+    ledger = notary.ledger(time_us=1_770_631_200_000_000)
+    believer = Believer(ledger, "s-0", 5)
+    believer.eliminate_at_once(["h-001"], ["h-002"], ["h-003"])
+    ledger.close()
+    notary.publish()
+    assert notary.proved("elimination", "s-0:2")["event"]["delta"] == {"eliminated": ["h-002"]}
+    honest = json.loads((notary.folder / "proof.json").read_bytes())
+    events = honest["events"]
+    assert len(events) == 2
+    changed = [
+        [],
+        events[:1],
+        events[::-1],
+        [*events, events[-1]],
+        [events[0].replace("h-002", "h-004"), events[1]],
+        [events[0], events[1].replace("h-003", "h-004")],
+        [events[0].replace("ELIMINATE", "DECLARE_CONCLUSION"), events[1]],
+    ]
+    files = [json.dumps(honest | {"events": each}).encode() for each in changed]
+    files.append(json.dumps(honest | {"kind": "manifest"}).encode())
+    assert_refused(files, notary.vkey)
+
+
+def test_a_manifest_is_proved_by_its_operation(notary):
+    ledger = notary.ledger()
+    furnish(ledger, bound("b-1", "corpus_document_membership"))
+    for request_id in ask(ledger, "b-1"):
+        evaluate(ledger, request_id)
+    ledger.close()
+    notary.publish()
+    shown = notary.proved("manifest", manifest_id(EVENT, 1))
+    assert (shown["manifest"]["source_event_id"], shown["manifest"]["cycle"]) == (EVENT, 1)
+    refused, _ = notary.prove("manifest:of nothing:1", kind="manifest")
+    assert "binding_manifest_unknown" in refused.stderr
+    honest = json.loads((notary.folder / "proof.json").read_bytes())
+    of_an_operation, file = notary.prove(op_id("2"), "--with-envelope")
+    assert of_an_operation.exit_code == 0
+    other = json.loads(file.read_bytes()) | {"kind": "manifest"}
+    without = {name: value for name, value in honest.items() if name != "envelope"}
+    assert_refused([json.dumps(each).encode() for each in (other, without)], notary.vkey)
+
+
+def test_a_log_is_proved_to_go_on_from_a_checkpoint_that_was_kept(notary):
+    old = notary.folder / "kept"
+    shutil.copy(notary.public / "checkpoint", old)
+    notary.grow(9)
+    notary.publish()
+    shown = notary.proved("consistency", str(old))
+    sizes = [shown[name].partition(":")[0] for name in ("old_tree_head", "tree_head")]
+    assert sizes == ["5", "14"]
+    honest = json.loads((notary.folder / "proof.json").read_bytes())
+    notes = {"checkpoint": honest["old_checkpoint"], "old_checkpoint": honest["checkpoint"]}
+    changed = [honest | notes, honest | {"path": honest["path"][1:]}, honest | {"path": None}]
+    assert_refused([json.dumps(each).encode() for each in changed], notary.vkey)
+    shutil.copy(old, notary.public / "checkpoint")
+    newer = notary.folder / "newer"
+    newer.write_text(honest["checkpoint"])
+    refused, _ = notary.prove(str(newer), kind="consistency")
+    assert "proof_invalid" in refused.stderr
+
+
+def assert_refused(files, vkey):
+    for content in files:
+        with pytest.raises(ProofFileInvalid):
+            verified(content, vkey)
+    if NODE is not None:
+        assert by_the_script(files, vkey) == [None] * len(files)
+
+
+def test_every_kind_that_is_verified_is_written():
+    assert {*SUBJECTS, "operation", "consistency"} == set(KINDS)
+
+
 def test_an_envelope_is_shown_under_its_commitment_where_that_is_asked_for(notary):
     _, file = notary.prove(op_id("2"), "--with-envelope")
     assert verified(file.read_bytes(), notary.vkey)["envelope"]["operation_id"] == op_id("2")
@@ -97,18 +227,52 @@ def test_a_file_that_was_changed_proves_nothing(notary, tmp_path):
     honest = file.read_bytes()
     expected = verified(honest, notary.vkey)
     chance = random.Random(18)
+    files = []
     for _ in range(600):
         changed = bytearray(honest)
         changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
-        try:
-            assert verified(bytes(changed), notary.vkey) == expected
-        except ProofFileInvalid:
-            continue
+        files.append(bytes(changed))
+    judged = [judged_alone(content, notary.vkey) for content in files]
+    assert all(proved in (None, expected) for proved in judged)
+    if NODE is not None:
+        assert by_the_script(files, notary.vkey) == judged
     file.write_bytes(honest.replace(b"index 2", b"index 3"))
     assert alone(file, notary.vkey, tmp_path).returncode == 1
     refused = rotulus("verify", "--proof", str(file), "--vkey", notary.vkey)
     assert (refused.exit_code, "proof_invalid" in refused.stderr) == (1, True)
     assert rotulus("verify", "--proof", str(file)).exit_code == 2
+
+
+def judged_alone(content, vkey):
+    try:
+        return verified(content, vkey)
+    except ProofFileInvalid:
+        return None
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        lambda file: b"\xef\xbb\xbf" + file,
+        lambda file: file.replace(b'"kind"', b'"a": NaN, "kind"'),
+        lambda file: file.replace(b'"kind": "operation"', b'"kind": "constructor"'),
+        lambda file: file.replace(b'"kind": "operation"', b'"kind": ["operation"]'),
+        lambda file: file.replace(b"index 2", b"index 02"),
+        lambda file: file.replace(b"index 2", b"index 2" + b"0" * 30),
+        lambda file: file.replace(b"=\\n\\n", b"=\\n \\n"),
+        lambda file: file.replace(b'"row": "', b'"row": "\\ud800'),
+        lambda file: b"[" + file + b"]",
+        lambda file: b"[" * 100_000 + file,
+        lambda _: b"",
+        lambda _: b"\xff\xfe{}",
+        lambda file: file[:-3],
+    ],
+)
+def test_what_is_no_proof_file_is_refused_alike(notary, spoiled):
+    _, file = notary.prove(op_id("2"))
+    content = spoiled(file.read_bytes())
+    assert content != file.read_bytes()
+    assert_refused([content], notary.vkey)
 
 
 def test_what_a_checkpoint_does_not_have_is_not_proved(notary):
@@ -118,48 +282,3 @@ def test_what_a_checkpoint_does_not_have_is_not_proved(notary):
     unknown, _ = notary.prove("nothing")
     assert "operation_not_found" in unknown.stderr
     assert not file.exists()
-
-
-def test_the_two_verifiers_agree_on_paths_honest_and_not():
-    leaves = [leaf_hash(b"%d" % number) for number in range(40)]
-    chance = random.Random(6962)
-    for _ in range(3000):
-        size = chance.randrange(1, len(leaves) + 1)
-        index = chance.randrange(size)
-
-        def node(level, place):
-            return subtree_root(leaves[place << level : (place + 1) << level])
-
-        path, root = inclusion_path(index, size, node), root_of(size, node)
-        stated = (leaves[index], index, size, path)
-        if chance.randrange(2):
-            stated = mutated(chance, *stated)
-        assert holds(*stated, root) == holds_alone(*stated, root)
-
-
-def mutated(chance, leaf, index, size, path):
-    return chance.choice(
-        [
-            (leaf, max(0, index - 1), size, path),
-            (leaf, index, size + 1, path),
-            (leaf, index, size, path[:-1]),
-            (leaf, index, size, [*path, bytes(HASH_BYTES)]),
-            (leaf, index, size, path[::-1]),
-            (bytes(HASH_BYTES), index, size, path),
-        ]
-    )
-
-
-def holds(leaf, index, size, path, root):
-    try:
-        verify_inclusion(leaf, index, size, path, root)
-    except ProofInvalid:
-        return False
-    return True
-
-
-def holds_alone(leaf, index, size, path, root):
-    try:
-        return index < size and proof_file.root_over(leaf, index, size, path) == root
-    except ProofFileInvalid:
-        return False

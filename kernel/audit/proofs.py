@@ -1,0 +1,225 @@
+"""What a proof file shows of the record: a row of the log, and openings of what it commits to.
+
+A row commits to its envelope as a whole, so a proof shows all of the envelope or nothing. A
+tombstone is in no envelope: it is an event in the chain of its session, and the operation that
+anchors the session names the chain's new head. Its proof shows that operation's envelope, the
+event, and the events behind it up to that head (decision kernel/0360).
+"""
+
+import base64
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from kernel.audit.manifests import ManifestUnknown
+from kernel.audit.operations import envelope_of, first_sequence_from
+from kernel.belief.events import BeliefEvent
+from kernel.belief_anchors import anchor_of
+from kernel.errors import KernelError, LedgerCorrupt
+from kernel.host import parse_time_us
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.log_tree import LogTree
+from kernel.ledger.tables import Row
+from kernel.proof.proof_file import ANCHOR_VERB, ELIMINATE_VERB, FORMAT, TLOG_PROOF
+from kernel.proof.verification import ProofInvalid
+
+ANCHORS_AT_ONCE = 64
+
+_CLOCK_SLACK_US = 60_000_000
+"""How far a clock may go back between an event and the transaction that records it."""
+
+
+class ProofSubjectUnknown(KernelError):
+    """The record has nothing of that id; `code` says which kind of thing was looked for."""
+
+    code = "operation_not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class ProofSubject:
+    """What a proof proves: a row of the log, and what is shown of what it commits to."""
+
+    row: Row
+    openings: Document = field(default_factory=dict)
+    """Members of the proof file, by their names."""
+
+
+def operation(view: LedgerView, operation_id: str, *, with_envelope: bool) -> ProofSubject:
+    """Return what proves an operation.
+
+    Raises:
+        ProofSubjectUnknown: `operation_not_found`.
+        ProofInvalid: its envelope is to be shown, and was erased.
+    """
+    row = view.log_row_of(operation_id)
+    if row is None:
+        raise ProofSubjectUnknown(f"no operation {operation_id} is on the record")
+    return ProofSubject(row, {"envelope": opening_of(view, row)} if with_envelope else {})
+
+
+def manifest(view: LedgerView, manifest_id: str) -> ProofSubject:
+    """Return what proves a manifest: its operation, with the envelope that states it.
+
+    Raises:
+        ManifestUnknown: no cycle ended with it.
+        ProofInvalid: its envelope was erased.
+    """
+    stated = view.tables.get(schema.binding_evaluation_manifests, manifest_id)
+    if stated is None:
+        raise ManifestUnknown(f"no cycle of evaluations ended with {ascii(manifest_id)[:200]}")
+    row = _row_at(view, stated["ec_sequence_number"])
+    return ProofSubject(row, {"envelope": opening_of(view, row)})
+
+
+def elimination(view: LedgerView, event_id: str) -> ProofSubject:
+    """Return what proves a tombstone: its event, and the operation that anchors its session.
+
+    Raises:
+        ProofSubjectUnknown: `elimination_not_found`.
+        ProofInvalid: no operation whose envelope is still there anchors it.
+    """
+    rows = view.tables.select(schema.belief_events, {"event_id": event_id}, limit=1)
+    event = BeliefEvent.from_bytes(rows[0]["event_bytes"]) if rows else None
+    if event is None or event.verb != ELIMINATE_VERB:
+        message = f"no elimination was recorded as {ascii(event_id)[:200]}"
+        raise ProofSubjectUnknown(message, code="elimination_not_found")
+    return anchored(view, event, rows[0]["event_index"])
+
+
+def anchored(view: LedgerView, event: BeliefEvent, event_index: int) -> ProofSubject:
+    """Return what proves an event of a belief session.
+
+    Raises:
+        ProofInvalid: no operation whose envelope is still there anchors it.
+    """
+    for row, last_index in _anchors_of(view, event, event_index):
+        events = view.belief_events(
+            event.session_id, first=event_index, limit=last_index - event_index + 1
+        )
+        openings = {"envelope": opening_of(view, row), "events": [*map(_hashed, events)]}
+        return ProofSubject(row, openings)
+    raise ProofInvalid(
+        f"no operation whose envelope is there anchors event {event_index} of {event.session_id}"
+    )
+
+
+SUBJECTS: Mapping[str, Callable[[LedgerView, str], ProofSubject]] = MappingProxyType(
+    {"elimination": elimination, "manifest": manifest}
+)
+"""What finds the subject of a kind of proof by its id, where there is nothing to withhold."""
+
+
+def proof_document(
+    kind: str, subject: ProofSubject, tree: LogTree, size: int, note: str
+) -> Document:
+    """Return a proof file: the subject under the signed checkpoint of so many rows.
+
+    Raises:
+        ProofInvalid: the checkpoint is older than the row.
+        LedgerCorrupt: a tile that this takes is not there.
+    """
+    sequence = subject.row["ec_sequence_number"]
+    if sequence > size:
+        raise ProofInvalid(f"the checkpoint has {size} rows, the row is {sequence}")
+    path = base64_lines(tree.inclusion_path(sequence - 1, size))
+    tlog_proof = "\n".join([TLOG_PROOF, f"index {sequence - 1}", *path, "", note])
+    row = subject.row["row_bytes"].decode()
+    return {
+        "format": FORMAT,
+        "kind": kind,
+        "row": row,
+        "tlog_proof": tlog_proof,
+        **subject.openings,
+    }
+
+
+def consistency_document(
+    tree: LogTree, old_size: int, old_note: str, size: int, note: str
+) -> Document:
+    """Return the proof file that the log of a checkpoint goes on from that of an older one.
+
+    Raises:
+        ProofInvalid: the older one is the larger one.
+        LedgerCorrupt: a tile that this takes is not there.
+    """
+    if old_size > size:
+        raise ProofInvalid(f"the older checkpoint has {old_size} rows, the newer one {size}")
+    path = base64_lines(tree.consistency_path(old_size, size))
+    notes = {"old_checkpoint": old_note, "checkpoint": note}
+    return {"format": FORMAT, "kind": "consistency", **notes, "path": path}
+
+
+def base64_lines(path: Sequence[bytes]) -> list[str]:
+    """Return the hashes of a path as proof files write them."""
+    return [base64.b64encode(node).decode() for node in path]
+
+
+def opening_of(view: LedgerView, row: Row) -> Document:
+    """Return the salt and the content of a row's envelope.
+
+    Raises:
+        ProofInvalid: it was erased.
+    """
+    opening = view.blob_opening(row["envelope_payload_blob_ref"])
+    if opening is None:
+        raise ProofInvalid("the envelope was erased: it can be withheld, not shown")
+    salt, content = opening
+    return {"salt": salt.hex(), "content": content.decode()}
+
+
+def _hashed(stored: bytes) -> str:
+    """Return the bytes of an event that its hash is taken of."""
+    event = BeliefEvent.from_bytes(stored)
+    # The hash is the second field, and no field before it can hold the same bytes.
+    return stored.decode().replace(f'"event_hash":"{event.event_hash}",', "", 1)
+
+
+def _anchors_of(
+    view: LedgerView, event: BeliefEvent, event_index: int
+) -> Iterator[tuple[Row, int]]:
+    """Yield the rows that anchor an event, at most one, with the last event that they anchor."""
+    for row in _candidates(view, event):
+        for session in _anchored_sessions(view, row):
+            first, last = session["first_event_index"], session["last_event_index"]
+            if session["session_id"] == event.session_id and first <= event_index <= last:
+                yield row, last
+                return
+
+
+def _candidates(view: LedgerView, event: BeliefEvent) -> Iterator[Row]:
+    """Yield the rows that may anchor an event: first its session's newest, then all since it was.
+
+    An event has the time of the gateway that records it, so its row is a few rows behind that.
+    """
+    newest = anchor_of(view, event.session_id)
+    if newest is not None:
+        yield _row_at(view, newest["ec_sequence_number"])
+    after = first_sequence_from(view, parse_time_us(event.ts) - _CLOCK_SLACK_US) - 1
+    while True:
+        rows = view.tables.select(
+            schema.kernel_event_log,
+            {"semantic_intent": ANCHOR_VERB},
+            after=after,
+            limit=ANCHORS_AT_ONCE,
+        )
+        yield from rows
+        if len(rows) < ANCHORS_AT_ONCE:
+            return
+        after = rows[-1]["ec_sequence_number"]
+
+
+def _anchored_sessions(view: LedgerView, row: Row) -> list[Document]:
+    envelope = envelope_of(view, row) or {"primitive_effects": []}
+    return [
+        session
+        for effect in envelope["primitive_effects"]
+        for session in effect["payload"]["sessions"]
+    ]
+
+
+def _row_at(view: LedgerView, sequence: int) -> Row:
+    row = view.log_row_at(sequence)
+    if row is None:
+        raise LedgerCorrupt(f"row {sequence} of the log is missing")
+    return row
