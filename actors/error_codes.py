@@ -174,6 +174,8 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "rules_version_unknown": ErrorCode(None, "service"),
         "verification_process_died": ErrorCode(None, "service", is_retryable=True),
         "proof_invalid": ErrorCode(None, "request"),
+        "evidence_invalid": ErrorCode(None, "request"),
+        "witness_policy_invalid": ErrorCode(None, "request"),
         "checkpoint_diverged": ErrorCode(None, "service"),
         "checkpoint_key_unusable": ErrorCode(None, "request"),
         "signing_key_unavailable": ErrorCode(None, "service", is_retryable=True),

@@ -48,17 +48,30 @@ def verify_consistency(
         _check_path(path, 0)
         _check_equal(EMPTY_ROOT if old_size == 0 else root, old_root)
         return
-    # The largest complete subtree at the end of the old tree, where both trees still agree.
+    nodes = [old_root, *path] if old_size & (old_size - 1) == 0 else path
+    first, second = roots_of_path(old_size, size, nodes)
+    _check_equal(first, old_root)
+    _check_equal(second, root)
+
+
+def roots_of_path(old_size: int, size: int, nodes: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """Return the roots to which a path between two trees leads, that of the old one first.
+
+    The first node is the root of the largest complete subtree at the end of the old tree, where
+    both trees still agree; a consistency proof leaves it out where that is all of the old tree.
+
+    Raises:
+        ProofInvalid: the path is no path between those trees.
+    """
     shift = (old_size & -old_size).bit_length() - 1
     inner, border = _lengths(old_size - 1, size)
     inner -= shift
-    is_complete = old_size == 1 << shift
-    _check_path(path, inner + border + (not is_complete))
-    shared, *siblings = [old_root, *path] if is_complete else path
+    _check_path(nodes, 1 + inner + border)
+    shared, *siblings = nodes
     place = (old_size - 1) >> shift
     left = [sibling for bit, sibling in enumerate(siblings[:inner]) if place >> bit & 1]
-    _check_equal(_border(_border(shared, left), siblings[inner:]), old_root)
-    _check_equal(_border(_inner(shared, siblings[:inner], place), siblings[inner:]), root)
+    old_root = _border(_border(shared, left), siblings[inner:])
+    return old_root, _border(_inner(shared, siblings[:inner], place), siblings[inner:])
 
 
 def _lengths(index: int, size: int) -> tuple[int, int]:

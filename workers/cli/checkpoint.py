@@ -2,14 +2,14 @@
 
 from pathlib import Path
 from threading import Event
-from typing import IO, Any
+from typing import Any
 
 import click
 
-from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint
-from kernel.proof.signed_note import NOTE_BYTES_MAX
-from kernel.proof.signing_keys import KEY_NAME_BYTES_MAX, NoteVerifier, is_key_name
+from kernel.proof.checkpoint import Checkpoint
+from kernel.proof.signing_keys import KEY_NAME_BYTES_MAX, is_key_name
 from kernel.proof.verification import ProofInvalid
+from workers.cli.checkpoint_verify import verify
 from workers.cli.common import as_json, clean_errors, ledger_dir, print_document, read_settings
 from workers.environment.checkpoint_folder import CHECKPOINT, publish
 from workers.environment.checkpoint_key import (
@@ -70,23 +70,7 @@ def publish_to(
             Event().wait(every)
 
 
-@checkpoint.command()
-@click.argument("file", type=click.File("rb"))
-@click.option(
-    "--vkey",
-    "vkeys",
-    multiple=True,
-    required=True,
-    help="The public half of a key, as `key` printed it; of several, each must have signed.",
-)
-@as_json
-def verify(file: IO[bytes], vkeys: tuple[str, ...], *, as_json: bool) -> None:
-    """Verify the signatures of the checkpoint in FILE (- for standard input) without a ledger."""
-    with clean_errors():
-        signed = SignedCheckpoint.of_bytes(file.read(NOTE_BYTES_MAX + 1))
-        for vkey in vkeys:
-            signed.check_signed(NoteVerifier.of_vkey(vkey))
-    print_document(_document(signed.stated), as_json=as_json)
+checkpoint.add_command(verify)
 
 
 def _published(place: LedgerPlace, folder: Path, held: CheckpointKey) -> dict[str, Any]:

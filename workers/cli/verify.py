@@ -16,6 +16,7 @@ import click
 from kernel.proof.proof_file import FILE_BYTES_MAX, verified
 from kernel.verify.expected import ExpectedHead
 from kernel.verify.export import verify_export
+from workers.cli.checkpoint_verify import verify_evidence
 from workers.cli.common import as_json, clean_errors, data_dir, print_document, read_settings
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import ledger_place, record_findings, verify_file
@@ -44,14 +45,25 @@ from workers.environment.terminal_progress import Progress
     type=click.File("rb"),
     help="Verify a file of `rotulus prove` by itself, without a ledger.",
 )
-@click.option("--vkey", help="With --proof: the log's key, as `rotulus checkpoint key` printed it.")
+@click.option(
+    "--evidence",
+    type=click.File("rb"),
+    help="Judge a file of evidence that a log has signed two histories, without a ledger.",
+)
+@click.option(
+    "--vkey",
+    "vkeys",
+    multiple=True,
+    help="With --proof or --evidence: a key of the log, as `rotulus checkpoint key` printed it.",
+)
 @as_json
 @data_dir
 def verify(
     data_dir: Path | None,
     export: BinaryIO | None,
     proof: BinaryIO | None,
-    vkey: str | None,
+    evidence: BinaryIO | None,
+    vkeys: tuple[str, ...],
     expect_head: ExpectedHead | None,
     *,
     record: bool,
@@ -62,8 +74,14 @@ def verify(
     Reads the ledger by itself; nothing else needs to run. Ends with 0 when nothing was found, with
     1 on any finding and where there is no ledger to read, with 2 when it was called wrongly.
     """
+    if evidence is not None:
+        if not vkeys:
+            raise click.UsageError("--evidence needs --vkey: a file does not prove its own key")
+        with clean_errors():
+            verify_evidence(evidence, vkeys, as_json=as_json)
+        return
     if proof is not None:
-        _verify_proof(proof, vkey, as_json=as_json)
+        _verify_proof(proof, vkeys, as_json=as_json)
         return
     if export is not None:
         if record:
@@ -112,11 +130,11 @@ def _expected_head(text: str | None) -> ExpectedHead | None:
         raise click.BadParameter(str(error)) from None
 
 
-def _verify_proof(proof: BinaryIO, vkey: str | None, *, as_json: bool) -> None:
-    if vkey is None:
-        raise click.UsageError("--proof needs --vkey: a file does not prove its own key")
+def _verify_proof(proof: BinaryIO, vkeys: tuple[str, ...], *, as_json: bool) -> None:
+    if len(vkeys) != 1:
+        raise click.UsageError("--proof needs one --vkey: a file does not prove its own key")
     with clean_errors():
-        document = verified(proof.read(FILE_BYTES_MAX + 1), vkey)
+        document = verified(proof.read(FILE_BYTES_MAX + 1), vkeys[0])
     print_document(document, as_json=as_json)
 
 

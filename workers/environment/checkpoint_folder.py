@@ -8,7 +8,15 @@ import os
 from pathlib import Path
 
 from kernel.ledger.log_tree import LogTree
-from kernel.proof.tiles import TILE_LEVELS, TILE_WIDTH, tile_path
+from kernel.proof.merkle_tree import ReadNode
+from kernel.proof.tiles import (
+    TILE_LEVELS,
+    TILE_WIDTH,
+    hashes_of,
+    node_of_tiles,
+    tile_path,
+)
+from kernel.proof.verification import ProofInvalid
 
 CHECKPOINT = "checkpoint"
 PUBLIC_MODE = 0o644
@@ -35,6 +43,29 @@ def publish(folder: Path, tree: LogTree, note: bytes, *, published: int = 0) -> 
         level += 1
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / CHECKPOINT, note, PUBLIC_MODE)
+
+
+def nodes_in(folder: Path, size: int) -> ReadNode:
+    """Return what reads nodes of the tree of the first rows from the tiles of a folder.
+
+    It raises `ProofInvalid` where a tile is not there, or is not as wide as the tree has it.
+    """
+
+    def tile(level: int, index: int) -> list[bytes]:
+        width = min(TILE_WIDTH, (size >> (TILE_LEVELS * level)) - index * TILE_WIDTH)
+        # What was the open tile of a tree may have been filled since, and be there as a full one.
+        paths = {
+            folder / tile_path(level, index, width): None,
+            folder / tile_path(level, index): None,
+        }
+        for path in paths:
+            if path.is_file():
+                hashes = hashes_of(path.read_bytes())
+                if len(hashes) >= width:
+                    return hashes[:width]
+        raise ProofInvalid(f"{folder} lacks tile {level}/{index} of the tree of {size} rows")
+
+    return lambda level, index: node_of_tiles(level, index, tile)
 
 
 def write_whole(path: Path, content: bytes, mode: int) -> None:

@@ -1,6 +1,9 @@
 """`rotulus checkpoint`: a key made by a command alone, and a log that only goes on."""
 
+import json
 import shutil
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +12,7 @@ from kernel.proof.merkle_tree import root_of
 from kernel.proof.tiles import TILE_WIDTH, hashes_of, node_of_tiles, tile_path
 from tests.contract.test_log_tree import add_rows
 from tests.kernel.build import ledger_on
+from tests.signed_log import SignedLog, log_key, witness_key
 from tests.workers.cli.command import printed, rotulus
 from workers.environment.checkpoint_key import held_key
 
@@ -139,3 +143,80 @@ def test_a_folder_of_another_log_is_left_alone(publisher, tmp_path):
     publisher.make_key()
     assert "output_unusable" in publisher.run().stderr
     assert (publisher.to / "checkpoint").read_bytes() == before
+
+
+class Judge:
+    """Checkpoints as files, and the command that says what they are worth."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.write_bytes(content)
+        return str(path)
+
+    def verify(self, *arguments):
+        said = rotulus("checkpoint", "verify", *arguments, "--json")
+        return (said.exit_code, json.loads(said.stdout)["verdict"]) if said.stdout else said.stderr
+
+
+@pytest.fixture
+def judge(tmp_path):
+    return Judge(tmp_path)
+
+
+def test_a_checkpoint_is_worth_what_its_signatures_are(judge):
+    log, witness = SignedLog(9), witness_key(1)
+    note = judge.write("note", log.signed(9).to_bytes())
+    cosigned = judge.write("cosigned", log.signed(9).signed_by(witness, 1).to_bytes())
+    [vkey] = [verifier.vkey for verifier in log.verifiers]
+    lines = f"log {vkey}\nwitness w {witness.verifier.vkey}\nquorum w\n"
+    policy = judge.write("policy", lines.encode())
+    other = log_key(seed=b"o").verifier.vkey
+    assert judge.verify(note, "--vkey", vkey) == (0, "unwitnessed")
+    assert judge.verify(note, "--vkey", vkey, "--vkey", other) == (1, "invalid")
+    assert judge.verify(note, "--policy", policy) == (1, "unwitnessed")
+    assert judge.verify(cosigned, "--policy", policy) == (0, "witnessed")
+    assert judge.verify(cosigned, "--policy", policy, "--vkey", other) == (1, "invalid")
+    assert "--vkey or --policy is needed" in judge.verify(note)
+    assert "witness_policy_invalid" in judge.verify(note, "--policy", note)
+
+
+def test_a_checkpoint_is_compared_with_one_that_was_kept(judge):
+    log, rewritten = SignedLog(9), SignedLog(12, 5)
+    kept = judge.write("kept", log.signed(9).to_bytes())
+    newer = judge.write("newer", rewritten.signed(12).to_bytes())
+    same_size = judge.write("same", rewritten.signed(9).to_bytes())
+    tiles = judge.folder / "tiles" / "tile" / "0"
+    tiles.mkdir(parents=True)
+    (tiles / "000").write_bytes(b"".join(rewritten.leaves))
+    key = ("--vkey", log.verifiers[0].vkey)
+    evidence = str(judge.folder / "evidence.json")
+    verify = partial(judge.verify, *key, "--kept", kept, "--evidence", evidence)
+    assert verify(kept) == (0, "unwitnessed")
+    assert "--tiles is needed" in verify(newer)
+    assert not Path(evidence).exists()
+    for note, options in ((same_size, ()), (newer, ("--tiles", str(tiles.parents[1])))):
+        assert verify(note, *options) == (1, "diverged")
+        shown = printed("verify", "--evidence", evidence, *key, "--json")
+        assert (shown["proves"], shown["verdict"]) == (True, "diverged")
+        assert shown["tree_heads"][0].startswith("9:")
+    stranger = log_key(seed=b"o").verifier.vkey
+    refused = rotulus("verify", "--evidence", evidence, "--vkey", stranger)
+    assert (refused.exit_code, "evidence_invalid" in refused.stderr) == (1, True)
+    assert rotulus("verify", "--evidence", evidence).exit_code == 2
+    (tiles / "000").write_bytes(b"".join(log.leaves) + bytes(96))
+    assert "proof_invalid" in verify(newer, "--tiles", str(tiles.parents[1]))
+
+
+def test_what_was_published_goes_on_from_what_was_kept(publisher, judge):
+    vkey = publisher.make_key()
+    publisher.published()
+    kept = judge.write("kept", (publisher.to / "checkpoint").read_bytes())
+    publisher.grow(TILE_WIDTH)
+    publisher.published()
+    note = str(publisher.to / "checkpoint")
+    options = ("--vkey", vkey, "--kept", kept, "--tiles", str(publisher.to))
+    assert judge.verify(note, *options) == (0, "unwitnessed")
+    assert judge.verify(kept, "--vkey", vkey, "--kept", note, *options[4:]) == (1, "diverged")
