@@ -7,13 +7,17 @@ the entry, and finds in the ledger that it was taken (`Position`).
 
 An owner that has lost its shard leaves the entries that it could not carry out in the mailbox:
 `stale_epoch` and `shard_unowned` are no answers to an entry, and the next owner reads the mailbox
-from the beginning.
+from the beginning. One that has lost its shard and does not know it yet must not say that nothing
+was taken, because the next owner may have the entry in hand: such a refusal is sent only where the
+fence is still held once the entry is deleted, and `reply_lost` in its place where it is not, or
+where nobody can tell (decision actors/0100).
 
 An entry is counted as taken before it is begun, until it is answered or given back;
 `poisoned_entries.py` says what becomes of one that was in hand when a process ended.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -22,12 +26,14 @@ import anyio
 import anyio.abc
 import structlog
 
+from actors.error_codes import ERRORS
 from actors.errors import (
     ActorError,
     ActorFailed,
     ClocksDiffer,
     CommitFailed,
     ProtocolDiffers,
+    ReplyLost,
     ShardUnowned,
     StaleEpoch,
 )
@@ -59,6 +65,7 @@ FINISHED_MAX = 4096
 ALONE_S = 30.0
 """How long other entries wait at most for one that is taken alone."""
 
+MAY_BE_TAKEN = "the session has changed hands meanwhile; ask again under the same keys"
 CLOCKS_DIFFER = "the clocks of this gateway and the session's are too far apart: set them"
 
 _log = structlog.get_logger(__name__)
@@ -82,6 +89,9 @@ class _Finished:
     reply: bytes = b""
     given_back: bool = False
     """Whether it was not carried out here and stays in the mailbox for the next owner."""
+
+    untaken_under: Fence | None = None
+    """The fence without which its answer, that nothing was taken, may be wrong."""
 
 
 class MailboxConsumer:
@@ -261,7 +271,16 @@ class MailboxConsumer:
         if refusal is not None or not isinstance(asking, ForwardedMessage):
             self._open += 1
             reply = encode_reply(asking.ask_id, None, refusal)
-            self._finish(_Finished(fence.shard, entry.offset, asking.gateway, asking.ask_id, reply))
+            self._finish(
+                _Finished(
+                    fence.shard,
+                    entry.offset,
+                    asking.gateway,
+                    asking.ask_id,
+                    reply,
+                    untaken_under=fence,
+                )
+            )
             return
         message = asking.message
         message.position = Position(entry.mailbox_id, entry.offset)
@@ -278,7 +297,7 @@ class MailboxConsumer:
         self, fence: Fence, reading: _Reading, offset: str, asking: ForwardedMessage
     ) -> None:
         try:
-            reply = await _reply_of(asking.ask_id, asking.message)
+            reply, says_untaken = await _reply_of(asking.ask_id, asking.message)
         except (ShardUnowned, StaleEpoch):
             self._finish(_Finished(fence.shard, offset, given_back=True))
             return
@@ -286,7 +305,16 @@ class MailboxConsumer:
             reading.under_way -= 1
             if reading.under_way == ENTRIES_AT_ONCE_MAX - 1:
                 self._look_at([fence.shard])
-        self._finish(_Finished(fence.shard, offset, asking.gateway, asking.ask_id, reply))
+        self._finish(
+            _Finished(
+                fence.shard,
+                offset,
+                asking.gateway,
+                asking.ask_id,
+                reply,
+                untaken_under=fence if says_untaken else None,
+            )
+        )
 
     def _finish(self, finished: _Finished) -> None:
         try:
@@ -312,20 +340,41 @@ class MailboxConsumer:
                 self._close(len(batch))
 
     async def _settle(self, batch: Sequence[_Finished]) -> None:
-        replies: dict[str, list[tuple[str, bytes]]] = {}
         given_back: dict[int, list[str]] = {}
         for message in batch:
             if message.given_back:
                 given_back.setdefault(message.shard, []).append(message.offset)
-                continue
-            self._undeleted.setdefault(message.shard, set()).add(message.offset)
-            if message.gateway is not None:
-                replies.setdefault(message.gateway, []).append((message.ask_id, message.reply))
+            else:
+                self._undeleted.setdefault(message.shard, set()).add(message.offset)
         if given_back:
             await self._mail.give_back(given_back)
         if self._undeleted and await self._mail.delete(self._undeleted):
             self._undeleted = {}
+        still_owned = await self._still_owned(batch)
+        replies: dict[str, list[tuple[str, bytes]]] = {}
+        for message in batch:
+            if message.gateway is None:
+                continue
+            reply = message.reply
+            if message.untaken_under not in still_owned:
+                reply = encode_reply(message.ask_id, None, ReplyLost(MAY_BE_TAKEN))
+            replies.setdefault(message.gateway, []).append((message.ask_id, reply))
         await self._mail.reply(replies)
+
+    async def _still_owned(self, batch: Sequence[_Finished]) -> Collection[Fence | None]:
+        """Return None and the fences under which nobody else can have taken a deleted entry.
+
+        The next owner of a shard advances its epoch before it reads the mailbox, so an epoch that
+        is the same after the deletion says that no other owner has read the entry.
+        """
+        owned: set[Fence | None] = {None}
+        for fence in {message.untaken_under for message in batch} - owned:
+            if fence is None or self._undeleted.get(fence.shard):
+                continue
+            with suppress(StaleEpoch, CommitFailed):
+                await self._runtime.confirm(fence)
+                owned.add(fence)
+        return owned
 
 
 def _refusal_of(entry: MailboxEntryPort, asking: Asker) -> ActorError | None:
@@ -344,8 +393,8 @@ async def _asking_in(entry: MailboxEntryPort, shard: int) -> Asker | None:
         return None
 
 
-async def _reply_of(ask_id: str, message: Message) -> bytes:
-    """Return the answer to a message, or its error, as bytes.
+async def _reply_of(ask_id: str, message: Message) -> tuple[bytes, bool]:
+    """Return the answer to a message, or its error, and whether that says that nothing was taken.
 
     Raises:
         ShardUnowned, StaleEpoch: it was not carried out here.
@@ -360,7 +409,14 @@ async def _reply_of(ask_id: str, message: Message) -> bytes:
         failure = error
     try:
         is_long = is_longer_than(answer, LONG_CHARS)
-        return await aside(encode_reply, ask_id, answer, failure, is_long=is_long)
+        reply = await aside(encode_reply, ask_id, answer, failure, is_long=is_long)
     except Exception as error:  # noqa: BLE001 - whatever cannot be said, its asker is told that
         _log.error("answer_unspeakable", error=repr(error))
-        return encode_reply(ask_id, None, ActorFailed("the answer cannot be sent"))
+        return encode_reply(ask_id, None, ActorFailed("the answer cannot be sent")), False
+    return reply, isinstance(failure, ActorError) and _says_untaken(failure)
+
+
+def _says_untaken(error: ActorError) -> bool:
+    """Whether an error says that nothing was taken and that the same may be taken the next time."""
+    meaning = ERRORS.get(error.code)
+    return meaning is not None and meaning.is_retryable and not meaning.may_be_taken

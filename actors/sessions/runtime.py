@@ -205,6 +205,15 @@ class SessionRuntime:
         [result] = await self._committer.commit([unit], fence)
         return result
 
+    async def confirm(self, fence: Fence) -> None:
+        """Return if a fence is held, by the ledger as it is now.
+
+        Raises:
+            StaleEpoch: it is not held any more.
+            CommitFailed: the ledger cannot be read.
+        """
+        await self._committer.confirm(fence)
+
     async def finish(self, shard: int) -> None:
         """Let the actors of a shard work off their mailboxes, and end them.
 

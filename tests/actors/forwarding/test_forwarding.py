@@ -10,12 +10,15 @@ import orjson
 import pytest
 
 from actors.commit.group_committer import Committer
+from actors.error_codes import ERRORS
 from actors.errors import (
     ClocksDiffer,
+    CommitFailed,
     MailboxFull,
     ProtocolDiffers,
     ReplyLost,
     RequestTooLarge,
+    RuntimeFull,
     ShardUnowned,
     StaleEpoch,
 )
@@ -36,7 +39,7 @@ from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
 from kernel.fleet_protocol import PROTOCOL
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.shards import NOBODY
+from kernel.ledger.shards import NOBODY, shards_of, take_shards
 from kernel.model.result import SubmissionResult
 from tests.actors.commit.test_fencing import sessions_of
 from tests.actors.harness import Gate, declare, log_length, scripted_ledger, settle, strike
@@ -502,6 +505,58 @@ async def test_an_owner_that_was_replaced_leaves_entries_to_the_next(world):
     await settle(lambda: not world.hub.mail[shard])
     assert (await a.sessions.ask(session_id, Query()))["survivors"] == ["h2"]
     assert world.hub.inboxes["c"].replies
+
+
+def refuses(gateway, error, meanwhile=lambda: None):
+    """A runtime that takes nothing of what it is asked, after something has happened."""
+
+    def put(_session_id, message):
+        meanwhile()
+        message.reply.fail(error)
+
+    gateway.runtime.put = put
+
+
+@pytest.mark.parametrize(
+    "error", [CommitFailed("nothing was committed"), MailboxFull("full"), RuntimeFull("full")]
+)
+async def test_an_owner_says_that_nothing_was_taken_while_it_is_the_owner(world, error):
+    a, b = await world.pair()
+    refuses(b, error)
+    with pytest.raises(type(error)):
+        await a.sessions.ask(next(world.sessions(b)), declare("h"))
+
+
+@pytest.mark.parametrize(
+    "error", [CommitFailed("nothing was committed"), MailboxFull("full"), RuntimeFull("full")]
+)
+@pytest.mark.parametrize("why", ["replaced", "cut off from the ledger", "cut off from the mailbox"])
+async def test_an_owner_that_may_be_none_does_not_say_that_nothing_was_taken(world, error, why):
+    """The next owner may have the entry in hand."""
+    store = CutStore(world.store)
+    a = await world.gateway("a")
+    b = await world.gateway("b", Ledger(store, world.ledger.host))
+    for gateway in (a, b, a, b):
+        await gateway.turn()
+    await a.keeper.look()
+    session_id = next(world.sessions(b))
+
+    def meanwhile():
+        if why == "replaced":
+            with world.ledger.transaction() as transaction:
+                take_shards(transaction, "c", shards_of(transaction))
+        elif why == "cut off from the ledger":
+            store.is_cut = True
+        else:
+            b.mail.delete = undeleted
+
+    async def undeleted(_offsets):
+        return False
+
+    refuses(b, error, meanwhile)
+    with pytest.raises(ReplyLost) as lost:
+        await a.sessions.ask(session_id, declare("h"))
+    assert ERRORS[lost.value.code].may_be_taken
 
 
 async def test_who_asks_a_replaced_owner_directly_may_ask_again(world):
