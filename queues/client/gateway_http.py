@@ -7,7 +7,8 @@ longer by up to a half, so that many who were refused together do not come back 
 
 import json
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, Self
 
 import anyio
@@ -26,6 +27,8 @@ RETRY_AFTER_S_MAX: Final = 30.0
 
 _NOT_ITS_NAME: Final = frozenset({"gateway_failed", "host_unknown", "host_invalid"})
 """Codes of who is no gateway, or does not go by the name under which it was asked."""
+
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 TRY_AGAIN: Final = frozenset({408, 429, 503})
 """Statuses after which the same request may be sent again."""
@@ -98,14 +101,14 @@ class GatewayHttp:
             await patience.wait(response)
 
     async def send_lines(
-        self, path: str, lines: Iterable[bytes]
+        self, path: str, lines: Iterable[bytes], headers: Mapping[str, str] = NO_HEADERS
     ) -> tuple[list[dict[str, Any]], Refused | None]:
         """Post lines and return the answers that came, and why no more came, where that is known.
 
         An answer is a line with a `line`; one without is a refusal of those that have none.
         """
         answers: list[dict[str, Any]] = []
-        headers = {"Content-Type": "application/x-ndjson"}
+        headers = {"Content-Type": "application/x-ndjson", **headers}
         content = b"".join(line + b"\n" for line in lines)
         place = self._hints.place(path)
         try:

@@ -12,6 +12,7 @@ from typing import Any, Self
 import orjson
 
 from kernel.proof.merkle_tree import leaf_hash
+from kernel.proof.proof_file import ELIMINATE_VERB, ProofFileInvalid, anchored_event
 from kernel.proof.verification import ProofInvalid, verify_consistency, verify_inclusion
 from queues.client.gateway_http import GatewayHttp
 
@@ -63,6 +64,34 @@ class InclusionProof:
             leaf_hash(proof.row), proof.sequence - 1, proof.head.size, proof.path, proof.head.root
         )
         return proof
+
+
+@dataclass(frozen=True, slots=True)
+class EliminationProof:
+    """A tombstone, and the row of the operation that anchors its session behind it."""
+
+    event: Mapping[str, Any]
+    """The audit event, without its hash."""
+
+    inclusion: InclusionProof
+
+    @classmethod
+    def verified(cls, document: Mapping[str, Any], event_id: str) -> Self:
+        """Read the proof of a tombstone as a gateway states it.
+
+        Raises:
+            ProofInvalid: the event is not in the log, or is another one.
+        """
+        try:
+            inclusion = InclusionProof.verified(document["inclusion"])
+            row = orjson.loads(inclusion.row)
+            event = anchored_event(row, document["envelope"], document["events"])
+            is_meant = event["event_id"] == event_id and event["verb"] == ELIMINATE_VERB
+        except (ProofFileInvalid, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ProofInvalid(f"this is no proof of an elimination: {error}") from error
+        if not is_meant:
+            raise ProofInvalid("the proof is that of another event")
+        return cls(event, inclusion)
 
 
 def proof_of_result(result: Mapping[str, Any]) -> InclusionProof:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import httpx
 
 from queues.client.gateway_http import GatewayHttp
+from queues.client.log_proofs import PREFER_PROOF, InclusionProof, proof_of_result
 from queues.errors import GatewayError
 
 LINES_MAX: Final = 512
@@ -29,6 +30,9 @@ class OperationOutcome:
     error: GatewayError | None
     """Why the gateway could not read the intent."""
 
+    proof: InclusionProof | None = None
+    """The verified proof of an accepted result's row, where proofs were asked for."""
+
 
 class SessionOperations:
     """The operations of one session at a gateway."""
@@ -37,33 +41,41 @@ class SessionOperations:
         self._gateway = gateway
         self._path = f"/v1/sessions/{session_id}/operations:bulk"
 
-    async def submit(self, intents: Iterable[Mapping[str, Any]]) -> AsyncIterator[OperationOutcome]:
+    async def submit(
+        self, intents: Iterable[Mapping[str, Any]], *, prove: bool = False
+    ) -> AsyncIterator[OperationOutcome]:
         """Yield the outcome of each intent, in order; what is yielded is durable.
 
         Intents are read as they are sent. One that has no outcome yet when this ends or is
-        cancelled may be sent again under its key.
+        cancelled may be sent again under its key. With `prove` every accepted result comes with
+        the proof that its row is in the log, verified.
 
         Raises:
             GatewayError: the session does not take them, or nobody answered for too long.
+            ProofInvalid: an answer does not prove what it says; it may be on the record.
             ValueError: an intent is no JSON; those before it may have been sent.
         """
         for window in _windows(json.dumps(intent, allow_nan=False).encode() for intent in intents):
             patience, unanswered = self._gateway.patience(), window
             while unanswered:
-                answers, refusal = await self._gateway.send_lines(self._path, unanswered)
+                answers, refusal = await self._gateway.send_lines(
+                    self._path, unanswered, PREFER_PROOF if prove else {}
+                )
                 unanswered = unanswered[len(answers) :]
                 for answer in answers:
-                    yield _outcome(answer)
+                    yield _outcome(answer, prove=prove)
                 if answers:
                     patience = self._gateway.patience()
                 if unanswered:
                     await patience.wait(refusal or httpx.RemoteProtocolError("cut off"))
 
 
-def _outcome(answer: Mapping[str, Any]) -> OperationOutcome:
+def _outcome(answer: Mapping[str, Any], *, prove: bool) -> OperationOutcome:
     error = answer.get("error")
     if error is None:
-        return OperationOutcome(answer["result"], None)
+        result = answer["result"]
+        is_proved = prove and result["validation_result"] == "accepted"
+        return OperationOutcome(result, None, proof_of_result(result) if is_proved else None)
     refusal = GatewayError(error["code"], error["message"], details=error.get("details"))
     return OperationOutcome(None, refusal)
 

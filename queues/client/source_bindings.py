@@ -10,19 +10,29 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from queues.client.gateway_http import GatewayHttp
+from queues.client.log_proofs import PREFER_PROOF, proof_of_result
 from queues.errors import GatewayError
 
 _PATH: Final = "/v1/bindings"
 
 
 class SourceBindings:
-    """The bindings at a gateway; every method raises `GatewayError` with the gateway's own code."""
+    """The bindings at a gateway; every method raises `GatewayError` with the gateway's own code.
+
+    With `prove` a change returns only with the verified proof that its row is in the log, as
+    `inclusion_proof`, and raises `ProofInvalid` otherwise.
+    """
 
     def __init__(
-        self, gateway: GatewayHttp, new_key: Callable[[], str] = lambda: secrets.token_hex(16)
+        self,
+        gateway: GatewayHttp,
+        new_key: Callable[[], str] = lambda: secrets.token_hex(16),
+        *,
+        prove: bool = False,
     ) -> None:
         self._gateway = gateway
         self._new_key = new_key
+        self._prove = prove
 
     async def create(
         self, binding_id: str, meaning: Mapping[str, Any], intent_key: str | None = None
@@ -72,11 +82,15 @@ class SourceBindings:
             "intent_key": intent_key or self._new_key(),
             "binding_id": binding_id,
         }
-        response = await self._gateway.ask("POST", _PATH, json={"intents": [intent]})
+        headers = PREFER_PROOF if self._prove else {}
+        body = {"intents": [intent]}
+        response = await self._gateway.ask("POST", _PATH, json=body, headers=headers)
         [result] = response.json()["results"]
         if result["validation_result"] != "accepted":
             raise GatewayError(
                 result["reason_code"], f"{result.get('field', '')}: {result['message']}"
             )
+        if self._prove:
+            proof_of_result(result)
         document: Mapping[str, Any] = result
         return document

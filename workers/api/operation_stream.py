@@ -42,7 +42,12 @@ from workers.api.body_limits import (
 from workers.api.errors import ApiError, answer_of
 from workers.api.json_bodies import READ_AT_ONCE_BYTES, read_json
 from workers.api.ndjson import Line, LineSplitter
-from workers.api.operation_results import are_only_counted, only_counted, result_document
+from workers.api.operation_results import (
+    ResultDocument,
+    are_only_counted,
+    only_counted,
+    result_document,
+)
 
 MEDIA_TYPE = "application/x-ndjson"
 LINES_AT_ONCE_MAX = 256
@@ -56,6 +61,9 @@ _INTENT: TypeAdapter[Intent] = TypeAdapter(PublicIntent)
 Ask = Callable[[Operate], Awaitable[Sequence[object]]]
 """Gives the session a message and returns the results of its intents."""
 
+Prove = Callable[[Sequence[ResultDocument]], Awaitable[None]]
+"""Adds to each result that is on the record the proof that it is."""
+
 
 class OperationStreams:
     """The streams of this process, which end when it stops."""
@@ -64,9 +72,9 @@ class OperationStreams:
         self._windows: set[_Window] = set()
         self._stopped = False
 
-    def open(self, ask: Ask) -> "OperationStream":
-        """Return the response of a stream that has come."""
-        return OperationStream(ask, self)
+    def open(self, ask: Ask, prove: Prove | None = None) -> "OperationStream":
+        """Return the response of a stream that has come; its results are proved by `prove`."""
+        return OperationStream(ask, prove, self)
 
     def add(self, window: "_Window") -> None:
         """Know a stream that has begun."""
@@ -88,10 +96,11 @@ class OperationStreams:
 class OperationStream(Response):
     """The response to one stream; it reads the body while it answers."""
 
-    def __init__(self, ask: Ask, streams: OperationStreams) -> None:
+    def __init__(self, ask: Ask, prove: Prove | None, streams: OperationStreams) -> None:
         super().__init__(media_type=MEDIA_TYPE)
         del self.headers["content-length"]
         self._ask = ask
+        self._prove = prove
         self._streams = streams
         self._window = _Window()
         self._has_begun = False
@@ -147,7 +156,10 @@ class OperationStream(Response):
         while lines := await self._window.take():
             intents = [line.intent for line in lines if line.intent is not None]
             results = await self._ask(Operate(tuple(intents))) if intents else ()
-            await self._write(send, _answers(lines, results))
+            documents = [*map(result_document, results)]
+            if self._prove is not None:
+                await self._prove(documents)
+            await self._write(send, _answers(lines, documents))
             self._window.release(lines)
             if intents and are_only_counted(results):
                 await self._write(send, _last_line(only_counted()), is_last=True)
@@ -212,7 +224,7 @@ def _intent(value: Any) -> Intent:
         ) from None
 
 
-def _answers(lines: Iterable[_ReadLine], results: Iterable[object]) -> bytes:
+def _answers(lines: Iterable[_ReadLine], results: Iterable[ResultDocument]) -> bytes:
     remaining = iter(results)
     answers = []
     for read in lines:
@@ -220,7 +232,7 @@ def _answers(lines: Iterable[_ReadLine], results: Iterable[object]) -> bytes:
         if read.intent is None:
             answers.append(b'{"line":%d,%b\n' % (number, read.refusal[1:]))
         else:
-            document = {"line": number, "result": result_document(next(remaining))}
+            document = {"line": number, "result": next(remaining)}
             answers.append(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
     return b"".join(answers)
 

@@ -1,12 +1,15 @@
 """Answers to `Prefer: proof` (RFC 7240): each result with the proof that its row is in the log."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
 from fastapi import Request
 
+from kernel.proof.verification import ProofInvalid
 from workers.api.operation_results import EnvelopeDocument, ResultDocument
 from workers.api.services import Services
-from workers.views.log_proofs import inclusions
+from workers.views.log_proofs import elimination_proof, inclusions
 
 _PREFERENCE = "proof"
 
@@ -27,3 +30,12 @@ async def add_proofs(
         proofs = await services.read(lambda view: inclusions(view, sequences))
         for result, proof in zip(recorded, proofs, strict=True):
             result["inclusion_proof"] = proof
+
+
+async def add_elimination_proof(services: Services, answer: dict[str, Any]) -> None:
+    """Add to the answer of an elimination the proof that its tombstone is on the record."""
+    event_id = answer["audit_event_id"]
+    # What was eliminated stays so, whether or not its anchor can still be shown.
+    with suppress(ProofInvalid):
+        proof = await services.read(lambda view: elimination_proof(view, event_id))
+        answer["elimination_proof"] = proof

@@ -89,6 +89,11 @@ def declare(  # noqa: PLR0913 - a declaration has as many parts
 @click.option("--source", required=True, help="Who observed: adapter://…, human://…")
 @click.option("--observation", required=True, help="The observation's id; again is answered again.")
 @click.option("--why", help="A justification; it is stored and not read.")
+@click.option(
+    "--proof",
+    is_flag=True,
+    help="Have the answer prove that the tombstone is in the log, and verify that.",
+)
 @if_match
 @survivors
 @as_json
@@ -103,6 +108,7 @@ def eliminate(  # noqa: PLR0913
     if_match: str | None,
     survivors: int,
     *,
+    proof: bool,
     as_json: bool,
 ) -> None:
     """Strike HYPOTHESES."""
@@ -111,7 +117,7 @@ def eliminate(  # noqa: PLR0913
         place.run(
             session_id,
             lambda client: client.eliminate(
-                source, observation, hypotheses, reason, expected_head=if_match
+                source, observation, hypotheses, reason, expected_head=if_match, prove=proof
             ),
             survivors=survivors,
         ),

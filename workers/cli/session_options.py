@@ -46,6 +46,11 @@ def print_answer(answer: BaseModel, *, as_json: bool) -> None:
         print_document(document, as_json=True)
         return
     snapshot = document.pop("snapshot", None)
+    proof = document.pop("elimination_proof", None)
+    if proof is not None:
+        inclusion, head = proof["inclusion"], proof["inclusion"]["tree_head"]
+        proved = f"row {inclusion['ec_sequence_number']} under {head['tree_size']}:"
+        document["proved"] = proved + head["root_hash"]
     for name, value in document.items():
         print_line(name, value)
     for name, value in (snapshot or {}).items():

@@ -5,7 +5,7 @@ any failure; the other verbs only where they cannot have happened. After `gatewa
 audit says whether one did.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -13,6 +13,8 @@ import anyio
 from pydantic import BaseModel
 
 from kernel.belief.limits import AUDIT_PAGE_MAX, decode_json
+from queues.client.gateway_http import NO_HEADERS
+from queues.client.log_proofs import PREFER_PROOF, EliminationProof
 from workers.clients.gateway import GatewayClient
 from workers.views.belief_sessions import (
     Acceptance,
@@ -74,15 +76,28 @@ class SessionClient:
         justification: dict[str, Any] | None = None,
         *,
         expected_head: str | None = None,
+        prove: bool = False,
     ) -> Eliminated:
-        """Strike hypotheses; an observation that comes again is answered as the first time."""
+        """Strike hypotheses; an observation that comes again is answered as the first time.
+
+        With `prove` the answer has the proof that the tombstone is in the log, verified.
+
+        Raises:
+            ProofInvalid: the answer does not prove it; the tombstone may be on the record.
+        """
         body = {
             "source_id": source_id,
             "observation_id": observation_id,
             "eliminated": list(eliminated),
             "justification": justification,
         }
-        return await self._post(Eliminated, "eliminate", body, expected_head, ask=self._gateway.ask)
+        preference = PREFER_PROOF if prove else NO_HEADERS
+        struck = await self._post(
+            Eliminated, "eliminate", body, expected_head, self._gateway.ask, preference
+        )
+        if prove:
+            EliminationProof.verified(struck.elimination_proof or {}, struck.audit_event_id)
+        return struck
 
     async def enter_obligation(
         self, obligation_id: str, min_total_eliminations: int, *, expected_head: str | None = None
@@ -166,8 +181,10 @@ class SessionClient:
         body: dict[str, Any],
         expected_head: str | None,
         ask: Callable[..., Awaitable[Any]] | None = None,
+        preference: Mapping[str, str] = NO_HEADERS,
     ) -> D:
         headers = {} if expected_head is None else {"If-Match": f'"{expected_head}"'}
+        headers |= preference
         response = await (ask or self._gateway.ask_once)(
             "POST", f"{self._path}/{path}", json=body, params=self._query, headers=headers
         )

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernel.belief.events import Verb
+from workers.views.log_proofs import EliminationProofDocument
 
 
 class _Document(BaseModel):
@@ -57,6 +58,8 @@ class Eliminated(_Document):
     audit_event_id: str
     duplicate: bool
     snapshot: Snapshot
+    elimination_proof: EliminationProofDocument | None = None
+    """Where `Prefer: proof` asks for it; absent where the anchoring envelope was erased."""
 
 
 class Entered(_Document):

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from typing_extensions import TypedDict
 
+from kernel.audit.proofs import elimination
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.log_tree import LogTree
 
@@ -30,6 +31,35 @@ class ConsistencyDocument(TypedDict):
     old_tree_head: TreeHeadDocument
     tree_head: TreeHeadDocument
     path: list[str]
+
+
+class OpeningDocument(TypedDict):
+    """What a row commits to: an envelope in its stored bytes, and the salt of the commitment."""
+
+    salt: str
+    content: str
+
+
+class EliminationProofDocument(TypedDict):
+    """The proof that a tombstone is in the log, by the operation that anchors its session."""
+
+    inclusion: InclusionDocument
+    envelope: OpeningDocument
+    events: list[str]
+    """The bytes that are hashed of its event and of those behind it, up to the anchored one."""
+
+
+def elimination_proof(view: LedgerView, event_id: str) -> EliminationProofDocument:
+    """Return the proof of a tombstone by the id of its audit event.
+
+    Raises:
+        ProofSubjectUnknown: no elimination was recorded under that id.
+        ProofInvalid: no operation whose envelope is still there anchors it.
+    """
+    subject = elimination(view, event_id)
+    [inclusion] = inclusions(view, [subject.row["ec_sequence_number"]])
+    envelope, events = (subject.openings[name] for name in ("envelope", "events"))
+    return {"inclusion": inclusion, "envelope": envelope, "events": events}
 
 
 def tree_head(tree: LogTree, size: int | None = None) -> TreeHeadDocument:

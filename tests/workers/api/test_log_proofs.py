@@ -2,15 +2,22 @@
 
 from hashlib import sha256
 
+import anyio
 import httpx
 import pytest
 
+from kernel.audit.proofs import elimination
+from kernel.ledger import schema
 from kernel.proof.merkle_tree import EMPTY_ROOT, Frontier, leaf_hash
 from kernel.proof.verification import ProofInvalid
 from queues.client.gateway_http import GatewayHttp
-from queues.client.log_proofs import LogProofs, TreeHead, proof_of_result
+from queues.client.log_proofs import EliminationProof, LogProofs, TreeHead, proof_of_result
+from queues.client.session_operations import SessionOperations
+from queues.client.source_bindings import SourceBindings
 from tests.kernel.build import create
 from tests.workers.api.door import SESSION, Door, error_of, source
+from tests.workers.api.test_bindings import MEANING
+from workers.clients.belief_session import SessionClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("P5")]
 
@@ -100,6 +107,86 @@ async def test_results_are_answered_with_proofs_where_that_is_preferred(door: Do
     assert heads.pop().root == frontier_of(door).root
     plain = await door.operate(source("s-3"))
     assert "inclusion_proof" not in plain[0]
+
+
+async def test_an_elimination_is_answered_with_its_proof(door: Door):
+    async with door.client() as gateway:
+        believing = SessionClient(gateway, SESSION)
+        struck = await believing.eliminate("s", "o-1", ["a"], prove=True)
+        await believing.eliminate("s", "o-2", ["b"])
+        again = await believing.eliminate("s", "o-1", ["a"], prove=True)
+        root = frontier_of(door).root
+        plain = await believing.eliminate("s", "o-3", [])
+    assert (again.duplicate, plain.elimination_proof) == (True, None)
+    assert again.audit_event_id == struck.audit_event_id
+    stated = again.elimination_proof
+    assert stated is not None
+    proof = EliminationProof.verified(stated, again.audit_event_id)
+    assert proof.event["delta"] == {"eliminated": ["a"]}
+    assert proof.inclusion.head.root == root
+    for changed in (
+        {**stated, "events": stated["events"] * 2},
+        {**stated, "events": []},
+        {**stated, "envelope": {**stated["envelope"], "salt": "00" * 32}},
+        {},
+    ):
+        with pytest.raises(ProofInvalid):
+            EliminationProof.verified(changed, again.audit_event_id)
+    with pytest.raises(ProofInvalid):
+        EliminationProof.verified(stated, plain.audit_event_id)
+
+
+async def test_eliminations_of_one_transaction_are_each_proved(door: Door):
+    answers = []
+
+    async def strike(number: int) -> None:
+        async with door.client() as gateway:
+            believing = SessionClient(gateway, SESSION)
+            answers.append(await believing.eliminate("s", f"o-{number}", ["a"], prove=True))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(12):
+            tasks.start_soon(strike, number)
+    assert len({answer.audit_event_id for answer in answers}) == 12
+    assert all(answer.elimination_proof is not None for answer in answers)
+
+
+async def test_an_elimination_whose_anchor_was_erased_is_answered_without_a_proof(door: Door):
+    async with door.client() as gateway:
+        believing = SessionClient(gateway, SESSION)
+        struck = await believing.eliminate("s", "o-1", ["a"])
+        with door.ledger.view() as view:
+            row = elimination(view, struck.audit_event_id).row
+        with door.ledger.store.transaction() as tables:
+            tables.delete(schema.blobs, row["envelope_payload_blob_ref"])
+        again = await believing.eliminate("s", "o-1", ["a"])
+        assert again.duplicate
+        with pytest.raises(ProofInvalid):
+            await believing.eliminate("s", "o-1", ["a"], prove=True)
+
+
+async def test_a_stream_is_answered_with_proofs_where_that_is_preferred(door: Door):
+    intents = [source("s-1"), {"intent_kind": "rule_the_world"}, source("s-2")]
+    async with door.client() as gateway:
+        operations = SessionOperations(gateway, SESSION)
+        outcomes = [outcome async for outcome in operations.submit(intents, prove=True)]
+        plain = [outcome async for outcome in operations.submit([source("s-3")])]
+    proofs = [outcome.proof for outcome in outcomes]
+    assert [proof is None for proof in proofs] == [False, True, False]
+    for outcome in (outcomes[0], outcomes[2]):
+        assert outcome.result is not None
+        assert outcome.proof == proof_of_result(outcome.result)
+    assert plain[0].proof is None
+    assert "inclusion_proof" not in (plain[0].result or {})
+
+
+async def test_a_change_of_a_binding_is_answered_with_its_proof(door: Door):
+    async with door.client() as gateway:
+        bindings = SourceBindings(gateway, prove=True)
+        created = await bindings.create("b-1", MEANING)
+        plain = await SourceBindings(gateway).disable("b-1")
+    assert proof_of_result(created).sequence == int(created["ec_sequence_number"])
+    assert "inclusion_proof" not in plain
 
 
 async def test_a_result_without_a_row_has_no_proof(door: Door):

@@ -1,12 +1,14 @@
 """The belief protocol over HTTP (seed 001 §3): every verb on a session, its state, its audit.
 
 A verb with `If-Match` happens only on the head that it names. `Prefer: return=minimal` leaves the
-list of survivors out of an answer, `survivors` bounds it. These routes read both headers and the
+list of survivors out of an answer, `survivors` bounds it; `Prefer: proof` has an elimination
+answered with the proof of its tombstone. These routes read both headers and the
 parameter by hand and have no dependencies: FastAPI calls a dependency that is no coroutine on a
 thread, which costs a request more than its elimination. The OpenAPI document says of them what it
 would say if they were declared.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -35,6 +37,7 @@ from kernel.belief.terms import OntologyBundle, SessionPolicy, TombstonePlace
 from workers.api.errors import ApiError
 from workers.api.json_answers import json_answer
 from workers.api.json_routes import json_router
+from workers.api.preferred_proofs import add_elimination_proof, prefers_proof
 from workers.api.services import Given, Services
 from workers.views.belief_sessions import (
     Acceptance,
@@ -199,7 +202,10 @@ class TerminateBody(_VerbBody):
 async def eliminate(
     session_id: UUID, body: EliminateBody, request: Request, response: Response
 ) -> Any:
-    """Strike hypotheses; what was struck never comes back."""
+    """Strike hypotheses; what was struck never comes back.
+
+    With `Prefer: proof` the answer has the proof that the tombstone is in the log.
+    """
     conditions = await _conditions(request, response)
     message = messages.Eliminate(
         body.source_id,
@@ -208,7 +214,8 @@ async def eliminate(
         body.justification,
         **conditions,
     )
-    return await _ask(request, session_id, body, message, response)
+    prove = add_elimination_proof if prefers_proof(request) else None
+    return await _ask(request, session_id, body, message, response, prove)
 
 
 @router.post("", status_code=201, responses={201: {"model": Declared}})
@@ -317,10 +324,13 @@ async def _ask(
     body: _VerbBody,
     message: messages.BeliefVerb,
     response: Response,
+    prove: Callable[[Services, dict[str, Any]], Awaitable[None]] | None = None,
 ) -> Response:
     _check_repeated("session_id", body.session_id, session_id)
     services: Services = request.app.state.services
     answer = await services.sessions.ask(str(session_id), message)
+    if prove is not None:
+        await prove(services, answer)
     return await json_answer(answer, headers=_preferred(response))
 
 

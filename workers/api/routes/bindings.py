@@ -6,7 +6,7 @@ or here.
 
 from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.commit.units import IntentUnit
@@ -20,6 +20,7 @@ from workers.api.operation_results import (
     only_counted,
     results_document,
 )
+from workers.api.preferred_proofs import add_proofs, prefers_proof
 from workers.api.routes.records import TEXT_MAX, RecordId
 from workers.api.services import Given, Services
 from workers.api.union_tags import short_tag
@@ -47,10 +48,17 @@ class BindingIntentsBody(BaseModel):
 
 
 @router.post("")
-async def change(body: BindingIntentsBody, services: Given) -> ResultsDocument | Response:
-    """Put intents of bindings through the kernel in order; each has its own result."""
+async def change(
+    body: BindingIntentsBody, request: Request, services: Given
+) -> ResultsDocument | Response:
+    """Put intents of bindings through the kernel in order; each has its own result.
+
+    With `Prefer: proof` a result on the record has the proof that its row is in the log.
+    """
     results = [await _carried_out(services, intent) for intent in body.intents]
     document = results_document(results)
+    if prefers_proof(request):
+        await add_proofs(services, document["results"])
     return only_counted(document) if are_only_counted(results) else document
 
 

@@ -1,9 +1,10 @@
 """Operations in a session's order as a stream: an intent a line, and a result a line."""
 
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from actors.messages import Operate
@@ -19,6 +20,7 @@ from workers.api.body_limits import (
 from workers.api.openapi_errors import Error
 from workers.api.operation_results import ResultDocument
 from workers.api.operation_stream import MEDIA_TYPE
+from workers.api.preferred_proofs import add_proofs, prefers_proof
 from workers.api.services import Given
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
@@ -87,15 +89,17 @@ BULK: dict[str, Any] = {
     responses={200: ANSWERS},
     openapi_extra=BULK,
 )
-async def operate_in_bulk(session_id: UUID, services: Given) -> Response:
+async def operate_in_bulk(session_id: UUID, request: Request, services: Given) -> Response:
     """Put a stream of intents through the kernel in order; each line has its own result.
 
     A line is answered when it is on the record, with `line` and `result`, or with `line` and
     `error` where it cannot be read; the lines after it go on. What ends the stream is a last line
-    that has an `error` and no `line`.
+    that has an `error` and no `line`. With `Prefer: proof` a result on the record has the proof
+    that its row is in the log.
     """
 
     async def ask(message: Operate) -> Any:
         return await services.sessions.ask(str(session_id), message)
 
-    return services.streams.open(ask)
+    prove = partial(add_proofs, services) if prefers_proof(request) else None
+    return services.streams.open(ask, prove)
