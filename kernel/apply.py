@@ -44,6 +44,7 @@ from kernel.stores.model_outputs import record_model_outputs
 from kernel.stores.record import Operation
 from kernel.stores.rollback_marks import Place, mark_page, mark_undone
 from kernel.stores.rollbacks_under_way import record_page
+from kernel.stores.running_extractions import follow_extractions
 from kernel.stores.views import emit_node_write_events
 from kernel.visibility import LEAST_RESTRICTIVE
 from kernel.work.pair_routing import follow_operation
@@ -122,6 +123,7 @@ def apply_operation(
         record_requests(operation, envelope, triggers_of(transaction, envelope, applied))
     transaction.changes.note(sequence, [write for _, write in applied])
     follow_operation(operation, [write for _, write in applied], undoes=bool(undone))
+    follow_extractions(operation, [write for _, write in applied])
     documents = tuple(
         write.document(effect, effects.canonical_kind(effect.effect_kind), operation.applied_at)
         for effect, write in applied

@@ -1,13 +1,14 @@
 """The steps of an extraction that a worker performs, in the transactions of its reports (§16).
 
 A run has one open request while it goes on, so it always comes back to a worker (decision
-kernel/0291). Each report of one
-takes the run as it stands on the record and makes its next step:
+kernel/0291). Each report of one takes the run as it stands on the record and makes its next step. A
+run whose source was changed is restarted without one (decision kernel/0340):
 
 | Report | From | To |
 |---|---|---|
 | begun | pending, degraded, blocked | running; the request stays open |
 | begun | running, and the text has changed | cancelled, and a new run is asked for |
+| none: a write has changed the text | running | cancelled, and a new run is asked for |
 | finished | running | succeeded or degraded, with the claims |
 | finished, failed | running, and the text has changed | cancelled, and a new run is asked for |
 | finished, failed | running, and the result does not hold | blocked or abandoned |
@@ -46,7 +47,8 @@ from kernel.stores.extraction import (
     attempts_of,
     last_attempt,
 )
-from kernel.work.contents import ExtractionTask
+from kernel.stores.running_extractions import has_changed_source
+from kernel.work.contents import ExtractionTask, is_extraction_task
 from kernel.work.errors import WorkRefused
 from kernel.work.extraction_sources import SourceText, read_source
 from kernel.work.outcomes import close, storable
@@ -271,6 +273,36 @@ def fail_extraction(context: CommitContext, request: Request, report: Extraction
     return run.fail(report.code)
 
 
+def restart_extraction(context: CommitContext, run_id: str) -> Reported:
+    """Cancel a run whose source was changed under it, and ask for one that begins anew.
+
+    `closed`, and nothing recorded, where the source of the run was not changed, or the run is
+    running no more.
+    """
+    last = last_attempt(context.transaction, run_id)
+    if last is None or not has_changed_source(context.transaction, run_id):
+        return "closed", None
+    request = context.transaction.open_request(last["request_id"])
+    run = _run(context, request) if request is not None and is_extraction_task(request) else None
+    if run is not None and run.task.extraction_run_id == run_id:
+        return run.replace()
+    # Somebody else performs the run under a request of ours: what begins anew is theirs to say.
+    intent = RecordExtractionTransition(
+        intent_key=digest([run_id, last["attempt_number"] + 1]),
+        extraction_run_id=run_id,
+        step={
+            "attempt_number": last["attempt_number"] + 1,
+            "prior_state": "running",
+            "current_state": "cancelled",
+            "state_change_reason": SOURCE_CHANGED,
+            "cancellation_reason": SOURCE_CHANGED,
+            "parent_operation_id": last["operation_id"],
+        },
+    )
+    result = IntentUnit(intent, None, "system").run(context)
+    return _refused(result) or ("recorded", result)
+
+
 def abandon_extraction(context: CommitContext, request: Request, error_signature: str) -> Reported:
     """Abandon a run that no worker can end; the request is a dead letter."""
     run = _run(context, request)
@@ -401,6 +433,7 @@ def _facts_of(run: _Run, source: SourceText | ExtractionRefused, extractor: str)
         "source_text_sha256": source.sha256 if isinstance(source, SourceText) else "",
         "extractor": extractor,
         "corpus_id": run.task.corpus_id,
+        "request_id": run.request.request_id,
     }
     if run.last is None and run.task.replaces_extraction_run_id is not None:
         facts["replaces_extraction_run_id"] = run.task.replaces_extraction_run_id

@@ -22,6 +22,7 @@ from actors.commit.extraction_units import (
     cancel_extraction,
     fail_extraction,
     finish_extraction,
+    restart_extraction,
 )
 from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit
@@ -81,6 +82,17 @@ class RoutePageUnit:
         """Record its next page; False, and nothing recorded, where no mark stands."""
         marks = open_marks(context.transaction, limit=1)
         return bool(marks) and record_page(context.transaction, marks[0])
+
+
+@dataclass(frozen=True, slots=True)
+class RestartExtractionUnit:
+    """Begin an extraction anew whose source was changed under it (INV-EXT-6)."""
+
+    extraction_run_id: str
+
+    def run(self, context: CommitContext) -> Reported:
+        """Cancel the run and ask for another; `closed`, and nothing recorded, where it is over."""
+        return restart_extraction(context, self.extraction_run_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ _ENTRIES = (
         "queue_pauses",
         "binding_pairs",
         "routing_marks",
+        "running_extractions",
         "operation_rollbacks",
         "rollbacks_under_way",
         "daily_operation_counts",

@@ -51,7 +51,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 27
+SCHEMA_VERSION = 28
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -573,6 +573,24 @@ extraction_attempts = Table(
             compared=numbered("attempt_number"),
         )
     ),
+)
+
+running_extractions = Table(
+    "running_extractions",
+    metadata,
+    # A row for each run that a worker performs and that is running.
+    Column("extraction_run_id", String, primary_key=True),
+    Column("source_ref", String, nullable=False),
+    # 1 once a write has given the source another text; null before.
+    Column("source_changed", Integer),
+    Index("running_extractions_by_source", "source_ref"),
+    Index(
+        "running_extractions_of_changed_sources",
+        "source_changed",
+        "extraction_run_id",
+        **_stated("source_changed"),
+    ),
+    info={"folded": True},
 )
 
 document_artifacts = Table(

@@ -2,7 +2,7 @@
 
 A text is read only where its isolation holds (§10): its content stands inside markers, and its
 record says that everything of it was wrapped. A run is about one text: a write to the source that
-leaves its text as it was ends no run (INV-EXT-6, decision kernel/0292).
+leaves its text as it was ends no run (INV-EXT-6, decision kernel/0340).
 """
 
 from dataclasses import dataclass

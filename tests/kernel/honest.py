@@ -116,6 +116,17 @@ ASKED_OPEN = 4
 """How many requests of work are left open: three of producers, one of a pair."""
 
 
+def extract(ledger):
+    """Two extractions that run, of which one reads a text that was changed since."""
+    step = {"attempt_number": 1, "prior_state": "pending", "current_state": "running"}
+    for name in ("read-1", "read-2"):
+        accepted(submit(ledger, create(name, "Note", content="as it was")))
+        facts = {"source_ref": name, "request_id": f"request:{name}", "state_change_reason": "r"}
+        begun = effect("extraction_state_transition", f"run:{name}", **step, **facts)
+        accepted(submit(ledger, envelope("extraction_state_change", [begun])))
+    accepted(submit(ledger, adapt("read-1", content="as it is")))
+
+
 def ask_for_work(ledger):
     """Requests of both queues: closed in every way, put back for capacity, left open; pauses."""
     step = {"prior_state": "pending", "current_state": "running", "state_change_reason": "r"}
@@ -332,6 +343,7 @@ def write_honestly(ledger, host):
     Believer(ledger, "s-2", 3)
     disagree(ledger)
     route(ledger)
+    extract(ledger)
     drain(ledger)
     undo_half_an_epoch(ledger)
     undo_a_mistake(ledger, "claim-2")
@@ -385,6 +397,7 @@ def write_briefly(ledger, host):
     ask_models(ledger, host)
     disagree(ledger)
     route(ledger)
+    extract(ledger)
     undo_half_an_epoch(ledger)
     undo_a_mistake(ledger, "n")
     imply(ledger)

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.commit.work_units import RestartExtractionUnit
 from kernel.extractions.failures import FAILURES
 from kernel.extractions.reading import describe_run, describe_source
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.stores.extraction import REPLACEABLE, TRANSITIONS, attempts_of, steps_into
+from kernel.stores.running_extractions import runs_of_changed_sources
 from kernel.verify import verify
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.dead_letters import requeue
@@ -43,6 +45,7 @@ STEPS = st.one_of(
     st.tuples(st.just("cancel"), places),
     st.tuples(st.just("requeue"), places),
     st.tuples(st.just("change"), st.sampled_from([TEXT, CHANGED])),
+    st.tuples(st.just("restart")),
 )
 
 
@@ -65,6 +68,13 @@ class Machine(Extractions):
 
     def take_change(self, text: str) -> None:
         self.change_source(text)
+
+    def take_restart(self) -> None:
+        with self.ledger.view() as view:
+            marked = runs_of_changed_sources(view, after="", limit=100)
+        for run in marked:
+            assert self.do(RestartExtractionUnit(run))[0] == "completed"
+            assert self.last(run)["current_state"] == "cancelled"
 
     def take_begin(self, place: int) -> None:
         self.of(place, self.begin)

@@ -68,6 +68,7 @@ from workers.implications.detectors import DETECTORS
 from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
 from workers.use_cases.binding_routing import BindingRouting
 from workers.use_cases.evidence_confirmation import EvidenceConfirmation
+from workers.use_cases.extraction_restarts import ExtractionRestarts
 from workers.use_cases.rollbacks import confirmations_of
 
 Run = Callable[[], Coroutine[Any, Any, None]]
@@ -131,7 +132,7 @@ def build_gateway(
     def work_recorded() -> None:
         for notify in (
             *(relay.notify for relay in relays),
-            *(cascades.notify, routing.notify),
+            *(cascades.notify, routing.notify, restarts.notify),
             *(confirmation.notify, implications.notify),
         ):
             notify()
@@ -182,6 +183,7 @@ def build_gateway(
     write = writing(committer)
     cascades = DeferredCascades(ledger, write, sharing.work_leases[CASCADE_QUEUE])
     routing, confirmation = BindingRouting(ledger, write), EvidenceConfirmation(ledger, write)
+    restarts = ExtractionRestarts(ledger, write)
     implications = ImplicationDetection(
         ledger,
         write,
@@ -244,6 +246,7 @@ def build_gateway(
             external.run,
             cascades.run,
             routing.run,
+            restarts.run,
             confirmation.run,
             implications.run,
             hub.run,
