@@ -1,22 +1,19 @@
 """What waits for a person: evidence to confirm or reject, and outcomes to look at (§13.5, §13.6).
 
 Three kinds, each a queue of its own in a fixed order: relationship candidates and observations by
-their ids, outcomes of bindings in the order of their receipts. An item leaves its queue by the
-operation that decides on it, and comes back when that is undone (not so an outcome, which is
-settled once). Evidence is read by an index of what is open, so a page costs the same however much
-was decided (decision workers/0146). A page looks at a bounded number of rows. It may hold fewer
-items than asked for and still name where to go on: only `next_after = None` means that there is
-nothing more.
+their ids, outcomes of bindings in the order in which they were asked for. An item leaves its queue
+by the operation that decides on it, and comes back when that is undone (not so an outcome, which is
+settled once). A page reads an index, or a table, of what is open, so it costs what it shows however
+much was decided (decision workers/0146, decision kernel/0341).
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, NotRequired
+from typing import Literal, NotRequired
 
 import orjson
 from typing_extensions import TypedDict
 
-from kernel.conflicts.adjudications import OUTCOME_KIND, is_outcome_to_review, resolution_of
-from kernel.ledger import schema
+from kernel.conflicts.adjudications import outcomes_to_review
 from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.tables import Row
@@ -28,10 +25,6 @@ from kernel.reviews.evidence import (
     why_a_person_decides,
 )
 
-SCANNED_ROWS_MAX = 2000
-"""Rows that one page looks at."""
-
-PAGE_ROWS = 200
 REVIEWS_MAX = 100
 """Items of one page: what speaks for and against each is read again."""
 
@@ -80,28 +73,20 @@ def open_reviews(
     Raises:
         ValueError: `after` is no place of the queue.
     """
-    table, column = schema.receipts, "receipt_sequence"
-    where: dict[str, Any] = {"receipt_kind": OUTCOME_KIND}
-    place: Any = int(after or 0) if kind == "outcome" else after or None
-    if kind != "outcome":
+    if kind == "outcome":
+        waiting = outcomes_to_review(view, after=int(after or 0), limit=limit + 1)
+        places = [str(place) for place, _ in waiting]
+        items = [_outcome(receipt) for _, receipt in waiting[:limit]]
+    else:
         table = STORES[kind].table
         (column,) = key_names(table)
-        where = {"is_open": 1}
-    items: list[OpenReviewDocument] = []
-    scanned = 0
-    while scanned < SCANNED_ROWS_MAX:
-        rows = view.tables.select(table, where, order_by=column, after=place, limit=PAGE_ROWS)
-        for row in rows:
-            place = row[column]
-            item = _outcome(view, row) if kind == "outcome" else _evidence(view, kind, row, column)
-            if item is not None:
-                items.append(item)
-                if len(items) == limit:
-                    return ReviewPage(tuple(items), str(place))
-        if len(rows) < PAGE_ROWS:
-            return ReviewPage(tuple(items), None)
-        scanned += len(rows)
-    return ReviewPage(tuple(items), str(place))
+        rows = view.tables.select(
+            table, {"is_open": 1}, order_by=column, after=after or None, limit=limit + 1
+        )
+        places = [row[column] for row in rows]
+        items = [_evidence(view, kind, row, column) for row in rows[:limit]]
+    next_after = places[limit - 1] if len(places) > limit else None
+    return ReviewPage(tuple(items), next_after)
 
 
 def _evidence(view: LedgerView, kind: EvidenceKind, row: Row, column: str) -> OpenReviewDocument:
@@ -118,13 +103,10 @@ def _evidence(view: LedgerView, kind: EvidenceKind, row: Row, column: str) -> Op
     }
 
 
-def _outcome(view: LedgerView, row: Row) -> OpenReviewDocument | None:
-    receipt: Document = orjson.loads(row["receipt_bytes"])
-    if not is_outcome_to_review(receipt) or resolution_of(view, row["receipt_id"]) is not None:
-        return None
+def _outcome(receipt: Document) -> OpenReviewDocument:
     return {
         "kind": "outcome",
-        "record_id": row["receipt_id"],
+        "record_id": receipt["receipt_id"],
         "waits_since": receipt["emitted_at"],
         "reason": receipt["result"].get("outcome_reason_code"),
         "record": receipt["result"],

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from kernel.algebra.verbs import REVIEW_DISCARD
-from kernel.errors import EffectInapplicable
+from kernel.errors import EffectInapplicable, LedgerCorrupt
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
@@ -42,6 +42,30 @@ def is_outcome_to_review(receipt: Document) -> bool:
     """Tell whether a receipt is of an outcome that a person has to look at (§13.5)."""
     result = receipt.get("result")
     return isinstance(result, dict) and result.get("outcome_state") == "user_review_required"
+
+
+def note_outcome_to_review(
+    transaction: LedgerTransaction, receipt_id: str, request_sequence: int
+) -> None:
+    """Put an outcome into its queue, in the transaction that gives it to its request."""
+    row = {"receipt_id": receipt_id, "request_sequence": request_sequence}
+    transaction.tables.put(schema.outcomes_to_review, row)
+
+
+def outcomes_to_review(view: LedgerView, *, after: int, limit: int) -> list[tuple[int, Document]]:
+    """Return outcomes that a person has to look at: the place of each, and its receipt."""
+    rows = view.tables.select(
+        schema.outcomes_to_review, order_by="request_sequence", after=after, limit=limit
+    )
+    return [(row["request_sequence"], _receipt(view, row["receipt_id"])) for row in rows]
+
+
+def _receipt(view: LedgerView, receipt_id: str) -> Document:
+    rows = view.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1)
+    if not rows:
+        raise LedgerCorrupt(f"{receipt_id} waits to be looked at and is not on record")
+    receipt: Document = orjson.loads(rows[0]["receipt_bytes"])
+    return receipt
 
 
 def items_of(view: LedgerView, operation_id: str, kind: str) -> list[Document]:
@@ -95,3 +119,5 @@ def record_adjudications(transaction: LedgerTransaction, envelope: Envelope, seq
                 "adjudicated_at": iso_time(transaction.head_now.committed_at_us),
             },
         )
+        if transaction.tables.get(schema.outcomes_to_review, receipt_id) is not None:
+            transaction.tables.delete(schema.outcomes_to_review, receipt_id)

@@ -50,6 +50,7 @@ _ENTRIES = (
         "binding_pairs",
         "routing_marks",
         "running_extractions",
+        "outcomes_to_review",
         "operation_rollbacks",
         "rollbacks_under_way",
         "daily_operation_counts",

@@ -51,7 +51,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 28
+SCHEMA_VERSION = 29
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -750,6 +750,16 @@ binding_cycle_outcomes = Table(
     Column("request_id", String, primary_key=True),
     Column("source_event_id", String, nullable=False, index=True),
     Column("receipt_id", String, nullable=False),
+    info={"folded": True},
+)
+
+outcomes_to_review = Table(
+    "outcomes_to_review",
+    metadata,
+    # The receipt of each outcome that a person has to look at, until it is settled.
+    Column("receipt_id", String, primary_key=True),
+    # The place of its request: the order of the queue.
+    Column("request_sequence", Integer, nullable=False, unique=True),
     info={"folded": True},
 )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from kernel.canonical import canonicalize
+from kernel.conflicts.adjudications import is_outcome_to_review, note_outcome_to_review
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
@@ -77,6 +78,11 @@ def _close(transaction: LedgerTransaction, body: Document) -> None:
         },
     )
     transaction.tables.update(schema.outbox, (body["request_id"],), {"open": 0})
+    if is_outcome_to_review(body):
+        request = transaction.tables.get(schema.outbox, body["request_id"])
+        if request is not None:
+            receipt_id = closed_id(body["request_id"])
+            note_outcome_to_review(transaction, receipt_id, request["request_sequence"])
     if EVALUATION in body.get("result", {}):
         request_id, event = body["request_id"], body["result"]["source_event_id"]
         note_outcome(transaction, event, request_id, closed_id(request_id))

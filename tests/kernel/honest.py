@@ -149,7 +149,18 @@ def ask_for_work(ledger):
             assert pause(transaction, PauseDecision(queue, priority, "ada", "an exchange"))
         assert pause(transaction, PauseDecision(BINDING_QUEUE))
         assert resume(transaction, PauseDecision(BINDING_QUEUE))
+    leave_to_a_person(ledger)
     evaluate(ledger)
+
+
+def leave_to_a_person(ledger):
+    """Two outcomes that a person has to look at."""
+    result = {"outcome_state": "user_review_required"}
+    with ledger.transaction() as transaction:
+        for name in ("h-0", "h-1"):
+            content = {"binding_id": "b", "source_event_id": name}
+            [asked] = enqueue(transaction, [WorkRequest(BINDING_QUEUE, name, content)])
+            close(transaction, asked.request_id, "completed", result=result)
 
 
 def evaluate(ledger):
