@@ -159,8 +159,8 @@ def leave_to_a_person(ledger):
     with ledger.transaction() as transaction:
         for name in ("h-0", "h-1"):
             content = {"binding_id": "b", "source_event_id": name}
-            [asked] = enqueue(transaction, [WorkRequest(BINDING_QUEUE, name, content)])
-            close(transaction, asked.request_id, "completed", result=result)
+            [recorded] = enqueue(transaction, [WorkRequest(BINDING_QUEUE, name, content)])
+            close(transaction, recorded.request_id, "completed", result=result)
 
 
 def evaluate(ledger):

@@ -77,8 +77,8 @@ def test_whatever_the_step_a_run_of_a_changed_source_is_replaced_once(tmp_path: 
         change(ledger)
         with ledger.view() as view:
             states = [each["current_state"] for each in attempts_of(view, RUN, limit=9)]
-            asked = [each.item_key for each in view.open_requests(queue=EXTRACTION_QUEUE)]
-        assert (states, asked) == (["running", "cancelled"], [replacement_of(RUN)]), step
+            wanted = [each.item_key for each in view.open_requests(queue=EXTRACTION_QUEUE)]
+        assert (states, wanted) == (["running", "cancelled"], [replacement_of(RUN)]), step
         content = repr(everything(ledger))
         if content not in sound:
             assert findings(ledger) == (), step
