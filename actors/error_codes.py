@@ -178,6 +178,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "witness_policy_invalid": ErrorCode(None, "request"),
         "checkpoint_diverged": ErrorCode(None, "service"),
         "checkpoint_key_unusable": ErrorCode(None, "request"),
+        "witness_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
         "signing_key_unavailable": ErrorCode(None, "service", is_retryable=True),
         "lite_envelope_invalid": ErrorCode(None, "request"),
         # The ledger.

@@ -16,6 +16,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "gateway": "Run one gateway: sessions, kernel, ledger, HTTP, dashboard.",
         "worker": "Run one worker: drain slots that compute authorities.",
         "tee": "Serve a causal graph and its incidents over gRPC.",
+        "witness": "Cosign checkpoints of logs, where they only grow.",
         "settings": "List the settings, their defaults and what they mean.",
     },
     "Work": {

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from workers.environment.listening import BACKLOG
 from workers.gateway.connection_limits import SlowClients, bounded, connections_max
@@ -64,7 +64,7 @@ class GatewayServer(uvicorn.Server):
         await self._leave()
 
 
-def server_config(app: FastAPI) -> uvicorn.Config:
+def server_config(app: ASGIApp) -> uvicorn.Config:
     """Return how an application is served."""
     config = uvicorn.Config(
         app,
