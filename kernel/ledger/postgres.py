@@ -30,6 +30,7 @@ from kernel.ledger.catalog import ContentReport, StorageFault, refuse_difference
 from kernel.ledger.keys import column_names, values_getter
 from kernel.ledger.postgres_connection import (
     Connection,
+    Silences,
     closed_on_failure,
     connect,
     place_of,
@@ -282,6 +283,7 @@ class PostgresStore:
         self.place = place_of(url)
         self._read_only = read_only
         self._texts: dict[Any, str] = {}
+        self._silences = Silences()
         self._readers: queue.LifoQueue[Connection] = queue.LifoQueue(IDLE_READERS_MAX)
         self._readers_max = max(CONNECTIONS_LEAST, connections) - (not read_only)
         self._reading = threading.BoundedSemaphore(self._readers_max)
@@ -490,6 +492,10 @@ class PostgresStore:
         """Begin on an idle connection; None when it is gone, with which nothing was lost."""
         if idle is None:
             return None
+        if idle.may_be_lost:
+            # Asked on each of them, the next one would wait as long as the last.
+            idle.close()
+            return None
         try:
             idle.execute(begin)
         except psycopg.Error:
@@ -521,7 +527,7 @@ class PostgresStore:
             self._roll_back(self._begin_writing())
 
     def _connect(self, *, read_only: bool) -> Connection:
-        return connect(self._url, self.place, read_only=read_only)
+        return connect(self._url, self.place, read_only=read_only, silences=self._silences)
 
     def _connect_writer(self, *, creating: bool = False) -> Connection:
         writer = self._connect(read_only=False)

@@ -8,7 +8,8 @@ The driver is psycopg 3 (decision kernel/0053). What bounds each wait:
   server ends its transaction and everybody else goes on;
 - for a machine that went away: `SILENCE_MAX_MS`, on both sides;
 - for each reply: `REPLY_MAX_S`, after which the connection is given up. What lies between may keep
-  a connection open whose other end is gone, so that nothing but a clock of our own sees it.
+  a connection open whose other end is gone, so that nothing but a clock of our own sees it. The
+  others that were open then may be lost in the same way, and are given up without being asked.
 
 There is no `statement_timeout`: it would cut short a COMMIT that waits for a synchronous replica,
 and the server then says that it committed; given up here, its outcome is unknown. No bound covers a
@@ -41,10 +42,25 @@ REPLY_MAX_S = LOCK_TIMEOUT_MS / 1000 + 2
 """Longer than a lock is waited for."""
 
 
+class Silences:
+    """How often a connection of one store was given up because no reply came."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class Connection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that is given up when a reply takes longer than `reply_max_s`."""
 
     reply_max_s: float | None = None
+    silences: Silences
+    silences_before: int
+    """How many there were when this one was opened."""
+
+    @property
+    def may_be_lost(self) -> bool:
+        """Whether another connection of the store fell silent since this one was opened."""
+        return self.silences_before < self.silences.count
 
     def wait(
         self, gen: PQGen[RV], interval: float = WAIT_EACH_S, timeout: float | None = None
@@ -59,10 +75,13 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
                 raise
             # A reply that came later would be taken for that of another statement.
             self.pgconn.finish()
+            self.silences.count += 1
             raise psycopg.OperationalError("the server has not replied in time") from error
 
 
-def connect(url: str, place: str, *, read_only: bool) -> Connection:
+def connect(
+    url: str, place: str, *, read_only: bool, silences: Silences | None = None
+) -> Connection:
     """Open a connection that commits by itself what is in no transaction.
 
     Raises:
@@ -79,6 +98,7 @@ def connect(url: str, place: str, *, read_only: bool) -> Connection:
     options["tcp_keepalives_idle"] = PROBE_AFTER_S
     options["tcp_keepalives_interval"] = PROBE_EACH_S
     options["tcp_keepalives_count"] = probes
+    before = 0 if silences is None else silences.count
     with unavailable(place):
         own_options = str(conninfo_to_dict(url).get("options", ""))
         ours = " ".join(f"-c {name}={value}" for name, value in options.items())
@@ -94,6 +114,8 @@ def connect(url: str, place: str, *, read_only: bool) -> Connection:
             options=f"{own_options} {ours}".strip(),
         )
     connection.reply_max_s = REPLY_MAX_S
+    connection.silences = silences or Silences()
+    connection.silences_before = before
     return connection
 
 

@@ -542,6 +542,32 @@ def test_a_reply_that_does_not_come_ends_the_wait_and_the_next_transaction_works
         store.close()
 
 
+def test_a_silence_is_waited_for_once_however_many_connections_it_took(monkeypatch, postgres_url):
+    monkeypatch.setattr(postgres_connection, "REPLY_MAX_S", 0.5)
+    silent = []
+
+    class Watched(postgres_connection.Connection):
+        def wait(self, *arguments, **options):
+            try:
+                return super().wait(*arguments, **options)
+            except psycopg.OperationalError as error:
+                silent.append(str(error))
+                raise
+
+    monkeypatch.setattr(postgres_connection, "Connection", Watched)
+    with silent_way(postgres_url) as (proxy, url):
+        store = PostgresStore(url)
+        add(store, "a")
+        with store.view(), store.view(), store.view():
+            pass
+        proxy.lose()
+        assert names(store) == ["a"]
+        add(store, "b")
+        assert names(store) == ["a", "b"]
+        store.close()
+    assert silent == ["the server has not replied in time"]
+
+
 # A COMMIT that fails
 
 
