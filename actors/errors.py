@@ -138,6 +138,17 @@ class IntentInvalid(ActorError):
         self.field = field
 
 
+class ThoughtNotTaken(ActorError):
+    """A step that does not come next for a session of thoughts or a round; nothing was written.
+
+    Codes: those of `kernel.thoughts.sessions.ThoughtRefused`.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class ModelError(ActorError):
     """A model was not asked, did not answer, or answered outside its grammar; nothing was written.
 

@@ -12,6 +12,7 @@ from kernel.belief.limits import AUDIT_PAGE_MAX
 from kernel.belief.terms import OntologyBundle, SessionPolicy
 from kernel.ledger.shards import Position
 from kernel.model.simulation import ALL_FORBIDDEN, Retention, SimulationExternalEffectPolicy
+from kernel.proof.thought_chain import ThoughtType
 from kernel.work.reports import WorkReport
 
 Answer = TypeVar("Answer")
@@ -167,6 +168,42 @@ class Audit(Message):
 
     since_event_id: str | None = None
     limit: int = AUDIT_PAGE_MAX
+
+
+@dataclass(slots=True)
+class StartAuditSession(Message):
+    """Begin a session of thoughts (seed 002, `audit_session_start`)."""
+
+    task_id: str
+
+
+@dataclass(slots=True)
+class RecordThought(Message):
+    """Record a thought (`thought_record`); the same id with the same content is the same one."""
+
+    thought_id: str
+    thought_type: ThoughtType
+    content: str
+
+
+@dataclass(slots=True)
+class VerifyThoughtChain(Message):
+    """Read the chain of the session again, and record that it holds (`audit_verify_chain`)."""
+
+
+@dataclass(slots=True)
+class FinalizeMerkle(Message):
+    """Seal the session and return its root (`merkle_finalize`)."""
+
+
+@dataclass(slots=True)
+class ReadMerkleRoot(Message):
+    """Return the root of the session, null until it is finalized (`merkle_root`)."""
+
+
+@dataclass(slots=True)
+class EndAuditSession(Message):
+    """End the session (`audit_session_end`)."""
 
 
 @dataclass(slots=True)

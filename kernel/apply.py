@@ -46,6 +46,7 @@ from kernel.stores.rollback_marks import Place, mark_page, mark_undone
 from kernel.stores.rollbacks_under_way import record_page
 from kernel.stores.running_extractions import follow_extractions
 from kernel.stores.views import emit_node_write_events
+from kernel.thoughts.recording import THOUGHT_RECORDERS
 from kernel.visibility import LEAST_RESTRICTIVE
 from kernel.work.pair_routing import follow_operation
 
@@ -117,6 +118,8 @@ def apply_operation(
         record_enqueued(operation, envelope)
     elif envelope.semantic_intent == BELIEF_ANCHOR:
         record_anchors(operation, envelope)
+    elif envelope.semantic_intent in THOUGHT_RECORDERS:
+        THOUGHT_RECORDERS[envelope.semantic_intent](operation, envelope)
     elif envelope.semantic_intent == FIRE_RECORD:
         record_manifests(operation, envelope)
     else:

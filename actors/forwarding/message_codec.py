@@ -24,16 +24,22 @@ from actors.messages import (
     Declare,
     DeclareConclusion,
     Eliminate,
+    EndAuditSession,
     EnterObligation,
+    FinalizeMerkle,
     Message,
     Operate,
     Query,
+    ReadMerkleRoot,
     Recomputed,
+    RecordThought,
     Reports,
     RequestExit,
     RequestTermination,
     Simulate,
+    StartAuditSession,
     SubmitEnvelope,
+    VerifyThoughtChain,
 )
 from actors.orchestrator.intents import (
     Intent,
@@ -243,6 +249,12 @@ _MESSAGES: Mapping[type[Message], Mapping[str, _Form]] = MappingProxyType(
             Simulate,
             Recomputed,
             Reports,
+            StartAuditSession,
+            RecordThought,
+            VerifyThoughtChain,
+            FinalizeMerkle,
+            ReadMerkleRoot,
+            EndAuditSession,
         )
     }
 )

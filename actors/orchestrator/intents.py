@@ -370,6 +370,14 @@ class AnchorBelief(Intent):
     anchor: BeliefAnchor
 
 
+class StateThought(Intent):
+    """State what happens to a session of thoughts or to a round (seed 002)."""
+
+    intent_kind: Literal["state_thought"] = "state_thought"
+    verb: str
+    stated: dict[str, Any]
+
+
 class RecordImplicationRun(Intent):
     """Record how far a detector of implications has read (§19.1, K31)."""
 

@@ -51,6 +51,7 @@ from actors.orchestrator.intents import (
     ReviewMembership,
     SourceSpan,
     SpansUnavailable,
+    StateThought,
     SynthesizedUnderstanding,
     SynthesizeUnderstanding,
     UpdateBinding,
@@ -95,6 +96,7 @@ from kernel.overlays.overlay import EMBEDDED
 from kernel.stores.bindings import generation_in_force, last_generation
 from kernel.stores.dates import day_fields
 from kernel.stores.external_report import FAILED, PERFORMED
+from kernel.thoughts.recording import RECEIPTS as THOUGHT_RECEIPTS
 from kernel.work.fire_targets import named
 
 SOURCE = "SourceArtifact"
@@ -538,6 +540,18 @@ def resolve_anchor(intent: AnchorBelief, _: LedgerView) -> ResolvedOperation:
     )
 
 
+def resolve_thought(intent: StateThought, _: LedgerView) -> ResolvedOperation:
+    """The one receipt says what happens; what follows from it is the kernel's to compute."""
+    kind, _model = THOUGHT_RECEIPTS[intent.verb]
+    target = intent.stated.get("session_id") or f"round:{intent.stated['round_number']}"
+    return ResolvedOperation(
+        intent.verb,
+        (receipt_effect(kind, intent.stated),),
+        (target,),
+        extra=_priority("user_active_session"),
+    )
+
+
 def resolve_extraction(intent: RecordExtractionTransition, _: LedgerView) -> ResolvedOperation:
     """A step is a new operation of a stable run, caused by the step before (§16.4, §16.5)."""
     run, parent = intent.extraction_run_id, intent.step.get("parent_operation_id")
@@ -627,6 +641,7 @@ RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]]
         RecalculatePage: resolve_page,
         EnqueueRecompute: resolve_enqueue,
         AnchorBelief: resolve_anchor,
+        StateThought: resolve_thought,
         RecordExtractionTransition: resolve_extraction,
         ReportExternalEffect: resolve_external_report,
         RecordImplicationRun: resolve_implication_run,

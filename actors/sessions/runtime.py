@@ -30,6 +30,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from actors.commit.group_committer import Committer
 from actors.commit.refusal_units import RefusalUnit
+from actors.commit.thought_units import UNSIGNED, Sealing
 from actors.commit.units import Unit
 from actors.errors import (
     ActorError,
@@ -56,6 +57,7 @@ from kernel.errors import OF_THE_LEDGER, LedgerCorrupt, LedgerUnavailable
 from kernel.host import iso_time
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, consumed_to
+from kernel.thoughts.chain import read_chain
 
 _OF_THE_SESSION = (ActorError, CorruptBeliefEvent)
 """Errors that end an actor with all of its messages; no message is to blame for them."""
@@ -125,8 +127,10 @@ class SessionRuntime:
         limits: SessionLimits = SessionLimits(),
         tombstones: AsyncEliminationStore | None = None,
         handled: Handled | None = None,
+        sealing: Sealing = UNSIGNED,
     ) -> None:
         """Serve the sessions of a ledger; `tombstones` is a store that some of them use."""
+        self._sealing = sealing
         self._handled = handled
         self._tombstones = tombstones
         self._ledger = ledger
@@ -387,6 +391,8 @@ class SessionRuntime:
                 adopted,
                 0 if recorded is None else recorded.n_snapshot,
                 self._read_left_out,
+                self._read_chain,
+                self._sealing,
             ),
         )
 
@@ -394,6 +400,14 @@ class SessionRuntime:
         try:
             return await anyio.to_thread.run_sync(
                 self._ledger.read, lambda view: view.belief_events(session_id, limit=count)
+            )
+        except LedgerUnavailable as error:
+            raise CommitFailed("the record cannot be read") from error
+
+    async def _read_chain(self, session_id: str) -> tuple[int, str]:
+        try:
+            return await anyio.to_thread.run_sync(
+                self._ledger.read, lambda view: read_chain(view, session_id)
             )
         except LedgerUnavailable as error:
             raise CommitFailed("the record cannot be read") from error

@@ -27,6 +27,7 @@ and keeps them.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -37,6 +38,16 @@ import structlog
 from actors.commit.belief_units import BeliefUnit
 from actors.commit.group_committer import Committer
 from actors.commit.recompute_units import RecomputeUnit
+from actors.commit.thought_units import (
+    UNSIGNED,
+    ChainVerifiedUnit,
+    EndAuditSessionUnit,
+    FinalizeUnit,
+    MerkleRootUnit,
+    RecordThoughtUnit,
+    Sealing,
+    StartAuditSessionUnit,
+)
 from actors.commit.units import (
     ConsumedUnit,
     EnvelopeUnit,
@@ -45,19 +56,31 @@ from actors.commit.units import (
     Unit,
 )
 from actors.commit.work_units import WorkReportUnit
-from actors.errors import ActorFailed, ReplyLost, RequestUnprocessable
+from actors.errors import (
+    ActorError,
+    ActorFailed,
+    ReplyLost,
+    RequestUnprocessable,
+    ThoughtNotTaken,
+)
 from actors.messages import (
     Audit,
     BeliefVerb,
     Declare,
     Eliminate,
+    EndAuditSession,
+    FinalizeMerkle,
     Message,
     Operate,
     Query,
+    ReadMerkleRoot,
     Recomputed,
+    RecordThought,
     Reports,
     Simulate,
+    StartAuditSession,
     SubmitEnvelope,
+    VerifyThoughtChain,
 )
 from actors.sessions.belief_verbs import VERBS, take
 from actors.sessions.elimination_store import AsyncEliminationStore, write_through
@@ -73,6 +96,7 @@ from kernel.host import Host, iso_time
 from kernel.ledger.shards import Fence, Position
 from kernel.model.result import SubmissionResult
 from kernel.model.stated_receipts import SESSION_ID_CHARS_MAX
+from kernel.thoughts.sessions import ThoughtRefused
 
 _log = structlog.get_logger(__name__)
 
@@ -81,6 +105,9 @@ SNAPSHOT_EVERY_EVENTS = 512
 
 ReadLeftOut = Callable[[str, int], Awaitable[list[bytes]]]
 """Reads the first events of a session, as many as the number says."""
+
+ReadChain = Callable[[str], Awaitable[tuple[int, str]]]
+"""Reads the chain of a session's thoughts again; returns how many there are, and its head."""
 
 Finish = Callable[[list[Any]], Any]
 """Turns the results of a message's units into its answer."""
@@ -117,6 +144,9 @@ class Beside:
     """How many events its newest snapshot covers."""
 
     read_left_out: ReadLeftOut | None = None
+    read_chain: ReadChain | None = None
+    sealing: Sealing = UNSIGNED
+    """Who signs the seals of thoughts."""
 
 
 NOTHING_BESIDE = Beside()
@@ -145,6 +175,8 @@ class SessionActor:
         self._adopted = beside.adopted
         self._n_snapshot = beside.n_snapshot
         self._read_left_out = beside.read_left_out
+        self._read_chain = beside.read_chain
+        self._sealing = beside.sealing
         self._committer = committer
         self._host = host
         self._tombstones = tombstones
@@ -181,7 +213,10 @@ class SessionActor:
         while self._tombstones is not None and not self.declared and len(messages) > 1:
             first, *messages = messages
             await self._handle([first])
-        await self._handle(messages)
+        # A chain is read from the record, where what was asked before has to stand.
+        places = [at for at, message in enumerate(messages) if _reads_record(message)]
+        for start, end in pairwise([0, *(at for at in places if at), len(messages)]):
+            await self._handle(messages[start:end])
 
     async def _handle(self, messages: list[Message]) -> None:
         batch = _Batch()
@@ -201,13 +236,17 @@ class SessionActor:
         await self._record(batch, written)
 
     async def _carry_out(self, message: Message, batch: _Batch) -> None:
-        handle = partial(_HANDLERS[type(message)], self, message, batch)
-        if takes_long(message, self._belief):
+        if isinstance(message, VerifyThoughtChain):
+            await self._verify_chain(message, batch)
+        elif takes_long(message, self._belief):
             # It is finished although its caller may have gone, because others wait behind it.
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(handle)
+                await anyio.to_thread.run_sync(self._handler(message, batch))
         else:
-            handle()
+            self._handler(message, batch)()
+
+    def _handler(self, message: Message, batch: _Batch) -> Callable[[], None]:
+        return partial(_HANDLERS[type(message)], self, message, batch)
 
     async def _record(self, batch: _Batch, written: BeliefEvent | None) -> None:
         """Write tombstones, commit, and answer; `written` is what the store has already."""
@@ -337,6 +376,38 @@ class SessionActor:
         }
         batch.add(message, [], lambda _: page)
 
+    async def _verify_chain(self, message: VerifyThoughtChain, batch: _Batch) -> None:
+        if self._read_chain is None:
+            raise ActorFailed("the chain cannot be read here")
+        try:
+            count, head = await self._read_chain(self.session_id)
+        except ThoughtRefused as error:
+            message.reply.fail(ThoughtNotTaken(error.code, str(error)))
+            return
+        self._add_unit(message, batch, ChainVerifiedUnit(self.session_id, count, head))
+
+    def _start_thoughts(self, message: StartAuditSession, batch: _Batch) -> None:
+        self._add_unit(message, batch, StartAuditSessionUnit(self.session_id, message.task_id))
+
+    def _think(self, message: RecordThought, batch: _Batch) -> None:
+        unit = RecordThoughtUnit(
+            self.session_id, message.thought_id, message.thought_type, message.content
+        )
+        self._add_unit(message, batch, unit)
+
+    def _finalize(self, message: FinalizeMerkle, batch: _Batch) -> None:
+        self._add_unit(message, batch, FinalizeUnit(self.session_id, self._sealing))
+
+    def _merkle_root(self, message: ReadMerkleRoot, batch: _Batch) -> None:
+        self._add_unit(message, batch, MerkleRootUnit(self.session_id))
+
+    def _end_thoughts(self, message: EndAuditSession, batch: _Batch) -> None:
+        self._add_unit(message, batch, EndAuditSessionUnit(self.session_id))
+
+    @staticmethod
+    def _add_unit(message: Message, batch: _Batch, unit: Unit) -> None:
+        batch.add(message, [unit], _first)
+
     def _operate(self, message: Operate, batch: _Batch) -> None:
         self._expect_belief()
         units: list[Unit] = [IntentUnit(intent, self.session_id) for intent in message.intents]
@@ -368,12 +439,28 @@ def _answer(batch: _Batch, results: list[Any]) -> None:
     for message, start, end, finish in batch.answers:
         try:
             message.reply.set(finish(results[start:end]))
-        except BeliefError as error:
+        except (ActorError, BeliefError) as error:
             message.reply.fail(error)
         except Exception as error:  # noqa: BLE001 - the others are answered
             # It is on the record, and it is this one's answer alone that cannot be made of it.
             _log.exception("answer_failed", message=type(message).__name__)
             message.reply.fail(ActorFailed(f"the answer cannot be made: {error!r}"))
+
+
+def _reads_record(message: Message) -> bool:
+    return isinstance(message, VerifyThoughtChain)
+
+
+def _first(results: list[Any]) -> Any:
+    """Return the result of a message's one unit.
+
+    Raises:
+        ActorError: the unit was refused.
+    """
+    [result] = results
+    if isinstance(result, ActorError):
+        raise result
+    return result
 
 
 def _refuse(error: BeliefError, _: list[Any]) -> NoReturn:
@@ -417,5 +504,10 @@ _HANDLERS: Mapping[type[Message], Callable[[SessionActor, Any, _Batch], None]] =
         Simulate: SessionActor._simulate,  # noqa: SLF001
         Recomputed: SessionActor._recomputed,  # noqa: SLF001
         Reports: SessionActor._reported,  # noqa: SLF001
+        StartAuditSession: SessionActor._start_thoughts,  # noqa: SLF001
+        RecordThought: SessionActor._think,  # noqa: SLF001
+        FinalizeMerkle: SessionActor._finalize,  # noqa: SLF001
+        ReadMerkleRoot: SessionActor._merkle_root,  # noqa: SLF001
+        EndAuditSession: SessionActor._end_thoughts,  # noqa: SLF001
     }
 )

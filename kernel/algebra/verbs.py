@@ -65,6 +65,38 @@ IMPLICATION_HALT = "implication_halt"
 IMPLICATION_RESUME = "implication_resume"
 """A person lets what was halted go on."""
 
+AUDIT_SESSION_START = "audit_session_start"
+"""A session of thoughts begins (seed 002)."""
+
+THOUGHT_RECORD = "thought_record"
+"""Thoughts of one session, in order, each a link of its chain and a leaf of its tree."""
+
+AUDIT_VERIFY_CHAIN = "audit_verify_chain"
+"""How far the chain of a session was read again and holds."""
+
+MERKLE_FINALIZE = "merkle_finalize"
+"""The seal of a session, behind which no thought follows."""
+
+AUDIT_SESSION_END = "audit_session_end"
+"""A session that was finalized is over."""
+
+ROUND_OPEN = "round_open"
+"""The genesis of a round, which embeds the roots of the round before."""
+
+ROUND_SEAL = "round_seal"
+"""The seal of a round, which holds the root of every session that was finalized in it."""
+
+THOUGHT_VERBS = (
+    AUDIT_SESSION_START,
+    THOUGHT_RECORD,
+    AUDIT_VERIFY_CHAIN,
+    MERKLE_FINALIZE,
+    AUDIT_SESSION_END,
+    ROUND_OPEN,
+    ROUND_SEAL,
+)
+"""What is said of sessions of thoughts and of rounds; spoken by the runtime alone (seed 002)."""
+
 _RESERVED = frozenset(
     {
         "document_artifact_write",
@@ -196,9 +228,10 @@ _BOUNDARIES: dict[str, tuple[str, ...]] = {
     IMPLICATION_RUN: ("receipt_only",),
     IMPLICATION_HALT: ("receipt_only",),
     IMPLICATION_RESUME: ("receipt_only",),
+    **dict.fromkeys(THOUGHT_VERBS, ("receipt_only",)),
 }
-"""The verbs of undoing, epochs, reviews, of what became of effects outside, asking, anchors, and of
-the detection of implications."""
+"""The verbs of undoing, epochs, reviews, of what became of effects outside, asking, anchors, of the
+detection of implications, and of thoughts."""
 
 _OBSERVERS: Mapping[str, frozenset[str]] = {
     "search_run_record": frozenset({"receipt_only"}),
@@ -210,6 +243,7 @@ _OBSERVERS: Mapping[str, frozenset[str]] = {
     IMPLICATION_RUN: frozenset({"receipt_only"}),
     IMPLICATION_HALT: frozenset({"receipt_only"}),
     IMPLICATION_RESUME: frozenset({"receipt_only"}),
+    **dict.fromkeys(THOUGHT_VERBS, frozenset({"receipt_only"})),
     "extraction_state_change": _OBSERVING,
     ROLLBACK: frozenset(
         name for name, kind in EFFECT_KINDS.items() if kind.reversibility in (REVERSIBLE, RECEIPT)

@@ -17,6 +17,7 @@ from kernel.algebra.verbs import (
     REBUILD,
     REPORT_VERB,
     ROLLBACK,
+    THOUGHT_VERBS,
 )
 from kernel.canonical import CanonicalizationError, canonicalize_readable
 from kernel.checks.check import Refusal, Submission, Verdict
@@ -37,6 +38,7 @@ _RUNTIME_VERBS = frozenset(
         *("recalculate_authority", ENQUEUE, BELIEF_ANCHOR, "simulate", REPORT_VERB, BATCH_REVIEW),
         *(ROLLBACK, EPOCH_ROLLBACK, REBUILD),
         *(IMPLICATION_RUN, IMPLICATION_HALT, IMPLICATION_RESUME),
+        *THOUGHT_VERBS,
     }
 )
 _RUNTIME_KINDS = frozenset({"policy_snapshot_advance"})

@@ -10,24 +10,29 @@
    decision kernel/0122).
 
 What the runtime writes to settle what was begun is counted and told of and never refused by 2 and
-3: an anchor, a computed authority, a report, the record of a fire or of a batch review, how far
-implications were detected, undoing, and a policy, which is the way out. Refused, it would stop the
-runtime, or lose what has happened already; what begins such work is suspended before it
-(`kernel/pressure.py`).
+3: an anchor, what closes a session of thoughts, a computed authority, a report, the record of a
+fire or of a batch review, how far implications were detected, undoing, and a policy, which is the
+way out. Refused, it would stop the runtime, or lose what has happened already; what begins such
+work is suspended before it (`kernel/pressure.py`).
 """
 
 from math import isfinite
 
 from kernel.algebra.verbs import (
+    AUDIT_SESSION_END,
+    AUDIT_VERIFY_CHAIN,
     BATCH_REVIEW,
     BELIEF_ANCHOR,
     EPOCH_ROLLBACK,
     FIRE_RECORD,
     IMPLICATION_HALT,
     IMPLICATION_RUN,
+    MERKLE_FINALIZE,
     REBUILD,
     REPORT_VERB,
     ROLLBACK,
+    ROUND_OPEN,
+    ROUND_SEAL,
 )
 from kernel.capacity import (
     BACKGROUND_PRIORITIES,
@@ -61,6 +66,7 @@ _SETTLING = frozenset(
         ROLLBACK,
         EPOCH_ROLLBACK,
         REBUILD,
+        *(AUDIT_VERIFY_CHAIN, MERKLE_FINALIZE, AUDIT_SESSION_END, ROUND_OPEN, ROUND_SEAL),
     }
 )
 """Verbs that the runtime speaks to settle what was begun."""

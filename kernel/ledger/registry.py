@@ -13,6 +13,7 @@ from kernel.ledger.storage import KERNEL, RetentionClass, StateStore, StorageCla
 
 _RUNTIME = "Session actors, which gateway writes for which sessions"
 _BELIEF = "Belief sessions (seed 001)"
+_THOUGHTS = "Sessions of thoughts and rounds (seed 002)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ _ENTRIES = (
     *_durable(_BELIEF, "table", "belief_events"),
     *_durable(_BELIEF, "derived_index", "belief_anchors", "belief_snapshots"),
     *_durable(_BELIEF, "current_view", "belief_sessions"),
+    *_durable(_THOUGHTS, "table", "thought_records", "merkle_nodes", "rounds"),
+    *_durable(_THOUGHTS, "current_view", "audit_sessions"),
 )
 
 STORAGE_REGISTRY: Mapping[str, StorageRegistryEntry] = MappingProxyType(

@@ -51,7 +51,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 29
+SCHEMA_VERSION = 30
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -805,6 +805,78 @@ belief_anchors = Table(
     Column("head_event_hash", String, nullable=False),
     Column("ec_sequence_number", Integer, nullable=False),
     Column("anchored_at_us", Integer, nullable=False),
+    info={"folded": True},
+)
+
+audit_sessions = Table(
+    "audit_sessions",
+    metadata,
+    # A session of thoughts (seed 002), as far as its operations on the log have brought it.
+    Column("session_id", String, primary_key=True),
+    Column("task_id", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("thought_count", Integer, nullable=False),
+    # The content hash of the newest thought, 64 zeros before the first.
+    Column("zeta_head", String, nullable=False),
+    # How many of its first thoughts the newest reading of the chain has covered.
+    Column("verified_count", Integer, nullable=False),
+    # Of the tree that the seed builds and of that of RFC 6962: the roots of complete subtrees.
+    Column("eta_frontier", LargeBinary, nullable=False),
+    Column("rfc6962_frontier", LargeBinary, nullable=False),
+    # Null until the session is finalized: its round, and the operation with its seal.
+    Column("round_number", Integer),
+    Column("seal_sequence", Integer),
+    # Without its signatures, which stand beside it: each signer's public key and line of a note.
+    Column("seal_bytes", LargeBinary),
+    Column("signatures", LargeBinary),
+    CheckConstraint("state IN ('open', 'finalized', 'ended')"),
+    Index("audit_sessions_by_round", "round_number", "seal_sequence", **_stated("round_number")),
+    info={"folded": True},
+)
+
+thought_records = Table(
+    "thought_records",
+    metadata,
+    Column("session_id", String, primary_key=True),
+    # Counted from one.
+    Column("thought_sequence", Integer, primary_key=True),
+    Column("thought_id", String, nullable=False),
+    Column("content_hash", String, nullable=False),
+    Column("record_bytes", LargeBinary, nullable=False),
+    # The operation that recorded it.
+    Column("ec_sequence_number", Integer, nullable=False),
+    UniqueConstraint("session_id", "thought_id"),
+    info={"append_only": True},
+)
+
+merkle_nodes = Table(
+    "merkle_nodes",
+    metadata,
+    Column("session_id", String, primary_key=True),
+    # In the order in which nodes are known (decision kernel/0370).
+    Column("node_index", Integer, primary_key=True),
+    # 0 for the leaves.
+    Column("level", Integer, nullable=False),
+    Column("hash", LargeBinary, nullable=False),
+    # Null for a leaf; the same for a node that is paired with itself.
+    Column("left_child_index", Integer),
+    Column("right_child_index", Integer),
+    info={"append_only": True},
+)
+
+rounds = Table(
+    "rounds",
+    metadata,
+    Column("round_number", Integer, primary_key=True),
+    Column("genesis_bytes", LargeBinary, nullable=False),
+    Column("opened_sequence", Integer, nullable=False),
+    Column("opened_at_us", Integer, nullable=False),
+    # How many sessions were finalized in it.
+    Column("session_count", Integer, nullable=False),
+    # Null while the round is open.
+    Column("seal_bytes", LargeBinary),
+    Column("signatures", LargeBinary),
+    Column("sealed_sequence", Integer),
     info={"folded": True},
 )
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from kernel.errors import KernelError
 from kernel.model import receipt_bodies as own
 from kernel.model import stated_receipts as stated
+from kernel.model import thought_receipts as thoughts
 from kernel.model.problems import first_problem
 from kernel.model.receipt_bodies import HEADER_FIELDS, ReceiptBody
 from kernel.model.rules_version import RULES_VERSION
@@ -133,6 +134,13 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "implication_detection_halted": _durable(stated.ImplicationHalt),
         "implication_detection_resumed": _durable(stated.ImplicationResumed),
         "implication_detection_cycle_exceeded": _durable(own.ImplicationCycleExceeded),
+        "audit_session_started": _durable(thoughts.AuditSessionStarted),
+        "thought_recorded": _durable(thoughts.ThoughtRecorded),
+        "thought_chain_verified": _durable(thoughts.ThoughtChainVerified),
+        "session_sealed": _durable(thoughts.SessionSealed),
+        "audit_session_ended": _durable(thoughts.AuditSessionEnded),
+        "round_opened": _durable(thoughts.RoundOpened),
+        "round_sealed": _durable(thoughts.RoundSealed),
     }
 )
 """Every kind; a version of the rules has a table of its own (`kernel/rules.py`)."""
@@ -178,6 +186,13 @@ STATED_UNDER_VERB: dict[str, frozenset[str]] = {
     "implication_run": frozenset({"implication_detection_run"}),
     "implication_halt": frozenset({"implication_detection_halted"}),
     "implication_resume": frozenset({"implication_detection_resumed"}),
+    "audit_session_start": frozenset({"audit_session_started"}),
+    "thought_record": frozenset({"thought_recorded"}),
+    "audit_verify_chain": frozenset({"thought_chain_verified"}),
+    "merkle_finalize": frozenset({"session_sealed"}),
+    "audit_session_end": frozenset({"audit_session_ended"}),
+    "round_open": frozenset({"round_opened"}),
+    "round_seal": frozenset({"round_sealed"}),
 }
 """What a receipt_only effect may emit under these verbs, and nothing else (§5.6)."""
 

@@ -12,9 +12,6 @@ from typing import Any
 from kernel.proof.seals import ROUND_GENESIS, ROUND_SEAL, seal_hash
 from kernel.proof.thought_chain import GENESIS_HASH
 
-ROUND_SESSIONS_MAX = 256
-"""Sessions of one round; the finalization of the last one seals it."""
-
 Document = dict[str, Any]
 
 

@@ -20,7 +20,13 @@ import orjson
 from typing_extensions import TypedDict
 
 from kernel.algebra.effects import COMPENSATING, IRREVERSIBLE, RECEIPT, REVERSIBLE
-from kernel.algebra.verbs import BELIEF_ANCHOR, BOUNDARIES, EPOCH_CLOSE, EPOCH_OPEN
+from kernel.algebra.verbs import (
+    BELIEF_ANCHOR,
+    BOUNDARIES,
+    EPOCH_CLOSE,
+    EPOCH_OPEN,
+    THOUGHT_VERBS,
+)
 from kernel.audit.operations import sequences_that_wrote
 from kernel.authority.recompute_pages import operation_named, recompute_alone
 from kernel.canonical import canonicalize
@@ -355,6 +361,8 @@ def _check_belief(step: RollbackStep) -> None:
         raise RollbackRefused(
             "rollback_of_belief_session", "what a belief session has struck stays struck"
         )
+    if step.envelope["semantic_intent"] in THOUGHT_VERBS:
+        raise RollbackRefused("rollback_of_thoughts", "what was thought stays on the record")
 
 
 def _check_superseded(

@@ -8,7 +8,8 @@ A. Chains. Log and receipts are numbered without gaps and linked; every hash is 
    The log's chain is walked twice, by code that has nothing in common but the hash, and the tree
    over its rows is computed from them.
 B. State. Applying every envelope again gives the stored effects, receipts, records and requests.
-C. Belief. Every session replays, and the log anchors its newest event.
+C. Belief and thoughts. Every belief session replays, and the log anchors its newest event. Every
+   chain of thoughts leads to the head, and every tree to the root, that the log states.
 D. Authorities. Each stored authority is what its inputs give.
 I. Indexes hold what their tables hold, and pages are sound, as far as the database can tell.
 
@@ -47,6 +48,7 @@ from kernel.verify.records import (
 )
 from kernel.verify.storage import add_faults
 from kernel.verify.stretches import Helpers, Walked, joined_state, stretches_of
+from kernel.verify.thoughts import ThoughtCounts, check_rounds, check_thoughts
 from kernel.verify.tree import TreeCheck
 
 LIMIT_FINDINGS = 20
@@ -155,6 +157,7 @@ class _Run:
         self._not_checked: tuple[str, ...] = ()
         self._tree_root = ""
         self._belief = BeliefCounts()
+        self._thoughts = ThoughtCounts()
         self._authority = AuthorityCheck(self._reader, view, strategy)
         self._done = self._total = 0
 
@@ -265,8 +268,13 @@ class _Run:
             check_extra_receipts(reader, self._emitted, log.emitted)
         with findings.guard(schema.recorded_model_outputs, "answers"):
             self._answers = check_model_outputs(reader)
+        with findings.guard(schema.audit_sessions, "thoughts"):
+            check_thoughts(reader, self._thoughts)
+        with findings.guard(schema.rounds, "rounds"):
+            check_rounds(reader)
         with findings.guard(schema.blobs, "count"):
-            check_extra_blobs(reader, log.blobs, self._answers)
+            contents = self._thoughts.contents
+            check_extra_blobs(reader, log.blobs + contents, self._answers)
         with findings.guard(schema.idempotency_records, "answers"):
             check_answers(reader, head, self._answered)
         with findings.guard(schema.outbox, "requests"):
@@ -302,7 +310,7 @@ class _Run:
         return Verification(
             rows=self._log.chain.rows,
             receipts=self._receipts.rows,
-            blobs=self._log.blobs + len(self._answers),
+            blobs=self._log.blobs + len(self._answers) + self._thoughts.contents,
             belief_sessions=self._belief.sessions,
             belief_events=self._belief.events,
             requests_open=self._requests[0],

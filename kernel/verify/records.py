@@ -236,12 +236,18 @@ def check_extra_receipts(reader: Reader, emitted: int, stated: int) -> None:
             reader.findings.add(schema.receipts, row["receipt_sequence"], "extra", message)
 
 
-def check_extra_blobs(reader: Reader, envelopes: int, answers: set[str]) -> None:
-    """Name the payloads to which neither a row nor a recorded output commits."""
-    if reader.count(schema.blobs) == envelopes + len(answers):
+def check_extra_blobs(reader: Reader, stated: int, answers: set[str]) -> None:
+    """Name the payloads to which no row, thought or recorded output commits.
+
+    `stated` is how many of those there are to which a row or a thought commits.
+    """
+    if reader.count(schema.blobs) == stated + len(answers):
         return
     blob_refs = {row["envelope_payload_blob_ref"] for row in reader.pages(schema.kernel_event_log)}
     blob_refs |= answers
+    for row in reader.pages(schema.thought_records, order_by="ec_sequence_number"):
+        document = load_object(row["record_bytes"]) or {}
+        blob_refs.add(str(document.get("content_commitment")))
     for row in reader.pages(schema.blobs):
         if row["blob_ref"] not in blob_refs:
             remark = "" if keeps_commitment(row) else ", and it does not keep its commitment"

@@ -2,6 +2,15 @@
 
 from unittest.mock import patch
 
+from actors.commit.thought_units import (
+    ChainVerifiedUnit,
+    EndAuditSessionUnit,
+    FinalizeUnit,
+    OpenRoundUnit,
+    RecordThoughtUnit,
+    Sealing,
+    StartAuditSessionUnit,
+)
 from actors.commit.work_units import RequestWorkUnit, WorkReportUnit
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.authority.requests import close_requests, ready_items
@@ -16,9 +25,11 @@ from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model_registry import ActiveModels
 from kernel.model_retention import collect_model_outputs, mark_archived
+from kernel.proof.signing_keys import KeyKind, SeedKey
 from kernel.replay.record import replay_operation
 from kernel.rollback.confirmation import Confirmations
 from kernel.rollback.execute import rollback_epoch, rollback_operation
+from kernel.thoughts.chain import read_chain
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import close, reject_for_capacity
 from kernel.work.pair_routing import ARTIFACTS_AT_ONCE
@@ -360,6 +371,7 @@ def write_honestly(ledger, host):
     undo_a_mistake(ledger, "claim-2")
     drain(ledger)
     imply(ledger)
+    think(ledger)
     accepted(submit(ledger, create("cu-f", cu), create("cu-g", cu))[0])
     recompute(ledger, "cu-g")
     # Of cu-f, one request stays open.
@@ -375,6 +387,29 @@ def imply(ledger):
     begin_run(ledger, "another")
     for document in (halt("another"), resumption("detector:another"), halt(), halt("another")):
         accepted(submit(ledger, document, submitter="orchestrator"))
+
+
+def think(ledger):
+    """Three sessions of thoughts in two rounds: two finalized, one of them ended, and one open."""
+    sealing = Sealing((SeedKey("example.com/agent", KeyKind.ED25519, b"a" * 32),), 1)
+    for session_id, count in (("audit-1", 5), ("audit-2", 2), ("audit-3", 3)):
+        thoughts = [("analysis", number) for number in range(1, count)] + [("reflection", count)]
+        with bench_on(ledger) as context:
+            StartAuditSessionUnit(session_id, "task-1").run(context)
+            for kind, number in thoughts:
+                content = f"thought {number} of {session_id}"
+                unit = RecordThoughtUnit(session_id, f"t-{number}", kind, content)
+                assert unit.run(context)["sequence"] == number
+        with ledger.view() as view:
+            read = read_chain(view, session_id)
+        if session_id == "audit-3":
+            continue
+        with bench_on(ledger) as context:
+            assert ChainVerifiedUnit(session_id, *read).run(context)["verified_count"] == count
+            assert FinalizeUnit(session_id, sealing).run(context)["merkle_root"]
+    with bench_on(ledger) as context:
+        assert EndAuditSessionUnit("audit-1").run(context)["state"] == "ended"
+        assert OpenRoundUnit().run(context)["round_number"] == 3
 
 
 def undo_a_mistake(ledger, node_id):
@@ -412,6 +447,7 @@ def write_briefly(ledger, host):
     undo_half_an_epoch(ledger)
     undo_a_mistake(ledger, "n")
     imply(ledger)
+    think(ledger)
 
 
 _WHOLE = {

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 import anyio.to_thread
 from fastapi import Depends, Request
 
+from actors.commit.thought_units import UNSIGNED, Sealing
 from actors.commit.units import Unit
 from actors.sessions.runtime import Sessions
 from actors.sharding.held_shards import HeldShards
@@ -85,6 +86,9 @@ class Services:
 
     gateway_urls: Callable[[], Mapping[str, str]] = dict
     """The URLs that the living gateways advertise, by their names."""
+
+    sealing: Sealing = UNSIGNED
+    """Who signs seals, and how many sessions a round has."""
 
     problems: dict[str, str] = field(default_factory=dict)
     """Problems of this process by component, which health reports."""

@@ -38,6 +38,8 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "tree": "Prove that a row is in the log, and that the log only grew.",
         "checkpoint": "Sign the head of the log, publish it, verify one.",
         "prove": "Write a file that proves something on the record.",
+        "thought": "Record thoughts, close them into a root, prove one.",
+        "round": "Open and seal rounds of sessions of thoughts.",
     },
     "Repair": {
         "rollback": "Undo an operation or an epoch, or build the state again.",

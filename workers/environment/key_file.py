@@ -69,6 +69,15 @@ def held_keys(path: Path) -> Iterator[tuple[SeedKey, ...]]:
         yield _keys_in(path, file.read(FILE_BYTES_MAX))
 
 
+def seal_keys(path: Path | None) -> tuple[SeedKey, ...]:
+    """Return the keys under which a gateway signs seals, none where no file is named.
+
+    Raises:
+        CheckpointKeyUnusable: the file has none, or others may read it.
+    """
+    return () if path is None else _keys_in(path, read_private(path))
+
+
 def read_private(path: Path) -> bytes:
     """Read a file that nobody else may.
 

@@ -376,6 +376,24 @@ class Settings(BaseSettings):
         description="Lets a simulation whose policy says so go on after a violation.",
     )
 
+    seal_key: Path | None = Field(
+        default=None,
+        description="File of `rotulus thought key` with the keys that sign the seals of sessions "
+        "and rounds; unset: seals are not signed.",
+    )
+    round_sessions: int = Field(
+        default=256,
+        ge=1,
+        le=256,
+        description="Sessions of thoughts after whose finalization a round is sealed.",
+    )
+    round_s: int | None = Field(
+        default=None,
+        ge=1,
+        description="Seconds after which the open round is sealed if a session was finalized in "
+        "it; unset: by command and by number alone.",
+    )
+
     model_url: HttpUrl | None = Field(
         default=None,
         repr=False,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import anyio
 
 from actors.commit.group_committer import Committer
+from actors.commit.thought_units import Sealing
 from actors.forwarding.mailbox_consumer import MailboxConsumer
 from actors.forwarding.routed_sessions import RoutedSessions
 from actors.sessions.elimination_store import AsyncEliminationStore
@@ -115,6 +116,7 @@ def share_sessions(
     gateway: str,
     tombstones: AsyncEliminationStore | None,
     callbacks: Callbacks,
+    sealing: Sealing,
 ) -> GatewayCluster:
     """Wire the sessions of a gateway to the ledger and to those of the other gateways."""
 
@@ -151,6 +153,7 @@ def share_sessions(
         ),
         tombstones=tombstones,
         handled=callbacks.handled,
+        sealing=sealing,
     )
     inbox = Inbox(redis, gateway)
     seal = MessageSeal()

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from actors.commit.group_committer import Committer
 from actors.commit.refusal_recorder import RefusalRecorder
+from actors.commit.thought_units import Sealing
 from actors.commit.units import ReplayUnit, Unit
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.elimination_store import AsyncEliminationStore
@@ -53,6 +54,7 @@ from workers.clients.openai_model import HttpModel
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.environment.data_folder import DataFolder
+from workers.environment.key_file import seal_keys
 from workers.environment.ledger_access import ledger_place
 from workers.environment.ledger_clock import LedgerClock
 from workers.environment.settings import Settings
@@ -70,6 +72,7 @@ from workers.use_cases.binding_routing import BindingRouting
 from workers.use_cases.evidence_confirmation import EvidenceConfirmation
 from workers.use_cases.extraction_restarts import ExtractionRestarts
 from workers.use_cases.rollbacks import confirmations_of
+from workers.use_cases.round_sealing import RoundSealing
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 
@@ -156,6 +159,7 @@ def build_gateway(
         work_recorded()
         external.notify()
 
+    sealing = Sealing(seal_keys(settings.seal_key), settings.round_sessions)
     sharing = share_sessions(
         ledger,
         committer,
@@ -164,6 +168,7 @@ def build_gateway(
         name,
         _tombstones(settings, ledger),
         Callbacks(shards_taken, measures.mail_refused, traces.handled, work_recorded),
+        sealing,
     )
     relays = [
         OutboxRelay(ledger, queue, time.monotonic, sharing.work_leases[name])
@@ -219,7 +224,9 @@ def build_gateway(
         clock_problem=clock.problem,
         owner_url=sharing.owner_url,
         gateway_urls=lambda: sharing.gateway_urls.urls,
+        sealing=sealing,
     )
+    rounds = RoundSealing(ledger, write, sealing, settings.round_s)
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
     metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
@@ -249,6 +256,7 @@ def build_gateway(
             restarts.run,
             confirmation.run,
             implications.run,
+            rounds.run,
             hub.run,
             capacity.run,
             outcomes.run,

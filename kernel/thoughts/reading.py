@@ -1,0 +1,52 @@
+"""Sessions of thoughts and rounds as the record has them."""
+
+from kernel.errors import LedgerCorrupt
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.tables import Row
+from kernel.proof.eta_tree import eta_path
+from kernel.thoughts.sessions import newest_round, session_of
+
+
+def session_row(view: LedgerView, session_id: str) -> Row:
+    """Return the row of a session.
+
+    Raises:
+        ThoughtRefused: `audit_session_unknown`.
+    """
+    return session_of(view, session_id)
+
+
+def thought_rows(view: LedgerView, session_id: str, *, after: int, limit: int) -> list[Row]:
+    """Return the thoughts of a session behind a place, in their order."""
+    where = {"session_id": session_id}
+    return view.tables.select(schema.thought_records, where, after=after, limit=limit)
+
+
+def round_rows(view: LedgerView, *, after: int, limit: int) -> list[Row]:
+    """Return rounds behind a number, in their order."""
+    return view.tables.select(schema.rounds, after=after, limit=limit)
+
+
+def open_round_age_us(view: LedgerView, now_us: int) -> int | None:
+    """Return how long the open round has been open, None where none is or it has no session."""
+    row = newest_round(view)
+    if row is None or row["sealed_sequence"] is not None or not row["session_count"]:
+        return None
+    return now_us - int(row["opened_at_us"])
+
+
+def thought_path(view: LedgerView, session_id: str, sequence: int, count: int) -> list[bytes]:
+    """Return the path from a thought to the root of its finalized session; reads a row a level.
+
+    Raises:
+        LedgerCorrupt: a node is not there.
+    """
+
+    def read(index: int) -> bytes:
+        row = view.tables.get(schema.merkle_nodes, session_id, index)
+        if row is None:
+            raise LedgerCorrupt(f"node {index} of {session_id} is missing")
+        return bytes(row["hash"])
+
+    return eta_path(sequence - 1, count, read)

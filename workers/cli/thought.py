@@ -1,0 +1,157 @@
+"""`rotulus thought`: a session of thoughts on a running gateway, step by step (seed 002)."""
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, get_args
+from uuid import UUID
+
+import click
+
+from kernel.proof.signing_keys import KeyKind
+from kernel.proof.thought_chain import ThoughtType
+from kernel.proof.verification import ProofInvalid
+from workers.cli.common import (
+    as_json,
+    clean_errors,
+    data_dir,
+    gateway_url,
+    print_document,
+    read_settings,
+    run,
+)
+from workers.clients.gateway import GatewayClient
+from workers.clients.thoughts import ThoughtClient, merkle_verify
+from workers.environment.key_file import new_keys, write_keys
+
+_SESSION = click.argument("session_id", type=click.UUID)
+Ask = Callable[[ThoughtClient], Coroutine[Any, Any, Any]]
+
+
+@click.group()
+@data_dir
+@click.option("--gateway", "url", help="The gateway's URL; else that of the data folder's tree.")
+@click.pass_context
+def thought(context: click.Context, data_dir: Path | None, url: str | None) -> None:
+    """Record what was thought, close it into a root, and prove a thought."""
+    context.obj = url, data_dir
+
+
+def _ask(context: click.Context, session_id: UUID, ask: Ask) -> Any:
+    url, folder = context.obj
+    address = url or gateway_url(read_settings(folder))
+
+    async def asked() -> Any:
+        async with GatewayClient(address) as client:
+            return await ask(ThoughtClient(client, session_id))
+
+    return run(asked)
+
+
+@thought.command()
+@_SESSION
+@click.argument("task_id")
+@as_json
+@click.pass_context
+def start(context: click.Context, session_id: UUID, task_id: str, *, as_json: bool) -> None:
+    """Begin the session SESSION_ID, a UUID, for TASK_ID."""
+    answer = _ask(context, session_id, lambda client: client.audit_session_start(task_id))
+    print_document(answer, as_json=as_json)
+
+
+@thought.command()
+@_SESSION
+@click.argument("thought_id")
+@click.argument("thought_type", type=click.Choice(get_args(ThoughtType)))
+@click.argument("content")
+@as_json
+@click.pass_context
+def record(
+    context: click.Context,
+    session_id: UUID,
+    thought_id: str,
+    thought_type: ThoughtType,
+    content: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Record a thought under THOUGHT_ID; the same again is the same thought."""
+    answer = _ask(
+        context,
+        session_id,
+        lambda client: client.thought_record(thought_id, thought_type, content),
+    )
+    print_document(answer, as_json=as_json)
+
+
+@thought.command()
+@_SESSION
+@as_json
+@click.pass_context
+def verify(context: click.Context, session_id: UUID, *, as_json: bool) -> None:
+    """Have the chain read again from its first thought."""
+    answer = _ask(context, session_id, ThoughtClient.audit_verify_chain)
+    print_document(answer, as_json=as_json)
+
+
+@thought.command()
+@_SESSION
+@as_json
+@click.pass_context
+def finalize(context: click.Context, session_id: UUID, *, as_json: bool) -> None:
+    """Seal the session behind its closing reflection, and print its root."""
+    answer = _ask(context, session_id, ThoughtClient.merkle_finalize)
+    print_document(answer, as_json=as_json)
+
+
+@thought.command()
+@_SESSION
+@as_json
+@click.pass_context
+def root(context: click.Context, session_id: UUID, *, as_json: bool) -> None:
+    """Print the root, null until the session is finalized."""
+    print_document(_ask(context, session_id, ThoughtClient.merkle_root), as_json=as_json)
+
+
+@thought.command()
+@_SESSION
+@as_json
+@click.pass_context
+def end(context: click.Context, session_id: UUID, *, as_json: bool) -> None:
+    """End the session."""
+    print_document(_ask(context, session_id, ThoughtClient.audit_session_end), as_json=as_json)
+
+
+@thought.command()
+@_SESSION
+@as_json
+@click.pass_context
+def show(context: click.Context, session_id: UUID, *, as_json: bool) -> None:
+    """Print where the session stands and its first thoughts."""
+    print_document(_ask(context, session_id, ThoughtClient.thoughts), as_json=as_json)
+
+
+@thought.command()
+@_SESSION
+@click.argument("sequence", type=click.IntRange(1))
+@as_json
+@click.pass_context
+def prove(context: click.Context, session_id: UUID, sequence: int, *, as_json: bool) -> None:
+    """Fetch the proof of thought SEQUENCE, verify it here, and print it."""
+    proof = _ask(context, session_id, lambda client: client.proof(sequence))
+    try:
+        merkle_verify(proof)
+    except ProofInvalid as error:
+        raise click.ClickException(f"{error.code}: {error}") from None
+    print_document(proof, as_json=as_json)
+
+
+@thought.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--name", required=True, help="Name of the signer, such as example.com/agent.")
+@as_json
+def key(file: Path, name: str, *, as_json: bool) -> None:
+    """Make a key that signs seals in FILE, for ROTULUS_SEAL_KEY, and print its public half."""
+    with clean_errors():
+        keys = new_keys(name, (KeyKind.ED25519,))
+        write_keys(file, keys)
+    print_document({"name": name, "vkey": keys[0].verifier.vkey}, as_json=as_json)

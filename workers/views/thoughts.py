@@ -1,0 +1,114 @@
+"""Sessions of thoughts and rounds as JSON, from a snapshot (seed 002)."""
+
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from actors.commit.thought_units import (
+    AuditSessionDocument,
+    RoundDocument,
+    SealSignatureDocument,
+    ThoughtDocument,
+    read_session_document,
+    root_document,
+    round_document,
+    thought_document_of,
+)
+from actors.errors import ThoughtNotTaken
+from kernel.ledger.ledger import LedgerView
+from kernel.thoughts.reading import round_rows, session_row, thought_path, thought_rows
+
+
+class ShownThought(ThoughtDocument):
+    """A thought with its content, null where that was erased."""
+
+    content: str | None
+
+
+class ThoughtsDocument(TypedDict):
+    """Where a session stands, and a page of its thoughts."""
+
+    session: AuditSessionDocument
+    thoughts: list[ShownThought]
+    next_after: int | None
+
+
+class RoundsDocument(TypedDict):
+    """A page of rounds."""
+
+    rounds: list[RoundDocument]
+    next_after: int | None
+
+
+class ThoughtProofDocument(TypedDict):
+    """What proves that a thought is in its session: the path to the root in the seal."""
+
+    record: str
+    """The bytes that were hashed, as text."""
+
+    thought: ThoughtDocument
+    path: list[str]
+    seal: dict[str, Any]
+    signatures: list[SealSignatureDocument]
+    seal_sequence: str
+
+
+def session_view(view: LedgerView, session_id: str) -> AuditSessionDocument:
+    """Return where a session stands.
+
+    Raises:
+        ThoughtNotTaken: `audit_session_unknown`.
+    """
+    return read_session_document(view, session_id)
+
+
+def thoughts_document(
+    view: LedgerView, session_id: str, *, after: int, limit: int
+) -> ThoughtsDocument:
+    """Return where a session stands, and its thoughts behind a place.
+
+    Raises:
+        ThoughtNotTaken: `audit_session_unknown`.
+    """
+    session = session_view(view, session_id)
+    rows = thought_rows(view, session_id, after=after, limit=limit)
+    shown: list[ShownThought] = []
+    for row in rows:
+        thought = thought_document_of(row, duplicate=False)
+        content = view.blob(thought["content_commitment"])
+        shown.append({**thought, "content": None if content is None else content.decode()})
+    last = rows[-1]["thought_sequence"] if rows else after
+    goes_on = last < session["thought_count"] and bool(rows)
+    return {"session": session, "thoughts": shown, "next_after": last if goes_on else None}
+
+
+def rounds_document(view: LedgerView, *, after: int, limit: int) -> RoundsDocument:
+    """Return rounds behind a number."""
+    rows = round_rows(view, after=after, limit=limit)
+    last = rows[-1]["round_number"] if len(rows) == limit else None
+    return {"rounds": [round_document(row) for row in rows], "next_after": last}
+
+
+def thought_proof(view: LedgerView, session_id: str, sequence: int) -> ThoughtProofDocument:
+    """Return the proof of a thought of a session that was finalized.
+
+    Raises:
+        ThoughtNotTaken: `audit_session_unknown`, `audit_session_not_finalized`, `thought_unknown`.
+    """
+    session_view(view, session_id)
+    root = root_document(session_row(view, session_id))
+    if root["seal"] is None or root["seal_sequence"] is None:
+        message = f"{session_id} is not finalized yet"
+        raise ThoughtNotTaken("audit_session_not_finalized", message)
+    rows = thought_rows(view, session_id, after=sequence - 1, limit=1) if sequence > 0 else []
+    if not rows:
+        raise ThoughtNotTaken("thought_unknown", f"{session_id} has no thought {sequence}")
+    path = thought_path(view, session_id, sequence, root["seal"]["leaf_count"])
+    return {
+        "record": rows[0]["record_bytes"].decode(),
+        "thought": thought_document_of(rows[0], duplicate=False),
+        "path": [node.hex() for node in path],
+        "seal": root["seal"],
+        "signatures": root["signatures"],
+        "seal_sequence": root["seal_sequence"],
+    }
