@@ -1,15 +1,18 @@
-"""The ledgers that processes leave which are killed, one at each step of what they do.
+"""The ledgers that a process leaves which is killed at a step of what it does, for each step.
 
-Each goes on from a copy of the same ledger, and its clock and its randomness repeat. Ids that one
-process draws are drawn by no other.
+A process that is killed leaves its files as they are at that moment. So one process goes through
+the work, and its files are copied while it stands still at a step; at every eighth step a process
+of its own is killed instead (decision tests/0030). Each begins with a copy of the same ledger, and
+its clock and its randomness repeat. Ids that one process draws are drawn by no other.
 """
 
 import os
 import shutil
 import signal
+import socket
 import traceback
 from collections.abc import Callable, Iterator
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 
 from kernel.host import Host
@@ -18,7 +21,7 @@ from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost
 from tests.system.faulty_store import CountedSteps, FaultyStore, step_in_ledger
 
-AT_ONCE = 8
+KILLED_EACH = 8
 IDS_EACH = 1_000_000
 
 
@@ -39,28 +42,57 @@ def killed_at_each_step(
 ) -> Iterator[tuple[int, Path, int]]:
     """Yield each step with the ledger that a kill there leaves, and how many steps there are."""
     counted = _copy(begun, "counted")
-    assert os.waitpid(_killed(counted, None, do), 0)[1] == 0
+    assert os.waitpid(_run(counted, CountedSteps(), do), 0)[1] == 0
     total = int(counted.with_suffix(".steps").read_text())
-    steps = iter(range(1, total + 1))
-    while some := list(islice(steps, AT_ONCE)):
-        copies = [_copy(begun, str(step)) for step in some]
-        children = [_killed(path, step, do) for step, path in zip(some, copies, strict=True)]
-        for step, path, child in zip(some, copies, children, strict=True):
-            assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL, step
-            yield step, path, total
-            path.unlink()
+    walked = _copy(begun, "walked")
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            walking = _run(walked, StandingSteps(theirs, ours), do)
+        try:
+            for step in range(1, total + 1):
+                assert ours.recv(1), step
+                path = _copy(begun if step % KILLED_EACH == 0 else walked, str(step))
+                if step % KILLED_EACH == 0:
+                    killed = os.waitpid(_run(path, CountedSteps(step), do), 0)[1]
+                    assert os.WTERMSIG(killed) == signal.SIGKILL, step
+                yield step, path, total
+                path.unlink()
+                ours.send(b".")
+            assert ours.recv(1) == b""
+        finally:
+            os.kill(walking, signal.SIGKILL)
+            os.waitpid(walking, 0)
+
+
+class StandingSteps(CountedSteps):
+    """Stands still at each step until who copies its files lets it go on, and ends with them."""
+
+    def __init__(self, own: socket.socket, other: socket.socket) -> None:
+        super().__init__()
+        self._own, self._other = own, other
+
+    def step(self) -> None:
+        super().step()
+        self._other.close()
+        self._own.send(b".")
+        assert self._own.recv(1), "who copies is gone"
 
 
 def _copy(begun: Path, name: str) -> Path:
-    return Path(shutil.copy(begun, begun.with_name(f"{name}.db")))
+    """Copy a ledger's file, and its write-ahead log where a process is at work on it."""
+    copy = begun.with_name(f"{name}.db")
+    log = begun.with_name(f"{begun.name}-wal")
+    if log.exists():
+        shutil.copy(log, copy.with_name(f"{copy.name}-wal"))
+    return Path(shutil.copy(begun, copy))
 
 
-def _killed(path: Path, kill_at: int | None, do: Callable[[Ledger], object]) -> int:
-    """Do it in a process of its own, killed at a step; return its id."""
+def _run(path: Path, steps: CountedSteps, do: Callable[[Ledger], object]) -> int:
+    """Do it in a process of its own; return its id."""
     pid = os.fork()
     if pid == 0:
         try:
-            steps = CountedSteps(kill_at)
             ledger = Ledger(FaultyStore(SqliteStore(path), steps), host_of(1))
             step_in_ledger(steps)
             do(ledger)
