@@ -160,6 +160,7 @@ class _Run:
         self._thoughts = ThoughtCounts()
         self._authority = AuthorityCheck(self._reader, view, strategy)
         self._done = self._total = 0
+        self._passes = 1
 
     def check(
         self, damage: Iterable[StorageFault], expect_head: ExpectedHead | None, *, fold: bool
@@ -169,8 +170,10 @@ class _Run:
         if not self._check_schema():
             return
         with findings.guard(schema.kernel_event_log, "count"):
-            self._total = self._reader.count(schema.kernel_event_log) * (2 if fold else 1)
+            self._total = self._reader.count(schema.kernel_event_log)
         helpers = self._begin_helpers() if fold else None
+        # Who has helpers only folds; without them the log is walked and then folded.
+        self._passes = 2 if fold and helpers is None else 1
         # With helpers this process folds meanwhile; its findings stand behind those of the chains.
         of_the_fold = self._fold() if helpers is not None else []
         if helpers is not None:
@@ -213,7 +216,6 @@ class _Run:
         if whole is not None and not self._is_log_longer(whole.ends.sequence):
             self._log.take_over(whole.ends)
             self._answered = whole.answers
-            self._done += whole.ends.rows
 
     def _is_log_longer(self, sequence: int) -> bool:
         """Tell whether rows stand behind the one that the head names, or cannot be looked for."""
@@ -304,7 +306,7 @@ class _Run:
     def _step(self) -> None:
         self._done += 1
         if self._progress is not None and self._done % PAGE_ROWS == 0:
-            self._progress(self._done, self._total)
+            self._progress(min(self._total, self._done // self._passes), self._total)
 
     def result(self) -> Verification:
         return Verification(

@@ -8,6 +8,7 @@ from contextlib import suppress
 from hashlib import sha256
 
 from kernel.ledger import schema
+from kernel.ledger.log_tree import LogTree
 from kernel.ledger.tables import Row
 from kernel.verify.reading import EnoughFindings, Finding, Findings, Reader, joined
 
@@ -25,6 +26,19 @@ class TreeCheck:
         """The hashes of the open tile of each level, the lowest first."""
         self._full: list[int] = [0]
         """How many tiles of each level are full."""
+
+    def go_on_after(self, tree: LogTree, size: int) -> None:
+        """Begin behind so many rows, whose root was verified, with the tiles that were open there.
+
+        Every hash of an open tile is part of that root.
+        """
+        self._open, self._full = [], []
+        level, count = 0, size
+        while count or not level:
+            full, width = divmod(count, WIDTH)
+            self._open.append([*tree.tile(level, full)[:width]] if width else [])
+            self._full.append(full)
+            level, count = level + 1, full
 
     def add(self, row_bytes: bytes) -> None:
         """Add the next row."""

@@ -16,10 +16,16 @@ import click
 from kernel.proof.proof_file import FILE_BYTES_MAX, verified
 from kernel.verify.expected import ExpectedHead
 from kernel.verify.export import verify_export
+from kernel.verify.since import KeptTree
 from workers.cli.checkpoint_verify import verify_evidence
 from workers.cli.common import as_json, clean_errors, data_dir, print_document, read_settings
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import ledger_place, record_findings, verify_file
+from workers.environment.ledger_access import (
+    ledger_place,
+    record_findings,
+    verify_file,
+    verify_file_since,
+)
 from workers.environment.terminal_progress import Progress
 
 
@@ -41,6 +47,12 @@ from workers.environment.terminal_progress import Progress
     help="The `head` that an earlier verification printed: the log must hold that row still.",
 )
 @click.option(
+    "--since",
+    metavar="SIZE:ROOT",
+    callback=lambda _context, _parameter, text: _kept_tree(text),
+    help="Only what came since a `tree_head` that was kept; worth what its keeping is worth.",
+)
+@click.option(
     "--proof",
     type=click.File("rb"),
     help="Verify a file of `rotulus prove` by itself, without a ledger.",
@@ -58,13 +70,14 @@ from workers.environment.terminal_progress import Progress
 )
 @as_json
 @data_dir
-def verify(
+def verify(  # noqa: PLR0913 - what is verified, and against what
     data_dir: Path | None,
     export: BinaryIO | None,
     proof: BinaryIO | None,
     evidence: BinaryIO | None,
     vkeys: tuple[str, ...],
     expect_head: ExpectedHead | None,
+    since: KeptTree | None,
     *,
     record: bool,
     as_json: bool,
@@ -90,11 +103,11 @@ def verify(
     settings = read_settings(data_dir)
     place = ledger_place(settings)
     with clean_errors(), Progress("verify") as progress:
-        verification = verify_file(
-            place,
-            lambda done, total: progress.show(f"{done} of {total} rows"),
-            expect_head=expect_head,
-        )
+        step = progress.count
+        if since is None:
+            verification = verify_file(place, step, expect_head=expect_head)
+        else:
+            verification = verify_file_since(place, since, step, expect_head=expect_head)
         progress.show(f"{verification.rows} rows")
     document = {
         "verifies": verification.ok,
@@ -110,6 +123,7 @@ def verify(
         "head": verification.head,
         "head_hash": verification.head_hash,
         "tree_root": verification.tree_root,
+        "tree_head": f"{verification.rows}:{verification.tree_root}",
         "not_checked": list(verification.not_checked),
         "findings": [asdict(finding) for finding in verification.findings],
     }
@@ -121,6 +135,13 @@ def verify(
         # What was found is told whether or not it could be written down.
         print_document(document, as_json=as_json)
     sys.exit(0 if verification.ok else 1)
+
+
+def _kept_tree(text: str | None) -> KeptTree | None:
+    try:
+        return None if text is None else KeptTree.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _expected_head(text: str | None) -> ExpectedHead | None:

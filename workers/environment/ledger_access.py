@@ -20,6 +20,7 @@ from kernel.ledger.sqlite_damage import file_faults
 from kernel.ledger.tables import Store
 from kernel.verify import Verification, unreadable, verify
 from kernel.verify.expected import ExpectedHead
+from kernel.verify.since import KeptTree, verify_since
 from kernel.verify.stretches import ROWS_MIN
 from kernel.verify.violation import record_violation
 from workers.environment.data_folder import DataFolder
@@ -189,6 +190,26 @@ def verify_file(
         if not damage:
             raise
         return unreadable(damage)
+
+
+def verify_file_since(
+    place: LedgerPlace,
+    kept: KeptTree,
+    progress: Callable[[int, int], None],
+    *,
+    expect_head: ExpectedHead | None = None,
+) -> Verification:
+    """Verify what a ledger has recorded since a tree head that was kept.
+
+    Raises:
+        LedgerUnavailable: when there is no ledger there, or it cannot be reached.
+        LedgerSchemaDiffers: when its tables are of another version.
+    """
+    try:
+        with open_record(place) as view:
+            return verify_since(view, kept, progress=progress, expect_head=expect_head)
+    except LedgerCorrupt as error:
+        return unreadable([StorageFault("ledger", "file", "page_damaged", str(error))])
 
 
 def _damage(place: LedgerPlace) -> list[StorageFault]:

@@ -41,6 +41,11 @@ class Progress:
         """Seconds since the step began."""
         return time.monotonic() - self._started_s
 
+    def count(self, done: int, total: int) -> None:
+        """Say how many rows of how many are done, and how long the others take at this rate."""
+        left_s = self.elapsed_s / done * (total - done) if done else 0.0
+        self.show(f"{bar(done, total)} rows, {left_s:.0f} s left")
+
     def show(self, text: str) -> None:
         """Say how far it is; may be called as often as one likes."""
         self._text = text
