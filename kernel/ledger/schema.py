@@ -829,7 +829,6 @@ audit_sessions = Table(
     # Without its signatures, which stand beside it: each signer's public key and line of a note.
     Column("seal_bytes", LargeBinary),
     Column("signatures", LargeBinary),
-    CheckConstraint("state IN ('open', 'finalized', 'ended')"),
     Index("audit_sessions_by_round", "round_number", "seal_sequence", **_stated("round_number")),
     info={"folded": True},
 )

@@ -19,6 +19,7 @@ from kernel.algebra.verbs import (
     REPORT_VERB,
     REVIEW_DISCARD,
     SEMANTIC_VERBS,
+    THOUGHT_VERBS,
 )
 
 KINDS_OF_4_2 = {
@@ -207,6 +208,7 @@ def test_the_thirty_one_verbs_decompose_as_the_specification_says():
 OBSERVED = {
     *(REPORT_VERB, REVIEW_DISCARD, BATCH_REVIEW, ENQUEUE, BELIEF_ANCHOR),
     *(IMPLICATION_RUN, IMPLICATION_HALT, IMPLICATION_RESUME),
+    *THOUGHT_VERBS,
 }
 
 

@@ -37,16 +37,22 @@ from actors.messages import (
     Declare,
     DeclareConclusion,
     Eliminate,
+    EndAuditSession,
     EnterObligation,
+    FinalizeMerkle,
     Message,
     Operate,
     Query,
+    ReadMerkleRoot,
     Recomputed,
+    RecordThought,
     Reports,
     RequestExit,
     RequestTermination,
     Simulate,
+    StartAuditSession,
     SubmitEnvelope,
+    VerifyThoughtChain,
 )
 from actors.orchestrator.intents import AdaptFields, RecalculateAuthority
 from kernel import json_text
@@ -127,6 +133,12 @@ RECOMPUTED = RecalculateAuthority(
 )
 
 MESSAGES = (
+    StartAuditSession("task"),
+    RecordThought("t-1", "plan", "Ä \u0000"),
+    VerifyThoughtChain(),
+    FinalizeMerkle(),
+    ReadMerkleRoot(),
+    EndAuditSession(),
     Declare(ONTOLOGY, ("h1", "h2"), SessionPolicy(True, False, 3), {"case_name": "Ä"}),
     Declare(ONTOLOGY, (), DEFAULT_POLICY),
     Eliminate("s", "o", ("h1",), {"why": 0.1}, expected_head="e-1", survivors_max=7),

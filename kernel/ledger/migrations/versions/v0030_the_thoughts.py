@@ -26,7 +26,6 @@ def upgrade() -> None:
         sa.Column("seal_sequence", INTEGER, nullable=True),
         sa.Column("seal_bytes", sa.LargeBinary(), nullable=True),
         sa.Column("signatures", sa.LargeBinary(), nullable=True),
-        sa.CheckConstraint("state IN ('open', 'finalized', 'ended')"),
         sa.PrimaryKeyConstraint("session_id"),
     )
     op.create_index(
