@@ -3,7 +3,8 @@
     {"format": "rotulus-export/1", "kind": "header"}
     {"kind": "receipt", "after_row", "receipt", "receipt_hash"}
     {"kind": "row", "effects", "envelope", "receipts", "row", "row_hash", "salt"}
-    {"kind": "head", "ec_sequence_number", "row_hash", "receipt_sequence", "receipt_hash"}
+    {"kind": "head", "ec_sequence_number", "row_hash", "receipt_sequence", "receipt_hash",
+     "tree_root"}
 
 What was hashed is embedded byte for byte as it is stored, so a reader finds both layers of an
 operation by plain JSON, and a verifier finds the bytes again by writing what it read canonically.
@@ -25,6 +26,7 @@ from kernel.ledger import schema
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.tables import Row
+from kernel.proof.merkle_tree import Frontier, leaf_hash
 
 EXPORT_FORMAT = "rotulus-export/1"
 PAGE_ROWS = 200
@@ -39,6 +41,7 @@ def export_lines(view: LedgerView) -> Iterator[bytes]:
     head = view.head()
     yield _line({"format": EXPORT_FORMAT, "kind": "header"})
     sealed = sequence = 0
+    frontier = Frontier()
     while sequence < head.ec_sequence_number:
         rows = view.log_rows(after=sequence, limit=PAGE_ROWS)
         if not rows:
@@ -52,6 +55,7 @@ def export_lines(view: LedgerView) -> Iterator[bytes]:
                 else:
                     yield _receipt_line(receipt, row["ec_sequence_number"] - 1)
             yield _row_line(view, row, own)
+            frontier = frontier.append(leaf_hash(row["row_bytes"]))
             sealed = max(sealed, upto)
         sequence = rows[-1]["ec_sequence_number"]
     for receipt in _receipts(view, sealed, head.receipt_sequence):
@@ -63,6 +67,7 @@ def export_lines(view: LedgerView) -> Iterator[bytes]:
             "row_hash": head.row_hash,
             "receipt_sequence": str(head.receipt_sequence),
             "receipt_hash": head.receipt_hash,
+            "tree_root": frontier.root.hex(),
         }
     )
 

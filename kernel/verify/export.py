@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from kernel.canonical import canonicalize
 from kernel.model.lite import LITE_INTENT
+from kernel.proof.merkle_tree import Frontier, leaf_hash
 from kernel.rules import Rules, rules_of, unknown_version
 from kernel.verify.expected import ExpectedHead, mismatch
 from kernel.verify.hash_chains import GENESIS, is_canonical, sha256_hex
@@ -32,7 +33,14 @@ MEMBERS = {
     "header": {"format", "kind"},
     "receipt": {"kind", "after_row", "receipt", "receipt_hash"},
     "row": {"kind", "effects", "envelope", "receipts", "row", "row_hash", "salt"},
-    "head": {"kind", "ec_sequence_number", "row_hash", "receipt_sequence", "receipt_hash"},
+    "head": {
+        "kind",
+        "ec_sequence_number",
+        "row_hash",
+        "receipt_sequence",
+        "receipt_hash",
+        "tree_root",
+    },
 }
 """The members of a line by its kind."""
 
@@ -61,6 +69,9 @@ class ExportVerification:
     receipts: int
     head_hash: str
     """Hash of the newest row, 64 zeros where there is none."""
+
+    tree_root: str
+    """Root of the tree over the rows, as it is computed from them."""
 
     finding: LineFinding | None
 
@@ -109,7 +120,8 @@ def verify_export(
         finding = LineFinding(lines, bad.rule, str(bad))
     except Exception as error:  # noqa: BLE001 - what a bad line makes a reader raise has no end
         finding = LineFinding(lines, "unreadable", f"{type(error).__name__}: {error}"[:500])
-    return ExportVerification(lines, walk.rows, walk.receipts, walk.row_hash, finding)
+    root = walk.frontier.root.hex()
+    return ExportVerification(lines, walk.rows, walk.receipts, walk.row_hash, root, finding)
 
 
 class _Walk:
@@ -119,6 +131,7 @@ class _Walk:
         self._expected = expected
         self.rows = 0
         self.row_hash = GENESIS
+        self.frontier = Frontier()
         self.receipts = 0
         self._receipt_hash = GENESIS
         self._committed_us = 0
@@ -214,6 +227,7 @@ class _Walk:
         _check_commitments(document)
         self._check_expected(self.rows + 1, row_hash)
         self.rows, self.row_hash, self._committed_us = self.rows + 1, row_hash, committed_us
+        self.frontier = self.frontier.append(leaf_hash(canonicalize(row)))
 
     def _check_supersession(self, row: Document) -> None:
         sequence, supersedes = str(self.rows + 1), row.get("supersedes")
@@ -236,6 +250,7 @@ class _Walk:
             "row_hash": self.row_hash,
             "receipt_sequence": str(self.receipts),
             "receipt_hash": self._receipt_hash,
+            "tree_root": self.frontier.root.hex(),
         }
         for name, value in expected.items():
             if document[name] != value:

@@ -174,6 +174,7 @@ def _verify_lines(export: BinaryIO, expect_head: ExpectedHead | None, *, as_json
         "receipts": verification.receipts,
         "head": verification.head,
         "head_hash": verification.head_hash,
+        "tree_head": f"{verification.rows}:{verification.tree_root}",
         "findings": []
         if bad is None
         else [{"line": bad.line, "rule": bad.rule, "message": bad.message}],

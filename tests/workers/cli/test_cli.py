@@ -425,7 +425,8 @@ def test_audit_tells_causes_previews_and_grounds(folder: DataFolder):
 
 
 def test_an_export_is_a_file_that_verifies_without_the_ledger(folder: DataFolder, tmp_path):
-    head = printed("verify", "--json")["head_hash"]
+    verified = printed("verify", "--json")
+    head, tree_head = verified["head_hash"], verified["tree_head"]
     target = tmp_path / "log.jsonl"
     result = rotulus("export", "--output", str(target))
     assert (result.exit_code, result.stdout) == (0, "")
@@ -438,6 +439,7 @@ def test_an_export_is_a_file_that_verifies_without_the_ledger(folder: DataFolder
     folder.ledger_path.unlink()
     output = printed("verify", "--export", str(target), "--json")
     assert (output["verifies"], output["rows"], output["head_hash"]) == (True, 4, head)
+    assert output["tree_head"] == tree_head
     assert output["findings"] == []
 
 
