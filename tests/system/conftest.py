@@ -1,5 +1,8 @@
 """One undisturbed run that every disturbed one is compared with."""
 
+import fcntl
+import os
+import pickle
 import sys
 import time
 from collections.abc import Callable
@@ -25,7 +28,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
-    folder = tmp_path_factory.mktemp("undisturbed")
+    """The undisturbed run: one for all processes of the test run, made by the first that asks."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    kept = shared / "undisturbed.pickle"
+    with (shared / "undisturbed.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            kept.write_bytes(pickle.dumps(_undisturbed(shared / "undisturbed")))
+    reference: Reference = pickle.loads(kept.read_bytes())  # noqa: S301 - written above
+    return reference
+
+
+def _undisturbed(folder: Path) -> Reference:
+    folder.mkdir()
     file = sample_path()
     started_s = time.monotonic()
     with demo(folder / "data", file) as run:
