@@ -1,9 +1,5 @@
 """What can go wrong here, named for what the caller does next."""
 
-from typing import Any
-
-from kernel.work.requests import WorkReceipt
-
 
 class QueueError(Exception):
     """A queue refused a request or could not be reached.
@@ -37,35 +33,3 @@ class EmbeddedServerError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
-
-
-class GatewayError(Exception):
-    """The gateway refused, or could not be reached for too long.
-
-    `code` is the gateway's own, or one of these:
-        gateway_unreachable: nobody answered; it is not known whether the request took effect.
-        gateway_failed: an answer that is no gateway's.
-    """
-
-    def __init__(
-        self, code: str, message: str, status: int = 0, details: dict[str, Any] | None = None
-    ) -> None:
-        super().__init__(message)
-        self.code = code
-        self.status = status
-        self.details = details or {}
-
-
-class ProducerError(GatewayError):
-    """A producer's request was refused, or its gateway could not be reached for too long."""
-
-    def __init__(
-        self, code: str, message: str, status: int = 0, details: dict[str, Any] | None = None
-    ) -> None:
-        super().__init__(code, message, status, details)
-        self.field: str = self.details.get("field", "")
-        """The field that is to blame, if there is one."""
-        self.index: int | None = self.details.get("index")
-        """The index of the request that is to blame, if there is one."""
-        self.receipts: tuple[WorkReceipt, ...] = ()
-        """The requests of the call that are on the record all the same."""

@@ -41,7 +41,10 @@ ALLOWED_FILES: Mapping[str, tuple[str, frozenset[str]]] = {
     "actors/commit/group_committer.py": (MEASURING, frozenset({"time.perf_counter", "time.sleep"})),
     "actors/sessions/runtime.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
     "queues/client/gateway_http.py": ("spreads clients", frozenset({"random.uniform"})),
-    "queues/client/producer.py": (DISTINCT, frozenset({"secrets.token_hex"})),
+    "queues/client/rotulus.py": (
+        "a program's client, whose keys no other may have",
+        frozenset({"os.environ", "secrets.token_hex"}),
+    ),
     "queues/client/source_bindings.py": (DISTINCT, frozenset({"secrets.token_hex"})),
     "queues/dropped.py": ("limits how often it logs", frozenset({"time.monotonic"})),
     "queues/gateways/message_seal.py": (DISTINCT, frozenset({"secrets.token_bytes"})),

@@ -13,6 +13,8 @@ SAYS_NOTHING = frozenset({"one", "found", "told", "asked", "given", "more"})
 MAY_BE_A_VARIABLE = re.compile(rf"\b(?:{'|'.join(SAYS_NOTHING)})(?: in\b|\s*[=,:)\]])")
 """Stands in every text that has such a variable; reading a file as Python takes far longer."""
 
+STATED_AND_RECORDED = ["kernel/work/contents.py", "queues/client/contents.py"]
+
 FILE = re.compile(r"`([\w./]+\.(?:py|lua))`")
 
 
@@ -48,13 +50,20 @@ def test_a_file_that_a_docstring_names_is_there():
 
 
 def test_a_public_class_has_a_name_of_its_own():
-    """Among all packages, so that a name in a log, a trace or an import line means one thing."""
+    """Among all packages, so that a name in a log, a trace or an import line means one thing.
+
+    What a producer states has the name under which it is on the record (`queues/client`, which
+    imports nothing of the kernel).
+    """
     places = defaultdict(list)
     for path, module in modules().items():
         for node in ast.walk(module):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(path.as_posix())
-    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+    twice = {name: paths for name, paths in places.items() if len(paths) > 1}
+    stated = {name for name, paths in twice.items() if paths == STATED_AND_RECORDED}
+    assert stated == {"BindingEvaluation", "ExtractionTask", "ExtractionTransition"}
+    assert twice.keys() - stated == set(), twice
 
 
 def test_a_variable_says_what_it_is():

@@ -291,6 +291,7 @@ class WorkRequested(ReceiptBody):
     request_key: str
     content: Document
     delay_s: float | None = None
+    run_at: str | None = None
     requeues: Ref | None = None
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from kernel.host import parse_time_us
 from kernel.ledger.ledger import LedgerView, Request
 from kernel.priorities import PRIORITIES_OF
 from kernel.stores.bindings import generation_in_force
@@ -30,14 +31,17 @@ class FanOut:
 
 
 def due_at_us(request: Request) -> int:
-    """Return when a request's delay ends, 0 where it has none.
+    """Return when a request's delay ends and its time has come, 0 where it has neither.
 
-    A request without a delay is due whatever the clock says, even one that was set back.
+    A request without either is due whatever the clock says, even one that was set back.
     """
-    if b'"delay_s"' not in request.request_bytes:  # nearly all of them, and reading is slower
+    stated = request.request_bytes
+    # Nearly all of them have neither, and reading is slower.
+    if b'"delay_s"' not in stated and b'"run_at"' not in stated:
         return 0
-    delay_s = int(request.document.get("delay_s", 0))
-    return request.enqueued_at_us + delay_s * 1_000_000 if delay_s else 0
+    delay_s, run_at = int(request.document.get("delay_s", 0)), request.document.get("run_at")
+    delayed_us = request.enqueued_at_us + delay_s * 1_000_000 if delay_s else 0
+    return max(delayed_us, 0 if run_at is None else parse_time_us(run_at))
 
 
 def due(requests: Iterable[Request], now_us: int) -> list[Request]:

@@ -44,7 +44,7 @@ def _open(transaction: LedgerTransaction, body: Document) -> None:
     head.request_sequence += 1
     names = ("request_id", "queue", "item_key", "priority", "request_key", "content")
     document = {name: body[name] for name in names}
-    document |= {name: body[name] for name in ("delay_s", "requeues") if name in body}
+    document |= {name: body[name] for name in ("delay_s", "run_at", "requeues") if name in body}
     document["enqueued_at"] = iso_time(head.committed_at_us)
     row = {name: body[name] for name in ("request_id", "queue", "item_key")}
     row["priority"] = _priority(body["queue"], body["priority"])

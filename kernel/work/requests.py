@@ -4,7 +4,8 @@ A request is known by its queue and its producer's key, whose digest is in the r
 primary key keeps it for ever. The same asking is the same request whatever became of it, and
 another asking under the key is refused. Work that was given up is asked for again under a new key,
 or requeued. Producers share one space of keys. A delay counts from the record's time
-(decision kernel/0154).
+(decision kernel/0154); a time is stated as such, so that who asks again later states the same
+(decision queues/0077).
 
 A full queue is found by counting what is open: first in all queues together, which is cheap, and in
 the one queue only when that is beyond its limit.
@@ -20,7 +21,7 @@ from pydantic import ValidationError
 
 from kernel.bindings.source_binding import read_source_binding
 from kernel.canonical import canonicalize, canonicalize_readable, digest
-from kernel.host import iso_time
+from kernel.host import iso_time, parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.ledger.tables import Row
@@ -62,6 +63,9 @@ class WorkRequest:
 
     delay_s: int = 0
     """How long after it was recorded the request becomes due."""
+
+    run_at: str | None = None
+    """The time before which it is not due, in ISO 8601 with its offset."""
 
     requeues: str | None = None
     """The dead letter that this asks for anew; the kernel sets it, producers do not."""
@@ -143,6 +147,7 @@ def enqueue(
             checked = _check(request)
             known = fresh.get(checked.request_id) or _known(transaction, checked.request_id)
             if known is None:
+                _check_not_too_late(checked.body, transaction.host.now_us())
                 _take_priority_of_binding(transaction, checked.body)
             _check_same(known, checked.body)
         except WorkRefused as refused:
@@ -171,8 +176,8 @@ def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
         name: document[name]
         for name in ("request_id", "queue", "request_key", "item_key", "content", "enqueued_at")
     }
-    if document.get("delay_s"):
-        shared["not_before"] = iso_time(due_at_us(Request.of_row(row)))
+    if due_us := due_at_us(Request.of_row(row)):
+        shared["not_before"] = iso_time(due_us)
     if outcome is None:
         return WorkStatus(**shared, priority=row["priority"], state="open")
     receipt = closing_receipt(view, request_id)
@@ -248,10 +253,26 @@ def _check(request: WorkRequest) -> _Checked:
     }
     if request.delay_s:
         body["delay_s"] = request.delay_s
+    if request.run_at is not None:
+        body["run_at"] = _time(request.run_at)
     if request.requeues is not None:
         body["requeues"] = request.requeues
     # In the form in which it is read back, because it is compared with what is recorded.
     return _Checked(request_id, orjson.loads(canonicalize(body)))
+
+
+def _time(stated: str) -> str:
+    try:
+        return iso_time(parse_time_us(stated))
+    except (ValueError, OverflowError):
+        message = "a time is written as 2026-01-31T12:00:00Z"
+        raise _invalid(message, "run_at") from None
+
+
+def _check_not_too_late(body: Document, now_us: int) -> None:
+    latest_us = now_us + DELAY_S_MAX * 1_000_000
+    if "run_at" in body and parse_time_us(body["run_at"]) > latest_us:
+        raise _invalid(f"a time is at most {DELAY_S_MAX} seconds from now", "run_at")
 
 
 def _is_text(name: str) -> bool:

@@ -1,1 +1,40 @@
-"""For producers: work is asked for over HTTP, without Redis."""
+"""The client of a gateway, for producers above all; the wheel `rotulus-client` is this folder.
+
+It imports httpx, anyio and the standard library, itself by relative names (decision queues/0075).
+"""
+
+from .blocking import BlockingJob, BlockingRotulus
+from .contents import BindingEvaluation, ExtractionTask, ExtractionTransition, JobContent
+from .enqueue_stream import EnqueueStream
+from .errors import GatewayError
+from .jobs import Job, JobOutcome, JobStatus
+from .log_proofs import LogProofs, TreeHead
+from .merkle_proofs import LogProofInvalid
+from .records import Records
+from .requests import NewRequest
+from .rotulus import Rotulus
+from .session_operations import OperationOutcome, SessionOperations
+from .source_bindings import SourceBindings
+
+__all__ = [
+    "BindingEvaluation",
+    "BlockingJob",
+    "BlockingRotulus",
+    "EnqueueStream",
+    "ExtractionTask",
+    "ExtractionTransition",
+    "GatewayError",
+    "Job",
+    "JobContent",
+    "JobOutcome",
+    "JobStatus",
+    "LogProofInvalid",
+    "LogProofs",
+    "NewRequest",
+    "OperationOutcome",
+    "Records",
+    "Rotulus",
+    "SessionOperations",
+    "SourceBindings",
+    "TreeHead",
+]

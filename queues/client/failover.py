@@ -12,7 +12,8 @@ from typing import Final
 import anyio
 import httpx
 
-from queues.client.gateway_http import GatewayHttp
+from .gateway_http import GatewayHttp
+from .http_transport import HttpTransport
 
 ANSWER_WAIT_S: Final = 5.0
 """How long one gateway may take while there are others to ask."""
@@ -31,7 +32,7 @@ class FailoverTransport(httpx.AsyncBaseTransport):
         self._configured = [httpx.URL(url) for url in urls]
         self._urls = list(self._configured)
         self._at = 0
-        self._transport = transport or httpx.AsyncHTTPTransport()
+        self._transport = transport or HttpTransport()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request to one gateway; the next request goes to another if this one fails.

@@ -6,6 +6,7 @@ longer by up to a half, so that many who were refused together do not come back 
 """
 
 import json
+import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -13,11 +14,11 @@ from typing import Any, Final, Self
 
 import anyio
 import httpx
-import structlog
 
-from queues.client.gateway_table import read_table
-from queues.client.owner_hints import HEADER, OwnerHints
-from queues.errors import GatewayError
+from .errors import GatewayError
+from .gateway_table import read_table
+from .http_transport import HttpTransport
+from .owner_hints import HEADER, OwnerHints
 
 TIMEOUT_S: Final = 60.0
 GIVE_UP_AFTER_S: Final = 60.0
@@ -36,7 +37,7 @@ TRY_AGAIN: Final = frozenset({408, 429, 503})
 Refused = httpx.Response | httpx.TransportError
 """What came instead of a success: a refusal, or an error of transport where nobody answered."""
 
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class GatewayHttp:
@@ -50,16 +51,18 @@ class GatewayHttp:
         transport: httpx.AsyncBaseTransport | None = None,
         give_up_after_s: float = GIVE_UP_AFTER_S,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
-        error_kind: type[GatewayError] = GatewayError,
     ) -> None:
         """Bind to a gateway; nothing is sent yet. `give_up_after_s` counts the pauses alone."""
         self._http = httpx.AsyncClient(
-            base_url=url, auth=auth, transport=transport, timeout=TIMEOUT_S, trust_env=False
+            base_url=url,
+            auth=auth,
+            transport=transport or HttpTransport(),
+            timeout=TIMEOUT_S,
+            trust_env=False,
         )
         self._hints = OwnerHints()
         self._give_up_after_s = give_up_after_s
         self._sleep = sleep
-        self._error_kind = error_kind
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,7 +83,7 @@ class GatewayHttp:
         `may_repeat` says after which refusals sending it again is safe.
 
         Raises:
-            GatewayError: of `error_kind`, with the gateway's own code or one of the class's.
+            GatewayError: with the gateway's own code or one of the class's.
         """
         patience = self.patience(may_repeat)
         while True:
@@ -141,7 +144,7 @@ class GatewayHttp:
 
     def patience(self, may_repeat: Callable[[Refused], bool] = lambda _: True) -> "Patience":
         """Return the pauses of one call, with which it sends again what was refused."""
-        return Patience(self._sleep, self._give_up_after_s, self._error_kind, may_repeat)
+        return Patience(self._sleep, self._give_up_after_s, may_repeat)
 
     async def gateway_urls(self) -> tuple[str, ...] | None:
         """Return the URLs that the living gateways advertise; None where no gateway answers."""
@@ -163,12 +166,10 @@ class Patience:
         self,
         sleep: Callable[[float], Awaitable[None]],
         give_up_after_s: float,
-        error_kind: type[GatewayError],
         may_repeat: Callable[[Refused], bool],
     ) -> None:
         self._sleep = sleep
         self._give_up_after_s = give_up_after_s
-        self._error_kind = error_kind
         self._may_repeat = may_repeat
         self._pause_s, self._waited_s = PAUSE_FIRST_S, 0.0
 
@@ -181,7 +182,7 @@ class Patience:
         helps = isinstance(response, httpx.TransportError) or response.status_code in TRY_AGAIN
         if not helps or not self._may_repeat(response) or self._waited_s >= self._give_up_after_s:
             cause = response if isinstance(response, Exception) else None
-            raise error_of(response, self._error_kind) from cause
+            raise error_of(response) from cause
         at_least_s = max(self._pause_s, _retry_after_s(response))
         jittered_s = at_least_s * random.uniform(1.0, 1.5)  # noqa: S311 - jitter
         await self._sleep(jittered_s)
@@ -189,16 +190,18 @@ class Patience:
         self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
 
 
-def error_of(response: Refused, kind: type[GatewayError] = GatewayError) -> GatewayError:
+def error_of(response: Refused) -> GatewayError:
     """Return what a refusal says."""
     if isinstance(response, httpx.TransportError):
-        _log.debug("gateway_unreachable", error=repr(response))
-        return kind("gateway_unreachable", "the gateway cannot be reached")
+        _log.debug("gateway_unreachable: %r", response)
+        return GatewayError("gateway_unreachable", "the gateway cannot be reached")
     try:
         error = response.json()["error"]
-        return kind(error["code"], error["message"], response.status_code, error.get("details"))
+        return GatewayError(
+            error["code"], error["message"], response.status_code, error.get("details")
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
-        return kind("gateway_failed", f"HTTP {response.status_code}", response.status_code)
+        return GatewayError("gateway_failed", f"HTTP {response.status_code}", response.status_code)
 
 
 def _is_no_owners(response: Refused) -> bool:

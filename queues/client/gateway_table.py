@@ -5,16 +5,16 @@ sends is content of a case, so it follows no URL to a less safe scheme than the 
 was configured (decision queues/0069).
 """
 
+import logging
 from typing import Final
 
 import httpx
-import structlog
 
 PATH: Final = "/v1/gateways"
 WAIT_S: Final = 2.0
 URLS_MAX: Final = 256
 
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 
 async def read_table(http: httpx.AsyncClient) -> tuple[str, ...] | None:
@@ -25,7 +25,7 @@ async def read_table(http: httpx.AsyncClient) -> tuple[str, ...] | None:
             urls = [str(row["url"]) for row in answer.json()["gateways"][:URLS_MAX]]
             return tuple(url for url in urls if is_as_safe(url, http.base_url))
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-        _log.debug("gateways_unknown", error=repr(error))
+        _log.debug("gateways_unknown: %r", error)
     return None
 
 

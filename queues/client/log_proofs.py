@@ -4,17 +4,14 @@ A tree head is the gateway's statement until it is compared with one that was ke
 ask later with `grown_from` whether the log only grew since.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Self
 
-import orjson
-
-from kernel.proof.merkle_tree import leaf_hash
-from kernel.proof.proof_file import ELIMINATE_VERB, ProofFileInvalid, anchored_event
-from kernel.proof.verification import ProofInvalid, verify_consistency, verify_inclusion
-from queues.client.gateway_http import GatewayHttp
+from .gateway_http import GatewayHttp
+from .merkle_proofs import LogProofInvalid, leaf_hash, verify_consistency, verify_inclusion
 
 PREFER_PROOF = {"Prefer": "proof"}
 
@@ -46,7 +43,7 @@ class InclusionProof:
         """Read a proof as a gateway states it.
 
         Raises:
-            ProofInvalid: the row is not in the tree, or is not the row of that sequence.
+            LogProofInvalid: the row is not in the tree, or is not the row of that sequence.
         """
         try:
             proof = cls(
@@ -55,56 +52,28 @@ class InclusionProof:
                 tuple(bytes.fromhex(node) for node in document["path"]),
                 TreeHead.of(document["tree_head"]),
             )
-            stated = orjson.loads(proof.row)["ec_sequence_number"]
+            stated = json.loads(proof.row)["ec_sequence_number"]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ProofInvalid(f"this is no inclusion proof: {error}") from error
+            raise LogProofInvalid(f"this is no inclusion proof: {error}") from error
         if stated != str(proof.sequence):
-            raise ProofInvalid(f"the row is that of sequence {stated}, not {proof.sequence}")
+            raise LogProofInvalid(f"the row is that of sequence {stated}, not {proof.sequence}")
         verify_inclusion(
             leaf_hash(proof.row), proof.sequence - 1, proof.head.size, proof.path, proof.head.root
         )
         return proof
 
 
-@dataclass(frozen=True, slots=True)
-class EliminationProof:
-    """A tombstone, and the row of the operation that anchors its session behind it."""
-
-    event: Mapping[str, Any]
-    """The audit event, without its hash."""
-
-    inclusion: InclusionProof
-
-    @classmethod
-    def verified(cls, document: Mapping[str, Any], event_id: str) -> Self:
-        """Read the proof of a tombstone as a gateway states it.
-
-        Raises:
-            ProofInvalid: the event is not in the log, or is another one.
-        """
-        try:
-            inclusion = InclusionProof.verified(document["inclusion"])
-            row = orjson.loads(inclusion.row)
-            event = anchored_event(row, document["envelope"], document["events"])
-            is_meant = event["event_id"] == event_id and event["verb"] == ELIMINATE_VERB
-        except (ProofFileInvalid, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ProofInvalid(f"this is no proof of an elimination: {error}") from error
-        if not is_meant:
-            raise ProofInvalid("the proof is that of another event")
-        return cls(event, inclusion)
-
-
 def proof_of_result(result: Mapping[str, Any]) -> InclusionProof:
     """Return the verified proof of a result that was asked for with `Prefer: proof`.
 
     Raises:
-        ProofInvalid: it has none, or one of another row.
+        LogProofInvalid: it has none, or one of another row.
     """
     if "inclusion_proof" not in result:
-        raise ProofInvalid("the answer has no inclusion proof")
+        raise LogProofInvalid("the answer has no inclusion proof")
     proof = InclusionProof.verified(result["inclusion_proof"])
     if sha256(proof.row).hexdigest() != result.get("row_hash"):
-        raise ProofInvalid("the proof is that of another row than the answer's")
+        raise LogProofInvalid("the proof is that of another row than the answer's")
     return proof
 
 
@@ -122,26 +91,26 @@ class LogProofs:
         """Return the verified proof that a row is in the tree, now or at a size.
 
         Raises:
-            ProofInvalid: what the gateway answers proves nothing.
+            LogProofInvalid: what the gateway answers proves nothing.
         """
         document = await self._get(f"/v1/tree/inclusion/{sequence}", tree_size=size)
         proof = InclusionProof.verified(document)
         if proof.sequence != sequence or size not in (None, proof.head.size):
-            raise ProofInvalid("the proof is that of another row or size")
+            raise LogProofInvalid("the proof is that of another row or size")
         return proof
 
     async def grown_from(self, old: TreeHead, size: int | None = None) -> TreeHead:
         """Return a head whose tree begins with that of an older head, which was kept.
 
         Raises:
-            ProofInvalid: the log is not the one of the older head.
+            LogProofInvalid: the log is not the one of the older head.
         """
         document = await self._get(f"/v1/tree/consistency/{old.size}", tree_size=size)
         try:
             new = TreeHead.of(document["tree_head"])
             path = [bytes.fromhex(node) for node in document["path"]]
         except (ValueError, KeyError, TypeError) as error:
-            raise ProofInvalid(f"this is no consistency proof: {error}") from error
+            raise LogProofInvalid(f"this is no consistency proof: {error}") from error
         verify_consistency(old.size, old.root, new.size, new.root, path)
         return new
 
@@ -153,7 +122,7 @@ class LogProofs:
         It is sent again after failures, under its idempotency key.
 
         Raises:
-            ProofInvalid: the operation may be on the record, the answer does not prove it.
+            LogProofInvalid: the operation may be on the record, the answer does not prove it.
         """
         path = f"/v1/sessions/{session_id}/envelopes"
         answer = await self._gateway.ask("POST", path, json=envelope, headers=PREFER_PROOF)

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import httpx
 
-from queues.client.gateway_http import GatewayHttp
-from queues.client.log_proofs import PREFER_PROOF, InclusionProof, proof_of_result
-from queues.errors import GatewayError
+from .errors import GatewayError
+from .gateway_http import GatewayHttp
+from .log_proofs import PREFER_PROOF, InclusionProof, proof_of_result
 
 LINES_MAX: Final = 512
 BODY_BYTES_MAX: Final = 2 << 20
@@ -52,7 +52,7 @@ class SessionOperations:
 
         Raises:
             GatewayError: the session does not take them, or nobody answered for too long.
-            ProofInvalid: an answer does not prove what it says; it may be on the record.
+            LogProofInvalid: an answer does not prove what it says; it may be on the record.
             ValueError: an intent is no JSON; those before it may have been sent.
         """
         for window in _windows(json.dumps(intent, allow_nan=False).encode() for intent in intents):

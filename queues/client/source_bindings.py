@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from queues.client.gateway_http import GatewayHttp
-from queues.client.log_proofs import PREFER_PROOF, proof_of_result
-from queues.errors import GatewayError
+from .errors import GatewayError
+from .gateway_http import GatewayHttp
+from .log_proofs import PREFER_PROOF, proof_of_result
 
 _PATH: Final = "/v1/bindings"
 
@@ -20,7 +20,7 @@ class SourceBindings:
     """The bindings at a gateway; every method raises `GatewayError` with the gateway's own code.
 
     With `prove` a change returns only with the verified proof that its row is in the log, as
-    `inclusion_proof`, and raises `ProofInvalid` otherwise.
+    `inclusion_proof`, and raises `LogProofInvalid` otherwise.
     """
 
     def __init__(

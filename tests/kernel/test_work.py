@@ -1,5 +1,7 @@
 """Asked-for work: one request for a key, one outcome for a request, whatever is sent again."""
 
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -225,6 +227,51 @@ def test_what_is_delayed_is_not_due_before_and_is_the_same_asking_again():
         assert refused(ledger, delayed_request) == ("work_request_invalid", "delay_s")
     assert fake.time_us < due_us
     assert findings(ledger) == ()
+
+
+def at(time_us: int, key: str = "k", **fields: Any) -> WorkRequest:
+    return WorkRequest(BINDING_QUEUE, key, binding().content, run_at=iso_time(time_us), **fields)
+
+
+@pytest.mark.spec("K6")
+def test_what_has_a_time_is_not_due_before_and_is_the_same_asking_whenever_it_is_asked():
+    ledger, fake = ledger_on(memory_ledger().store)
+    time_us = fake.time_us + 60_000_000
+    [request_id] = ask(ledger, at(time_us))
+    fake.time_us += 30_000_000
+    elsewhere = datetime.fromtimestamp(time_us // 10**6, timezone(timedelta(hours=2))).isoformat()
+    assert ask(ledger, replace(at(time_us), run_at=elsewhere)) == [request_id]
+    assert refused(ledger, at(time_us + 1))[0] == "work_request_conflict"
+    [request] = everything_open(ledger)
+    assert request.request_id == request_id
+    assert ready_requests.due([request], time_us - 1) == []
+    assert ready_requests.due([request], time_us) == [request]
+    with ledger.view() as view:
+        status = status_of(view, request.request_id)
+    assert status is not None
+    assert status.not_before == iso_time(time_us)
+    assert findings(ledger) == ()
+
+
+def test_of_a_time_and_a_delay_the_later_holds():
+    ledger, fake = ledger_on(memory_ledger().store)
+    ask(ledger, at(fake.time_us + 5_000_000, "early", delay_s=60))
+    ask(ledger, at(fake.time_us + 90_000_000, "late", delay_s=60))
+    early, late = everything_open(ledger)
+    assert ready_requests.due_at_us(early) == early.enqueued_at_us + 60_000_000
+    assert ready_requests.due_at_us(late) == fake.time_us + 90_000_000
+
+
+def test_a_time_is_one_and_not_too_far_away_and_may_be_over():
+    ledger, fake = ledger_on(memory_ledger().store)
+    latest_us = fake.time_us + DELAY_S_MAX * 10**6
+    for stated in ("soon", "2031-05-01", "2031-05-01T12:00:00", "", "1", iso_time(latest_us + 1)):
+        wrong = replace(at(0), run_at=stated)
+        assert refused(ledger, wrong) == ("work_request_invalid", "run_at"), stated
+    ask(ledger, at(latest_us, "latest"), at(0, "over"))
+    fake.time_us = latest_us
+    assert len(ready_requests.due(everything_open(ledger), latest_us)) == 2
+    ask(ledger, at(latest_us, "latest"))
 
 
 def test_what_has_no_delay_is_due_though_a_clock_was_set_back(ledger):

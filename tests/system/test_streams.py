@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from kernel.ledger import schema
+from queues.client.errors import GatewayError
 from queues.client.gateway_http import GatewayHttp
 from queues.client.session_operations import SessionOperations
-from queues.errors import GatewayError
 from tests.system.gateways import RetryingClient, running_gateways, session_id
 from tests.workers.api.door import source, understanding
 from workers.environment.ledger_access import open_record

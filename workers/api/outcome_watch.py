@@ -6,6 +6,7 @@ a second because another process may have committed (decision workers/0031).
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Literal
 
 import anyio
 import anyio.to_thread
@@ -27,9 +28,14 @@ PAUSE_SHARE = 4
 """After a look that took long the reader rests for this many times as long."""
 
 
+Until = Literal["all", "any"]
+"""How many of the requests have to end for a wait to be over."""
+
+
 @dataclass(slots=True, eq=False)
 class _Wait:
     missing: set[str]
+    until: Until
     over: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -53,8 +59,8 @@ class OutcomeWatch:
         for wait in self._waits:
             wait.over.set()
 
-    async def wait(self, request_ids: Collection[str], wait_s: float) -> None:
-        """Return when each of the requests has its outcome, at the latest after `wait_s`.
+    async def wait(self, request_ids: Collection[str], wait_s: float, until: Until = "all") -> None:
+        """Return when all of the requests have their outcomes, or any has, or after `wait_s`.
 
         Raises:
             ApiError: `waits_full`.
@@ -64,7 +70,7 @@ class OutcomeWatch:
             raise ApiError("waits_full", "too many outcomes are waited for; ask again")
         if self._stopped or not request_ids:
             return
-        wait = _Wait(set(request_ids))
+        wait = _Wait(set(request_ids), until)
         self._waits.add(wait)
         self.notify()
         try:
@@ -92,6 +98,7 @@ class OutcomeWatch:
         except LedgerUnavailable:
             return
         for wait in self._waits:
+            is_met = not closed.isdisjoint(wait.missing)
             wait.missing -= closed
-            if not wait.missing:
+            if not wait.missing or (is_met and wait.until == "any"):
                 wait.over.set()

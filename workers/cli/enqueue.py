@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,8 +17,8 @@ import click
 import orjson
 
 from kernel.json_text import RepeatedKey, check_unique_keys
-from kernel.work.requests import OPEN_MAX, RequestOutcome, WorkReceipt
-from queues import NewRequest, Producer, ProducerError
+from kernel.work.requests import OPEN_MAX
+from queues.client import GatewayError, Job, JobOutcome, NewRequest, Rotulus
 from workers.cli.common import (
     as_json,
     data_dir,
@@ -32,7 +33,7 @@ LINE_BYTES_MAX = 64 * 1024
 LINES_MAX = OPEN_MAX
 """More could not be open at once."""
 
-FIELDS = frozenset({"content", "request_key", "priority", "delay_s"})
+FIELDS = frozenset({"content", "request_key", "priority", "delay_s", "run_at"})
 
 
 @click.command()
@@ -61,37 +62,36 @@ def enqueue(
     """Ask QUEUE for the work in FILE (JSON Lines, - for standard input).
 
     A line holds an object with a "content", and if need be a "request_key", a "priority" and a
-    "delay_s". A line with a key may be sent again in another run: it is the same request.
+    "delay_s" or a "run_at". A line with a key may be sent again in another run: it is the same
+    request.
     """
     settings = read_settings(data_dir)
-    requests = _read(file)
+    requests = _read(file, queue)
 
-    async def ask() -> tuple[list[WorkReceipt], list[RequestOutcome]]:
+    async def ask() -> tuple[list[Job], list[JobOutcome]]:
         total = len(requests)
-        async with Producer(queue, gateway_url(settings)) as producer:
+        async with Rotulus(gateway_url(settings)) as rotulus:
             with Progress("enqueue") as progress:
                 try:
-                    receipts = await producer.enqueue_many(
+                    jobs = await rotulus.enqueue_many(
                         requests, progress=lambda done: progress.show(bar(done, total))
                     )
-                except ProducerError as error:
+                except GatewayError as error:
                     raise click.ClickException(_refusal_text(error)) from None
             if not wait:
-                return receipts, []
+                return jobs, []
             with Progress("wait") as progress:
-                outcomes = await producer.wait_many(
-                    [receipt.request_id for receipt in receipts],
-                    timeout_s,
-                    progress=lambda done: progress.show(bar(done, total)),
+                outcomes = await rotulus.outcomes(
+                    jobs, timeout_s, progress=lambda done: progress.show(bar(done, total))
                 )
-        return receipts, outcomes
+        return jobs, outcomes
 
-    receipts, outcomes = run(ask)
-    print_document(_document(receipts, outcomes, whole=as_json), as_json=as_json)
+    jobs, outcomes = run(ask)
+    print_document(_document(jobs, outcomes, whole=as_json), as_json=as_json)
     sys.exit(1 if any(outcome.state != "completed" for outcome in outcomes) else 0)
 
 
-def _read(file: IO[bytes]) -> list[NewRequest]:
+def _read(file: IO[bytes], queue: str) -> list[NewRequest]:
     """Read everything before anything is sent, so that a bad line changes nothing."""
     requests: list[NewRequest] = []
     number = 0
@@ -102,11 +102,11 @@ def _read(file: IO[bytes]) -> list[NewRequest]:
         if len(requests) == LINES_MAX:
             raise _invalid(number, f"more than {LINES_MAX} requests")
         if line.strip():
-            requests.append(_read_line(number, line))
+            requests.append(_read_line(number, line, queue))
     return requests
 
 
-def _read_line(number: int, line: bytes) -> NewRequest:
+def _read_line(number: int, line: bytes, queue: str) -> NewRequest:
     try:
         stated = orjson.loads(line)
         check_unique_keys(line)
@@ -118,30 +118,49 @@ def _read_line(number: int, line: bytes) -> NewRequest:
         raise _invalid(number, 'not an object with a "content" that is an object')
     if unknown := sorted(set(stated) - FIELDS):
         raise _invalid(number, f"unknown field {unknown[0]!r}")
-    return NewRequest(**stated)
+    return NewRequest(
+        stated["content"],
+        queue=queue,
+        key=stated.get("request_key"),
+        priority=stated.get("priority"),
+        delay_s=stated.get("delay_s", 0),
+        run_at=_time(number, stated.get("run_at")),
+    )
+
+
+def _time(number: int, stated: object) -> datetime | None:
+    if stated is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(str(stated))
+    except ValueError:
+        raise _invalid(number, '"run_at" is no time such as 2026-01-31T12:00:00Z') from None
+    return moment
 
 
 def _invalid(number: int, problem: str, code: str = "INVALID_REQUEST") -> click.ClickException:
     return click.ClickException(f"{code}: line {number}: {problem}")
 
 
-def _refusal_text(error: ProducerError) -> str:
+def _refusal_text(error: GatewayError) -> str:
     """Return what was refused and why, and the part of the file that is on the record."""
     place = "" if error.index is None else f"request {error.index + 1}: "
-    recorded = f" ({len(error.receipts)} before it are on the record)" if error.receipts else ""
-    return f"{error.code}: {place}{error}{recorded}"
+    recorded = f" ({len(error.jobs)} before it are on the record)" if error.jobs else ""
+    return f"{error.code}: {place}{error.message}{recorded}"
 
 
 def _document(
-    receipts: Sequence[WorkReceipt], outcomes: Sequence[RequestOutcome], *, whole: bool
+    jobs: Sequence[Job], outcomes: Sequence[JobOutcome], *, whole: bool
 ) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "requests": len(receipts),
-        "duplicates": sum(receipt.duplicate for receipt in receipts),
+        "requests": len(jobs),
+        "duplicates": sum(job.is_duplicate for job in jobs),
     }
     if outcomes:
         document["outcomes"] = dict(Counter(outcome.state for outcome in outcomes))
     if whole:
-        document["asked"] = [asdict(receipt) for receipt in receipts]
+        document["asked"] = [
+            {"request_id": job.request_id, "duplicate": job.is_duplicate} for job in jobs
+        ]
         document["ended"] = [asdict(outcome) for outcome in outcomes]
     return document

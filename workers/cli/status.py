@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from queues import GatewayError
+from queues.client.errors import GatewayError
 from queues.priorities import QUEUES
 from workers.cli.common import (
     as_json,
@@ -58,7 +58,7 @@ async def _state(url: str) -> dict[str, Any]:
         try:
             state: dict[str, Any] = {"readiness": await client.readiness()}
         except GatewayError as error:
-            hint = f"{error} at {url}; `rotulus up` starts a gateway"
+            hint = f"{error.message} at {url}; `rotulus up` starts a gateway"
             raise GatewayError(error.code, hint) from error
         for name, path in PARTS.items():
             try:

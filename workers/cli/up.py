@@ -8,7 +8,7 @@ from typing import Any, Final
 import anyio
 import click
 
-from queues.errors import GatewayError
+from queues.client.errors import GatewayError
 from workers.cli.common import data_dir, read_settings, run
 from workers.clients.gateway import GatewayClient
 from workers.environment.ledger_access import shown_place

@@ -14,7 +14,8 @@ from pydantic import BaseModel
 
 from kernel.belief.limits import AUDIT_PAGE_MAX, decode_json
 from queues.client.gateway_http import NO_HEADERS
-from queues.client.log_proofs import PREFER_PROOF, EliminationProof
+from queues.client.log_proofs import PREFER_PROOF
+from workers.clients.elimination_proof import EliminationProof
 from workers.clients.gateway import GatewayClient
 from workers.views.belief_sessions import (
     Acceptance,
@@ -83,7 +84,7 @@ class SessionClient:
         With `prove` the answer has the proof that the tombstone is in the log, verified.
 
         Raises:
-            ProofInvalid: the answer does not prove it; the tombstone may be on the record.
+            LogProofInvalid: the answer does not prove it; the tombstone may be on the record.
         """
         body = {
             "source_id": source_id,

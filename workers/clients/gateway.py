@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 
 from actors.error_codes import ERRORS
+from queues.client.errors import GatewayError
 from queues.client.gateway_http import GatewayHttp, Refused, error_of
-from queues.errors import GatewayError
 
 NOT_TAKEN = frozenset(
     code

@@ -17,8 +17,8 @@ import anyio
 import structlog
 
 from kernel.bindings.selectors import VALUE_MAX
+from queues.client.errors import GatewayError
 from queues.client.session_operations import SessionOperations
-from queues.errors import GatewayError
 from workers.clients.gateway import GatewayClient
 from workers.demo.standing_bindings import create_standing_bindings
 from workers.dockets.plan import (

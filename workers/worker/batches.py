@@ -24,7 +24,8 @@ import structlog
 from kernel.errors import LedgerUnavailable
 from kernel.fleet_protocol import is_spoken
 from kernel.priorities import CapacityPriority
-from queues.errors import GatewayError, QueueError
+from queues.client.errors import GatewayError
+from queues.errors import QueueError
 from queues.items import Claim
 from queues.retries import ENDS_MAX, MAX_ATTEMPTS, backoff_ms
 from queues.work_queue import WorkQueue

@@ -22,10 +22,11 @@ import structlog
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from kernel.verify.recent import ROWS_MAX, AuditMark, audit_since
+from queues.client.errors import GatewayError
 from queues.cron_claims import Crons
 from queues.decoding import Field, fields, matching, records, whole
 from queues.dropped import dropped
-from queues.errors import GatewayError, QueueError
+from queues.errors import QueueError
 from queues.work_queue import WorkQueue
 from workers.worker.gateway_reports import GatewayReporter
 

@@ -6,9 +6,9 @@ import anyio
 import httpx
 import pytest
 
+from queues.client.errors import GatewayError
 from queues.client.failover import ANSWER_WAIT_S, FailoverTransport
 from queues.client.gateway_http import GatewayHttp
-from queues.errors import GatewayError
 
 pytestmark = pytest.mark.anyio
 

@@ -3,10 +3,10 @@
 import httpx
 import pytest
 
+from queues.client.errors import GatewayError
 from queues.client.gateway_http import GatewayHttp
 from queues.client.owner_hints import SESSIONS_MAX, TABLE_AGE_S, OwnerHints
 from queues.client.session_operations import SessionOperations
-from queues.errors import GatewayError
 
 pytestmark = pytest.mark.anyio
 

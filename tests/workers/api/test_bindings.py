@@ -4,8 +4,8 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.work.contents import BINDING_QUEUE
+from queues.client.errors import GatewayError
 from queues.client.source_bindings import SourceBindings
-from queues.errors import GatewayError
 from tests.kernel.bindings.routed import CONVERSION, NORMALIZATION, selector
 from tests.kernel.build import findings, receipts_of_kind
 from tests.workers.api.door import SESSION, Door, rows

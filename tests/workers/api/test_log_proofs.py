@@ -9,15 +9,16 @@ import pytest
 from kernel.audit.proofs import elimination
 from kernel.ledger import schema
 from kernel.proof.merkle_tree import EMPTY_ROOT, Frontier, leaf_hash
-from kernel.proof.verification import ProofInvalid
 from queues.client.gateway_http import GatewayHttp
-from queues.client.log_proofs import EliminationProof, LogProofs, TreeHead, proof_of_result
+from queues.client.log_proofs import LogProofs, TreeHead, proof_of_result
+from queues.client.merkle_proofs import LogProofInvalid
 from queues.client.session_operations import SessionOperations
 from queues.client.source_bindings import SourceBindings
 from tests.kernel.build import create
 from tests.workers.api.door import SESSION, Door, error_of, source
 from tests.workers.api.test_bindings import MEANING
 from workers.clients.belief_session import SessionClient
+from workers.clients.elimination_proof import EliminationProof
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("P5")]
 
@@ -73,7 +74,7 @@ async def test_a_log_that_grew_is_consistent_with_every_head_that_was_kept(door:
         now = await proofs.head()
         for old in kept:
             assert await proofs.grown_from(old) == now
-            with pytest.raises(ProofInvalid):
+            with pytest.raises(LogProofInvalid):
                 await proofs.grown_from(TreeHead(old.size + 1, b"x" * 32))
 
 
@@ -130,9 +131,9 @@ async def test_an_elimination_is_answered_with_its_proof(door: Door):
         {**stated, "envelope": {**stated["envelope"], "salt": "00" * 32}},
         {},
     ):
-        with pytest.raises(ProofInvalid):
+        with pytest.raises(LogProofInvalid):
             EliminationProof.verified(changed, again.audit_event_id)
-    with pytest.raises(ProofInvalid):
+    with pytest.raises(LogProofInvalid):
         EliminationProof.verified(stated, plain.audit_event_id)
 
 
@@ -161,7 +162,7 @@ async def test_an_elimination_whose_anchor_was_erased_is_answered_without_a_proo
             tables.delete(schema.blobs, row["envelope_payload_blob_ref"])
         again = await believing.eliminate("s", "o-1", ["a"])
         assert again.duplicate
-        with pytest.raises(ProofInvalid):
+        with pytest.raises(LogProofInvalid):
             await believing.eliminate("s", "o-1", ["a"], prove=True)
 
 
@@ -227,23 +228,23 @@ async def test_a_gateway_that_lies_is_not_believed(door: Door, change):
     await door.operate(source("s-1"), source("s-2"))
     honest = await get(door, "/v1/tree/inclusion/1")
     assert (await answering(honest).inclusion(1)).sequence == 1
-    with pytest.raises(ProofInvalid):
+    with pytest.raises(LogProofInvalid):
         await answering(change(honest)).inclusion(1)
 
 
 async def test_a_proof_of_another_row_or_size_is_no_answer(door: Door):
     await door.operate(source("s-1"), source("s-2"))
     other = await get(door, "/v1/tree/inclusion/2")
-    with pytest.raises(ProofInvalid):
+    with pytest.raises(LogProofInvalid):
         await answering(other).inclusion(1)
-    with pytest.raises(ProofInvalid):
+    with pytest.raises(LogProofInvalid):
         await answering(other).inclusion(2, 2**40)
-    with pytest.raises(ProofInvalid):
+    with pytest.raises(LogProofInvalid):
         proof_of_result({"row_hash": "00" * 32, "inclusion_proof": other})
-    with pytest.raises(ProofInvalid):
+    with pytest.raises(LogProofInvalid):
         proof_of_result({"row_hash": "00" * 32})
 
 
 async def test_a_consistency_path_that_is_none_is_not_believed():
-    with pytest.raises(ProofInvalid):
+    with pytest.raises(LogProofInvalid):
         await answering({"tree_head": {}, "path": []}).grown_from(TreeHead(1, b"x" * 32))

@@ -14,9 +14,9 @@ from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.refusal_runs import EACH_RECEIPTS, EACH_S, RefusalRuns
 from queues.client import session_operations
+from queues.client.errors import GatewayError
 from queues.client.gateway_http import RETRY_AFTER_S_MAX
 from queues.client.session_operations import SessionOperations
-from queues.errors import GatewayError
 from tests.kernel.build import FakeHost, findings
 from tests.workers.api.door import (
     SESSION,

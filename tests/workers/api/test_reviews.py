@@ -3,7 +3,7 @@
 import pytest
 
 from kernel.reviews.batch import BatchReview
-from queues.client.gateway_http import GatewayError
+from queues.client.errors import GatewayError
 from tests.kernel.every import dated, own
 from tests.workers.api.door import SESSION, Door
 from tests.workers.api.test_rollbacks import accept

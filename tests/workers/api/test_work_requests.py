@@ -142,6 +142,25 @@ async def test_many_are_waited_for_until_all_of_them_ended_or_the_time_is_over(d
     assert [result["state"] for result in results] == ["completed", "completed"]
 
 
+async def test_a_wait_for_any_is_over_with_the_first_that_ends(door: Door):
+    both = await enqueued(door, EXTRACTIONS, step("r"), step("s"))
+    body = {"request_ids": [request["request_id"] for request in both], "wait_s": 30}
+    states: list[list[str]] = []
+
+    async def wait() -> None:
+        answer = await door.send(f"{EXTRACTIONS}/outcomes", body | {"until": "any"})
+        states.append([outcome["state"] for outcome in answer.json()["outcomes"]])
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            await anyio.wait_all_tasks_blocked()
+            assert states == []
+            await done(door, both[1]["request_id"])
+        await wait()
+    assert states == [["open", "completed"]] * 2
+
+
 async def test_an_outcome_that_another_process_records_is_found_as_well(door: Door, monkeypatch):
     monkeypatch.setattr(outcome_watch, "LOOK_EVERY_S", 0.02)
     [request] = await enqueued(door, EXTRACTIONS, step("r"))

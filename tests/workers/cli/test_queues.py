@@ -14,7 +14,7 @@ from actors.errors import RequestSetAside
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.shards import Position
 from kernel.work.contents import BINDING_QUEUE
-from queues import Producer
+from queues.client import Rotulus
 from tests.kernel.build import FakeHost
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
 from tests.workers.api.door import Door, running_door, transport_to
@@ -58,10 +58,10 @@ class OneRecord:
 
         return ClientOfDoor()
 
-    def producer(self, queue: str, url: str) -> Any:
+    def rotulus(self, url: str) -> Any:
         record, late = self, LateTransport()
 
-        class ProducerOfDoor(Producer):
+        class RotulusOfDoor(Rotulus):
             async def __aenter__(self) -> Any:
                 late.app = (await record._stack.enter_async_context(record.door())).app
                 return self
@@ -69,13 +69,13 @@ class OneRecord:
             async def __aexit__(self, *_: object) -> None:
                 await record._stack.aclose()
 
-        return ProducerOfDoor(queue, url, give_up_after_s=0, transport=late)
+        return RotulusOfDoor(url, give_up_after_s=0, transport=late)
 
 
 @pytest.fixture
 def record(monkeypatch) -> OneRecord:
     record = OneRecord()
-    monkeypatch.setattr(enqueue_module, "Producer", record.producer)
+    monkeypatch.setattr(enqueue_module, "Rotulus", record.rotulus)
     monkeypatch.setattr(gateway_call, "GatewayClient", record.client)
     return record
 
@@ -126,6 +126,7 @@ def test_who_waits_is_told_what_did_not_end_in_time(record):
         ("[]", "line 2: not an object"),
         ('{"content": 1}', "line 2: not an object"),
         ('{"content": {}, "kind": 1}', "line 2: unknown field 'kind'"),
+        ('{"content": {}, "run_at": "soon"}', 'line 2: "run_at" is no time'),
         (json.dumps({"content": {"x": "y" * 70_000}}), "line 2: longer than"),
     ],
 )

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from kernel.ledger import schema
-from queues.errors import GatewayError
+from queues.client.errors import GatewayError
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import ONTOLOGY, SESSION, rows, running_door
 from tests.workers.clients.test_gateway import ScriptedAnswers, error

@@ -8,8 +8,8 @@ import anyio
 import httpx
 import pytest
 
+from queues.client.errors import GatewayError
 from queues.client.gateway_http import PAUSE_FIRST_S, PAUSE_MAX_S
-from queues.errors import GatewayError
 from workers.clients.gateway import GatewayClient
 from workers.clients.worker_proof import WorkerProof, proof_of
 

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from kernel.ledger import schema
+from queues.client.errors import GatewayError
 from queues.client.session_operations import LINES_MAX
-from queues.errors import GatewayError
 from tests.kernel.build import everything, findings
 from tests.workers.api.door import URL, Door, log_length, rows
 from workers.clients.gateway import GatewayClient

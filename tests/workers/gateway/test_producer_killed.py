@@ -11,8 +11,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.work.contents import BINDING_QUEUE
-from kernel.work.requests import WorkReceipt
-from queues import NewRequest, Producer
+from queues.client import Job, NewRequest, Rotulus
 from tests import loopback
 from tests.forked import ForkedProgram
 from tests.ports import free_port
@@ -48,12 +47,13 @@ async def test_what_was_committed_and_never_answered_is_the_same_request_when_se
 ):
     data_dir, port, arm = tmp_path / "data", free_port(), tmp_path / "arm"
     url = f"http://127.0.0.1:{port}"
-    receipts: list[WorkReceipt] = []
+    jobs: list[Job] = []
 
     async def ask() -> None:
-        async with Producer(BINDING_QUEUE, url) as producer:
-            wanted = [NewRequest(binding(str(number))["content"]) for number in range(MANY)]
-            receipts.extend(await producer.enqueue_many(wanted))
+        async with Rotulus(url) as rotulus:
+            contents = [binding(str(number))["content"] for number in range(MANY)]
+            wanted = [NewRequest(content, queue=BINDING_QUEUE) for content in contents]
+            jobs.extend(await rotulus.enqueue_many(wanted))
 
     with anyio.fail_after(WAIT_S):
         async with anyio.create_task_group() as tasks:
@@ -62,16 +62,16 @@ async def test_what_was_committed_and_never_answered_is_the_same_request_when_se
                 arm.touch()
                 tasks.start_soon(ask)
                 assert await anyio.to_thread.run_sync(first.wait) == -signal.SIGKILL
-            assert receipts == [], "nobody was answered"
+            assert jobs == [], "nobody was answered"
             ledger = Ledger(SqliteStore(data_dir / "ledger.db"), system_host())
             committed = {row["request_id"] for row in rows(ledger, schema.outbox)}
             ledger.close()
             assert len(committed) == MANY
             with gateway(data_dir, port, valkey_url):
-                while not receipts:
+                while not jobs:
                     await anyio.sleep(0.02)
-    assert {request.request_id for request in receipts} == committed
-    assert all(request.duplicate for request in receipts)
+    assert {job.request_id for job in jobs} == committed
+    assert all(job.is_duplicate for job in jobs)
     verification = await anyio.to_thread.run_sync(
         verify_file, data_dir / "ledger.db", lambda _done, _total: None
     )

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from kernel.work.contents import BINDING_QUEUE
-from queues.client.producer import NewRequest, Producer
+from queues.client import BindingEvaluation, NewRequest, Rotulus
 from queues.items import Claim, Lineage
 from tests.ports import free_port
 from tests.workers.api.door import ONTOLOGY, SESSION, claim, source, understanding
@@ -108,20 +108,20 @@ async def test_asked_for_work_is_one_connected_trace_from_request_to_outcome(
     tmp_path: Path, valkey_url: str, priority: str, reported_in: list[str]
 ):
     async def ask(_: httpx.AsyncClient) -> str:
-        async with Producer(BINDING_QUEUE, fleet.url) as producer:
+        async with Rotulus(fleet.url) as rotulus:
             content = {
                 "binding_id": SECRET,
                 "source_event_id": "event-1",
                 "capacity_priority": priority,
             }
-            enqueued = await producer.enqueue(NewRequest(content, request_key="key-1"))
-            outcome = await producer.wait(enqueued.request_id, WAIT_S)
+            job = await rotulus.enqueue(content, queue=BINDING_QUEUE, key="key-1")
+            outcome = await job.result(WAIT_S)
             assert outcome.state == "completed"
-            trace_id = root_of(enqueued.request_id).trace_id
+            trace_id = root_of(job.request_id).trace_id
             # The report's own commit is told last.
             await until(lambda: named(collector.trace(trace_id)).count("commit") == 2)
             await until(lambda: "handle" in named(collector.trace(trace_id)))
-        return enqueued.request_id
+        return job.request_id
 
     with running_collector() as collector:
         fleet = TracedFleet(tmp_path, valkey_url, collector.url)
@@ -189,13 +189,12 @@ async def test_a_collector_that_is_away_or_silent_loses_no_work_and_holds_nobody
     tmp_path: Path, valkey_url: str
 ):
     async def ask(client: httpx.AsyncClient) -> str:
-        async with Producer(BINDING_QUEUE, fleet.url) as producer:
-            content = {"binding_id": "b", "source_event_id": "e"}
-            enqueued = await producer.enqueue_many(
-                NewRequest(content, request_key=f"key-{number}") for number in range(20)
+        async with Rotulus(fleet.url) as rotulus:
+            content = BindingEvaluation(binding_id="b", source_event_id="e")
+            jobs = await rotulus.enqueue_many(
+                NewRequest(content, key=f"key-{number}") for number in range(20)
             )
-            ids = [request.request_id for request in enqueued]
-            outcomes = await producer.wait_many(ids, WAIT_S)
+            outcomes = await rotulus.outcomes(jobs, WAIT_S)
         assert {outcome.state for outcome in outcomes} == {"completed"}
         dropped = 'rotulus_trace_spans_total{outcome="dropped"}'
         while True:

@@ -16,7 +16,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify
-from queues.errors import GatewayError
+from queues.client.errors import GatewayError
 from queues.items import Claim, NewItem
 from queues.outbox_relay import OutboxRelay
 from queues.retries import BASE_MS, MAX_ATTEMPTS

@@ -8,8 +8,8 @@ import pytest
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
 from kernel.verify import recent
+from queues.client.errors import GatewayError
 from queues.cron_claims import Crons
-from queues.errors import GatewayError
 from queues.items import NewItem
 from queues.outbox_relay import ROUTES
 from queues.work_queue import WorkQueue

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kernel.priorities import PRIORITIES_OF
-from queues.errors import GatewayError
+from queues.client.errors import GatewayError
 from queues.items import Claim, Lineage
 from queues.outbox_relay import ROUTES
 from workers.worker.gateway_reports import BUSY_FIRST_S, BUSY_MAX_S, GatewayReporter

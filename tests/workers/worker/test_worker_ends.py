@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from kernel.work.contents import BINDING_QUEUE
-from queues import NewRequest, Producer
+from queues.client import BindingEvaluation, Rotulus
 from queues.retries import ENDS_MAX
 from tests.forked import ForkedProgram
 from tests.workers.worker import worker_that_ends
@@ -56,14 +56,13 @@ async def test_an_item_that_ends_its_worker_is_set_aside_and_the_rest_of_its_bat
     with anyio.fail_after(WAIT_S):
         async with (
             workers.gateway() as client,
-            Producer(BINDING_QUEUE, workers.url) as producer,
+            Rotulus(workers.url) as rotulus,
             worker.running(),
         ):
-            enqueued = await producer.enqueue_many(
-                NewRequest({"binding_id": name, "source_event_id": name}) for name in NAMES
+            jobs = await rotulus.enqueue_many(
+                BindingEvaluation(binding_id=name, source_event_id=name) for name in NAMES
             )
-            ids = [request.request_id for request in enqueued]
-            outcomes = await producer.wait_many(ids, WAIT_S)
+            outcomes = await rotulus.outcomes(jobs, WAIT_S)
             assert [result.state for result in outcomes] == ["completed"] * 19 + ["dead_letter"]
             # Once in the batch, where it counted for nobody, and then alone.
             assert began.read_text().split().count(MARKER) == worker.ends == 1 + ENDS_MAX
@@ -74,7 +73,7 @@ async def test_an_item_that_ends_its_worker_is_set_aside_and_the_rest_of_its_bat
             body = {"request_ids": [letter["request_id"]]}
             anew = await client.post(f"/v1/queues/{BINDING_QUEUE}/requeue", json=body)
             [again] = anew.json()["requests"]
-            outcome = await producer.wait(again["request_id"], 60)
+            outcome = await rotulus.job(BINDING_QUEUE, again["request_id"]).result(60)
             assert (outcome.state, worker.ends) == ("completed", 1 + ENDS_MAX)
     verified = await anyio.to_thread.run_sync(
         verify_file, tmp_path / "data" / "ledger.db", lambda _done, _total: None

@@ -6,9 +6,8 @@ import anyio
 import pytest
 from redis.asyncio import Redis
 
-from kernel.work.contents import BINDING_QUEUE
-from queues import NewRequest, Producer
 from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
+from queues.client import BindingEvaluation, Rotulus
 from tests.workers.worker import worker_to_be_killed
 from tests.workers.worker.binding_workers import BindingWorkers
 from workers.worker.arq_runner import TICK_EVERY_S
@@ -43,10 +42,10 @@ async def test_a_background_binding_of_a_killed_worker_is_evaluated_by_another_w
     redis = Redis.from_url(valkey_url)
     leases = CapacityLeases(redis)
     with anyio.fail_after(WAIT_S):
-        async with workers.gateway(), Producer(BINDING_QUEUE, workers.url) as producer:
+        async with workers.gateway(), Rotulus(workers.url) as rotulus:
             with workers.worker(hold, began) as first:
-                content = {"binding_id": "b", "source_event_id": "e"}
-                enqueued = await producer.enqueue(NewRequest(content))
+                content = BindingEvaluation(binding_id="b", source_event_id="e")
+                job = await rotulus.enqueue(content)
                 while not await began.exists():
                     await anyio.sleep(0.02)
                 # It is kept for as long as the evaluation runs, beyond its time to live.
@@ -57,6 +56,6 @@ async def test_a_background_binding_of_a_killed_worker_is_evaluated_by_another_w
                 first.wait()
             await hold.unlink()
             with workers.worker(hold, began):
-                outcome = await producer.wait(enqueued.request_id, TAKEN_UP_S + SLACK_S)
+                outcome = await job.result(TAKEN_UP_S + SLACK_S)
             assert outcome.state == "completed"
     await redis.aclose()

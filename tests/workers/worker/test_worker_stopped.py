@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from kernel.work.contents import BINDING_QUEUE
-from queues import NewRequest, Producer
+from queues.client import BindingEvaluation, Rotulus
 from queues.work_queue import WorkQueue
 from tests.workers.worker import worker_to_be_killed
 from tests.workers.worker.binding_workers import BindingWorkers
@@ -33,10 +33,10 @@ async def test_an_evaluation_of_thirty_seconds_is_given_back_uncounted_by_a_stop
     await redis.flushall()
     queue = WorkQueue(redis, BINDING_QUEUE)
     with anyio.fail_after(WAIT_S):
-        async with workers.gateway(), Producer(BINDING_QUEUE, workers.url) as producer:
+        async with workers.gateway(), Rotulus(workers.url) as rotulus:
             with workers.worker(hold, began, how) as first:
-                content = {"binding_id": "b", "source_event_id": "e"}
-                enqueued = await producer.enqueue(NewRequest(content))
+                content = BindingEvaluation(binding_id="b", source_event_id="e")
+                job = await rotulus.enqueue(content)
                 while not await began.exists():
                     await anyio.sleep(0.02)
                 began_s = time.monotonic()
@@ -50,6 +50,6 @@ async def test_an_evaluation_of_thirty_seconds_is_given_back_uncounted_by_a_stop
             assert (item.attempts, item.error) == (0, "worker_stopped")
             await hold.unlink()
             with workers.worker(hold, began, "loop"):
-                outcome = await producer.wait(enqueued.request_id, WAIT_S)
+                outcome = await job.result(WAIT_S)
             assert outcome.state == "completed"
     await redis.aclose()

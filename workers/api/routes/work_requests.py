@@ -27,6 +27,7 @@ from kernel.work.requests import (
 )
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
+from workers.api.outcome_watch import Until
 from workers.api.services import Given, Services
 
 WAIT_S_MAX = 30
@@ -51,6 +52,8 @@ class RequestBody(BaseModel):
     content: dict[str, Any]
     priority: Annotated[str, Field(max_length=64)] | None = None
     delay_s: Annotated[int, Field(ge=0, le=DELAY_S_MAX, strict=True)] = 0
+    run_at: Annotated[str, Field(max_length=40)] | None = None
+    """A time before which nobody begins with it, such as 2026-01-31T12:00:00Z."""
 
 
 class EnqueueBody(BaseModel):
@@ -72,6 +75,7 @@ class OutcomesBody(BaseModel):
         list[RequestId], Field(min_length=1, max_length=REQUESTS_MAX, fail_fast=True)
     ]
     wait_s: WaitSeconds = 0
+    until: Until = "all"
 
 
 class CancelBody(BaseModel):
@@ -114,8 +118,9 @@ async def enqueue(queue: QueueName, body: EnqueueBody, services: Given) -> Recei
 
 @router.post("/outcomes")
 async def outcomes(queue: QueueName, body: OutcomesBody, services: Given) -> OutcomesDocument:
-    """Return how requests ended; waits until all have, or for `wait_s` seconds."""
-    return {"outcomes": await _outcomes(services, queue, body.request_ids, body.wait_s)}
+    """Return how requests ended; waits until all have, or any has, or for `wait_s` seconds."""
+    ended = await _outcomes(services, queue, body.request_ids, body.wait_s, body.until)
+    return {"outcomes": ended}
 
 
 @router.get("/requests/{request_id:path}/outcome")
@@ -149,13 +154,18 @@ async def status(queue: QueueName, request_id: RequestIdInPath, services: Given)
 
 
 async def _outcomes(
-    services: Services, queue: str, request_ids: list[str], wait_s: float
+    services: Services,
+    queue: str,
+    request_ids: list[str],
+    wait_s: float,
+    until: Until = "all",
 ) -> list[RequestOutcome]:
     outcomes = await _read_outcomes(services, queue, request_ids)
     waiting = {outcome.request_id for outcome in outcomes if outcome.state == "open"}
-    if not waiting or not wait_s:
+    is_over = not waiting or (until == "any" and len(waiting) < len(set(request_ids)))
+    if is_over or not wait_s:
         return outcomes
-    await services.outcomes.wait(waiting, wait_s)
+    await services.outcomes.wait(waiting, wait_s, until)
     return await _read_outcomes(services, queue, request_ids)
 
 

@@ -1,0 +1,39 @@
+"""What a gateway refuses, as its clients raise it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .jobs import Job
+
+
+class GatewayError(Exception):
+    """The gateway refused, or could not be reached for too long.
+
+    `code` is the gateway's own, or one of these:
+        gateway_unreachable: nobody answered; it is not known whether the request took effect.
+        gateway_failed: an answer that is no gateway's.
+    """
+
+    def __init__(
+        self, code: str, message: str, status: int = 0, details: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.status = status
+        """The HTTP status; 0 where there was no answer."""
+
+        self.details = dict(details or {})
+        self.jobs: tuple[Job, ...] = ()
+        """The jobs of a bulk that are on the record all the same."""
+
+    @property
+    def field(self) -> str:
+        """Return the field that is to blame, "" where there is none."""
+        return str(self.details.get("field", ""))
+
+    @property
+    def index(self) -> int | None:
+        """Return the index of the request that is to blame, None where there is none."""
+        return self.details.get("index")

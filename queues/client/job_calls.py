@@ -1,0 +1,172 @@
+"""What a gateway is asked about jobs: that they be done, how they ended, that they be taken back.
+
+A request has a key, so asking again is safe, and the gateway is asked until it answers
+(`gateway_http.py`). A call for several requests is all or none; what came from several tasks and
+was sent together is refused for each of them alone (decision queues/0076).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, Final, Literal, TypeVar
+from urllib.parse import quote
+
+from .errors import GatewayError
+from .gateway_http import TRY_AGAIN, GatewayHttp
+from .jobs import Job, JobOutcome, JobStatus
+from .requests import BODY_BYTES_MAX, REQUESTS_MAX, WrittenRequest, call_body
+from .shared_calls import SharedCalls
+
+POLL_S: Final = 3.0
+"""How long one question for outcomes waits; less than `ANSWER_WAIT_S` of `failover.py`."""
+
+ENQUEUES_MAX: Final = 4
+POLLS_MAX: Final = 32
+"""Calls of either kind for one queue that are on their way at once."""
+
+_JSON: Final = {"Content-Type": "application/json"}
+
+Until = Literal["all", "any"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Poll:
+    request_id: str
+    wait_s: float
+
+
+class JobCalls:
+    """The calls about jobs at one gateway; every method raises `GatewayError`."""
+
+    def __init__(self, gateway: GatewayHttp) -> None:
+        self._gateway = gateway
+        self._enqueues: dict[str, SharedCalls[WrittenRequest, Job]] = {}
+        self._polls: dict[str, SharedCalls[_Poll, JobOutcome]] = {}
+
+    async def enqueue(self, request: WrittenRequest) -> Job:
+        """Ask for one job; it is on the record when this returns."""
+        shared = self._enqueues.get(request.queue)
+        if shared is None:
+            shared = self._enqueues[request.queue] = SharedCalls(
+                self._enqueue_each,
+                lambda request: len(request.body),
+                items_max=REQUESTS_MAX,
+                size_max=BODY_BYTES_MAX,
+                calls_max=ENQUEUES_MAX,
+            )
+        return await shared.ask(request)
+
+    async def enqueue_all(self, requests: Sequence[WrittenRequest]) -> list[Job]:
+        """Ask for jobs of one queue, all or none, as many as one call holds (`windows`)."""
+        queue = requests[0].queue
+        body = call_body([request.body for request in requests])
+        answer = await self._ask("POST", queue, "requests", content=body, headers=_JSON)
+        return [
+            Job(queue, stated["request_id"], request.key, stated["duplicate"], calls=self)
+            for request, stated in zip(requests, answer["requests"], strict=True)
+        ]
+
+    async def outcome(self, queue: str, request_id: str, wait_s: float) -> JobOutcome:
+        """Return how a job ended; one that is still open after a while has the state "open".
+
+        It may be answered before `wait_s` are over, and at the latest after `POLL_S`.
+        """
+        shared = self._polls.get(queue)
+        if shared is None:
+            shared = self._polls[queue] = SharedCalls(
+                partial(self._poll_each, queue),
+                lambda poll: len(poll.request_id),
+                items_max=REQUESTS_MAX,
+                size_max=BODY_BYTES_MAX,
+                calls_max=POLLS_MAX,
+            )
+        return await shared.ask(_Poll(request_id, wait_s))
+
+    async def outcomes(
+        self, queue: str, request_ids: Collection[str], wait_s: float, until: Until
+    ) -> list[JobOutcome]:
+        """Return how jobs ended, once all have, or any has; at the latest after `POLL_S`."""
+        body = {
+            "request_ids": list(request_ids),
+            "wait_s": min(wait_s, POLL_S),
+            "until": until,
+        }
+        answer = await self._ask("POST", queue, "outcomes", json=body)
+        return [read(JobOutcome, outcome) for outcome in answer["outcomes"]]
+
+    async def status(self, queue: str, request_id: str) -> JobStatus:
+        """Return a job as it stands."""
+        return read(JobStatus, await self._ask("GET", queue, f"requests/{quoted(request_id)}"))
+
+    async def cancel(self, queue: str, request_id: str, reason: str) -> bool:
+        """Take a job back; False where it had its outcome before."""
+        path = f"requests/{quoted(request_id)}/cancel"
+        answer = await self._ask("POST", queue, path, json={"reason": reason})
+        return bool(answer["cancelled"])
+
+    async def _enqueue_each(self, requests: list[WrittenRequest]) -> list[Job | GatewayError]:
+        """Ask for what came together: one that is refused takes no other with it."""
+        answers: dict[int, Job | GatewayError] = {}
+        left = list(range(len(requests)))
+        while left:
+            try:
+                jobs = await self.enqueue_all([requests[number] for number in left])
+            except GatewayError as error:
+                blamed = _blamed(error, left)
+                answers |= {number: _for_one(error) for number in blamed}
+                left = [number for number in left if number not in answers]
+                if not blamed:
+                    alone = [await self._enqueue_each([requests[number]]) for number in left]
+                    answers |= {n: answer for n, [answer] in zip(left, alone, strict=True)}
+                    break
+            else:
+                answers |= dict(zip(left, jobs, strict=True))
+                break
+        return [answers[number] for number in range(len(requests))]
+
+    async def _poll_each(self, queue: str, polls: list[_Poll]) -> list[JobOutcome | GatewayError]:
+        wait_s = min(poll.wait_s for poll in polls)
+        ids = dict.fromkeys(poll.request_id for poll in polls)
+        try:
+            outcomes = await self.outcomes(queue, ids, wait_s, "any")
+        except GatewayError as error:
+            if len(ids) == 1 or _concerns_all(error):
+                return [_for_one(error) for _ in polls]
+            # One of them is unknown here; which, the gateway does not say.
+            return [answer for poll in polls for answer in await self._poll_each(queue, [poll])]
+        by_id = dict(zip(ids, outcomes, strict=True))
+        return [by_id[poll.request_id] for poll in polls]
+
+    async def _ask(self, method: str, queue: str, path: str, **options: Any) -> Any:
+        place = f"/v1/queues/{quoted(queue)}/{path}"
+        return (await self._gateway.ask(method, place, **options)).json()
+
+
+def _blamed(error: GatewayError, numbers: list[int]) -> list[int]:
+    """Return the numbers of those whom a refusal concerns; none where it does not say whom."""
+    if len(numbers) == 1 or _concerns_all(error):
+        return numbers
+    return [number for place, number in enumerate(numbers) if place == error.index]
+
+
+def _concerns_all(error: GatewayError) -> bool:
+    """Tell whether a refusal is about the gateway, and not about what it was asked."""
+    return error.status < 400 or error.status >= 500 or error.status in TRY_AGAIN
+
+
+def _for_one(error: GatewayError) -> GatewayError:
+    """Return a refusal as one that a task raises by itself."""
+    details = {name: value for name, value in error.details.items() if name != "index"}
+    return GatewayError(error.code, error.message, error.status, details)
+
+
+def quoted(name: str) -> str:
+    """Return a name as one part of a path, whatever characters it has."""
+    return quote(name, safe=":")
+
+
+def read(kind: type[T], document: Mapping[str, Any]) -> T:
+    """Read an answer; what a newer gateway says besides is left out."""
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # they are dataclasses
+    return kind(**{name: value for name, value in document.items() if name in names})

@@ -1,0 +1,98 @@
+"""A job: one request on the record, to be waited for, looked at and taken back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import anyio
+
+if TYPE_CHECKING:
+    from .job_calls import JobCalls
+
+JobState = Literal["open", "completed", "dead_letter", "cancelled"]
+
+LOOK_S = 1.0
+"""What a look at an outcome may take where nothing is to be waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """How a job ended, if it has."""
+
+    request_id: str
+    state: JobState
+    closed_at: str | None = None
+    operation_id: str | None = None
+    """The operation that did the work, where one did."""
+
+    reason: str | None = None
+    """Why it was given up or cancelled."""
+
+    result: Mapping[str, Any] | None = None
+    """What the work came to, where it is no operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """A job as it stands."""
+
+    request_id: str
+    queue: str
+    request_key: str
+    item_key: str
+    priority: str
+    """The priority at which it waits now."""
+
+    content: Mapping[str, Any]
+    state: JobState
+    enqueued_at: str
+    closed_at: str | None = None
+    operation_id: str | None = None
+    reason: str | None = None
+    result: Mapping[str, Any] | None = None
+    not_before: str | None = None
+    """When its delay ends, where it has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A handle on a request; every method raises `GatewayError`."""
+
+    queue: str
+    request_id: str
+    key: str | None = None
+    """The key under which it was asked for, where this client asked."""
+
+    is_duplicate: bool = False
+    """Whether it was on the record before this client asked."""
+
+    calls: "JobCalls" = field(kw_only=True, repr=False, compare=False)
+
+    async def result(self, timeout: float | None = None) -> JobOutcome:  # noqa: ASYNC109 - as the field has it
+        """Return how the job ended, once it has; a job that was given up or cancelled has ended.
+
+        Raises:
+            TimeoutError: it is still open after `timeout` seconds; it goes on all the same.
+        """
+        limit_s = None if timeout is None else max(timeout, LOOK_S)
+        deadline_s = float("inf") if timeout is None else anyio.current_time() + timeout
+        with anyio.move_on_after(limit_s):
+            while True:
+                left_s = max(0.0, deadline_s - anyio.current_time())
+                outcome = await self.calls.outcome(self.queue, self.request_id, left_s)
+                if outcome.state != "open":
+                    return outcome
+                if not left_s:
+                    break
+        raise TimeoutError(f"{self.request_id} is open after {timeout} s")
+
+    async def status(self) -> JobStatus:
+        """Return the job as it stands; `work_request_unknown` where the queue has none."""
+        return await self.calls.status(self.queue, self.request_id)
+
+    async def cancel(self, reason: str = "the producer took it back") -> bool:
+        """Take the job back; False where it had its outcome before.
+
+        `reason` has 1 to 200 characters.
+        """
+        return await self.calls.cancel(self.queue, self.request_id, reason)

@@ -1,0 +1,86 @@
+"""Looking at the record: single things by their names, and lists that are read page by page."""
+
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from .gateway_http import GatewayHttp
+from .job_calls import quoted
+
+Document = dict[str, Any]
+
+PAGE: Final = 100
+"""Entries that a page is asked for."""
+
+
+class Records:
+    """The record at a gateway; every method raises `GatewayError` with the gateway's own code.
+
+    Documents are as the gateway answers them. A list reads on as it is iterated.
+    """
+
+    def __init__(self, gateway: GatewayHttp) -> None:
+        self._gateway = gateway
+
+    async def queues(self) -> Document:
+        """Return what each queue holds, what is paused, and who works."""
+        return await self._get("/v1/queues")
+
+    async def node(self, node_id: str) -> Document:
+        """Return a node: a source, a claim, an understanding with its authority."""
+        return await self._get(f"/v1/nodes/{quoted(node_id)}")
+
+    async def operation(self, operation_id: str) -> Document:
+        """Return an operation: its row of the log, its envelope, effects and receipts."""
+        return await self._get(f"/v1/operations/{quoted(operation_id)}")
+
+    async def extraction(self, run_id: str) -> Document:
+        """Return a run: its steps, what it read, which fields failed and why."""
+        return await self._get(f"/v1/extractions/{quoted(run_id)}")
+
+    def operations(self, **criteria: Any) -> AsyncIterator[Document]:
+        """Iterate over the operations that every criterion fits, oldest first.
+
+        Criteria are `entity`, `declared`, `semantic_intent`, `effect_kind`, `reversibility`,
+        `actor`, `session_id`, `since`, `until`, `from_sequence` and `to_sequence`.
+        """
+        return self._list("/v1/audit/operations", "operations", criteria)
+
+    def bindings(self) -> AsyncIterator[Document]:
+        """Iterate over the source bindings by their ids."""
+        return self._list("/v1/bindings", "bindings", {})
+
+    def extractions(self, state: str = "blocked") -> AsyncIterator[Document]:
+        """Iterate over the extractions that are in a state now."""
+        return self._list("/v1/extractions", "runs", {"state": state})
+
+    def dead_letters(
+        self, queue: str, error_signature: str | None = None
+    ) -> AsyncIterator[Document]:
+        """Iterate over what was given up and not requeued."""
+        path = f"/v1/queues/{quoted(queue)}/dead-letters"
+        return self._list(path, "dead_letters", {"error_signature": error_signature})
+
+    def reviews(self, kind: str) -> AsyncIterator[Document]:
+        """Iterate over what of a kind waits for a person."""
+        return self._list("/v1/reviews/open", "items", {"kind": kind})
+
+    async def _list(
+        self, path: str, name: str, criteria: Mapping[str, Any]
+    ) -> AsyncIterator[Document]:
+        query = {"limit": PAGE} | {
+            key: value.isoformat() if isinstance(value, datetime) else value
+            for key, value in criteria.items()
+            if value is not None
+        }
+        while True:
+            page = await self._get(path, **query)
+            for document in page[name]:
+                yield document
+            if page["next_after"] is None:
+                return
+            query["after"] = page["next_after"]
+
+    async def _get(self, path: str, **query: Any) -> Document:
+        document: Document = (await self._gateway.ask("GET", path, params=query)).json()
+        return document
