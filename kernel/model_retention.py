@@ -5,8 +5,9 @@ is retired. It never goes earlier, and never because a receipt expired. What goe
 record, its commitment and a durable receipt stay.
 
 References are operations on the record that name the output. One ends when its operation is
-archived past the audit's horizon. Archiving itself does not exist yet: `mark_archived` puts the
-fact on the record and does nothing else. The sweep reads all of those receipts.
+archived past the audit's horizon: `mark_archived` puts the fact on the record and does nothing
+else. Rows that move to the archive (`kernel/log_archival.py`) are no such fact: they are replayed
+as before, and need the answers. The sweep reads all of those receipts.
 
 Which models are in use changes outside the log, so eligibility is not stored: the registry is asked
 here and in a replay (decision kernel/0095).

@@ -28,6 +28,7 @@ from kernel.authority.value import authority_of
 from kernel.errors import RulesVersionUnknown
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.row_of_envelope import row_of_envelope
+from kernel.log_archival import SEGMENT_WRITES
 from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT
 from kernel.model.receipt import RECEIPT_KINDS, ReceiptRules
@@ -91,7 +92,7 @@ _VERSION_1 = Rules(
     envelope=Envelope,
     row_of_envelope=row_of_envelope,
     apply_operation=apply_operation,
-    receipt_writes=WRITES,
+    receipt_writes=MappingProxyType({**WRITES, **SEGMENT_WRITES}),
     authority_of=authority_of,
 )
 

@@ -62,7 +62,7 @@ def upgrade():
                 ["commit_epoch_id", *columns, "ec_sequence_number"],
                 sqlite_where=sa.text("commit_epoch_id IS NOT NULL"),
             )
-        refuse_change("kernel_event_log")
+        refuse_change("kernel_event_log", moves_to="archived_rows")
     else:
         op.drop_constraint("kernel_event_log_rules_version_check", "kernel_event_log")
         op.create_check_constraint(

@@ -22,10 +22,12 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.proof.tiles import TILE_WIDTH
+from tests.kernel.archives import archive_next, collect_next
 from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.honest import write_briefly
 from tests.kernel.tampering import Copy, flipped, key_of
 from tests.turned_bytes import sentence
+from workers.environment.ledger_access import archive_of
 
 HEAD = """# verify
 
@@ -90,6 +92,9 @@ REASONS: dict[tuple[str, str], str] = {
 }
 """Why a change is not found, by table and by column; `row` where whole rows are gone or new."""
 
+ARCHIVED = (schema.archived_rows, schema.archive_segments)
+"""Tables that have rows where rows of the log lie in the archive."""
+
 HOWS = ("changed", "emptied", "swapped")
 ROW_HOWS = ("deleted", "inserted", "swapped")
 
@@ -115,12 +120,14 @@ def _found_gateways(tables: Any) -> None:
         tables.insert(schema.mail_keys, {"name": f"k-{shard}", "key": bytes([shard]) * 32})
 
 
-def _write_tiles(path: Path) -> None:
-    """Write a ledger that is long enough for a full tile."""
+def _write_tiles(path: Path, *, archived: bool) -> None:
+    """Write a ledger that is long enough for a full tile, or for two that lie in the archive."""
     host = FakeHost()
-    ledger = Ledger.create(SqliteStore(path), host.host)
-    for number in range(TILE_WIDTH + 1):
+    ledger = Ledger.create(SqliteStore(path), host.host, archive_of(path))
+    for number in range(TILE_WIDTH * (2 if archived else 1) + 1):
         submit(ledger, create(f"n-{number}", "Note"))
+    while archived and archive_next(ledger):
+        collect_next(ledger, host)
     ledger.close()
 
 
@@ -154,11 +161,12 @@ class Tampering:
 
     def _with_rows_of(self, table: Table) -> Path:
         """Return an honest file in which a table has rows."""
-        if table is not schema.tree_tiles:
+        if table not in (schema.tree_tiles, *ARCHIVED):
             return self._honest
-        path = self._folder / "long.db"
+        archived = table in ARCHIVED
+        path = self._folder / ("archived.db" if archived else "long.db")
         if not path.exists():
-            _write_tiles(path)
+            _write_tiles(path, archived=archived)
         return path
 
 

@@ -50,7 +50,8 @@ class TableChanges:
 def write(changes: Iterable[TableChanges], tables: Tables) -> None:
     """Write what a transaction came to.
 
-    Rows that give up a unique value are removed before others take it.
+    Rows that give up a unique value are removed before others take it. Rows that move to another
+    table leave their own once they are there.
 
     Raises:
         LedgerCorrupt: when a row that was new by construction is there already; nothing of the
@@ -58,7 +59,7 @@ def write(changes: Iterable[TableChanges], tables: Tables) -> None:
     """
     try:
         with tables.together():
-            for of_table in changes:
+            for of_table in sorted(changes, key=lambda change: "moves_to" in change.table.info):
                 for key in of_table.deleted:
                     tables.delete(of_table.table, *key)
                 if of_table.replaced:

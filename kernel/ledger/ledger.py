@@ -19,6 +19,9 @@ from kernel.canonical import canonicalize, sha256_hex
 from kernel.errors import LedgerCorrupt, RulesVersionUnknown
 from kernel.host import Host
 from kernel.ledger import schema
+from kernel.ledger.archive import NO_ARCHIVE, Archive
+from kernel.ledger.archive_segment import segment_of
+from kernel.ledger.archived_tables import with_archive
 from kernel.ledger.buffer import BufferedTables, write
 from kernel.ledger.catalog import StorageFault
 from kernel.ledger.log_tree import LogTree, build, frontier_of, grown
@@ -130,8 +133,10 @@ class LogEntry(NamedTuple):
 class LedgerView:
     """Reading, at one point of the record."""
 
-    def __init__(self, tables: TablesView) -> None:
+    def __init__(self, tables: TablesView, archive: Archive | None = None) -> None:
         self.tables = tables
+        self.archive = archive or NO_ARCHIVE
+        """Where the segments lie that the tables read rows from."""
 
     def batch(self) -> "LedgerView":
         """Return the same snapshot for a batch of like questions: what it reads it keeps.
@@ -316,6 +321,12 @@ class LedgerView:
     def log_row_at(self, ec_sequence_number: int) -> Row | None:
         """Return the log row with a sequence number."""
         return self.tables.get(schema.kernel_event_log, ec_sequence_number)
+
+    def archived_at_us(self, ec_sequence_number: int) -> int | None:
+        """Return when a row of the log was moved to the archive, in microseconds since 1970."""
+        index, _ = segment_of(ec_sequence_number)
+        row = self.tables.get(schema.archive_segments, index)
+        return None if row is None else int(row["archived_at_us"])
 
     def has_written(self, before: Head, after: Head) -> bool:
         """Tell whether what took the chains from one head to another is on the record."""
@@ -685,15 +696,19 @@ class HeadMoved(Exception):
 class Ledger:
     """The record: one writer at a time, any number of snapshots."""
 
-    def __init__(self, store: Store, host: Host) -> None:
-        """Hold a store whose ledger exists; see `Ledger.create`."""
+    def __init__(self, store: Store, host: Host, archive: Archive | None = None) -> None:
+        """Hold a store whose ledger exists; see `Ledger.create`.
+
+        `archive` is where rows lie that have left the log; without it they cannot be read.
+        """
         self.store = store
         self.host = host
+        self.archive = archive or NO_ARCHIVE
         self.kept: dict[Any, Any] = {}
         """What this process keeps of the state between transactions; each has it as `kept`."""
 
     @classmethod
-    def create(cls, store: Store, host: Host) -> "Ledger":
+    def create(cls, store: Store, host: Host, archive: Archive | None = None) -> "Ledger":
         """Open the ledger of a store, founding it with its genesis rows when it is new.
 
         The tree over the log is built where an older program has written the log without it.
@@ -715,7 +730,7 @@ class Ledger:
                     f"the ledger is written under version {version} of the rules, this program"
                     f" has {RULES_VERSION}: use a newer program"
                 )
-        return cls(store, host)
+        return cls(store, host, archive)
 
     @contextmanager
     def transaction(self) -> Iterator[LedgerTransaction]:
@@ -726,7 +741,7 @@ class Ledger:
             CommitOutcomeUnknown: when COMMIT failed (K25).
         """
         with self.store.transaction() as tables:
-            buffer = BufferedTables(tables)
+            buffer = BufferedTables(with_archive(tables, self.archive))
             transaction = LedgerTransaction(buffer, self.host, self.kept)
             yield transaction
             transaction.write_head()
@@ -753,14 +768,14 @@ class Ledger:
                 yield transaction
             return
         with self.store.turn() as turn:
-            buffer = BufferedTables(turn.snapshot)
+            buffer = BufferedTables(with_archive(turn.snapshot, self.archive))
             transaction = LedgerTransaction(buffer, self.host, self.kept)
             before = transaction.head_now.copy()
             yield transaction
             transaction.write_head()
             changes = buffer.changes()
             tables = turn.hold()
-            now = LedgerView(tables)
+            now = LedgerView(with_archive(tables, self.archive))
             if now.head() != before or not still(now):
                 raise HeadMoved
             write(changes, tables)
@@ -769,12 +784,21 @@ class Ledger:
     def view(self) -> Iterator[LedgerView]:
         """Open a snapshot; what is read inside belongs to one sequence."""
         with self.store.view() as tables:
-            yield LedgerView(tables)
+            yield LedgerView(with_archive(tables, self.archive), self.archive)
 
     def read(self, question: Callable[[LedgerView], T]) -> T:
         """Answer a question from a snapshot; it may not keep the view."""
         with self.view() as view:
             return question(view)
+
+    def rebuild_tree(self) -> LogTree:
+        """Build the tree over the log anew from its rows, archived ones included, and return it.
+
+        Raises:
+            LedgerCorrupt: when rows of the log are missing.
+        """
+        with self.store.transaction() as tables:
+            return build_tree(with_archive(tables, self.archive))
 
     def close(self) -> None:
         """Release the store."""

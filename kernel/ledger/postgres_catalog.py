@@ -20,7 +20,7 @@ from kernel.ledger import keys
 from kernel.ledger.catalog import ContentReport, Fact, StorageFault, differences, table_fact
 from kernel.ledger.keys import column_names
 from kernel.ledger.postgres_connection import Connection, unbounded
-from kernel.ledger.postgres_schema import REFUSAL_BODY, tables
+from kernel.ledger.postgres_schema import REFUSAL, REFUSALS, refusal_of, tables
 from kernel.ledger.schema import APPEND_ONLY_TABLES
 
 Ask = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
@@ -59,9 +59,9 @@ SELECT c.relname::text, t.tgname::text, t.tgtype, t.tgenabled::text, t.tgqual IS
 FROM pg_class c JOIN pg_trigger t ON t.tgrelid = c.oid JOIN pg_proc p ON p.oid = t.tgfoid
 WHERE {_OURS} AND NOT t.tgisinternal"""  # noqa: S608 - a constant
 _FUNCTION = """
-SELECT p.prosrc, l.lanname::text, p.prosecdef, p.proconfig IS NULL FROM pg_proc p
+SELECT p.proname::text, p.prosrc, l.lanname::text, p.prosecdef, p.proconfig IS NULL FROM pg_proc p
 JOIN pg_language l ON l.oid = p.prolang
-WHERE p.pronamespace = current_schema()::regnamespace AND p.proname = 'rotulus_refuses'"""
+WHERE p.pronamespace = current_schema()::regnamespace AND p.proname = ANY(%s)"""
 _SETTINGS = """
 SELECT s FROM pg_db_role_setting d, unnest(d.setconfig) AS s WHERE d.setdatabase IN
 (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
@@ -162,13 +162,13 @@ def expected_facts() -> frozenset[Fact]:
         facts |= {_index(table.name, index) for index in table.indexes}
         if table.name in append_only:
             facts |= {
-                _trigger(table.name, f"{table.name}_refuses_{scope}", kind)
-                for scope, kind in (
-                    ("row", _ROW_BEFORE_CHANGE),
-                    ("statement", _STATEMENT_BEFORE_TRUNCATE),
+                _trigger(table.name, f"{table.name}_refuses_{scope}", kind, function)
+                for scope, kind, function in (
+                    ("row", _ROW_BEFORE_CHANGE, refusal_of(table)),
+                    ("statement", _STATEMENT_BEFORE_TRUNCATE, REFUSAL),
                 )
             }
-    facts.add(_function(REFUSAL_BODY, "plpgsql"))
+    facts |= {_function(name, body, "plpgsql") for name, body in REFUSALS.items()}
     return frozenset(facts)
 
 
@@ -205,13 +205,13 @@ def stored_facts(ask: Ask) -> set[Fact]:
         odd = {
             "off": enabled != "O",
             "with a condition": not plain_call,
-            f"calling {function}": function != "rotulus_refuses" or not ours,
+            "of another schema": not ours,
         }
-        fact = _trigger(name, trigger, kind)
+        fact = _trigger(name, trigger, kind, function)
         facts.add(fact._replace(text=_with(fact.text, odd)))
-    for body, language, definer, no_settings in ask(_FUNCTION, ()):
+    for name, body, language, definer, no_settings in ask(_FUNCTION, ([*REFUSALS],)):
         odd = {"security definer": definer, "with settings": not no_settings}
-        fact = _function(body, language)
+        fact = _function(name, body, language)
         facts.add(fact._replace(text=_with(fact.text, odd)))
     return facts
 
@@ -268,9 +268,9 @@ def _bare(expression: str) -> str:
     return re.sub(r" = any array\[ ?(.*?) ?\]", r" in \1", words)
 
 
-def _trigger(table: str, name: str, kind: int) -> Fact:
-    return Fact(table, "trigger", f"{name} of type {kind}")
+def _trigger(table: str, name: str, kind: int, function: str) -> Fact:
+    return Fact(table, "trigger", f"{name} of type {kind} calling {function}")
 
 
-def _function(body: str, language: str) -> Fact:
-    return Fact("ledger", "function", f"rotulus_refuses in {language}: {body}")
+def _function(name: str, body: str, language: str) -> Fact:
+    return Fact("ledger", "function", f"{name} in {language}: {body}")

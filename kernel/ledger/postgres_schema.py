@@ -31,10 +31,15 @@ if TYPE_CHECKING:
 _COMMENT = "rotulus ledger, schema "
 _FOUNDING_LOCK = "SELECT pg_advisory_xact_lock(hashtext('rotulus ledger ' || current_schema()))"
 _TYPES = ((Integer, "int8"), (String, "text"), (LargeBinary, "bytea"))
-REFUSAL_BODY = " BEGIN RAISE EXCEPTION 'append only'; END "
-_REFUSAL = (
-    f"CREATE FUNCTION rotulus_refuses() RETURNS trigger LANGUAGE plpgsql AS $${REFUSAL_BODY}$$"
-)
+REFUSAL = "rotulus_refuses"
+REFUSALS = {
+    REFUSAL: " BEGIN RAISE EXCEPTION 'append only'; END ",
+    "rotulus_refuses_unless_archived": " BEGIN"
+    " IF TG_OP = 'DELETE' AND EXISTS (SELECT FROM archived_rows a"
+    " WHERE a.ec_sequence_number = OLD.ec_sequence_number) THEN RETURN OLD; END IF;"
+    " RAISE EXCEPTION 'append only'; END ",
+}
+"""The bodies of the functions that triggers call, by their names."""
 
 
 @cache
@@ -152,15 +157,26 @@ def definitions() -> tuple[str, ...]:
             str(CreateIndex(index).compile(dialect=dialect))
             for index in sorted(table.indexes, key=lambda index: str(index.name))
         ]
-    statements.append(_REFUSAL)
+    statements += [
+        f"CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $${body}$$"
+        for name, body in REFUSALS.items()
+    ]
     for table in APPEND_ONLY_TABLES:
-        for change, scope in (("UPDATE OR DELETE", "ROW"), ("TRUNCATE", "STATEMENT")):
+        for change, scope, function in (
+            ("UPDATE OR DELETE", "ROW", refusal_of(table)),
+            ("TRUNCATE", "STATEMENT", REFUSAL),
+        ):
             name = f"{table.name}_refuses_{scope.lower()}"
             statements.append(
                 f"CREATE TRIGGER {name} BEFORE {change} ON {table.name}"
-                f" FOR EACH {scope} EXECUTE FUNCTION rotulus_refuses()"
+                f" FOR EACH {scope} EXECUTE FUNCTION {function}()"
             )
     return tuple(statements)
+
+
+def refusal_of(table: Table) -> str:
+    """Return the function that refuses changes of an append-only table's rows."""
+    return f"{REFUSAL}_unless_archived" if "moves_to" in table.info else REFUSAL
 
 
 @cache

@@ -63,7 +63,7 @@ _ENTRIES = (
         "implication_halts",
         "binding_cycle_outcomes",
     ),
-    *_durable(KERNEL, "derived_index", "tree_tiles"),
+    *_durable(KERNEL, "derived_index", "tree_tiles", "archived_rows", "archive_segments"),
     *_durable(KERNEL, "blob_store", "blobs", "pre_images"),
     *_durable(KERNEL, "receipt_store", "receipts", "binding_evaluation_manifests"),
     StorageRegistryEntry("shard_epochs", "current_view", "durable", _RUNTIME, False),

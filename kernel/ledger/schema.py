@@ -51,7 +51,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 30
+SCHEMA_VERSION = 31
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -184,7 +184,48 @@ kernel_event_log = Table(
         "ec_sequence_number",
         **_stated("commit_epoch_id"),
     ),
+    info={"append_only": True, "moves_to": "archived_rows"},
+)
+
+archived_rows = Table(
+    "archived_rows",
+    metadata,
+    # What a row of the log that lies in a segment is looked up by; the rest is in the segment.
+    Column("ec_sequence_number", Integer, primary_key=True),
+    Column("operation_id", String, nullable=False),
+    Column("supersedes_sequence", Integer, nullable=False),
+    UniqueConstraint("operation_id", "supersedes_sequence"),
+    Column("envelope_payload_blob_ref", String, nullable=False, index=True),
+    Column("semantic_intent", String, nullable=False),
+    Column("session_id", String),
+    Column("commit_epoch_id", String),
+    Column("committed_at", String, nullable=False),
+    Index("archived_rows_by_session", "session_id", "ec_sequence_number", **_stated("session_id")),
+    Index("archived_rows_by_intent", "semantic_intent", "ec_sequence_number"),
+    Index(
+        "archived_rows_by_epoch",
+        "commit_epoch_id",
+        "ec_sequence_number",
+        **_stated("commit_epoch_id"),
+    ),
     info={"append_only": True},
+)
+
+archive_segments = Table(
+    "archive_segments",
+    metadata,
+    # The index of the tile of the lowest level whose rows the segment holds.
+    Column("segment_index", Integer, primary_key=True),
+    # SHA-256 of the file, under which it lies in the archive.
+    Column("content_hash", String, nullable=False),
+    Column("stored_bytes", Integer, nullable=False),
+    # How many envelopes it holds: of each row one, but for those that were erased.
+    Column("envelopes", Integer, nullable=False),
+    # 1 once the envelopes are in the segment alone.
+    Column("collected", Integer, nullable=False),
+    Column("archived_at_us", Integer, nullable=False),
+    CheckConstraint("collected IN (0, 1)"),
+    Index("archive_segments_by_collected", "collected", "segment_index"),
 )
 
 causal_parents = Table(
@@ -981,6 +1022,8 @@ FOLDED_TABLES = _tables_with("folded")
 """What the log folds into beside the typed stores: written by applying, by no effect."""
 
 APPEND_ONLY_TABLES = _tables_with("append_only")
+"""Whose rows are neither changed nor deleted; one of a table that `moves_to` another may be deleted
+once the other has a row of its key."""
 
 
 def store_of(table: Table) -> StateStore | None:

@@ -244,6 +244,20 @@ class SqliteStore:
         """Return None: this machine's clock counts."""
         return None
 
+    def give_space_back(self, pages_max: int) -> int:
+        """Cut free pages off the file, which becomes shorter when the log is folded into it.
+
+        SQLite moves pages from the end of the file into free ones in front of it.
+        """
+        with self._lock:
+            writer = self._writer or self._connect_writer()
+            self._writer = writer
+            with _translated():
+                # Each step of this frees a page, and `execute` takes one step of what has no rows.
+                writer.executescript(f"PRAGMA incremental_vacuum({int(pages_max)})")
+                [(left,)] = writer.execute("PRAGMA freelist_count").fetchall()
+        return int(left)
+
     def close(self) -> None:
         """Close every idle connection and fold the write-ahead log into the file.
 
@@ -295,6 +309,8 @@ class SqliteStore:
         writer = self._connect("rwc")
         with _closed_on_failure(writer, self._path):
             writer.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+            # Of a new file likewise: pages that become free can be cut off (decision kernel/0381).
+            writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
             _use_write_ahead_log(writer)
             writer.execute("PRAGMA synchronous = FULL")
             writer.execute("PRAGMA foreign_keys = ON")

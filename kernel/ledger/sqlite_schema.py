@@ -9,10 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlalchemy import Table
 from sqlalchemy.dialects import sqlite as dialect
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from kernel.errors import LedgerUnavailable
+from kernel.ledger.keys import key_names
 from kernel.ledger.schema import APPEND_ONLY_TABLES, SCHEMA_VERSION, metadata
 from kernel.ledger.schema_version import check_version
 from kernel.ledger.sqlite_checkpoint import fold, is_folded
@@ -43,10 +45,18 @@ def definitions() -> tuple[str, ...]:
     for table in APPEND_ONLY_TABLES:
         statements += [
             f"CREATE TRIGGER {table.name}_refuses_{change.lower()} BEFORE {change} "
-            f"ON {table.name} BEGIN SELECT RAISE(ABORT, 'append only'); END"
-            for change in ("UPDATE", "DELETE")
+            f"ON {table.name}{condition} BEGIN SELECT RAISE(ABORT, 'append only'); END"
+            for change, condition in (("UPDATE", ""), ("DELETE", _unless_moved(table)))
         ]
     return tuple(statements)
+
+
+def _unless_moved(table: Table) -> str:
+    """Return the condition of a trigger that lets rows go which have moved to another table."""
+    if "moves_to" not in table.info:
+        return ""
+    [key], target = key_names(table), table.info["moves_to"]
+    return f" WHEN NOT EXISTS (SELECT 1 FROM {target} WHERE {key} = OLD.{key})"  # noqa: S608 - names of the schema
 
 
 def create_schema(writer: sqlite3.Connection, path: Path) -> None:

@@ -204,6 +204,21 @@ class Store(Protocol):
         """Release everything; the ledger can be opened again."""
 
 
+@runtime_checkable
+class GivesSpaceBack(Store, Protocol):
+    """A store whose file can become shorter while it is used."""
+
+    def give_space_back(self, pages_max: int) -> int:
+        """Cut at most so many free pages off the end of the file; return how many are left.
+
+        The writer's lock is held meanwhile. As many as before are left where the file was made
+        without the means to do this: then they are used again, and never given back.
+
+        Raises:
+            LedgerUnavailable: when the lock was not granted in time.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class WriterTurn:
     """One writer's turn: what its transaction is computed on, and then written to."""

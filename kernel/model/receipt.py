@@ -88,6 +88,8 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "recorded_model_output": _durable(own.ModelOutputRecorded),
         "recorded_model_output_collected": _durable(own.ModelOutputCollected),
         "operation_archived": _durable(own.OperationArchived),
+        "log_segment_archived": _durable(own.LogSegmentArchived),
+        "log_segment_collected": _durable(own.LogSegmentCollected),
         "binding_generation_snapshot": _durable(own.BindingGenerationSnapshotted),
         "extraction_attempt": _durable(own.ExtractionAttempted),
         "membership_state_transition": _durable(own.MembershipStateTransition),

@@ -278,6 +278,27 @@ class OperationArchived(ReceiptBody):
     released_model_output_ids: list[Ref]
 
 
+# --- archive segments (§17.7) -----------------------------------------------------------------
+
+
+class LogSegmentArchived(ReceiptBody):
+    """Rows of the log that were moved to a segment of the archive; all that its row says."""
+
+    segment_index: Sequence
+    first_sequence: Sequence
+    last_sequence: Sequence
+    content_hash: Sha256
+    stored_bytes: Count
+    envelopes: Count
+
+
+class LogSegmentCollected(ReceiptBody):
+    """A segment whose envelopes are in the archive alone from now on."""
+
+    segment_index: Sequence
+    content_hash: Sha256
+
+
 # --- work that was asked for (§14, §16) -------------------------------------------------------
 
 

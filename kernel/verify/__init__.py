@@ -1,8 +1,10 @@
 """Verification: everything on the record computed again from stored bytes, in one snapshot.
 
-Six levels, in this order. The first two use none of the code that writes.
+Seven levels, in this order. The first three use none of the code that writes.
 
 S. Schema. Tables, indexes, constraints and triggers are those that this program makes.
+R. Archive. Each segment is there, is the file that the ledger names, and holds the rows of its
+   tile. Where one cannot be read the log cannot either, and verification ends there.
 A. Chains. Log and receipts are numbered without gaps and linked; every hash is that of the stored
    bytes; every column repeats its bytes; every row beside the chains agrees with a chained one.
    The log's chain is walked twice, by code that has nothing in common but the hash, and the tree
@@ -26,6 +28,7 @@ from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
 from kernel.ledger import schema
 from kernel.ledger.catalog import NOT_READ, StorageFault
 from kernel.ledger.ledger import LedgerView
+from kernel.verify.archive import check_archive
 from kernel.verify.authority import AuthorityCheck
 from kernel.verify.belief import BeliefCounts, check_belief
 from kernel.verify.expected import ExpectedHead, check_expected
@@ -34,7 +37,14 @@ from kernel.verify.hash_chains import GENESIS, RECEIPTS, Chain, check_receipts
 from kernel.verify.links import Walk, walk_log
 from kernel.verify.log import LogCheck
 from kernel.verify.model_outputs import check_model_outputs
-from kernel.verify.reading import PAGE_ROWS, EnoughFindings, Finding, Findings, Reader
+from kernel.verify.reading import (
+    LIMIT_FINDINGS,
+    PAGE_ROWS,
+    EnoughFindings,
+    Finding,
+    Findings,
+    Reader,
+)
 from kernel.verify.records import (
     answered_hash,
     check_answers,
@@ -50,8 +60,6 @@ from kernel.verify.storage import add_faults
 from kernel.verify.stretches import Helpers, Walked, joined_state, stretches_of
 from kernel.verify.thoughts import ThoughtCounts, check_rounds, check_thoughts
 from kernel.verify.tree import TreeCheck
-
-LIMIT_FINDINGS = 20
 
 Progress = Callable[[int, int], None]
 """Told how many steps are done, of how many."""
@@ -73,6 +81,9 @@ class Verification:
 
     authorities_equal: int
     authorities_pending: int
+    rows_archived: int = 0
+    """How many of the rows were read from the archive."""
+
     tree_root: str = ""
     """Root of the tree over the rows, where the log was walked to its end without a finding."""
     not_checked: tuple[str, ...] = ()
@@ -156,6 +167,8 @@ class _Run:
         self._emitted = self._emitted_us = 0
         self._not_checked: tuple[str, ...] = ()
         self._tree_root = ""
+        self._archived = 0
+        self._view = view
         self._belief = BeliefCounts()
         self._thoughts = ThoughtCounts()
         self._authority = AuthorityCheck(self._reader, view, strategy)
@@ -167,7 +180,7 @@ class _Run:
     ) -> None:
         findings = self._findings
         add_faults(findings, damage)
-        if not self._check_schema():
+        if not self._check_schema() or not self._check_archive():
             return
         with findings.guard(schema.kernel_event_log, "count"):
             self._total = self._reader.count(schema.kernel_event_log)
@@ -245,6 +258,15 @@ class _Run:
                 return False
         return True
 
+    def _check_archive(self) -> bool:
+        """Check what lies in the archive; tell whether the rows there can be read."""
+        archive = check_archive(self._reader, self._view.archive)
+        self._archived = archive.rows
+        if not archive.is_readable:
+            reason = "the rows of the log, and what follows from them: a segment cannot be read"
+            self._not_checked = (reason,)
+        return archive.is_readable
+
     def _check_chains(self) -> None:
         """Take every step, whatever became of the one before: each looks at other rows."""
         reader, log, findings = self._reader, self._log, self._findings
@@ -320,6 +342,7 @@ class _Run:
             head_hash=self._log.chain.tail_hash,
             authorities_equal=self._authority.counts.equal,
             authorities_pending=self._authority.counts.pending,
+            rows_archived=self._archived,
             tree_root=self._tree_root,
             not_checked=self._not_checked,
             findings=tuple(self._findings.entries),

@@ -1,4 +1,6 @@
-"""What is on record without an operation that caused it: requests, pauses, pages of routing.
+"""What is on record without an operation that caused it.
+
+Requests, pauses, pages of routing, segments of the archive.
 
 Each has a durable receipt of its own, which lies in the chain between the two rows between which it
 happened. So the outbox, its outcomes, the pauses and the pairs are a fold as well, and a row of
@@ -11,6 +13,7 @@ from contextlib import AbstractContextManager
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.log_archival import SEGMENT_WRITES
 from kernel.rules import Rules, rules_of
 from kernel.verify.reading import Reader, load_object, shown, time_us
 from kernel.work.receipts import CLOSED, PAUSED, REQUESTED, RESUMED, ROUTED, WRITES, pause_key
@@ -33,7 +36,8 @@ class Causeless:
         self._after = after
         self._step = step
         self._entries = heapq.merge(
-            *(self._receipts(kind) for kind in (GIVEN_UP, *WRITES)), key=lambda entry: entry[0]
+            *(self._receipts(kind) for kind in (GIVEN_UP, *WRITES, *SEGMENT_WRITES)),
+            key=lambda entry: entry[0],
         )
         self._next = next(self._entries, None)
 
@@ -68,14 +72,12 @@ class Causeless:
             # The ledger's head does not move here, and what was known of requests changes.
             transaction.stand_at(transaction.head_now)
             transaction.head_now.committed_at_us = emitted_us
-            if kind == REQUESTED:
-                self._ask(transaction, place, document, rules)
+            if kind in SEGMENT_WRITES:
+                rules.receipt_writes[kind](transaction, document)
                 return
-            if kind in (PAUSED, RESUMED):
-                self._switch(transaction, place, document, rules)
-                return
-            if kind == ROUTED:
-                self._route(transaction, place, document, rules)
+            check = _CHECKED.get(kind)
+            if check is not None:
+                check(self, transaction, place, document, rules)
                 return
             request = transaction.tables.get(schema.outbox, str(document.get("request_id")))
             if request is None or not request["open"]:
@@ -130,3 +132,12 @@ class Causeless:
 
     def _differs(self, place: int, message: str) -> None:
         self._reader.findings.add(schema.receipts, place, "state_differs", message)
+
+
+_CHECKED = {
+    REQUESTED: Causeless._ask,  # noqa: SLF001 - our own
+    PAUSED: Causeless._switch,  # noqa: SLF001 - likewise
+    RESUMED: Causeless._switch,  # noqa: SLF001 - likewise
+    ROUTED: Causeless._route,  # noqa: SLF001 - likewise
+}
+"""What looks at the state before such a receipt is written, by its kind."""

@@ -53,6 +53,7 @@ _COMPARED = (
     schema.outbox,
     schema.outbox_outcomes,
     schema.queue_pauses,
+    schema.archive_segments,
     schema.pre_images,
 )
 _CHAIN_FIELDS = ("receipt_sequence", "prior_receipt_hash")

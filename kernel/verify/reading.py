@@ -23,6 +23,9 @@ from kernel.ledger.catalog import StorageRule
 from kernel.ledger.tables import Row, Tables, TablesView
 
 PAGE_ROWS = 1000
+LIMIT_FINDINGS = 20
+"""At which a verification stops, unless it is told otherwise."""
+
 MESSAGE_CHARS_MAX = 500
 KEY_CHARS_MAX = 1200
 
@@ -57,6 +60,8 @@ Rule = Literal[
     "unknown_name",
     "body_invalid",
     "head_not_found",
+    "segment_missing",
+    "segment_damaged",
     StorageRule,
 ]
 """What can be wrong with a row, or with what holds it; the names are stable."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.verify import LIMIT_FINDINGS, Verification
+from kernel.verify import Verification
 from kernel.verify.hash_chains import GENESIS, RECEIPTS, Chain, sha256_hex
 from kernel.verify.log import LogCheck
 from kernel.verify.names import check_receipt
-from kernel.verify.reading import EnoughFindings, Findings, Reader, parts
+from kernel.verify.reading import LIMIT_FINDINGS, EnoughFindings, Findings, Reader, parts
 from kernel.verify.storage import add_faults
 
 ROWS_MAX = 20_000

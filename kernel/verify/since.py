@@ -26,12 +26,12 @@ from kernel.ledger.log_tree import LogTree
 from kernel.ledger.tables import Row
 from kernel.replay.reproduce import reproduce_range
 from kernel.stores.columns import columns_of
-from kernel.verify import LIMIT_FINDINGS, Verification
+from kernel.verify import Verification
 from kernel.verify.expected import ExpectedHead, check_expected
 from kernel.verify.hash_chains import GENESIS, RECEIPTS, Chain
 from kernel.verify.log import LogCheck
 from kernel.verify.names import check_receipt
-from kernel.verify.reading import EnoughFindings, Findings, Reader, Rule, parts
+from kernel.verify.reading import LIMIT_FINDINGS, EnoughFindings, Findings, Reader, Rule, parts
 from kernel.verify.records import answered_hash, check_row_answers
 from kernel.verify.storage import add_faults
 from kernel.verify.tree import TreeCheck

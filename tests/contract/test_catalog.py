@@ -82,6 +82,13 @@ OF_SQLITE = OF_BOTH | {
             " BEGIN SELECT RAISE(ABORT, 'append only'); END"
         ),
     ),
+    "a log whose rows may go": (
+        "DROP TRIGGER kernel_event_log_refuses_delete",
+        (
+            "CREATE TRIGGER kernel_event_log_refuses_delete BEFORE DELETE ON kernel_event_log"
+            " WHEN 0 BEGIN SELECT RAISE(ABORT, 'append only'); END"
+        ),
+    ),
     "a trigger that rewrites": (
         (
             "CREATE TRIGGER rewrites AFTER INSERT ON nodes BEGIN"
@@ -312,6 +319,16 @@ OF_POSTGRES = OF_BOTH | {
         "CREATE TRIGGER rewrites BEFORE INSERT ON nodes FOR EACH ROW EXECUTE FUNCTION rewrites()",
     ),
     "another refusal": (REFUSES_NOTHING,),
+    "a log whose rows may go": (
+        REFUSES_NOTHING.replace("rotulus_refuses", "rotulus_refuses_unless_archived"),
+    ),
+    "a trigger that calls another refusal": (
+        "DROP TRIGGER receipts_refuses_row ON receipts",
+        (
+            "CREATE TRIGGER receipts_refuses_row BEFORE UPDATE OR DELETE ON receipts"
+            " FOR EACH ROW EXECUTE FUNCTION rotulus_refuses_unless_archived()"
+        ),
+    ),
     "a rule": ("CREATE RULE forgets AS ON UPDATE TO nodes DO INSTEAD NOTHING",),
     "row security": ("ALTER TABLE nodes ENABLE ROW LEVEL SECURITY",),
     "an heir": ("CREATE TABLE heir () INHERITS (nodes)",),
@@ -401,8 +418,8 @@ def test_tables_of_the_migrations_are_those_of_this_program_on_postgresql(faults
         for statement in step.statements
     ]
     tables = ", ".join(table.name for table in schema.metadata.sorted_tables)
-    function = "DROP FUNCTION rotulus_refuses"
-    assert faults_after(f"DROP TABLE {tables}", function, *made) == []
+    functions = "DROP FUNCTION rotulus_refuses, rotulus_refuses_unless_archived"
+    assert faults_after(f"DROP TABLE {tables}", functions, *made) == []
 
 
 def test_other_peoples_tables_are_no_difference_on_postgresql(faults_after):

@@ -13,6 +13,7 @@ from kernel.verify.reading import Rule
 from tests.kernel.build import (
     FakeHost,
 )
+from workers.environment.ledger_access import archive_of
 
 RULES = frozenset(get_args(Rule))
 
@@ -94,7 +95,7 @@ class Copy:
 def verify_file(path, **options):
     with (
         closing(SqliteStore(path, read_only=True)) as store,
-        Ledger(store, FakeHost().host).view() as view,
+        Ledger(store, FakeHost().host, archive_of(path)).view() as view,
     ):
         result = verify(view, **options)
     assert {finding.rule for finding in result.findings} <= RULES

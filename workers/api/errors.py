@@ -13,6 +13,7 @@ from actors.error_codes import status_of
 from actors.errors import ActorError
 from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
+from kernel.ledger.archive import ArchiveUnavailable
 from kernel.reviews.errors import ReviewRefused
 from kernel.rollback.errors import RollbackRefused
 from kernel.work.errors import WorkRefused
@@ -73,6 +74,7 @@ _CODED = (
     RollbackRefused,
     WorkRefused,
     SweepRefused,
+    ArchiveUnavailable,
     ApiError,
 )
 

@@ -44,6 +44,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Repair": {
         "rollback": "Undo an operation or an epoch, or build the state again.",
         "implications": "Show the detectors of implications; resume what is halted.",
+        "archive": "Move old rows of the log out of the database; verify them.",
         "migrate": "Bring the ledger's tables to the version of this program.",
         "migrate-log": "Take a log of version 1.5 onto the ledger, and migrate it.",
     },

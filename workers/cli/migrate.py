@@ -13,7 +13,7 @@ from workers.cli.common import (
     read_settings,
 )
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import ledger_place, migrate_ledger, shown_place
+from workers.environment.ledger_access import file_of, ledger_place, migrate_ledger, shown_place
 
 
 @click.command()
@@ -31,7 +31,8 @@ def migrate(data_dir: Path | None, *, dry: bool, as_json: bool) -> None:
     settings = read_settings(data_dir)
     place = ledger_place(settings)
     with clean_errors(), ExitStack() as stack:
-        if isinstance(place, Path) and place.exists() and not dry:
+        file = file_of(place)
+        if file is not None and file.exists() and not dry:
             stack.enter_context(DataFolder(settings.data_dir).locked())
         migration = migrate_ledger(place, dry_run=dry)
     newest = migration.revisions[-1].version if migration.revisions else migration.found_version

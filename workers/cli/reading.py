@@ -10,9 +10,8 @@ import click
 from kernel.ledger.ledger import Ledger, LedgerView
 from workers.cli.common import clean_errors, read_settings
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import ledger_place, open_record, open_store
+from workers.environment.ledger_access import file_of, ledger_place, open_ledger, open_record
 from workers.environment.settings import Settings
-from workers.environment.system_host import system_host
 
 T = TypeVar("T")
 
@@ -28,10 +27,11 @@ def read_record(data_dir: Path | None, question: Callable[[LedgerView], T]) -> T
 def locked_ledger(settings: Settings) -> Iterator[Ledger]:
     """Open the ledger that the settings name to write, under the lock of their folder."""
     place = ledger_place(settings)
-    if isinstance(place, Path) and not place.exists():
-        raise click.ClickException(f"ledger_unavailable: no ledger at {place}")
+    file = file_of(place)
+    if file is not None and not file.exists():
+        raise click.ClickException(f"ledger_unavailable: no ledger at {file}")
     with clean_errors(), DataFolder(settings.data_dir).locked():
-        ledger = Ledger(open_store(place), system_host())
+        ledger = open_ledger(place)
         try:
             yield ledger
         finally:

@@ -19,7 +19,7 @@ from workers.cli.common import (
 )
 from workers.clients.gateway import GatewayClient
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import ledger_place, rebuild_tree
+from workers.environment.ledger_access import file_of, ledger_place, rebuild_tree
 
 T = TypeVar("T")
 
@@ -70,7 +70,8 @@ def rebuild(data_dir: Path | None, *, as_json: bool) -> None:
     settings = read_settings(data_dir)
     place = ledger_place(settings)
     with clean_errors(), ExitStack() as stack:
-        if isinstance(place, Path) and place.exists():
+        file = file_of(place)
+        if file is not None and file.exists():
             stack.enter_context(DataFolder(settings.data_dir).locked())
         built = rebuild_tree(place)
     print_document(_head(TreeHead(built.size, built.root())), as_json=as_json)

@@ -112,6 +112,7 @@ def verify(  # noqa: PLR0913 - what is verified, and against what
     document = {
         "verifies": verification.ok,
         "rows": verification.rows,
+        "rows_archived": verification.rows_archived,
         "receipts": verification.receipts,
         "blobs": verification.blobs,
         "belief_sessions": verification.belief_sessions,

@@ -25,7 +25,8 @@ Kind = Literal["gateway", "worker"]
 _PARENT_PID = "ROTULUS_PARENT_PID"
 
 _EVERY: Final = (
-    "data_dir redis_url database_url database_connections allow_remote allowed_hosts host"
+    "data_dir redis_url database_url database_connections archive_url"
+    " allow_remote allowed_hosts host"
     " binding_slots lease_slots log_level log_format traces_url traces_sample worker_token"
     " model_url model_name model_key model_timeout_s"
 )
@@ -35,6 +36,7 @@ _GATEWAY: Final = (
     " advertised_url"
     " active_models kernel_idempotency_window_hours kernel_capacity kernel_capacity_reserves"
     " kernel_capacity_period_s kernel_causal_window_minutes kernel_dev_mode"
+    " kernel_retention_days"
 )
 _WORKER: Final = "gateway_url other_gateway_urls worker_slots worker_queues worker_metrics_port"
 

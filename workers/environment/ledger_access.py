@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,8 +12,9 @@ from pydantic import SecretStr
 from kernel.errors import LedgerCorrupt, LedgerSchemaDiffers, LedgerUnavailable
 from kernel.host import Host
 from kernel.ledger import sqlite_catalog, sqlite_schema
+from kernel.ledger.archive import Archive
 from kernel.ledger.catalog import StorageFault
-from kernel.ledger.ledger import Ledger, LedgerView, build_tree
+from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.log_tree import LogTree
 from kernel.ledger.sqlite import SqliteStore
 from kernel.ledger.sqlite_checkpoint import fold
@@ -23,6 +25,7 @@ from kernel.verify.expected import ExpectedHead
 from kernel.verify.since import KeptTree, verify_since
 from kernel.verify.stretches import ROWS_MIN
 from kernel.verify.violation import record_violation
+from workers.environment.archive_files import FolderFiles, archive_at
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_clock import LedgerClock
 from workers.environment.ledger_founding import found_file
@@ -33,22 +36,55 @@ from workers.environment.verifying_processes import VerifyingProcesses
 if TYPE_CHECKING:
     from kernel.ledger.migrations import SchemaMigration
 
-LedgerPlace = Path | SecretStr
+Database = Path | SecretStr
 """A file, or the URL of a database, which holds a password."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedPlace:
+    """A database whose archive lies where a URL says."""
+
+    database: Database
+    archive_url: str
+
+
+LedgerPlace = Database | ArchivedPlace
+"""A database; the archive of a file is the folder `archive` beside it, unless another is named."""
 
 
 def ledger_place(settings: Settings) -> LedgerPlace:
     """Return the database of the settings, else the file in the data folder."""
-    return settings.database_url or DataFolder(settings.data_dir).ledger_path
+    database = settings.database_url or DataFolder(settings.data_dir).ledger_path
+    if settings.archive_url is None:
+        return database
+    return ArchivedPlace(database, settings.archive_url)
+
+
+def _database_of(place: LedgerPlace) -> Database:
+    return place.database if isinstance(place, ArchivedPlace) else place
+
+
+def file_of(place: LedgerPlace) -> Path | None:
+    """Return the file in which a ledger is, None where it is in a database server."""
+    database = _database_of(place)
+    return database if isinstance(database, Path) else None
+
+
+def archive_of(place: LedgerPlace) -> Archive:
+    """Return where the archive of a ledger lies."""
+    if isinstance(place, ArchivedPlace):
+        return archive_at(place.archive_url)
+    return Archive(FolderFiles(place.with_name("archive")) if isinstance(place, Path) else None)
 
 
 def shown_place(place: LedgerPlace) -> str:
     """Return a place as it may be shown: a URL without its user and password."""
-    if isinstance(place, Path):
-        return str(place)
+    database = _database_of(place)
+    if isinstance(database, Path):
+        return str(database)
     from kernel.ledger.postgres_connection import place_of  # noqa: PLC0415 - see `open_store`
 
-    return place_of(place.get_secret_value())
+    return place_of(database.get_secret_value())
 
 
 def open_store(
@@ -60,13 +96,31 @@ def open_store(
         LedgerUnavailable: when it cannot be opened.
         LedgerSchemaDiffers: when its tables have another version.
     """
-    if isinstance(place, Path):
-        return SqliteStore(place, read_only=read_only)
+    database = _database_of(place)
+    if isinstance(database, Path):
+        return SqliteStore(database, read_only=read_only)
     # The driver takes a while to load, and who keeps a file does without it.
     from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - the reason above
 
-    url = place.get_secret_value()
+    url = database.get_secret_value()
     return PostgresStore(url, read_only=read_only, connections=connections)
+
+
+def open_ledger(
+    place: LedgerPlace,
+    host: Host | None = None,
+    *,
+    read_only: bool = False,
+    connections: int = DATABASE_CONNECTIONS,
+) -> Ledger:
+    """Open the ledger at a place, which was founded, with its archive.
+
+    Raises:
+        LedgerUnavailable: when it cannot be opened.
+        LedgerSchemaDiffers: when its tables have another version.
+    """
+    store = open_store(place, read_only=read_only, connections=connections)
+    return Ledger(store, host or system_host(), archive_of(place))
 
 
 def founded_ledger(
@@ -84,13 +138,14 @@ def founded_ledger(
         LedgerUnavailable: when it cannot be opened.
         LedgerSchemaDiffers: when its tables have another version.
     """
-    if isinstance(place, Path):
-        found_file(place, host)
+    file = file_of(place)
+    if file is not None:
+        found_file(file, host)
     store = open_store(place, connections=connections)
     try:
         if clock is not None:
             clock.measure(store.server_time_us)
-        return Ledger.create(store, host)
+        return Ledger.create(store, host, archive_of(place))
     except BaseException:
         store.close()
         raise
@@ -103,11 +158,12 @@ def migrate_ledger(place: LedgerPlace, *, dry_run: bool = False) -> "SchemaMigra
         LedgerUnavailable: when there is no ledger there, or it cannot be locked.
         LedgerSchemaDiffers: when no migration leads on from what was found.
     """
-    if isinstance(place, Path):
-        return sqlite_schema.migrate(place, dry_run=dry_run)
+    database = _database_of(place)
+    if isinstance(database, Path):
+        return sqlite_schema.migrate(database, dry_run=dry_run)
     from kernel.ledger import postgres_schema  # noqa: PLC0415 - see `open_store`
 
-    return postgres_schema.migrate(place.get_secret_value(), dry_run=dry_run)
+    return postgres_schema.migrate(database.get_secret_value(), dry_run=dry_run)
 
 
 def rebuild_tree(place: LedgerPlace) -> LogTree:
@@ -119,14 +175,15 @@ def rebuild_tree(place: LedgerPlace) -> LogTree:
     """
     with open_record(place):
         pass
-    with closing(open_store(place)) as store, store.transaction() as tables:
-        return build_tree(tables)
+    with closing(open_ledger(place)) as ledger:
+        return ledger.rebuild_tree()
 
 
 def fold_ledger(place: LedgerPlace) -> None:
     """Leave a file alone where a ledger was, whatever of it was killed; a database is as it is."""
-    if isinstance(place, Path):
-        fold(place)
+    file = file_of(place)
+    if file is not None:
+        fold(file)
 
 
 @contextmanager
@@ -136,7 +193,7 @@ def open_record(place: LedgerPlace) -> Iterator[LedgerView]:
     Raises:
         LedgerUnavailable: when there is no ledger there.
     """
-    ledger = Ledger(open_store(place, read_only=True), system_host())
+    ledger = open_ledger(place, read_only=True)
     try:
         with ledger.view() as view:
             if _is_unfounded(view):
@@ -213,19 +270,21 @@ def verify_file_since(
 
 
 def _damage(place: LedgerPlace) -> list[StorageFault]:
-    if not isinstance(place, Path) or not place.is_file():
+    file = file_of(place)
+    if file is None or not file.is_file():
         return []
     try:
-        return file_faults(place)
+        return file_faults(file)
     except OSError as error:
-        raise LedgerUnavailable(f"{place}: {error.strerror}") from error
+        raise LedgerUnavailable(f"{file}: {error.strerror}") from error
 
 
 def _stated_version(place: LedgerPlace, error: Exception) -> list[StorageFault]:
     """Name a version that only the header states, beside tables that are this program's."""
-    if not isinstance(place, Path) or not isinstance(error, LedgerSchemaDiffers):
+    file = file_of(place)
+    if file is None or not isinstance(error, LedgerSchemaDiffers):
         return []
-    return sqlite_catalog.misstated_version(place)
+    return sqlite_catalog.misstated_version(file)
 
 
 def record_findings(place: LedgerPlace, verification: Verification) -> str | None:
@@ -234,7 +293,7 @@ def record_findings(place: LedgerPlace, verification: Verification) -> str | Non
     Raises:
         LedgerUnavailable: when the ledger cannot be written.
     """
-    ledger = Ledger(open_store(place), system_host())
+    ledger = open_ledger(place)
     try:
         with ledger.transaction() as transaction:
             return record_violation(transaction, verification)

@@ -78,6 +78,7 @@ def _check_loopback(host: str, info: ValidationInfo) -> None:
 RedisUrl = Annotated[str, _url_of("redis", "rediss", "unix")]
 DatabaseUrl = Annotated[SecretStr, _url_of("postgresql", "postgres")]
 HttpUrl = Annotated[str, _url_of("http", "https")]
+ArchiveUrl = Annotated[str, _url_of("file")]
 GatewayId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\w.:/-]+$")]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)
@@ -181,6 +182,12 @@ class Settings(BaseSettings):
         le=1000,
         description="Connections that a gateway or a worker has to that database at most; who "
         "reads while all are in use waits.",
+    )
+    archive_url: ArchiveUrl | None = Field(
+        default=None,
+        repr=False,
+        description="Folder (file:///path) of the rows that have left the log; unset: the folder "
+        "`archive` beside an SQLite file, and none for a database.",
     )
     # Declared before host, whose check reads it.
     allow_remote: bool = Field(
@@ -343,6 +350,13 @@ class Settings(BaseSettings):
         ge=1,
         le=8760,
         description="Hours for which a repeated idempotency key answers the first receipt.",
+    )
+    kernel_retention_days: int | None = Field(
+        default=None,
+        ge=1,
+        le=36_500,
+        description="Days after which `rotulus archive run` moves rows of the log to the archive, "
+        "whole tiles of 256 and never the newest 1,024; unset: it has to be told.",
     )
     kernel_capacity: Capacities | None = Field(
         default=None,

@@ -7,7 +7,6 @@ over, the actors and the committer end, the ledger is closed.
 
 import socket
 from functools import partial
-from pathlib import Path
 
 import anyio
 import structlog
@@ -17,7 +16,7 @@ from kernel.ledger.receipts import purge_expired
 from queues.connection import connect_redis
 from workers.api.app import work_out_routes
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import LedgerPlace, founded_ledger, ledger_place
+from workers.environment.ledger_access import LedgerPlace, file_of, founded_ledger, ledger_place
 from workers.environment.ledger_clock import LedgerClock
 from workers.environment.ledger_wait import WAIT_S, answered, opened
 from workers.environment.listening import listen, port_of
@@ -51,7 +50,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     place, clock = ledger_place(settings), LedgerClock()
     # A server may be away for a moment; an error of a file is there to stay.
     opening = partial(_open, place, clock, settings.database_connections)
-    wait_s = 0 if isinstance(place, Path) else WAIT_S
+    wait_s = 0 if file_of(place) is not None else WAIT_S
     ledger = await opened(opening, wait_s)
     name = gateway_name(settings, port_of(listening))
     gateway = build_gateway(settings, ledger, connect_redis(redis_url), name, clock)

@@ -30,8 +30,7 @@ from actors.implications.page import (
 from actors.orchestrator.intents import Implication
 from kernel.errors import KernelError, LedgerCorrupt, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
-from workers.environment.ledger_access import LedgerPlace, open_store
-from workers.environment.system_host import system_host
+from workers.environment.ledger_access import LedgerPlace, open_ledger
 
 START_S_MAX = 60.0
 """How long the process may take to begin: to start, to load the detectors, to open the ledger."""
@@ -159,7 +158,7 @@ def _serve(
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     with suppress(EOFError, OSError):
         try:
-            ledger = Ledger(open_store(place, read_only=True), system_host())
+            ledger = open_ledger(place, read_only=True)
         except KernelError as error:
             connection.send_bytes(_refusal(error))
             return

@@ -26,7 +26,6 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -41,6 +40,7 @@ from workers.environment.child_environment import Kind, child_environment
 from workers.environment.data_folder import ROOM_BYTES, DataFolder, DataFolderError
 from workers.environment.ledger_access import (
     LedgerPlace,
+    file_of,
     fold_ledger,
     ledger_place,
     migrate_ledger,
@@ -164,12 +164,13 @@ def bring_forward(place: LedgerPlace) -> None:
     Raises:
         LedgerSchemaDiffers: no migration leads from the file's tables to those of this program.
     """
-    if not isinstance(place, Path):
+    file = file_of(place)
+    if file is None:
         return
     try:
         with open_record(place) as view:
             # Better here and once than in a gateway that is started again and again.
-            refuse_differences(view.schema_faults(), str(place))
+            refuse_differences(view.schema_faults(), str(file))
     except LedgerUnavailable:
         return  # The gateway makes what is not there, and says what is wrong with what is.
     except LedgerSchemaDiffers as error:

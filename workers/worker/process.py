@@ -19,7 +19,7 @@ from queues.connection import connect_redis
 from workers.clients.gateway import GatewayClient
 from workers.clients.openai_model import HttpModel
 from workers.clients.worker_proof import WorkerProof
-from workers.environment.ledger_access import ledger_place, open_store
+from workers.environment.ledger_access import ledger_place, open_ledger
 from workers.environment.ledger_clock import LedgerClock
 from workers.environment.ledger_wait import opened
 from workers.environment.listening import listen
@@ -53,8 +53,9 @@ async def serve_worker(
     place, clock = ledger_place(settings), LedgerClock()
     host = system_host(clock.now_us)
     # The gateway that founds it may still be starting.
-    store = partial(open_store, place, read_only=True, connections=settings.database_connections)
-    ledger = await opened(lambda: Ledger(store(), host))
+    connections = settings.database_connections
+    opening = partial(open_ledger, place, host, read_only=True, connections=connections)
+    ledger = await opened(opening)
     redis = connect_redis(redis_url)
     token, urls = settings.worker_token, settings.gateway_urls
     gateways = FailoverTransport(urls)

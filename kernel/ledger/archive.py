@@ -1,0 +1,113 @@
+"""The archive: where segments lie outside the database, and what is read of them.
+
+A segment's file is named by its hash and never changes. Reading one checks the hash, so what lies
+in an archive is believed as far as the ledger names it.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Protocol
+
+from kernel.errors import KernelError, LedgerCorrupt
+from kernel.ledger.archive_segment import Segment, content_hash_of, unpacked
+
+CACHE_BYTES = 64 << 20
+"""The most that unpacked segments hold in a process; the one that was read last stays whatever."""
+
+
+class ArchiveUnavailable(KernelError):
+    """What lies in the archive cannot be read; it concerns who asked for it, and nobody else.
+
+    The ledger itself is in order, so this is no `LedgerUnavailable` and no `LedgerCorrupt`: one
+    segment that is gone must not stop a gateway (decision kernel/0382). `code` is
+    `archive_segment_missing` where a file is not there, `archive_segment_damaged` where it is
+    another one, `archive_not_configured` where nobody said where the archive is.
+    """
+
+    code = "archive_unavailable"
+
+
+class SegmentFiles(Protocol):
+    """A place where files lie by their names; names are 64 hexadecimal digits.
+
+    Each raises `ArchiveUnavailable` when the place does not answer.
+    """
+
+    def put(self, name: str, content: bytes) -> None:
+        """Keep a file; durable when this returns. One of that name is there as a whole or not."""
+
+    def get(self, name: str) -> bytes | None:
+        """Return a file, None where there is none of that name."""
+
+    def delete(self, name: str) -> None:
+        """Remove a file, if there is one of that name; gone for good when this returns."""
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of all files, in no order."""
+
+
+class Archive:
+    """The segments of one ledger, the ones that were read last kept unpacked; for any thread."""
+
+    def __init__(self, files: SegmentFiles | None = None) -> None:
+        self._files = files
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[str, Segment] = OrderedDict()
+        self._kept_bytes = 0
+
+    @property
+    def files(self) -> SegmentFiles:
+        """The place where the files lie.
+
+        Raises:
+            ArchiveUnavailable: `archive_not_configured`, none is named.
+        """
+        if self._files is None:
+            message = "no archive is named: set ROTULUS_ARCHIVE_URL"
+            raise ArchiveUnavailable(message, code="archive_not_configured")
+        return self._files
+
+    def segment(self, content_hash: str) -> Segment:
+        """Return the segment whose file has this hash.
+
+        Raises:
+            ArchiveUnavailable: the archive does not answer, lacks the file, or has another one.
+        """
+        with self._lock:
+            kept = self._kept.get(content_hash)
+            if kept is not None:
+                self._kept.move_to_end(content_hash)
+                return kept
+        segment = self.read(content_hash)
+        with self._lock:
+            if content_hash not in self._kept:
+                self._kept[content_hash] = segment
+                self._kept_bytes += segment.raw_bytes
+            while self._kept_bytes > CACHE_BYTES and len(self._kept) > 1:
+                _, dropped = self._kept.popitem(last=False)
+                self._kept_bytes -= dropped.raw_bytes
+        return segment
+
+    def read(self, content_hash: str) -> Segment:
+        """Return the segment whose file has this hash, as it lies in the archive now.
+
+        Raises:
+            ArchiveUnavailable: see `segment`.
+        """
+        content = self.files.get(content_hash)
+        if content is None:
+            message = f"the archive lacks the segment {content_hash}"
+            raise ArchiveUnavailable(message, code="archive_segment_missing")
+        reason = "the file does not have the hash by which it is named"
+        if content_hash_of(content) == content_hash:
+            try:
+                return unpacked(content)
+            except LedgerCorrupt as error:
+                reason = str(error)
+        message = f"the segment {content_hash}: {reason}"
+        raise ArchiveUnavailable(message, code="archive_segment_damaged")
+
+
+NO_ARCHIVE = Archive()
+"""The archive of a ledger for which none is named."""

@@ -1,0 +1,201 @@
+"""Segments of the archive: each file is there, is the one that is named, and holds its tile's rows.
+
+The index beside the segments is held to the rows in them, and each envelope to its commitment. What
+the rows say, that they follow each other and that the tree is theirs, the walk along the log
+checks, which reads them as rows like any other; that the segments are those of the record, the fold
+of the receipts.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from kernel.errors import LedgerUnavailable
+from kernel.ledger import schema
+from kernel.ledger.archive import Archive, ArchiveUnavailable
+from kernel.ledger.archive_segment import SEGMENT_ROWS, Segment, SegmentRow
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.tables import Row
+from kernel.verify.log import keeps_commitment
+from kernel.verify.reading import (
+    LIMIT_FINDINGS,
+    EnoughFindings,
+    Finding,
+    Findings,
+    Reader,
+    Rule,
+    load_object,
+    shown,
+)
+
+_SEGMENTS, _INDEX = schema.archive_segments, schema.archived_rows
+_RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "archive_segment_missing": "segment_missing",
+        "archive_segment_damaged": "segment_damaged",
+    }
+)
+"""What is found where reading a segment ends with a code."""
+
+_REPEATED = (
+    "operation_id",
+    "envelope_payload_blob_ref",
+    "semantic_intent",
+    "session_id",
+    "commit_epoch_id",
+    "committed_at",
+)
+"""Columns of the index that repeat a field of the row; null where it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveCheck:
+    """How many rows lie in segments, and whether all of them can be read."""
+
+    rows: int
+    is_readable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveVerification:
+    """What was found in the archive by itself."""
+
+    segments: int
+    rows: int
+    files_of_no_segment: int
+    """Files that the ledger does not name: of an archival that was interrupted, or other people's.
+    They are not read, and nobody removes them."""
+
+    findings: tuple[Finding, ...]
+
+
+def verify_archive(view: LedgerView, progress: Callable[[int], None]) -> ArchiveVerification:
+    """Read every segment, as `check_archive` does, and name at most so many findings as `verify`.
+
+    Raises:
+        LedgerUnavailable: the archive does not answer.
+    """
+    findings = Findings(LIMIT_FINDINGS)
+    reader = Reader(view.tables, findings)
+    rows = strangers = 0
+    with suppress(EnoughFindings):
+        rows = check_archive(reader, view.archive, progress).rows
+    if rows:
+        named = {row["content_hash"] for row in reader.pages(_SEGMENTS)}
+        strangers = sum(name not in named for name in view.archive.files.names())
+    return ArchiveVerification(rows // SEGMENT_ROWS, rows, strangers, tuple(findings.entries))
+
+
+def check_archive(
+    reader: Reader, archive: Archive, progress: Callable[[int], None] = lambda _: None
+) -> ArchiveCheck:
+    """Read every segment from the archive and note what is wrong with it.
+
+    `progress` is told how many rows were read.
+
+    Raises:
+        LedgerUnavailable: the archive does not answer, which says nothing about a segment.
+    """
+    rows, is_readable = 0, True
+    for row in reader.pages(_SEGMENTS):
+        index = row["segment_index"]
+        with reader.findings.guard(_SEGMENTS, index):
+            if index * SEGMENT_ROWS != rows:
+                message = f"row {rows + 1} of the log is in no segment"
+                reader.findings.add(_SEGMENTS, index, "gap", message)
+                is_readable = False
+            segment = _read(reader, archive, row)
+            is_readable = is_readable and segment is not None
+            if segment is not None:
+                _check_segment(reader, row, segment)
+        rows += SEGMENT_ROWS
+        progress(rows)
+    _check_extra(reader, rows)
+    return ArchiveCheck(rows, is_readable)
+
+
+def _read(reader: Reader, archive: Archive, row: Row) -> Segment | None:
+    """Return what lies in the archive under a segment's hash; None where that is a finding."""
+    index = row["segment_index"]
+    first = index * SEGMENT_ROWS + 1
+    place = f"rows {first} to {first + SEGMENT_ROWS - 1} of the log"
+    try:
+        segment = archive.read(str(row["content_hash"]))
+    except ArchiveUnavailable as error:
+        rule = _RULES.get(error.code)
+        if rule is None:
+            # It says nothing about the segment.
+            raise LedgerUnavailable(str(error), code=error.code) from error
+        reader.findings.add(_SEGMENTS, index, rule, f"{place}: {error}")
+        return None
+    if segment.first_sequence != first or len(segment.rows) != SEGMENT_ROWS:
+        message = f"the file holds {len(segment.rows)} rows from {segment.first_sequence} on"
+        reader.findings.add(_SEGMENTS, index, "segment_damaged", f"{place}: {message}")
+        return None
+    return segment
+
+
+def _check_segment(reader: Reader, row: Row, segment: Segment) -> None:
+    index, findings = row["segment_index"], reader.findings
+    envelopes = sum(held.salt is not None for held in segment.rows)
+    for name, actual in (("stored_bytes", segment.stored_bytes), ("envelopes", envelopes)):
+        if row[name] != actual:
+            message = f"{name} is {shown(row[name])}, the file has {actual}"
+            findings.add(_SEGMENTS, index, "column_differs", message)
+    stored = {entry["ec_sequence_number"]: entry for entry in _index_of(reader, segment)}
+    for place, held in enumerate(segment.rows):
+        sequence = segment.first_sequence + place
+        _check_row(reader, index, sequence, stored.get(sequence), held)
+
+
+def _index_of(reader: Reader, segment: Segment) -> Iterator[Row]:
+    first = segment.first_sequence
+    for row in reader.pages(_INDEX, after=first - 1, page_rows=SEGMENT_ROWS + 1):
+        if row["ec_sequence_number"] >= first + SEGMENT_ROWS:
+            return
+        yield row
+
+
+def _check_row(
+    reader: Reader, index: int, sequence: int, entry: Row | None, held: SegmentRow
+) -> None:
+    if entry is None:
+        message = f"the segment {index} holds row {sequence}"
+        reader.findings.add(_INDEX, sequence, "missing", message)
+        return
+    document = load_object(held.row_bytes) or {}
+    stated = {name: _text(document.get(name)) for name in _REPEATED}
+    superseded = document.get("supersedes")
+    place = superseded.get("ec_sequence_number") if isinstance(superseded, dict) else "0"
+    differing = {
+        name: value
+        for name, value in {**stated, "supersedes_sequence": _number(place)}.items()
+        if entry[name] != value
+    }
+    for name, value in differing.items():
+        message = f"{name} is {shown(entry[name])}, the row says {shown(value)}"
+        reader.findings.add(_INDEX, sequence, "column_differs", message)
+        return
+    blob = {"blob_ref": stated["envelope_payload_blob_ref"], **held._asdict()}
+    if held.salt is not None and not keeps_commitment(blob):
+        message = f"the envelope of row {sequence} does not keep its commitment"
+        reader.findings.add(_SEGMENTS, index, "segment_damaged", message)
+
+
+def _check_extra(reader: Reader, rows: int) -> None:
+    """Name what the index has of rows that no segment holds."""
+    if reader.count(_INDEX) == rows:
+        return
+    for row in reader.pages(_INDEX):
+        if not 0 < row["ec_sequence_number"] <= rows:
+            message = "no segment holds this row"
+            reader.findings.add(_INDEX, row["ec_sequence_number"], "extra", message)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: object) -> int | None:
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else None

@@ -1,0 +1,57 @@
+"""An archive in memory, and ledgers whose rows lie in it."""
+
+from kernel.ledger.archive import Archive
+from kernel.log_archival import (
+    GRACE_US,
+    collect_envelopes,
+    move_rows,
+    next_segment,
+    next_to_collect,
+    read_segment,
+    write_segment,
+)
+
+LATER = 1 << 62
+
+
+class MemoryFiles(dict):
+    """The files of an archive."""
+
+    def put(self, name, content):
+        self[name] = content
+
+    def get(self, name):
+        return super().get(name)
+
+    def delete(self, name):
+        self.pop(name, None)
+
+    def names(self):
+        return iter(self)
+
+
+def memory_archive():
+    return Archive(MemoryFiles())
+
+
+def archive_next(ledger):
+    """Move the next segment, however young; False where the rows do not fill one."""
+    with ledger.view() as view:
+        index = next_segment(view, LATER, hot_rows_min=0)
+        if index is None:
+            return False
+        written = write_segment(view, ledger.archive, index)
+    with ledger.transaction() as transaction:
+        return move_rows(transaction, written)
+
+
+def collect_next(ledger, host):
+    """Collect the next segment's envelopes once their grace is over; how many there were."""
+    host.time_us += 2 * GRACE_US
+    with ledger.view() as view:
+        index = next_to_collect(view, host.time_us)
+        if index is None:
+            return 0
+        read = read_segment(view, ledger.archive, index)
+    with ledger.transaction() as transaction:
+        return collect_envelopes(transaction, read)

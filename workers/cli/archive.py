@@ -1,0 +1,101 @@
+"""`rotulus archive`: old rows of the log, and where they lie."""
+
+import re
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kernel.log_archival import archive_status
+from kernel.verify.archive import verify_archive
+from workers.cli.common import as_json, clean_errors, ledger_dir, print_document, read_settings
+from workers.cli.reading import locked_ledger, read_record
+from workers.environment.terminal_progress import Progress
+from workers.use_cases.log_archiving import US_PER_DAY, archive_steps, give_space_back
+
+
+@click.group()
+def archive() -> None:
+    """Move old rows of the log out of the database, and look after them there."""
+
+
+class Age(click.ParamType[int]):
+    """A number of days, such as 90d."""
+
+    name = "days"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Return the days."""
+        days = value if isinstance(value, int) else re.fullmatch(r"(\d{1,5})d", value)
+        if days is None:
+            self.fail(f"{value} is not like 90d", param, ctx)
+        return days if isinstance(days, int) else int(days[1])
+
+
+@archive.command()
+@as_json
+@ledger_dir
+def status(data_dir: Path | None, *, as_json: bool) -> None:
+    """Say how many rows lie in the archive, in how many bytes, and what is due."""
+    days = read_settings(data_dir).kernel_retention_days
+    known = read_record(data_dir, archive_status)
+    print_document({"retention_days": days, **asdict(known)}, as_json=as_json)
+
+
+@archive.command()
+@click.option(
+    "--older-than",
+    "days",
+    type=Age(),
+    help="Move rows older than so many days, such as 90d.  [ROTULUS_KERNEL_RETENTION_DAYS]",
+)
+@as_json
+@ledger_dir
+def run(data_dir: Path | None, days: int | None, *, as_json: bool) -> None:
+    """Move old rows to the archive, collect envelopes whose grace is over, give the space back.
+
+    Nothing else may run on the data folder; what runs archives by itself once
+    ROTULUS_KERNEL_RETENTION_DAYS is set. Killed in the middle, the same command goes on.
+    """
+    settings = read_settings(data_dir)
+    days = settings.kernel_retention_days if days is None else days
+    if days is None:
+        raise click.UsageError("--older-than, or set ROTULUS_KERNEL_RETENTION_DAYS")
+    moved = collected = 0
+    with clean_errors(), locked_ledger(settings) as ledger, Progress("archive") as progress:
+        for step in archive_steps(ledger, ledger.host.now_us() - days * US_PER_DAY):
+            moved += step.rows_moved
+            collected += step.envelopes_collected
+            progress.show(f"{moved} rows moved, {collected} envelopes collected")
+        for left in give_space_back(ledger):
+            progress.show(f"{left} free pages")
+    print_document({"rows_moved": moved, "envelopes_collected": collected}, as_json=as_json)
+
+
+@archive.command()
+@as_json
+@ledger_dir
+def verify(data_dir: Path | None, *, as_json: bool) -> None:
+    """Read every segment from the archive and hold it to what the ledger knows of it.
+
+    `rotulus verify` does this too, and then verifies the rows in the segments with all others. Ends
+    with 1 on any finding.
+    """
+    with Progress("archive") as progress:
+        checked = read_record(
+            data_dir,
+            lambda view: verify_archive(view, lambda rows: progress.show(f"{rows} rows")),
+        )
+    document: dict[str, Any] = {
+        "verifies": not checked.findings,
+        "segments": checked.segments,
+        "rows_archived": checked.rows,
+        "files_of_no_segment": checked.files_of_no_segment,
+        "findings": [asdict(finding) for finding in checked.findings],
+    }
+    print_document(document, as_json=as_json)
+    sys.exit(1 if checked.findings else 0)

@@ -1,0 +1,95 @@
+"""Where the segments of the archive lie: in a folder.
+
+A segment is a file that is written once, under the hash of its content. The folder keeps it in one
+of 256 folders by the first digits of its name, for the user who runs the processes alone; it is
+there as a whole or not, and durable when the writer goes on (decision workers/0180).
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from kernel.ledger.archive import Archive, ArchiveUnavailable
+from workers.environment.private_files import (
+    FILE_MODE,
+    FOLDER_MODE,
+    UnsafePathError,
+    check_folder,
+)
+
+SUFFIX = ".jsonl.gz"
+_DRAFT = ".draft"
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def archive_at(url: str) -> Archive:
+    """Return the archive that a URL of the settings names."""
+    return Archive(FolderFiles(Path(unquote(urlsplit(url).path))))
+
+
+class FolderFiles:
+    """Files in a folder, which is made with the first of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put(self, name: str, content: bytes) -> None:
+        """Keep a file; durable when this returns."""
+        path = self._path(name)
+        # Two that write the same file at once write two drafts.
+        draft = path.with_name(f"{path.name}.{os.getpid()}{_DRAFT}")
+        with _translated(self._folder):
+            for folder in (self._folder, path.parent):
+                folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+                check_folder(folder)
+            with os.fdopen(os.open(draft, _FLAGS, FILE_MODE), "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+            for folder in (path.parent, self._folder, self._folder.parent):
+                _sync(folder)
+
+    def get(self, name: str) -> bytes | None:
+        """Return a file, None where there is none of that name."""
+        with _translated(self._folder), suppress(FileNotFoundError):
+            return self._path(name).read_bytes()
+        return None
+
+    def delete(self, name: str) -> None:
+        """Remove a file, if there is one of that name."""
+        path = self._path(name)
+        with _translated(self._folder), suppress(FileNotFoundError):
+            path.unlink()
+            _sync(path.parent)
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of all files."""
+        with _translated(self._folder):
+            file_names = [path.name for path in self._folder.glob(f"??/*{SUFFIX}")]
+        yield from (name.removesuffix(SUFFIX) for name in file_names)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / name[:2] / f"{name}{SUFFIX}"
+
+
+@contextmanager
+def _translated(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except UnsafePathError as error:
+        raise ArchiveUnavailable(str(error)) from None
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ArchiveUnavailable(f"{folder}: {error.strerror}") from error
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
