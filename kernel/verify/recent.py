@@ -1,10 +1,11 @@
 """The chains since they were last looked at: cheap enough to be done every few minutes (§17.5).
 
-What is checked of a row is what level A checks of it; the state is not folded. The schema is
-compared as a whole, which costs the same whatever the ledger holds. A mark is a hint: it is dropped
-where the record does not bear it out, and the audit starts at the beginning, so that what it finds
-is what the record itself says. Whoever can change a mark can hide rows from this, and not from a
-whole verification.
+What is checked of a row is what level A checks of it; the state is not folded. Some tiles of the
+tree are compared with their rows in each audit, in turn, so rows before the mark are read again.
+The schema is compared as a whole, which costs the same whatever the ledger holds. A mark is a hint:
+it is dropped where the record does not bear it out, and the audit starts at the beginning, so that
+what it finds is what the record itself says. Whoever can change a mark can hide rows from this, and
+not from a whole verification.
 """
 
 from contextlib import suppress
@@ -18,6 +19,13 @@ from kernel.verify.log import LogCheck
 from kernel.verify.names import check_receipt
 from kernel.verify.reading import LIMIT_FINDINGS, EnoughFindings, Findings, Reader, parts
 from kernel.verify.storage import add_faults
+from kernel.verify.tree import WIDTH, check_tile_of_rows
+
+TILES_MAX = 16
+"""The most tiles of the tree that one audit compares with their rows, 256 to a tile.
+
+So whatever stands in the log is read again once in so many audits, long after its own.
+"""
 
 ROWS_MAX = 20_000
 """The most rows of the log, and of the receipts, in one audit."""
@@ -31,6 +39,8 @@ class AuditMark:
     row_hash: str = GENESIS
     receipt_sequence: int = 0
     receipt_hash: str = GENESIS
+    tile_index: int = 0
+    """The tile of the tree's lowest level that is compared with its rows next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +57,7 @@ class RecentAudit:
 
 def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> RecentAudit:
     """Check at most so many rows since a mark; no stored bytes make it raise."""
-    mark_fits = False
+    mark_fits, next_tile = False, 0
     findings = Findings(LIMIT_FINDINGS)
     reader = Reader(view.tables, findings)
     log, receipts = LogCheck(reader), Chain(RECEIPTS, findings)
@@ -60,6 +70,8 @@ def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> 
             mark = mark if mark_fits else AuditMark()
             _begin(reader, log, receipts, mark)
             whole = _walk(reader, log, receipts, mark, rows_max)
+        with findings.guard(schema.tree_tiles, "tiles"):
+            next_tile = _check_tiles(reader, log.chain.last // WIDTH, mark.tile_index)
         head = reader.get(schema.chain_head, "main")
         if whole and head is None:
             findings.add(schema.chain_head, "main", "missing", "the ledger has no head")
@@ -82,7 +94,8 @@ def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> 
     )
     if not verification.ok:
         return RecentAudit(verification, mark, mark_fits)
-    reached = AuditMark(log.chain.last, log.chain.tail_hash, receipts.last, receipts.tail_hash)
+    ends = log.chain.last, log.chain.tail_hash, receipts.last, receipts.tail_hash
+    reached = AuditMark(*ends, next_tile)
     return RecentAudit(verification, reached, mark_fits)
 
 
@@ -98,6 +111,15 @@ def _fits(reader: Reader, mark: AuditMark) -> bool:
         if sequence and not (isinstance(stored, bytes) and sha256_hex(stored) == row_hash):
             return False
     return True
+
+
+def _check_tiles(reader: Reader, full: int, first: int) -> int:
+    """Compare the next tiles with their rows; return which comes after them, 0 behind the last."""
+    first = first if first < full else 0
+    last = min(full, first + TILES_MAX)
+    for index in range(first, last):
+        check_tile_of_rows(reader, index)
+    return last if last < full else 0
 
 
 def _begin(reader: Reader, log: LogCheck, receipts: Chain, mark: AuditMark) -> None:

@@ -96,6 +96,30 @@ class TreeCheck:
                 self._reader.findings.add(schema.tree_tiles, key, "extra", message)
 
 
+def check_tile_of_rows(reader: Reader, index: int) -> None:
+    """Compare a full tile of the lowest level with its rows, and those above with its root."""
+    findings, columns = reader.findings, ("row_bytes",)
+    rows = reader.tables.columns(schema.kernel_event_log, columns, after=index * WIDTH, limit=WIDTH)
+    hashes = [sha256(b"\x00" + content).digest() for (content,) in rows]
+    expected, level, place = hashes, 0, 0
+    while True:
+        key, row = joined(level, index), reader.get(schema.tree_tiles, level, index)
+        if row is None:
+            findings.add(schema.tree_tiles, key, "missing", "rows of the log fill this tile")
+            return
+        begin, end = _HASH_BYTES * place, _HASH_BYTES * (place + len(expected))
+        if row["hashes"][begin:end] != b"".join(expected):
+            message = "the hashes are not those of the rows of the log"
+            findings.add(schema.tree_tiles, key, "tile_differs", message)
+            return
+        if level and place != WIDTH - 1:
+            return
+        stored = row["hashes"]
+        whole = [stored[at : at + _HASH_BYTES] for at in range(0, len(stored), _HASH_BYTES)]
+        expected, level = _complete_roots(whole)[:1], level + 1
+        index, place = divmod(index, WIDTH)
+
+
 def _complete_roots(hashes: list[bytes]) -> list[bytes]:
     """Return the roots of the complete subtrees over some hashes, the largest first."""
     roots: list[bytes] = []

@@ -1,12 +1,15 @@
 """An audit since a mark sees what was changed behind it, and the mark itself."""
 
+from dataclasses import replace
+
 import pytest
 
 from kernel.canonical import sha256_hex
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.verify import verify
+from kernel.verify import recent, verify
 from kernel.verify.recent import AuditMark, RecentAudit, audit_since
+from kernel.verify.tree import WIDTH
 from kernel.verify.violation import record_violation
 from tests.kernel.build import adapt, create, memory_ledger, submit
 
@@ -140,3 +143,42 @@ def test_a_forged_mark_finds_nothing_in_a_sound_record_and_hides_nothing(forged)
     with ledger.store.transaction() as tables:
         tables.update(schema.kernel_event_log, (2,), {"row_hash": "1" * 64})
     assert not audit(ledger, forged).verification.ok
+
+
+@pytest.fixture(scope="module")
+def tiled() -> Ledger:
+    ledger = memory_ledger()
+    for number in range(3 * WIDTH + 7):
+        submit(ledger, create(f"n-{number}", "Note"))
+    return ledger
+
+
+@pytest.mark.spec("P5")
+def test_tiles_are_compared_with_their_rows_in_turn(tiled, monkeypatch):
+    monkeypatch.setattr(recent, "TILES_MAX", 2)
+    mark = audit(tiled, AuditMark()).mark
+    seen = [mark.tile_index]
+    for _ in range(3):
+        mark = audit(tiled, mark).mark
+        seen.append(mark.tile_index)
+    assert seen == [2, 0, 2, 0]
+    with tiled.store.transaction() as tables:
+        row = tables.get(schema.kernel_event_log, 2 * WIDTH + 9)
+        content = row["row_bytes"].replace(b"create", b"change")
+        tables.update(schema.kernel_event_log, (row["ec_sequence_number"],), {"row_bytes": content})
+    assert audit(tiled, mark).verification.ok
+    [finding] = audit(tiled, replace(mark, tile_index=2)).verification.findings
+    assert (finding.table, finding.key, finding.rule) == ("tree_tiles", "0/2", "tile_differs")
+    with tiled.store.transaction() as tables:
+        tables.update(
+            schema.kernel_event_log,
+            (row["ec_sequence_number"],),
+            {"row_bytes": row["row_bytes"]},
+        )
+        above = tables.get(schema.tree_tiles, 1, 0)["hashes"]
+        tables.update(schema.tree_tiles, (1, 0), {"hashes": above[:64] + b"x" * 32})
+        tables.delete(schema.tree_tiles, 0, 0)
+    findings = audit(tiled, mark).verification.findings
+    assert [(each.key, each.rule) for each in findings] == [("0/0", "missing")]
+    [finding] = audit(tiled, replace(mark, tile_index=2)).verification.findings
+    assert (finding.key, finding.rule) == ("1/0", "tile_differs")

@@ -150,6 +150,7 @@ _MARK: Final = fields(
         "row_hash": Field(_HASH),
         "receipt_sequence": Field(whole(0)),
         "receipt_hash": Field(_HASH),
+        "tile_index": Field(whole(0)),
     }
 )
 

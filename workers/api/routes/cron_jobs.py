@@ -39,6 +39,7 @@ class MarkBody(BaseModel):
     row_hash: _Hash
     receipt_sequence: _Sequence
     receipt_hash: _Hash
+    tile_index: _Sequence = 0
 
 
 class AuditDocument(TypedDict):
