@@ -309,8 +309,10 @@ class SqliteStore:
         writer = self._connect("rwc")
         with _closed_on_failure(writer, self._path):
             writer.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-            # Of a new file likewise: pages that become free can be cut off (decision kernel/0381).
-            writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            if writer.execute("PRAGMA page_count").fetchone() == (0,):
+                # A file that is there would be written to: a new one's free pages can be cut off
+                # (decision kernel/0381).
+                writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
             _use_write_ahead_log(writer)
             writer.execute("PRAGMA synchronous = FULL")
             writer.execute("PRAGMA foreign_keys = ON")

@@ -244,10 +244,12 @@ def test_a_read_only_handle_needs_a_ledger_that_exists(path):
 # History
 
 
-def filled(store):
-    """One row in each append-only table."""
+def filled(store, tested):
+    """One row in each append-only table, but for where a row of the tested one has moved to."""
     with store.transaction() as tables:
         for table in schema.APPEND_ONLY_TABLES:
+            if table.name == tested.info.get("moves_to"):
+                continue
             row = {
                 column.name: b"x" if column.type.python_type is bytes else 1
                 for column in table.columns
@@ -266,7 +268,7 @@ def test_a_value_without_its_shape_is_not_stored(store, table, changes):
 
 @pytest.mark.parametrize("table", schema.APPEND_ONLY_TABLES, ids=lambda table: table.name)
 def test_history_refuses_to_be_changed_or_deleted(store, path, table):
-    filled(store)
+    filled(store, table)
     key = [column.name for column in table.primary_key.columns]
     column = list(table.columns)[-1].name
     with store.view() as tables:
@@ -291,6 +293,9 @@ def test_the_log_and_its_receipts_effects_outcomes_and_belief_are_history():
         "applied_effects",
         "outbox_outcomes",
         "belief_events",
+        "archived_rows",
+        "merkle_nodes",
+        "thought_records",
     }
 
 
