@@ -198,6 +198,9 @@ async def measure(name: str, port: int, password: str, items: int) -> dict[str, 
     for way in ways:
         info.ask("FLUSHALL")
         figures[f"enqueue_{way}"] = await enqueue_rate(system, items // 4, way)
+    if not system.works:
+        await system.close()
+        return figures
     alone = await drain(system, name, items, 1, info)
     figures["drain_1"], figures["commands_per_item"] = alone["rate"], alone["commands"]
     figures["drain_2"] = (await drain(system, name, items * 2, 2, info))["rate"]

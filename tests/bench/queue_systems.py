@@ -42,6 +42,8 @@ class System:
 
     blocking = False
     """True where enqueuing is not a coroutine."""
+    works = True
+    """False where enqueuing alone is measured."""
     bulk: Any = None
 
     def __init__(self, port: int, password: str) -> None:
@@ -146,6 +148,44 @@ class RotulusFleet(Rotulus):
             ).run()
 
         asyncio.run(run())
+
+
+class RotulusClient(System):
+    """This project's client: over HTTP to a gateway on SQLite, on the record when answered."""
+
+    works = False
+
+    async def open(self) -> None:
+        from contextlib import ExitStack
+        from tempfile import TemporaryDirectory
+
+        from queues.client import BindingEvaluation, Rotulus
+        from tests.bench.bench_http import serving
+        from tests.ports import free_port
+
+        self.stack, port = ExitStack(), free_port()
+        settings = {
+            "ROTULUS_DATA_DIR": f"{self.stack.enter_context(TemporaryDirectory())}/data",
+            "ROTULUS_PORT": str(port),
+            "ROTULUS_REDIS_URL": self.url,
+            "ROTULUS_LOG_LEVEL": "error",
+        }
+        self.stack.enter_context(serving(port, "workers", "gateway", **settings))
+        self.client, self.content = Rotulus(f"http://127.0.0.1:{port}"), BindingEvaluation
+        self.numbers = itertools.count()
+
+    def _content(self) -> Any:
+        return self.content(binding_id="binding", source_event_id=f"event-{next(self.numbers)}")
+
+    async def put(self, _: Payload) -> None:
+        await self.client.enqueue(self._content())
+
+    async def bulk(self, items: Sequence[Payload]) -> None:
+        await self.client.enqueue_many([self._content() for _ in items])
+
+    async def close(self) -> None:
+        await self.client.__aexit__()
+        self.stack.close()
 
 
 _RAW_ADD = """
@@ -331,6 +371,7 @@ class Taskiq(System):
 OWN: dict[str, type[System]] = {
     "rotulus": Rotulus,
     "rotulus, a whole worker process": RotulusFleet,
+    "rotulus, the client": RotulusClient,
     "raw Lua": RawLua,
 }
 PEERS: dict[str, type[System]] = {
