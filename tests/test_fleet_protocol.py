@@ -16,7 +16,7 @@ from kernel.fleet_protocol import PROTOCOL, is_spoken, stated
 from queues.worker_heartbeats import WorkerBeat
 from workers.api.routes.worker_reports import DeadLetterBody, RecomputedBody, WorkBody
 
-FORMS = {2: "4641f8eef3cb8724b94f47f443b31e1501f1164fd6e5a2d1b5ef7719af8d3393"}
+FORMS = {3: "36c654af7ab2c73b8f57617f35698ee9bb581fb196d939beaafe6e6ed43bd101"}
 """The digest of everything that is said, by the version that says it."""
 
 

@@ -14,7 +14,7 @@ from tests.kernel.build import abandoned
 
 _numbers = itertools.count(1)
 
-_BOUNDED = {"open": 1}
+_BOUNDED = {"open": 1, "collected": 1}
 """Columns that not every value fits."""
 
 _FIRST_STEP = {"prior_state": "", "state": "pending_intake"}

@@ -16,6 +16,7 @@ from kernel.algebra.verbs import (
     REPORT_VERB,
     REVIEW_DISCARD,
     SEMANTIC_VERBS,
+    THOUGHT_VERBS,
 )
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
@@ -80,6 +81,7 @@ def test_every_kind_and_every_verb_has_a_valid_envelope():
     assert spoken == SEMANTIC_VERBS.keys() - {
         *("recalculate_authority", REPORT_VERB, REVIEW_DISCARD, BATCH_REVIEW, ENQUEUE),
         *(BELIEF_ANCHOR, IMPLICATION_RUN, IMPLICATION_HALT, IMPLICATION_RESUME),
+        *THOUGHT_VERBS,
     }
     assert APPLIERS.keys() == {kind.canonical for kind in EFFECT_KINDS.values()}
 

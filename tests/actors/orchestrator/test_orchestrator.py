@@ -34,6 +34,7 @@ from actors.orchestrator.intents import (
     ReportExternalEffect,
     ResumeImplications,
     ReviewMembership,
+    StateThought,
     UpdateBinding,
 )
 from actors.orchestrator.orchestrator import (
@@ -222,6 +223,11 @@ EVERY_KIND = {
         decision="reject",
         adjudicated_by="A. Clerk",
         grounds="read it",
+    ),
+    "state_thought": lambda _: StateThought(
+        intent_key="k",
+        verb="audit_session_start",
+        stated={"session_id": "s-1", "task_id": "task-1"},
     ),
     "record_implication_run": lambda ledger: RecordImplicationRun(
         intent_key="k", run=next_run(ledger)
@@ -823,6 +829,7 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
         "emit_manifest",
         "review_membership",
         "record_batch_review",
+        "state_thought",
         "adjudicate",
         "record_implication_run",
         "halt_detector",

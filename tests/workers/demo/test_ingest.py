@@ -174,7 +174,7 @@ async def test_what_the_gateway_refuses_is_counted_by_its_reason(door: Door):
         async def post(self, path: str, body: Any) -> Any:
             return await door.client().post(path, body)
 
-        async def send_lines(self, _: str, lines: Iterable[bytes]) -> Any:
+        async def send_lines(self, _: str, lines: Iterable[bytes], *_options: Any) -> Any:
             refused = {"validation_result": "rejected", "reason_code": "some_reason"}
             invalid = {"validation_result": "invalid", "reason_code": "intent_invalid"}
             known = {"validation_result": "rejected", "reason_code": "node_already_exists"}
@@ -193,7 +193,7 @@ async def test_intents_are_posted_in_bounded_batches_in_their_order(door: Door):
         async def post(self, path: str, body: Any) -> Any:
             return await door.client().post(path, body)
 
-        async def send_lines(self, path: str, lines: Iterable[bytes]) -> Any:
+        async def send_lines(self, path: str, lines: Iterable[bytes], *_options: Any) -> Any:
             sent = [*lines]
             sizes.append(len(sent))
             return await door.client().send_lines(path, sent)
@@ -219,7 +219,7 @@ async def test_a_strike_comes_after_the_words_that_it_reads(door: Door):
                 assert body["justification"]["source_node_id"] in nodes
             return await door.client().post(path, body)
 
-        async def send_lines(self, path: str, lines: Iterable[bytes]) -> Any:
+        async def send_lines(self, path: str, lines: Iterable[bytes], *_options: Any) -> Any:
             sent = [*lines]
             nodes = posted.setdefault(path.rpartition("/")[0], set())
             nodes.update(json.loads(line).get("node_id", "") for line in sent)
