@@ -7,6 +7,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# One process more than there are cores, because tests wait about as long as they compute.
+PROCESSES := $(shell n=$$(($$(getconf _NPROCESSORS_ONLN) + 1)); echo $$((n < 4 ? n : 4)))
+PARALLEL := -n $(PROCESSES) --dist worksteal
+
 # A process that may not keep what it compiled compiles it again at each start.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -31,11 +35,11 @@ $(STAMP): pyproject.toml uv.lock deploy/requirements.txt
 demo: $(STAMP) ## The main job: everything started, real dockets ingested, the record verified
 	@$(BIN)/rotulus demo $(DOCKETS) $(ARGS)
 
-test: $(STAMP) ## The tests, on every core up to four
-	@$(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal $(ARGS)
+test: $(STAMP) ## The tests, in up to four processes
+	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-fast: $(STAMP) ## What is quick of the tests, with few examples and without PostgreSQL
-	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal -m "not slow" -k "not postgres" $(ARGS)
+	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest $(PARALLEL) -m "not slow" -k "not postgres" $(ARGS)
 
 check: lint types imports test ## Format, lint, types, import rules, tests: what CI runs
 
@@ -68,7 +72,7 @@ mutants: $(STAMP) ## Change the rules one by one, and see which change no test n
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
 nightly: $(STAMP) ## What takes longer: the tests with examples of this night, then an hour of fuzz
-	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist worksteal tests/properties tests/kernel tests/workers/api $(ARGS)
+	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest $(PARALLEL) tests/properties tests/kernel tests/workers/api $(ARGS)
 	@$(BIN)/python -m tests.fuzz.run --minutes 60
 
 spec: $(STAMP) ## Which rule of the specification is proved by which tests; checks the rulings
