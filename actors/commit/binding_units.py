@@ -27,6 +27,7 @@ from kernel.model.stated_receipts import BindingFired
 from kernel.stores.binding_pairs import READY, PairEnd, pair_of_request, pair_state
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.evaluations import Evaluation, evaluate_request, is_in_text
+from kernel.work.fire_targets import understanding_of
 from kernel.work.manifests import (
     current_manifest_id,
     manifest_due,
@@ -65,9 +66,13 @@ def record_evaluation(
     operation_id = None if wrote is None else wrote.operation_id
     fired = _record_fire(context, evaluation, operation_id)
     if wrote is None:
-        corpus_id = evaluation.binding.corpus_id
+        artifact_ref = str(evaluation.read.artifact_ref)
         request_extraction(
-            view, str(evaluation.read.artifact_ref), cause=FIRED, corpus_id=corpus_id
+            view,
+            artifact_ref,
+            cause=FIRED,
+            corpus_id=evaluation.binding.corpus_id,
+            understanding_id=understanding_of(view, artifact_ref),
         )
     result = result_of(view, evaluation, operation_id, fired.operation_id)
     return _conclude(context, request, evaluation, result, wrote or fired)

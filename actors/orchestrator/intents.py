@@ -118,6 +118,10 @@ class CreateSource(Intent):
     filing_date: Day | None = None
     """The court's day on which it was filed; then it is the document of a filing unit."""
 
+    understanding_id: StoredRef | None = None
+    """The understanding that the extractions feed which bindings fire for it; it may be created
+    later."""
+
 
 class CreateCase(Intent):
     """Open the record of a case, of which bindings state the metadata (§13.5)."""

@@ -169,7 +169,7 @@ def resolve_create_source(intent: CreateSource, _: LedgerView) -> ResolvedOperat
     }
     if intent.prompt_injection_risk_flags is not None:
         payload["prompt_injection_risk_flags"] = list(intent.prompt_injection_risk_flags)
-    for name in PHASE_FIELDS["intake_time"]:
+    for name in (*PHASE_FIELDS["intake_time"], "understanding_id"):
         if getattr(intent, name) is not None:
             payload[name] = getattr(intent, name)
     if intent.filing_date is None:

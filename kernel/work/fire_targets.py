@@ -25,6 +25,7 @@ from kernel.canonical import digest
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.extraction_result import ExtractionRefused
+from kernel.model.node_kinds import UNDERSTANDING
 from kernel.stores.court_dispositions import OBSERVATIONS
 from kernel.stores.dates import day_fields
 from kernel.stores.filing_relationships import RELATIONSHIPS, relationship_state
@@ -174,6 +175,17 @@ def filing_unit_of(view: LedgerView, artifact_ref: str) -> str | None:
     name = rows[0]["filing_unit_id"] if rows else None
     record = None if name is None else view.record(schema.filing_units, name)
     return name if record is not None and record["state"] in LIVE else None
+
+
+def understanding_of(view: LedgerView, artifact_ref: str) -> str | None:
+    """Return the understanding that an artifact names as what it feeds, if it is active."""
+    artifact = view.node(artifact_ref)
+    name = None if artifact is None else artifact["payload"].get("understanding_id")
+    node = view.node(name) if isinstance(name, str) else None
+    is_active = (
+        node is not None and node["node_kind"] == UNDERSTANDING and node["state"] == "active"
+    )
+    return name if is_active else None
 
 
 def _proof(artifact: Artifact, particulars: Particulars) -> Document:

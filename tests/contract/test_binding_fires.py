@@ -23,7 +23,7 @@ from tests.kernel.binding_world import (
     status,
     work,
 )
-from tests.kernel.build import accept, create, everything, ledger_on, receipts_of_kind
+from tests.kernel.build import accept, adapt, create, everything, ledger_on, receipts_of_kind
 
 
 @pytest.fixture
@@ -139,6 +139,27 @@ def test_an_extraction_task_asks_for_its_extraction_in_the_same_transaction(ledg
     assert content["extraction_run_id"] == status(ledger, request_id).result["outcome_target_ref"]
     assert (content["source_ref"], content["corpus_id"]) == (EVENT, "corpus:watched")
     assert content["cause"] == "binding_fired"
+    check(ledger)
+
+
+@pytest.mark.spec("§13.5", "§16.2")
+@pytest.mark.parametrize(
+    ("understanding", "feeds"),
+    [
+        (create("u", "ConsolidatedUnderstanding"), "u"),
+        (create("u", "Note"), None),
+        (create("of-another-case", "ConsolidatedUnderstanding"), None),
+    ],
+)
+def test_an_extraction_feeds_the_understanding_that_its_artifact_names(
+    ledger, understanding, feeds
+):
+    accept(ledger, understanding, adapt(EVENT, understanding_id="u"))
+    [request_id] = ask(ledger, "extraction_task")
+    work(ledger, request_id)
+    with ledger.view() as view:
+        [task] = view.open_requests(queue=EXTRACTION_QUEUE)
+    assert task.document["content"].get("understanding_id") == feeds
     check(ledger)
 
 

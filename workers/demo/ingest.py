@@ -261,6 +261,7 @@ def _source(step: PlannedSource, corpus_id: str) -> dict[str, Any]:
         "metadata": {name: value for name, value in fields.items() if value is not None},
         "visibility_class": step.visibility_class,
         "filing_date": step.date_filed,
+        "understanding_id": step.understanding_node_id,
         **_intake(ENTRY, step),
     }
 

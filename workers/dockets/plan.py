@@ -132,6 +132,8 @@ class PlannedSource:
     description: str
     digest: str
     visibility_class: str
+    understanding_node_id: str
+    """The docket's understanding, which what is extracted from the entry feeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +306,7 @@ def _create_source(
         description=entry.description,
         digest=entry.digest,
         visibility_class=visibility_class(entry.description),
+        understanding_node_id=_understanding(docket.source_id),
     )
 
 
@@ -313,13 +316,17 @@ def _create_claim(source_id: str, place: str, entry: DocketEntry) -> PlannedClai
         intent_key=_key("claim", place, entry),
         node_id=f"claim:{place}",
         source_node_id=f"docket-entry:{place}",
-        understanding_node_id=f"understanding:{source_id}",
+        understanding_node_id=_understanding(source_id),
         text=claim.text,
         essentiality=claim.essentiality,
         authority=claim.authority,
         span=claim.span,
         visibility_class=visibility_class(entry.description),
     )
+
+
+def _understanding(source_id: str) -> str:
+    return f"understanding:{source_id}"
 
 
 def strikes_of(source_id: str, kind: str, entry: DocketEntry) -> list[Strike]:
