@@ -8,6 +8,7 @@ or from no page at all (`origin_refused`), reading and streams included. A link 
 be followed if it opens a whole page.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -84,6 +85,12 @@ class RequestGuardMiddleware:
             except ClientDisconnect:
                 # Nobody is left to be answered, and a client that goes is no failure.
                 return
+            except asyncio.CancelledError:
+                # The server stops and waits no longer; what is left is cancelled, each once.
+                if answered:
+                    raise
+                answer = respond("reply_lost", "the gateway stops; ask again")
+                await answer(scope, receive, tagged)
             except Exception:
                 _log.exception("request_failed")
                 if answered:

@@ -1,5 +1,6 @@
 """What no request gets past: foreign names, foreign pages, bodies too large; and error bodies."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -422,3 +423,25 @@ async def test_what_a_process_of_another_version_says_is_refused_before_it_is_re
     error_of(answer, 503, "protocol_differs")
     assert log_length(door.ledger) == 0
     assert (await declare(door, **{HEADER: str(PROTOCOL)})).status_code == 201
+
+
+async def test_what_a_stopping_server_cuts_off_is_told_that_it_may_have_taken_effect():
+    sent: list[Any] = []
+    waits = anyio.Event()
+
+    async def never(_scope: Any, _receive: Any, _send: Any) -> None:
+        waits.set()
+        await anyio.sleep_forever()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    app = guard.RequestGuardMiddleware(never, hosts=frozenset(), host=FakeHost().host)
+    # As uvicorn cuts off what it still has when its time to stop is over.
+    request = asyncio.ensure_future(app(POSTED, nobody, send))
+    await waits.wait()
+    request.cancel()
+    await request
+    start, body = sent
+    assert start["status"] == 503
+    assert json.loads(body["body"])["error"]["code"] == "reply_lost"
