@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[3]
 CLIENT = ROOT / "queues" / "client"
 PROGRAM_LINES_MAX = 30
 STARTS = 3
-START_RATIO_MAX = 2
+START_RATIO_MAX = 4
 """CPU time of a start with the client to one with what it brings."""
 
 TOKEN = "the-token-of-these-tests"  # noqa: S105 - made up here
