@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import yaml
 from workers.telemetry.metric_table import GATEWAY, WORKER, Metric
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
+PROMTOOL = shutil.which("promtool")
 METRICS = {metric.name: metric for metric in (*GATEWAY, *WORKER)}
 
 
@@ -84,6 +87,22 @@ def test_each_alert_says_how_bad_it_is_and_what_it_is():
         assert rule["annotations"]["summary"]
 
 
+def test_each_alert_leads_to_what_the_runbook_says_of_it_and_the_runbook_to_no_other():
+    written = (DEPLOY / "runbook.md").read_text()
+    assert re.findall(r"^## (\w+)$", written, re.MULTILINE) == [rule["alert"] for rule in rules()]
+    for rule in rules():
+        assert rule["annotations"]["runbook_url"] == f"runbook.md#{rule['alert'].lower()}"
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="needs promtool, of the system's package prometheus")
+@pytest.mark.parametrize("file", ["deploy/prometheus-alerts.yml", "tests/alert_rules.test.yml"])
+def test_the_alerts_are_raised_by_what_they_are_about(file: str):
+    assert PROMTOOL is not None
+    command = [PROMTOOL, "check" if file.startswith("deploy") else "test", "rules", file]
+    ran = subprocess.run(command, check=False, cwd=DEPLOY.parent, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 def test_the_dashboard_shows_every_metric_but_those_only_alerts_need():
     shown = {
         metric_of(series).name
@@ -92,6 +111,7 @@ def test_the_dashboard_shows_every_metric_but_those_only_alerts_need():
         for series in re.findall(r"\brotulus_\w+", target["expr"])
     }
     assert METRICS.keys() - shown == {
+        "rotulus_build_info",
         "rotulus_shards",
         "rotulus_queue_paused",
         "rotulus_implications_halted",

@@ -1,6 +1,7 @@
 """The metrics of one process: histograms that are observed, numbers that are read on a scrape."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
 from prometheus_client import disable_created_metrics as _disable_created_metrics
@@ -8,12 +9,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from kernel.fleet_protocol import PROTOCOL
+from kernel.model.rules_version import RULES_VERSION
 from workers.telemetry.metric_table import Metric
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 Readings = Mapping[str, Mapping[tuple[str, ...], float]]
 """The value for each choice of labels, by metric."""
+
+_BUILD = {(version("rotulus"), str(PROTOCOL), str(RULES_VERSION)): 1.0}
 
 # Else each histogram would come with a second metric that is in no table.
 _disable_created_metrics()  # type: ignore[no-untyped-call]  # the library does not say
@@ -47,7 +52,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Yield what is read; the library's part of `text`."""
-        readings = dict(self._read())
+        readings = {"rotulus_build_info": _BUILD, **self._read()}
         for row in self._read_rows:
             kind = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
             family = kind(row.name, row.meaning, labels=row.labels)

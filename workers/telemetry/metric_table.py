@@ -63,6 +63,14 @@ _DROPPED = _counter(
     "kind",
 )
 
+_BUILD = _gauge(
+    "rotulus_build_info",
+    "1, with the release and the versions of the fleet's protocol and of the kernel's rules",
+    "version",
+    "protocol",
+    "rules_version",
+)
+
 GATEWAY: tuple[Metric, ...] = (
     # Of the fleet: every gateway tells the same.
     _gauge("rotulus_queue_ready_items", "Items that wait for a claim", "queue", "priority"),
@@ -100,6 +108,7 @@ GATEWAY: tuple[Metric, ...] = (
     _gauge("rotulus_chain_height", "Sequence number of the newest row of the log"),
     _gauge("rotulus_receipt_chain_height", "Sequence number of the newest durable receipt"),
     # Of this process.
+    _BUILD,
     _gauge("rotulus_dependency_up", "1 where it could be read for this answer", "dependency"),
     _gauge("rotulus_shards", "Shards of the ledger"),
     _gauge("rotulus_shards_owned", "Shards that this gateway owns"),
@@ -149,6 +158,7 @@ GATEWAY: tuple[Metric, ...] = (
 )
 
 WORKER: tuple[Metric, ...] = (
+    _BUILD,
     _DROPPED,
     _gauge("rotulus_worker_slots", "Batches that this worker drains at once"),
     _gauge("rotulus_worker_items_in_flight", "Items in hand", "queue"),
