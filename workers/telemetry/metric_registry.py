@@ -18,7 +18,9 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 Readings = Mapping[str, Mapping[tuple[str, ...], float]]
 """The value for each choice of labels, by metric."""
 
-_BUILD = {(version("rotulus"), str(PROTOCOL), str(RULES_VERSION)): 1.0}
+_BUILD_INFO: Readings = {
+    "rotulus_build_info": {(version("rotulus"), str(PROTOCOL), str(RULES_VERSION)): 1}
+}
 
 # Else each histogram would come with a second metric that is in no table.
 _disable_created_metrics()  # type: ignore[no-untyped-call]  # the library does not say
@@ -52,7 +54,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """Yield what is read; the library's part of `text`."""
-        readings = {"rotulus_build_info": _BUILD, **self._read()}
+        readings = {**self._read(), **_BUILD_INFO}
         for row in self._read_rows:
             kind = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
             family = kind(row.name, row.meaning, labels=row.labels)
