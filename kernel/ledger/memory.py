@@ -265,5 +265,9 @@ class MemoryStore:
         """Return None: this machine's clock counts."""
         return None
 
+    def engine(self) -> dict[str, str]:
+        """Return that nothing is kept."""
+        return {"version": "memory"}
+
     def close(self) -> None:
         """Keep everything: the memory is the ledger."""

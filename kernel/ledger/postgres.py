@@ -83,6 +83,10 @@ _OF_VALUES = frozenset({"22", "54"})
 """Classes of errors that values make: data, and more of it than a row, an index or a statement can
 hold (which the driver counts among the failures of a server)."""
 
+_ENGINE = (
+    "SELECT name, setting FROM pg_settings WHERE name IN ('server_version', 'fsync',"
+    " 'full_page_writes', 'data_checksums', 'server_encoding', 'max_connections') ORDER BY name"
+)
 _SERVER_TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _FAILED = psycopg.pq.TransactionStatus.INERROR
 
@@ -199,6 +203,11 @@ class PostgresTables(SqlTables):
         """Return the time by the server's clock now, not that of the snapshot."""
         [(time_us,)] = self._execute(_SERVER_TIME, ()).fetchall()
         return int(time_us)
+
+    def engine(self) -> dict[str, str]:
+        """Return the version of the server and the settings on which a COMMIT rests."""
+        stated: dict[str, str] = dict(self._execute(_ENGINE, ()).fetchall())
+        return {"version": f"PostgreSQL {stated.pop('server_version')}", **stated}
 
     def _write(self, sql: str, values: Sequence[Any], *, may_collide: bool) -> None:
         if not may_collide:
@@ -377,6 +386,11 @@ class PostgresStore:
         """Return the time by the server's clock."""
         with self.view() as tables:
             return tables.server_time_us()
+
+    def engine(self) -> dict[str, str]:
+        """Return the version of the server and the settings on which a COMMIT rests."""
+        with self.view() as tables:
+            return tables.engine()
 
     @contextmanager
     def _snapshot(self) -> Iterator[PostgresTables]:

@@ -113,6 +113,12 @@ class SqliteTables(SqlTables):
         with _translated():
             return self._execute(statements.delete_before_sql(table, column), (bound,)).rowcount
 
+    def engine(self) -> dict[str, str]:
+        """Return the version of SQLite and how the file is written."""
+        with _translated():
+            [(mode,)] = self._execute("PRAGMA journal_mode").fetchall()
+        return {"version": f"SQLite {sqlite3.sqlite_version}", "journal_mode": str(mode)}
+
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add rows, several with one statement.
 
@@ -243,6 +249,11 @@ class SqliteStore:
     def server_time_us(self) -> int | None:
         """Return None: this machine's clock counts."""
         return None
+
+    def engine(self) -> dict[str, str]:
+        """Return the version of SQLite and how the file is written."""
+        with self.view() as tables:
+            return tables.engine()
 
     def give_space_back(self, pages_max: int) -> int:
         """Cut free pages off the file, which becomes shorter when the log is folded into it.

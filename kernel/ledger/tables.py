@@ -200,6 +200,13 @@ class Store(Protocol):
             LedgerUnavailable: when the server does not answer.
         """
 
+    def engine(self) -> dict[str, str]:
+        """Return what keeps the ledger: `version`, and settings on which its durability rests.
+
+        Raises:
+            LedgerUnavailable: when it does not answer.
+        """
+
     def close(self) -> None:
         """Release everything; the ledger can be opened again."""
 

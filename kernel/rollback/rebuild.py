@@ -438,6 +438,7 @@ class _NotingStore:
         self.view = store.view
         self.close = store.close
         self.server_time_us = store.server_time_us
+        self.engine = store.engine
         self.written: set[tuple[Table, str]] = set()
 
     @contextmanager

@@ -11,6 +11,8 @@ not from a whole verification.
 from contextlib import suppress
 from dataclasses import dataclass
 
+from sqlalchemy import Table
+
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.verify import Verification
@@ -97,6 +99,20 @@ def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> 
     ends = log.chain.last, log.chain.tail_hash, receipts.last, receipts.tail_hash
     reached = AuditMark(*ends, next_tile)
     return RecentAudit(verification, reached, mark_fits)
+
+
+def mark_before_last(view: LedgerView, count: int) -> AuditMark:
+    """Return the mark from which an audit checks the last rows and receipts, so many of each."""
+    head = view.head()
+    rows = _hash_at(view, schema.kernel_event_log, head.ec_sequence_number - count, "row_bytes")
+    receipts = _hash_at(view, schema.receipts, head.receipt_sequence - count, "receipt_bytes")
+    return AuditMark(*rows, *receipts, max(0, head.ec_sequence_number // WIDTH - TILES_MAX))
+
+
+def _hash_at(view: LedgerView, table: Table, sequence: int, content: str) -> tuple[int, str]:
+    """Return where a chain stands after a row, and its beginning where there is no such row."""
+    row = view.tables.get(table, sequence) if sequence > 0 else None
+    return (0, GENESIS) if row is None else (sequence, sha256_hex(row[content]))
 
 
 def _fits(reader: Reader, mark: AuditMark) -> bool:

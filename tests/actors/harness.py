@@ -94,6 +94,9 @@ class ScriptedStore:
     def server_time_us(self) -> int | None:
         return self.inner.server_time_us()
 
+    def engine(self) -> dict[str, str]:
+        return self.inner.engine()
+
     def close(self) -> None:
         self.inner.close()
 

@@ -16,6 +16,7 @@ class BufferedStore:
     def __init__(self, store):
         self._store = store
         self.view = store.view
+        self.engine = store.engine
         self.close = store.close
 
     @contextmanager

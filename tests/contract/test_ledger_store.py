@@ -642,3 +642,9 @@ def test_a_store_that_was_closed_and_opened_again_has_everything(place):
     assert stored(again, schema.nodes) == sorted(rows, key=lambda row: row["node_id"])
     with again.transaction() as tables, pytest.raises(DuplicateKey):
         tables.insert(schema.nodes, rows[0])
+
+
+def test_a_store_says_what_keeps_it(store):
+    engine = store.engine()
+    assert engine.pop("version").startswith(("memory", "SQLite 3.", "PostgreSQL "))
+    assert all(isinstance(value, str) for value in engine.values())

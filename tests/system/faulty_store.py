@@ -79,6 +79,9 @@ class FaultyStore:
     def server_time_us(self) -> int | None:
         return self._inner.server_time_us()
 
+    def engine(self) -> dict[str, str]:
+        return self._inner.engine()
+
     def close(self) -> None:
         self._inner.close()
 

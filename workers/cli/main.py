@@ -42,6 +42,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "round": "Open and seal rounds of sessions of thoughts.",
     },
     "Repair": {
+        "doctor": "Say what is wrong here, and what to do about it.",
         "rollback": "Undo an operation or an epoch, or build the state again.",
         "implications": "Show the detectors of implications; resume what is halted.",
         "archive": "Move old rows of the log out of the database; verify them.",

@@ -35,7 +35,7 @@ PARTS: Final = {
 def status(data_dir: Path | None, *, as_json: bool) -> None:
     """Show health, queues, workers and what needs attention; ends with 1 where something does."""
     url = gateway_url(read_settings(data_dir))
-    state = run(lambda: _state(url))
+    state = run(lambda: gateway_state(url))
     state["attention"] = list(attention(state))
     if as_json:
         print_document(state, as_json=True)
@@ -53,7 +53,12 @@ def status(data_dir: Path | None, *, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-async def _state(url: str) -> dict[str, Any]:
+async def gateway_state(url: str) -> dict[str, Any]:
+    """Return what a gateway says of itself and of what needs somebody; a part may be an error.
+
+    Raises:
+        GatewayError: it does not answer.
+    """
     async with GatewayClient(url, give_up_after_s=0) as client:
         try:
             state: dict[str, Any] = {"readiness": await client.readiness()}

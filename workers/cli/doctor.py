@@ -1,0 +1,68 @@
+"""`rotulus doctor`: what is wrong here, subject by subject, and what to do about it."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from queues.client.errors import GatewayError
+from queues.connection import connect_redis, redis_problem
+from queues.redis_memory import redis_memory
+from workers.cli.common import as_json, data_dir, gateway_url, print_document, read_settings, run
+from workers.cli.status import attention, gateway_state
+from workers.environment.diagnosis import Diagnosis, State, diagnose
+from workers.environment.settings import Settings
+
+MARKS: dict[State, str] = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
+
+
+@click.command()
+@as_json
+@data_dir
+def doctor(data_dir: Path | None, *, as_json: bool) -> None:
+    """Look at folder, disk, database, record, keys, Redis and gateway, and say what to do.
+
+    Ends with 1 where there is a problem. Nothing is changed.
+    """
+    settings = read_settings(data_dir)
+    seen = [*diagnose(settings), *run(lambda: _redis(settings)), *run(lambda: _gateway(settings))]
+    if as_json:
+        print_document({"diagnoses": [asdict(entry) for entry in seen]}, as_json=True)
+    else:
+        for entry in seen:
+            click.echo(f"{MARKS[entry.state]:8} {entry.subject:9} {entry.what}")
+            if entry.todo:
+                click.echo(f"{'':18} do: {entry.todo}")
+    if any(entry.state == "problem" for entry in seen):
+        raise SystemExit(1)
+
+
+async def _redis(settings: Settings) -> list[Diagnosis]:
+    if settings.redis_url is None:
+        return [Diagnosis("redis", "ok", "the embedded server, of `rotulus up` alone")]
+    redis = connect_redis(str(settings.redis_url))
+    try:
+        if (problem := await redis_problem(redis)) is not None:
+            todo = "start it, or mend ROTULUS_REDIS_URL; no answered work is lost meanwhile"
+            return [Diagnosis("redis", "problem", f"it does not answer: {problem}", todo)]
+        memory = await redis_memory(redis)
+    finally:
+        await redis.aclose()
+    used = f"{memory.used_bytes / (1 << 20):.0f} MiB are used"
+    if memory.may_evict:
+        todo = "set maxmemory-policy to noeviction"
+        return [Diagnosis("redis", "problem", f"it may evict keys ({memory.policy})", todo)]
+    if not memory.has_room:
+        return [Diagnosis("redis", "problem", f"{used}, nearly all", "give it more maxmemory")]
+    return [Diagnosis("redis", "ok", used)]
+
+
+async def _gateway(settings: Settings) -> list[Diagnosis]:
+    url = gateway_url(settings)
+    try:
+        state = await gateway_state(url)
+    except GatewayError as error:
+        return [Diagnosis("gateway", "note", str(error), "`rotulus up`, if it is to run")]
+    problems = [Diagnosis("gateway", "problem", sentence) for sentence in attention(state)]
+    well = Diagnosis("gateway", "ok", f"{url} is ready, and nothing waits for a person")
+    return problems or [well]

@@ -1,0 +1,177 @@
+"""What is wrong with a data folder, its database and the record in it, and what to do about it.
+
+Each check is about one subject. None of them writes, and one that fails says so and lets the others
+go on. The record is looked at near its end: the last rows and receipts, the newest tiles of the
+log's tree, and the schema. `rotulus verify` looks at all of it.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from kernel.ledger.ledger import LedgerView
+from kernel.verify.recent import audit_since, mark_before_last
+from workers.environment.data_folder import DataFolder
+from workers.environment.key_file import seal_keys
+from workers.environment.ledger_access import file_of, ledger_place, open_record, open_store
+from workers.environment.private_files import check_folder
+from workers.environment.settings import Settings
+
+FREE_BYTES_MIN: Final = 1 << 30
+"""Less than this is a problem: a full disk stops every commit."""
+
+ROWS_LOOKED_AT: Final = 1_000
+CLOCK_SKEW_S_MAX: Final = 60
+"""A gateway whose clock is further off than this is not ready."""
+
+TODO_VERIFY: Final = "let nothing write, keep the file as it is, and run `rotulus verify`"
+TODO: Final = {"tile_differs": "`rotulus verify`; if the rows are sound, `rotulus tree rebuild`"}
+"""What to do about a finding, by its rule."""
+
+TODO_BY_CODE: Final = {
+    "ledger_unavailable": "name it by ROTULUS_DATA_DIR or ROTULUS_DATABASE_URL, or `rotulus up`",
+    "ledger_schema_older": "stop every process, back up, `rotulus migrate`",
+    "ledger_file_damaged": TODO_VERIFY,
+    "checkpoint_key_unusable": "make another with `rotulus thought key FILE`",
+}
+"""What to do about what kept a check from looking, by its code."""
+
+State = Literal["ok", "note", "problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was seen of one subject; where that is not well, also what to do."""
+
+    subject: str
+    state: State
+    what: str
+    todo: str = ""
+
+
+EXPECTED: Final[dict[str, tuple[str, State, str]]] = {
+    "journal_mode": (
+        "wal",
+        "problem",
+        "open it once with `rotulus up`: readers wait for writers until then",
+    ),
+    "fsync": ("on", "problem", "set fsync = on: a COMMIT is not durable without it"),
+    "full_page_writes": (
+        "on",
+        "problem",
+        "set full_page_writes = on: a power cut may tear pages without it",
+    ),
+    "server_encoding": ("UTF8", "problem", "make a database that is encoded in UTF-8"),
+    "data_checksums": (
+        "on",
+        "note",
+        "`pg_checksums --enable` lets the server notice damaged pages by itself",
+    ),
+}
+"""By setting of a database: what it should be, how bad anything else is, and what to do."""
+
+
+def diagnose(settings: Settings) -> Iterator[Diagnosis]:
+    """Yield what is to be said of what the settings name, subject by subject."""
+    for check in (_folder, _disk, _database, _record, _keys):
+        yield from _guarded(check, settings)
+
+
+def _guarded(
+    check: Callable[[Settings], Iterator[Diagnosis]], settings: Settings
+) -> Iterator[Diagnosis]:
+    try:
+        yield from check(settings)
+    except Exception as error:  # noqa: BLE001 - what keeps it from being looked at is the answer
+        text, code = str(error), getattr(error, "code", type(error).__name__)
+        what = text if text.startswith(code) else f"{code}: {text}"
+        yield Diagnosis(
+            check.__name__.removeprefix("_"), "problem", what, TODO_BY_CODE.get(code, "")
+        )
+
+
+def _folder(settings: Settings) -> Iterator[Diagnosis]:
+    path = DataFolder(settings.data_dir).path
+    if not path.exists():
+        where = "rotulus up" if settings.database_url is None else "the first gateway"
+        yield Diagnosis("folder", "note", f"{path} is not there", f"{where} makes it")
+        return
+    check_folder(path)
+    yield Diagnosis("folder", "ok", f"{path} lets nobody else in")
+
+
+def _disk(settings: Settings) -> Iterator[Diagnosis]:
+    path = _there(DataFolder(settings.data_dir).path)
+    free = shutil.disk_usage(path).free
+    what = f"{free / (1 << 30):.1f} GiB are free at {path}"
+    if free < FREE_BYTES_MIN:
+        yield Diagnosis("disk", "problem", what, "make room, or `rotulus archive run`")
+    else:
+        yield Diagnosis("disk", "ok", what)
+
+
+def _there(path: Path) -> Path:
+    """Return the nearest folder of a path that exists."""
+    return next(parent for parent in (path, *path.parents) if parent.exists())
+
+
+def _database(settings: Settings) -> Iterator[Diagnosis]:
+    place = ledger_place(settings)
+    with closing(open_store(place, read_only=True)) as store:
+        engine = store.engine()
+        server_us = store.server_time_us()
+    yield Diagnosis("database", "ok", engine.pop("version"))
+    for name, value in engine.items():
+        if name not in EXPECTED:
+            continue
+        wanted, state, todo = EXPECTED[name]
+        if value.lower() != wanted.lower():
+            yield Diagnosis("database", state, f"{name} is {value}", todo)
+    if server_us is not None:
+        off_s = abs(time.time() - server_us / 1_000_000)
+        what = f"this machine's clock and the server's are {off_s:.1f} s apart"
+        if off_s > CLOCK_SKEW_S_MAX:
+            yield Diagnosis("clock", "problem", what, "set this machine's clock (NTP)")
+        else:
+            yield Diagnosis("clock", "ok", what)
+
+
+def _record(settings: Settings) -> Iterator[Diagnosis]:
+    place = ledger_place(settings)
+    with open_record(place) as view:
+        yield from _end_of(view)
+    file = file_of(place)
+    if file is not None:
+        yield Diagnosis("record", "ok", f"{file} has {file.stat().st_size / (1 << 20):.0f} MiB")
+
+
+def _end_of(view: LedgerView) -> Iterator[Diagnosis]:
+    verification = audit_since(view, mark_before_last(view, ROWS_LOOKED_AT)).verification
+    if verification.ok:
+        size = view.head().ec_sequence_number
+        what = f"the last {verification.rows} of {size} rows, their tiles and the schema verify"
+        yield Diagnosis("record", "ok", what)
+    for finding in verification.findings:
+        what = f"{finding.table} {finding.key}: {finding.rule}: {finding.message}"
+        yield Diagnosis("record", "problem", what, TODO.get(finding.rule, TODO_VERIFY))
+
+
+def _keys(settings: Settings) -> Iterator[Diagnosis]:
+    path = settings.seal_key
+    if path is None:
+        yield Diagnosis(
+            "keys",
+            "note",
+            "seals of sessions and rounds are not signed",
+            "`rotulus thought key FILE`, and ROTULUS_SEAL_KEY",
+        )
+        return
+    keys = seal_keys(path)
+    names = ", ".join(f"{key.name} ({key.kind.name})" for key in keys)
+    yield Diagnosis("keys", "ok", f"{path} signs seals as {names}")
+    if path.absolute().is_relative_to(DataFolder(settings.data_dir).path):
+        yield Diagnosis("keys", "note", f"{path} is in the data folder", "move it out of backups")
