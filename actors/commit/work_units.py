@@ -37,7 +37,7 @@ from kernel.stores.extraction import attempt_of, last_attempt
 from kernel.verify import Verification
 from kernel.verify.violation import record_violation
 from kernel.work.contents import EXTRACTION_QUEUE, ExtractionTransition, is_extraction_task
-from kernel.work.dead_letters import requeue
+from kernel.work.dead_letters import Dismissal, dismiss, requeue
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close, open_request
 from kernel.work.pauses import PauseDecision, pause, resume
@@ -127,6 +127,19 @@ class RequeueUnit:
     def run(self, context: CommitContext) -> list[WorkReceipt]:
         """Record them; raises `WorkRefused`."""
         return requeue(context.transaction, self.queue, self.request_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class DismissUnit:
+    """Settle what was given up without asking for it anew: all of it, or nothing."""
+
+    queue: str
+    request_ids: tuple[str, ...]
+    dismissal: Dismissal
+
+    def run(self, context: CommitContext) -> int:
+        """Record it and return how many were not dismissed before; raises `WorkRefused`."""
+        return dismiss(context.transaction, self.queue, self.request_ids, self.dismissal)
 
 
 @dataclass(frozen=True, slots=True)

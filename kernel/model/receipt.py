@@ -77,6 +77,7 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "work_requested": _durable(own.WorkRequested),
         "work_request_closed": _durable(own.WorkRequestClosed),
         "binding_outcome_pending": _durable(own.BindingOutcomePending),
+        "work_request_dismissed": _durable(own.WorkRequestDismissed),
         "work_queue_paused": _durable(own.WorkQueueSwitched),
         "work_queue_resumed": _durable(own.WorkQueueSwitched),
         "binding_routing_page": _durable(own.BindingRoutingPage),

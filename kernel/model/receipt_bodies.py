@@ -337,6 +337,15 @@ class BindingOutcomePending(ReceiptBody):
     """The outcome record, and the manifest that will name it."""
 
 
+class WorkRequestDismissed(ReceiptBody):
+    """A request that was given up and that somebody settled without asking for it anew."""
+
+    request_id: str
+    queue: Ref
+    decided_by: Annotated[str, StringConstraints(max_length=200)]
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
 class WorkQueueSwitched(ReceiptBody):
     """A queue, or one of its priorities, that an operator paused or resumed."""
 

@@ -1,10 +1,11 @@
-"""Requests that were given up: listed by their error signature, and asked for anew.
+"""Requests that were given up: listed by their error signature, asked for anew, or dismissed.
 
 An outcome is final, so requeuing makes a request of its own that names the dead one (`requeues`).
 Its key follows from the dead one's id, so requeuing twice is requeuing once. It has the priority
 that was first asked for and no delay. The list is read from the record, so a lost Redis loses none;
 a call looks at 10,000 dead letters at most and says where to go on. Authorities that were given up
-are listed and not requeued: their next trigger asks again.
+are listed and not requeued: their next trigger asks again. A dismissal is a durable receipt that
+says who decided it and why; what was dismissed is on no list, and may still be requeued by its id.
 """
 
 from collections import Counter
@@ -14,15 +15,22 @@ from dataclasses import dataclass
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request
+from kernel.ledger.receipts import append_receipt
+from kernel.ledger.tables import Row
+from kernel.model.receipt import Receipt
 from kernel.work.contents import QUEUE_KINDS
 from kernel.work.errors import WorkRefused
+from kernel.work.outcomes import storable
+from kernel.work.receipts import DISMISSED
 from kernel.work.requests import (
     WorkReceipt,
     WorkRequest,
     closing_receipt,
+    dismissed_id,
     enqueue,
     outcome_of,
-    request_id_of,
+    requeue_key,
+    requeued_as,
 )
 
 SCANNED_MAX = 10_000
@@ -100,20 +108,52 @@ def requeue(
     return list(enqueue(transaction, anew))
 
 
-def requeue_key(request_id: str) -> str:
-    """Return the key under which a dead letter is asked for anew."""
-    return f"requeue:{request_id}"
+@dataclass(frozen=True, slots=True)
+class Dismissal:
+    """Why a dead letter needs nobody any more."""
+
+    reason: str
+    decided_by: str = ""
+
+
+def dismiss(
+    transaction: LedgerTransaction, queue: str, request_ids: Sequence[str], dismissal: Dismissal
+) -> int:
+    """Settle dead letters without asking for them anew: all that are named, or none.
+
+    Returns how many were not dismissed before; durable with the transaction.
+
+    Raises:
+        WorkRefused: `work_request_unknown`, `work_request_not_dead`, `work_request_invalid` where
+            there is no reason.
+    """
+    if not dismissal.reason.strip():
+        raise WorkRefused("work_request_invalid", "say why", "reason")
+    for index, request_id in enumerate(request_ids):
+        try:
+            _expect_dead(transaction, queue, request_id)
+        except WorkRefused as refused:
+            refused.index = index
+            raise
+    fresh = [
+        request_id
+        for request_id in dict.fromkeys(request_ids)
+        if not transaction.has_receipt(dismissed_id(request_id))
+    ]
+    for request_id in fresh:
+        transaction.next_commit_time_us()
+        body = {
+            "request_id": request_id,
+            "queue": queue,
+            "decided_by": storable(dismissal.decided_by),
+            "reason": storable(dismissal.reason),
+        }
+        append_receipt(transaction, dismissed_id(request_id), Receipt(DISMISSED, body), None)
+    return len(fresh)
 
 
 def _anew(view: LedgerView, queue: str, request_id: str) -> WorkRequest:
-    outcome = outcome_of(view, queue, request_id)
-    row = view.tables.get(schema.outbox, request_id)
-    if outcome is None or row is None:
-        raise WorkRefused("work_request_unknown", f"nobody asked for {request_id}", "request_ids")
-    if outcome.state != "dead_letter":
-        message = f"{request_id} is {outcome.state}, no dead letter"
-        raise WorkRefused("work_request_not_dead", message, "request_ids")
-    document = Request.of_row(row).document
+    document = Request.of_row(_expect_dead(view, queue, request_id)).document
     return WorkRequest(
         queue,
         requeue_key(request_id),
@@ -121,6 +161,18 @@ def _anew(view: LedgerView, queue: str, request_id: str) -> WorkRequest:
         document["priority"],
         requeues=request_id,
     )
+
+
+def _expect_dead(view: LedgerView, queue: str, request_id: str) -> Row:
+    """Return the row of a request that was given up."""
+    outcome = outcome_of(view, queue, request_id)
+    row = view.tables.get(schema.outbox, request_id)
+    if outcome is None or row is None:
+        raise WorkRefused("work_request_unknown", f"nobody asked for {request_id}", "request_ids")
+    if outcome.state != "dead_letter":
+        message = f"{request_id} is {outcome.state}, no dead letter"
+        raise WorkRefused("work_request_not_dead", message, "request_ids")
+    return row
 
 
 def _dead(view: LedgerView, after: str) -> Iterator[tuple[str, int]]:
@@ -142,8 +194,9 @@ def _standing(
     row = view.tables.get(schema.outbox, request_id)
     if row is None or row["queue"] != queue:
         return None
-    again = request_id_of(queue, requeue_key(request_id))
-    if view.tables.get(schema.outbox, again) is not None:
+    if requeued_as(view, queue, request_id) is not None:
+        return None
+    if view.has_receipt(dismissed_id(request_id)):
         return None
     receipt = closing_receipt(view, request_id)
     return DeadLetter(

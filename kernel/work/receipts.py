@@ -28,6 +28,9 @@ PENDING = "binding_outcome_pending"
 EVALUATION = "evaluation"
 """The field of a binding's outcome that says on what it rests, and which manifest will name it."""
 
+DISMISSED = "work_request_dismissed"
+"""Nothing is written for it but the receipt itself."""
+
 PAUSED = "work_queue_paused"
 RESUMED = "work_queue_resumed"
 ROUTED = "binding_routing_page"

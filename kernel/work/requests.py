@@ -98,6 +98,12 @@ class WorkStatus:
     not_before: str | None = None
     """When its delay ends, where it has one."""
 
+    requeued_as: str | None = None
+    """The request that asks for it anew, where it was given up and requeued."""
+
+    dismissed: str | None = None
+    """Why it was dismissed, where it was given up and somebody settled it so."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
@@ -109,6 +115,8 @@ class RequestOutcome:
     operation_id: str | None = None
     reason: str | None = None
     result: Document | None = None
+    requeued_as: str | None = None
+    """The request that asks for it anew, where it was given up and requeued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +197,25 @@ def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
         operation_id=outcome["operation_id"],
         reason=receipt.get("reason"),
         result=receipt.get("result"),
+        requeued_as=requeued_as(view, row["queue"], request_id),
+        dismissed=(view.receipt(dismissed_id(request_id)) or {}).get("reason"),
     )
+
+
+def requeue_key(request_id: str) -> str:
+    """Return the key under which a dead letter is asked for anew."""
+    return f"requeue:{request_id}"
+
+
+def requeued_as(view: LedgerView, queue: str, request_id: str) -> str | None:
+    """Return the request that asks anew for one that was given up; None where none does."""
+    again = request_id_of(queue, requeue_key(request_id))
+    return None if view.tables.get(schema.outbox, again) is None else again
+
+
+def dismissed_id(request_id: str) -> str:
+    """Return the id of the receipt that dismisses a dead letter."""
+    return f"receipt:{request_id}:dismissed"
 
 
 def outcome_of(view: LedgerView, queue: str, request_id: str) -> RequestOutcome | None:
@@ -208,6 +234,7 @@ def outcome_of(view: LedgerView, queue: str, request_id: str) -> RequestOutcome 
         outcome["operation_id"],
         receipt.get("reason", receipt.get("error_signature")),
         receipt.get("result"),
+        requeued_as(view, queue, request_id) if outcome["outcome"] == "dead_letter" else None,
     )
 
 

@@ -31,6 +31,9 @@ class JobOutcome:
     result: Mapping[str, Any] | None = None
     """What the work came to, where it is no operation."""
 
+    requeued_as: str | None = None
+    """The request that asks for it anew, where it was given up and somebody requeued it."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
@@ -53,6 +56,12 @@ class JobStatus:
     not_before: str | None = None
     """When its delay ends, where it has one."""
 
+    requeued_as: str | None = None
+    """The request that asks for it anew, where it was given up and requeued."""
+
+    dismissed: str | None = None
+    """Why it was dismissed, where it was given up and somebody settled it so."""
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -71,18 +80,24 @@ class Job:
     async def result(self, timeout: float | None = None) -> JobOutcome:  # noqa: ASYNC109 - as the field has it
         """Return how the job ended, once it has; a job that was given up or cancelled has ended.
 
+        One that was given up and requeued goes on: the outcome is that of the newest request, whose
+        id it has.
+
         Raises:
             TimeoutError: it is still open after `timeout` seconds; it goes on all the same.
         """
         limit_s = None if timeout is None else max(timeout, LOOK_S)
+        request_id = self.request_id
         deadline_s = float("inf") if timeout is None else anyio.current_time() + timeout
         with anyio.move_on_after(limit_s):
             while True:
                 left_s = max(0.0, deadline_s - anyio.current_time())
-                outcome = await self.calls.outcome(self.queue, self.request_id, left_s)
-                if outcome.state != "open":
+                outcome = await self.calls.outcome(self.queue, request_id, left_s)
+                if outcome.requeued_as is not None:
+                    request_id = outcome.requeued_as
+                elif outcome.state != "open":
                     return outcome
-                if not left_s:
+                elif not left_s:
                     break
         raise TimeoutError(f"{self.request_id} is open after {timeout} s")
 

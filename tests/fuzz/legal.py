@@ -289,6 +289,7 @@ cancel = _queue("requests/OWN/cancel", lambda _: {"reason": "why"})
 pause = _queue("pause", lambda _: {"priority": "critical"})
 resume = _queue("resume", lambda _: {"priority": "critical"})
 requeue = _queue("requeue", lambda names: {"request_ids": [names.own]})
+dismiss = _queue("dismiss", lambda names: {"request_ids": [names.own], "reason": "settled"})
 
 
 # Undoing, replaying, authorities
@@ -507,7 +508,9 @@ HOSTILE_BASES: Final[Mapping[Build, float]] = MappingProxyType(
         **dict.fromkeys((simulate_intent, eliminate, declare, read_perhaps), 2.0),
         **dict.fromkeys((enqueue, recomputed, reports), 2.0),
         **dict.fromkeys((obligation, leave, conclude, terminate, enqueue_bulk, outcomes), 1.0),
-        **dict.fromkeys((cancel, pause, resume, requeue, roll_back, roll_back_dry, replay), 1.0),
+        **dict.fromkeys(
+            (cancel, pause, resume, requeue, dismiss, roll_back, roll_back_dry, replay), 1.0
+        ),
         **dict.fromkeys((recompute, dead_letter, retention, synthesize), 1.0),
         **dict.fromkeys((tick, backfill), 0.3),
         # It reads the whole record.

@@ -8,11 +8,11 @@ from kernel.ledger.ledger import Ledger
 from kernel.verify import verify
 from kernel.work import dead_letters as module
 from kernel.work.contents import BINDING_QUEUE
-from kernel.work.dead_letters import DeadLetters, dead_letters, requeue
+from kernel.work.dead_letters import DeadLetters, Dismissal, dead_letters, dismiss, requeue
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close
 from kernel.work.requests import WorkRequest, enqueue, status_of
-from tests.kernel.build import create, memory_ledger, submit
+from tests.kernel.build import create, memory_ledger, receipts_of_kind, submit
 
 
 @pytest.fixture
@@ -100,3 +100,40 @@ def test_only_what_is_dead_is_requeued_and_then_all_or_nothing(ledger):
     with pytest.raises(WorkRefused, match="nobody may ask"), ledger.transaction() as transaction:
         requeue(transaction, "authority-recompute", ["x"])
     assert [letter.request_id for letter in listed(ledger).dead_letters] == [dead]
+
+
+def settle(ledger: Ledger, *request_ids: str, reason: str = "the case was closed") -> int:
+    with ledger.transaction() as transaction:
+        return dismiss(transaction, BINDING_QUEUE, request_ids, Dismissal(reason, "ada"))
+
+
+def test_what_is_dismissed_is_listed_no_more_and_the_record_says_who_and_why(ledger):
+    dead, other = given_up(ledger, "k-1", "broken"), given_up(ledger, "k-2", "broken")
+    assert settle(ledger, dead, dead) == 1
+    assert settle(ledger, dead, reason="again") == 0
+    assert [letter.request_id for letter in listed(ledger).dead_letters] == [other]
+    [receipt] = receipts_of_kind(ledger, "work_request_dismissed")
+    assert (receipt["request_id"], receipt["decided_by"]) == (dead, "ada")
+    with ledger.view() as view:
+        assert status_of(view, dead).dismissed == "the case was closed"
+        assert status_of(view, other).dismissed is None
+        assert verify(view).ok
+
+
+def test_only_what_is_dead_is_dismissed_with_a_reason_and_then_all_or_nothing(ledger):
+    dead = given_up(ledger, "k-1", "broken")
+    with pytest.raises(WorkRefused, match="nobody asked") as refused:
+        settle(ledger, dead, "unknown")
+    assert refused.value.index == 1
+    with pytest.raises(WorkRefused, match="say why"):
+        settle(ledger, dead, reason="  ")
+    assert receipts_of_kind(ledger, "work_request_dismissed") == []
+
+
+def test_a_request_that_was_requeued_names_the_one_that_asks_for_it_anew(ledger):
+    dead = given_up(ledger, "k-1", "broken")
+    settle(ledger, dead)
+    [anew] = again(ledger, dead)
+    with ledger.view() as view:
+        assert status_of(view, dead).requeued_as == anew
+        assert status_of(view, anew).requeued_as is None

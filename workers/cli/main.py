@@ -31,7 +31,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "Look": {
         "status": "Show health, queues, workers and what needs attention.",
-        "queues": "Show the queues; pause, resume, requeue and cancel.",
+        "queues": "Show the queues; pause, resume, requeue, dismiss, cancel.",
         "show": "Look at what was decided: log, sessions, operations, nodes.",
         "audit": "Ask what was done, why, and what undoing it would take.",
         "verify": "Recompute the record and name the first bad row.",

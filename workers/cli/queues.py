@@ -1,5 +1,6 @@
 """`rotulus queues`: what an operator sees of the queues and does to them, through the gateway."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,7 +22,7 @@ from workers.environment.settings import Settings
 from workers.environment.system_host import account_name
 
 PAGE_MAX = 500
-REQUEUED_AT_ONCE = 256
+DEAD_AT_ONCE = 256
 
 priority = click.option("--priority", help="One priority of the queue; without it all of them.")
 decided_by = click.option(
@@ -36,7 +37,7 @@ signature = click.option("--signature", help="Only what was given up for this re
 @data_dir
 @click.pass_context
 def queues(context: click.Context, data_dir: Path | None, *, as_json: bool) -> None:
-    """Show what each queue holds, by state and age; pause, resume, requeue and cancel."""
+    """Show what each queue holds, by state and age; pause, resume, requeue, dismiss and cancel."""
     context.obj = read_settings(data_dir)
     if context.invoked_subcommand is not None:
         return
@@ -100,7 +101,7 @@ def resume(
 def dead(
     settings: Settings, queue: str, signature: str | None, limit: int, *, as_json: bool
 ) -> None:
-    """List what was given up of QUEUE and not requeued, and how much of it for which reason."""
+    """List what was given up of QUEUE and is not settled, and how much for which reason."""
     answer = _dead(settings, queue, signature, limit)
     if as_json:
         print_document(answer, as_json=True)
@@ -129,18 +130,39 @@ def requeue(
     as_json: bool,
 ) -> None:
     """Ask anew for dead letters of QUEUE: those named, those of a signature, or all of them."""
-    if bool(request_ids) + (signature is not None) + everything != 1:
-        raise click.UsageError("name requests, or a --signature, or --all")
     receipts: list[Any] = []
-    for start in range(0, len(request_ids), REQUEUED_AT_ONCE):
-        receipts += _requeue(settings, queue, list(request_ids[start : start + REQUEUED_AT_ONCE]))
-    after = None if request_ids else ""
-    while after is not None:
-        page = _dead(settings, queue, signature, REQUEUED_AT_ONCE, after)
-        if ids := [letter["request_id"] for letter in page["dead_letters"]]:
-            receipts += _requeue(settings, queue, ids)
-        after = page["next_after"]
+    for ids in _meant(settings, queue, request_ids, signature, everything=everything):
+        receipts += _post(settings, f"{_path(queue)}/requeue", {"request_ids": ids})["requests"]
     print_document({"requeued": receipts if as_json else len(receipts)}, as_json=as_json)
+
+
+@queues.command()
+@click.argument("queue")
+@click.argument("request_ids", nargs=-1)
+@signature
+@click.option("--all", "everything", is_flag=True, help="All that was given up of the queue.")
+@click.option("--reason", required=True, help="Why; it is put on the record.")
+@decided_by
+@as_json
+@click.pass_obj
+def dismiss(
+    settings: Settings,
+    queue: str,
+    request_ids: tuple[str, ...],
+    signature: str | None,
+    decided_by: str,
+    reason: str,
+    *,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Settle dead letters of QUEUE without asking for them anew; they are listed no more."""
+    said = {"reason": reason, "decided_by": decided_by or account_name()}
+    dismissed = 0
+    for ids in _meant(settings, queue, request_ids, signature, everything=everything):
+        body = {"request_ids": ids, **said}
+        dismissed += _post(settings, f"{_path(queue)}/dismiss", body)["dismissed"]
+    print_document({"dismissed": dismissed}, as_json=as_json)
 
 
 @queues.command()
@@ -216,10 +238,25 @@ def _switch(
     print_document(answer, as_json=False)
 
 
-def _requeue(settings: Settings, queue: str, request_ids: list[str]) -> list[Any]:
-    answer = _post(settings, f"{_path(queue)}/requeue", {"request_ids": request_ids})
-    receipts: list[Any] = answer["requests"]
-    return receipts
+def _meant(
+    settings: Settings,
+    queue: str,
+    request_ids: tuple[str, ...],
+    signature: str | None,
+    *,
+    everything: bool,
+) -> Iterator[list[str]]:
+    """Yield the ids of the dead letters that are meant, as many as a call takes at a time."""
+    if bool(request_ids) + (signature is not None) + everything != 1:
+        raise click.UsageError("name requests, or a --signature, or --all")
+    for start in range(0, len(request_ids), DEAD_AT_ONCE):
+        yield list(request_ids[start : start + DEAD_AT_ONCE])
+    after = None if request_ids else ""
+    while after is not None:
+        page = _dead(settings, queue, signature, DEAD_AT_ONCE, after)
+        if ids := [letter["request_id"] for letter in page["dead_letters"]]:
+            yield ids
+        after = page["next_after"]
 
 
 def _dead(

@@ -1,5 +1,6 @@
 """The producers' client: safe to send again, patient where that helps, and clear where not."""
 
+import json
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -320,3 +321,18 @@ async def test_another_gateway_is_asked_where_the_first_does_not_answer():
         await rotulus.enqueue(WORK)
         await rotulus.enqueue(BindingEvaluation(binding_id="c", source_event_id="e"))
     assert [request.url.host for request in gateway.requests] == ["a", "b", "b"]
+
+
+async def test_who_waits_for_a_job_that_was_requeued_gets_the_outcome_of_the_newest_request():
+    def outcome(request: httpx.Request) -> httpx.Response:
+        [name] = json.loads(request.content)["request_ids"]
+        ends = {"request:k": ("dead_letter", "request:anew"), "request:anew": ("completed", None)}
+        state, requeued_as = ends[name]
+        stated = {"request_id": name, "state": state, "requeued_as": requeued_as}
+        return httpx.Response(200, json={"outcomes": [stated]})
+
+    gateway = ScriptedGateway(taken, outcome)
+    async with gateway.client() as rotulus:
+        job = await rotulus.enqueue(WORK, key="k")
+        ended = await job.result(timeout=1)
+    assert (ended.request_id, ended.state) == ("request:anew", "completed")

@@ -83,12 +83,26 @@ async def test_dead_letters_are_listed_by_signature_and_requeued(door: Door):
     assert error["details"]["index"] == 1
 
 
-@pytest.mark.parametrize("verb", ["pause", "resume", "requeue", "dead-letters"])
+async def test_what_was_given_up_is_dismissed_with_a_reason(door: Door):
+    [request] = await enqueued(door, BINDINGS, binding("a"))
+    dead = request["request_id"]
+    await given_up(door, BINDING_QUEUE, dead, "broken")
+    body = {"request_ids": [dead], "reason": "the case was closed", "decided_by": "ada"}
+    error_of(await door.send(f"{BINDINGS}/dismiss", body | {"reason": ""}), 422, "INVALID_REQUEST")
+    assert (await door.send(f"{BINDINGS}/dismiss", body)).json() == {"dismissed": 1}
+    assert (await door.send(f"{BINDINGS}/dismiss", body)).json() == {"dismissed": 0}
+    assert (await door.http.get(f"{BINDINGS}/dead-letters")).json()["dead_letters"] == []
+    status = (await door.http.get(f"{BINDINGS}/requests/{dead}")).json()
+    assert status["dismissed"] == "the case was closed"
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "requeue", "dismiss", "dead-letters"])
 async def test_a_queue_that_is_not_there_is_said_to_be_unknown(door: Door, verb):
     path = f"/v1/queues/nowhere/{verb}"
     if verb == "dead-letters":
         answer = await door.http.get(path)
     else:
-        body = {"request_ids": ["x"]} if verb == "requeue" else {}
+        body = {"request_ids": ["x"]} if verb in ("requeue", "dismiss") else {}
+        body |= {"reason": "why"} if verb == "dismiss" else {}
         answer = await door.send(path, body)
     error_of(answer, 404, "work_queue_unknown")

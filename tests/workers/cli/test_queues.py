@@ -186,7 +186,11 @@ def test_an_operator_lists_dead_letters_and_requeues_them(record):
     assert rotulus("queues", "requeue", BINDING_QUEUE, ids[1]).stdout == "requeued: 1\n"
     arguments = ("queues", "requeue", BINDING_QUEUE, "--signature", "broken")
     assert rotulus(*arguments).stdout == "requeued: 3\n"
-    assert rotulus("queues", "requeue", BINDING_QUEUE, "--all").stdout == "requeued: 1\n"
+    because = ("--reason", "the case was closed")
+    dismissed = rotulus("queues", "dismiss", BINDING_QUEUE, "--all", *because)
+    assert dismissed.stdout == "dismissed: 1\n"
+    assert rotulus("queues", "dismiss", BINDING_QUEUE, "--all").exit_code == 2
+    assert rotulus("queues", "requeue", BINDING_QUEUE, "--all").stdout == "requeued: 0\n"
     assert rotulus("queues", "dead", BINDING_QUEUE).stdout == "none\n"
     assert rotulus("queues", "requeue", BINDING_QUEUE).exit_code == 2
 

@@ -1,4 +1,4 @@
-"""What operators do to queues over HTTP: pause them, resume them, requeue dead letters."""
+"""What operators do to queues over HTTP: pause, resume, requeue and dismiss dead letters."""
 
 from typing import Annotated
 
@@ -7,8 +7,8 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from actors.commit.work_units import PauseUnit, RequeueUnit
-from kernel.work.dead_letters import DeadLetters, dead_letters
+from actors.commit.work_units import DismissUnit, PauseUnit, RequeueUnit
+from kernel.work.dead_letters import DeadLetters, Dismissal, dead_letters
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.pauses import PauseDecision
 from kernel.work.requests import REQUESTS_MAX
@@ -50,6 +50,19 @@ class RequeueBody(BaseModel):
     ]
 
 
+class DismissBody(RequeueBody):
+    """The dead letters that need nobody any more, why, and who says so."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=REASON_CHARS_MAX)]
+    decided_by: Annotated[str, Field(max_length=REASON_CHARS_MAX)] = ""
+
+
+class DismissDocument(TypedDict):
+    """How many were not dismissed before."""
+
+    dismissed: int
+
+
 class PauseDocument(TypedDict):
     """Whether anything changed."""
 
@@ -79,7 +92,7 @@ async def dead(
     after: Annotated[str, Query(max_length=NAME_CHARS_MAX)] = "",
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
 ) -> DeadLetters:
-    """List what was given up and not requeued; go on while there is a `next_after`."""
+    """List what was given up and is not settled; go on while there is a `next_after`."""
     _queue(services, queue)
     return await services.read(
         lambda view: dead_letters(
@@ -95,6 +108,16 @@ async def requeue(queue: QueueName, body: RequeueBody, services: Given) -> Recei
     receipts = await services.write(RequeueUnit(queue, tuple(body.request_ids)))
     await _queue(services, queue).remove_closed(body.request_ids)
     return {"requests": list(receipts)}
+
+
+@router.post("/dismiss")
+async def dismiss(queue: QueueName, body: DismissBody, services: Given) -> DismissDocument:
+    """Settle dead letters without asking for them anew, on the record; again changes nothing."""
+    known = _queue(services, queue)
+    dismissal = Dismissal(body.reason, body.decided_by)
+    dismissed = await services.write(DismissUnit(queue, tuple(body.request_ids), dismissal))
+    await known.remove_closed(body.request_ids)
+    return {"dismissed": dismissed}
 
 
 async def _switch(services: Services, name: str, body: PauseBody, *, paused: bool) -> PauseDocument:
