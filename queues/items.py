@@ -101,6 +101,26 @@ class LiveItem(Item):
 
 
 @dataclass(frozen=True, slots=True)
+class ItemPlace:
+    """Where a live item stands among the others of its queue."""
+
+    state: LiveState
+    priority: str
+    state_ends_at_ms: int | None
+    """When a delayed item is due or a claim expires; None in every other state."""
+
+    of_top_priority: int
+    """Items of the top priority that wait; 0 where it is of that priority itself."""
+
+    due_before: int
+    """Items that were suspended or are due before it."""
+
+    attempts: int
+    error: str
+    """The error of the last retry, or ""."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueueDepth:
     """The numbers of items in a queue at one moment."""
 

@@ -10,6 +10,7 @@ from queues.errors import QueueError
 from queues.items import (
     BATCH_ITEMS_MAX,
     OFFSET_MAX,
+    ItemPlace,
     LiveItem,
     LiveState,
     QueueDepth,
@@ -20,7 +21,7 @@ from queues.keys import QUEUE
 from queues.priorities import QUEUES, Priority
 from queues.redis_memory import RedisMemory, redis_memory
 from queues.redis_scripts import Clock, Scripts
-from queues.script_replies import live_of
+from queues.script_replies import live_of, place_of
 
 MARK_BYTES_MAX: Final = 32
 ANY_RELAY: Final = "0"
@@ -76,6 +77,12 @@ class QueueView:
             raise QueueError("queue_argument_invalid", f"no state of a live item: {state!r}")
         rows = await self._scripts.run("peek", state, *_page(limit, offset))
         return await self._read(rows, live_of(self.priorities))
+
+    async def locate(self, key: str) -> ItemPlace | None:
+        """Return where a live item stands; None where the queue holds none under the key."""
+        reply = await self._scripts.run("locate", key)
+        places = records("item", [reply] if reply else [], place_of(self.priorities))
+        return places[0] if places else None
 
     async def depth(self) -> QueueDepth:
         """Count what the queue holds at one moment."""

@@ -21,6 +21,7 @@ from queues.items import (
     NAME_BYTES_MAX,
     PAYLOAD_BYTES_MAX,
     Claim,
+    ItemPlace,
     Lineage,
     LiveItem,
     LiveState,
@@ -44,6 +45,9 @@ _LIVE: Final = fields(
     {**_WAITING, b"state": Field(one_of(*get_args(LiveState))), b"error": Field(_NAME, "")}
 )
 _ROW: Final = row(_NAME, whole(), pairs)
+_PLACE: Final = row(
+    one_of(*get_args(LiveState)), whole(0), moment, whole(0), whole(0), whole(0), _NAME
+)
 _PEEKED: Final = row(_NAME, whole(), pairs, moment)
 
 
@@ -84,6 +88,19 @@ def claims_of(token: str, priorities: Sequence[Priority]) -> Callable[[Any], Cla
         key, attempt, record = _ROW(value)
         item = _item(record, _CLAIM, priorities)
         return Claim(**item, key=key, token=token, attempt=attempt)
+
+    return read
+
+
+def place_of(priorities: Sequence[Priority]) -> Callable[[Any], ItemPlace]:
+    """Return the reader of the reply of the locate script."""
+
+    def read(value: Any) -> ItemPlace:
+        state, rank, ends_at_ms, top, before, attempts, error = _PLACE(value)
+        if rank >= len(priorities):
+            raise Foreign("a rank that the queue does not have")
+        name = priorities[rank].name
+        return ItemPlace(state, name, ends_at_ms, top, before, attempts, error)
 
     return read
 

@@ -37,7 +37,7 @@ from kernel.stores.extraction import attempt_of, last_attempt
 from kernel.verify import Verification
 from kernel.verify.violation import record_violation
 from kernel.work.contents import EXTRACTION_QUEUE, ExtractionTransition, is_extraction_task
-from kernel.work.dead_letters import Dismissal, dismiss, requeue
+from kernel.work.dead_letters import DeadLetterDismissal, dismiss, requeue
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close, open_request
 from kernel.work.pauses import PauseDecision, pause, resume
@@ -135,7 +135,7 @@ class DismissUnit:
 
     queue: str
     request_ids: tuple[str, ...]
-    dismissal: Dismissal
+    dismissal: DeadLetterDismissal
 
     def run(self, context: CommitContext) -> int:
         """Record it and return how many were not dismissed before; raises `WorkRefused`."""

@@ -109,7 +109,7 @@ def requeue(
 
 
 @dataclass(frozen=True, slots=True)
-class Dismissal:
+class DeadLetterDismissal:
     """Why a dead letter needs nobody any more."""
 
     reason: str
@@ -117,7 +117,10 @@ class Dismissal:
 
 
 def dismiss(
-    transaction: LedgerTransaction, queue: str, request_ids: Sequence[str], dismissal: Dismissal
+    transaction: LedgerTransaction,
+    queue: str,
+    request_ids: Sequence[str],
+    dismissal: DeadLetterDismissal,
 ) -> int:
     """Settle dead letters without asking for them anew: all that are named, or none.
 

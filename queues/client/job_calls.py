@@ -99,6 +99,11 @@ class JobCalls:
         """Return a job as it stands."""
         return read(JobStatus, await self._ask("GET", queue, f"requests/{quoted(request_id)}"))
 
+    async def waiting(self, queue: str, request_id: str) -> str | None:
+        """Return why a job waits; None once it has its outcome."""
+        answer = await self._ask("GET", queue, f"requests/{quoted(request_id)}/waiting")
+        return None if answer["why"] is None else str(answer["why"])
+
     async def cancel(self, queue: str, request_id: str, reason: str) -> bool:
         """Take a job back; False where it had its outcome before."""
         path = f"requests/{quoted(request_id)}/cancel"

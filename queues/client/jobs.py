@@ -105,6 +105,10 @@ class Job:
         """Return the job as it stands; `work_request_unknown` where the queue has none."""
         return await self.calls.status(self.queue, self.request_id)
 
+    async def waiting(self) -> str | None:
+        """Return in a sentence why the job waits; None once it has its outcome."""
+        return await self.calls.waiting(self.queue, self.request_id)
+
     async def cancel(self, reason: str = "the producer took it back") -> bool:
         """Take the job back; False where it had its outcome before.
 

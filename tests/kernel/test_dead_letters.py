@@ -8,7 +8,13 @@ from kernel.ledger.ledger import Ledger
 from kernel.verify import verify
 from kernel.work import dead_letters as module
 from kernel.work.contents import BINDING_QUEUE
-from kernel.work.dead_letters import DeadLetters, Dismissal, dead_letters, dismiss, requeue
+from kernel.work.dead_letters import (
+    DeadLetterDismissal,
+    DeadLetters,
+    dead_letters,
+    dismiss,
+    requeue,
+)
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close
 from kernel.work.requests import WorkRequest, enqueue, status_of
@@ -104,7 +110,7 @@ def test_only_what_is_dead_is_requeued_and_then_all_or_nothing(ledger):
 
 def settle(ledger: Ledger, *request_ids: str, reason: str = "the case was closed") -> int:
     with ledger.transaction() as transaction:
-        return dismiss(transaction, BINDING_QUEUE, request_ids, Dismissal(reason, "ada"))
+        return dismiss(transaction, BINDING_QUEUE, request_ids, DeadLetterDismissal(reason, "ada"))
 
 
 def test_what_is_dismissed_is_listed_no_more_and_the_record_says_who_and_why(ledger):

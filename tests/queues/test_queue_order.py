@@ -83,3 +83,31 @@ async def test_without_a_clock_the_time_of_the_server_counts(redis) -> None:
     seconds, _ = await redis.time()
     assert abs(claim.enqueued_at_ms - seconds * 1000) < 60_000
     assert await queue.reap() == 0
+
+
+async def test_an_item_says_how_many_are_served_before_it(queue, clock) -> None:
+    assert await queue.locate("k1") is None
+    await queue.enqueue_many([item("old")])
+    clock.advance(1000)
+    await queue.enqueue_many([item("k1"), item("now", "user_initiated_critical")])
+    clock.advance(1)
+    await queue.enqueue_many([item("later")])
+    order = [claimed.key for claimed in await queue.peek(10)]
+    for key in order:
+        place = await queue.locate(key)
+        assert place.state == "ready"
+        assert place.of_top_priority + place.due_before == order.index(key)
+    assert (await queue.locate("k1")).priority == "background_normal"
+
+
+async def test_an_item_says_when_its_claim_or_its_delay_ends_and_what_it_failed_of(
+    queue, clock
+) -> None:
+    await queue.enqueue_many([item("k1")])
+    claims = await queue.claim(1, 1000)
+    place = await queue.locate("k1")
+    assert (place.state, place.state_ends_at_ms) == ("in_flight", clock.now_ms + 1000)
+    await queue.retry(claims, [500], "the model is away")
+    place = await queue.locate("k1")
+    assert (place.state, place.state_ends_at_ms) == ("delayed", clock.now_ms + 500)
+    assert (place.attempts, place.error) == (1, "the model is away")

@@ -69,6 +69,9 @@ class Services:
     sweeping: set[str] = field(default_factory=set)
     """The sweeps that run in this process: one of each kind at a time."""
 
+    slots: Mapping[str, int] = field(default_factory=dict)
+    """How many slots the whole fleet has, by the resource of which they are leased."""
+
     held_shards: HeldShards | None = None
     """The shards of this gateway; None where it has its ledger to itself by construction."""
 

@@ -223,6 +223,20 @@ def put_back(settings: Settings, shard: int, offset: str) -> None:
 @queues.command()
 @click.argument("queue")
 @click.argument("request_id")
+@as_json
+@click.pass_obj
+def why(settings: Settings, queue: str, request_id: str, *, as_json: bool) -> None:
+    """Say in a sentence why REQUEST_ID of QUEUE waits."""
+    answer = _get(settings, f"{_path(queue)}/requests/{quote(request_id, safe=':')}/waiting")
+    if as_json:
+        print_document(answer, as_json=True)
+    else:
+        click.echo(answer["why"] or f"it does not wait: it is {answer['state']}")
+
+
+@queues.command()
+@click.argument("queue")
+@click.argument("request_id")
 @click.pass_obj
 def request(settings: Settings, queue: str, request_id: str) -> None:
     """Show a request of QUEUE as it stands, as JSON."""

@@ -18,7 +18,6 @@ from actors.commit.group_committer import CommittedTransaction, Committer
 from actors.sessions.runtime import SessionRuntime
 from kernel.implications.halts import count_halts
 from kernel.model.result import RejectedResult, SubmissionResult
-from queues.capacity_leases import CAPACITY_RESOURCE
 from queues.work_queue import WorkQueue
 from workers.api.services import Services
 from workers.dashboard.headers import LIVE
@@ -146,11 +145,9 @@ class GatewayMetrics:
             readings.put("rotulus_shards_owned", len(self.services.held_shards.held))
 
     async def _redis(self, readings: _Readings) -> None:
-        slots = dict.fromkeys(self.services.queues, self.settings.lease_slots)
-        slots[CAPACITY_RESOURCE] = self.settings.binding_slots
         for queue in self.services.queues.values():
             await _queue(readings, queue)
-        for resource, most in slots.items():
+        for resource, most in self.services.slots.items():
             held = await self.services.leases.held(resource)
             readings.put("rotulus_lease_slots_held", len(held), resource)
             readings.put("rotulus_lease_slots", most, resource)

@@ -33,7 +33,7 @@ from kernel.ledger.tables import SharedStore
 from kernel.model.replay import AuditContext, AuditReplayStrategy
 from kernel.model_registry import ActiveModels, ModelRegistry
 from kernel.refusal_runs import RefusalRuns
-from queues.capacity_leases import CapacityLeases
+from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.connection import RedisClient
 from queues.kernel_capacity import LeasedCapacity
 from queues.outbox_relay import ROUTES, OutboxRelay
@@ -218,6 +218,10 @@ def build_gateway(
         outcomes=outcomes,
         admission=Admission(settings.requests_max),
         worker_token=worker_token.get_secret_value() if worker_token else None,
+        slots={
+            **dict.fromkeys(queues, settings.lease_slots),
+            CAPACITY_RESOURCE: settings.binding_slots,
+        },
         held_shards=sharing.held_shards,
         mail=sharing.mail,
         stalled_s=lambda: committer.stalled_s,

@@ -221,3 +221,30 @@ async def test_a_request_is_taken_back_once_and_leaves_the_queue(door: Door):
     assert await queue.peek(10) == []
     again = (await door.send(path, {"reason": "another reason"})).json()
     assert (again["cancelled"], again["request"]) == (False, answer["request"])
+
+
+async def why(door: Door, path: str, request: dict[str, Any]) -> str | None:
+    answer = await door.http.get(f"{path}/requests/{request['request_id']}/waiting")
+    assert answer.status_code == 200, answer.text
+    return answer.json()["why"]
+
+
+async def test_each_open_request_says_why_it_waits(door: Door):
+    [later] = await enqueued(door, BINDINGS, binding("a") | {"delay_s": 60})
+    assert (await why(door, BINDINGS, later)).startswith("it is not to be begun before ")
+    [now] = await enqueued(door, BINDINGS, binding("b"))
+    assert "about to be put into its queue" in await why(door, BINDINGS, now)
+    queue = door.services.queues[BINDING_QUEUE]
+    await queue.enqueue(NewItem(now["request_id"], "background", "cause", b"{}"))
+    assert await why(door, BINDINGS, now) == "no worker serves binding-evaluation"
+    follows = {"attempt_number": 2, "prior_state": "pending", "current_state": "running"}
+    later_step = {"request_key": "r-2", "content": step("r")["content"] | follows}
+    first, second = await enqueued(door, EXTRACTIONS, step("r"), later_step)
+    behind = f"it waits behind {first['request_id']}, an earlier step of its run"
+    assert await why(door, EXTRACTIONS, second) == behind
+    await door.send(f"{BINDINGS}/pause", {"decided_by": "ada"})
+    assert (await why(door, BINDINGS, now)).endswith(" by ada")
+    await door.send(f"{BINDINGS}/requests/{now['request_id']}/cancel", {"reason": "enough"})
+    assert await why(door, BINDINGS, now) is None
+    answer = await door.http.get(f"{BINDINGS}/requests/unknown/waiting")
+    error_of(answer, 404, "work_request_unknown")

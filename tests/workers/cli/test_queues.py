@@ -167,6 +167,9 @@ def test_an_operator_sees_pauses_and_takes_back(record):
     assert rotulus(*arguments).stdout == "cancelled: 1\n"
     assert printed(*arguments, "--json")["cancelled"][0]["cancelled"] is False
     assert printed("queues", "request", BINDING_QUEUE, request_id)["state"] == "cancelled"
+    assert rotulus("queues", "why", BINDING_QUEUE, request_id).stdout == (
+        "it does not wait: it is cancelled\n"
+    )
 
 
 def test_an_operator_lists_dead_letters_and_requeues_them(record):

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.commit.work_units import DismissUnit, PauseUnit, RequeueUnit
-from kernel.work.dead_letters import DeadLetters, Dismissal, dead_letters
+from kernel.work.dead_letters import DeadLetterDismissal, DeadLetters, dead_letters
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.pauses import PauseDecision
 from kernel.work.requests import REQUESTS_MAX
@@ -114,7 +114,7 @@ async def requeue(queue: QueueName, body: RequeueBody, services: Given) -> Recei
 async def dismiss(queue: QueueName, body: DismissBody, services: Given) -> DismissDocument:
     """Settle dead letters without asking for them anew, on the record; again changes nothing."""
     known = _queue(services, queue)
-    dismissal = Dismissal(body.reason, body.decided_by)
+    dismissal = DeadLetterDismissal(body.reason, body.decided_by)
     dismissed = await services.write(DismissUnit(queue, tuple(body.request_ids), dismissal))
     await known.remove_closed(body.request_ids)
     return {"dismissed": dismissed}

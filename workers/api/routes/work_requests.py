@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.commit.work_units import CancelRequestUnit, RequestWorkUnit
+from kernel.work.contents import BINDING_QUEUE
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.requests import (
     DELAY_S_MAX,
@@ -25,10 +26,13 @@ from kernel.work.requests import (
     outcome_of,
     status_of,
 )
+from queues.capacity_leases import CAPACITY_RESOURCE
+from queues.errors import QueueError
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.outcome_watch import Until
 from workers.api.services import Given, Services
+from workers.views.waiting import CapacityHolder, Surroundings, held_back, why_waiting
 
 WAIT_S_MAX = 30
 NAME_CHARS_MAX = 512
@@ -98,6 +102,14 @@ class OutcomesDocument(TypedDict):
     outcomes: list[RequestOutcome]
 
 
+class WaitingDocument(TypedDict):
+    """Why a request waits, in a sentence; null where it has its outcome."""
+
+    request_id: str
+    state: str
+    why: str | None
+
+
 class CancelledDocument(TypedDict):
     """A request, and whether it was taken back."""
 
@@ -146,11 +158,42 @@ async def cancel(
     return {"cancelled": cancelled, "request": status}
 
 
+@router.get("/requests/{request_id:path}/waiting")
+async def waiting(
+    queue: QueueName, request_id: RequestIdInPath, services: Given
+) -> WaitingDocument:
+    """Say in one sentence why an open request waits; null where it has its outcome."""
+    status = await services.read(lambda view: _status(view, queue, request_id))
+    state = _existing(status, request_id).state
+    now_us = services.ledger.host.now_us()
+    held = await services.read(lambda view: held_back(view, request_id, now_us))
+    if held is None:
+        return {"request_id": request_id, "state": state, "why": None}
+    try:
+        around = await _surroundings(services, queue, request_id)
+    except QueueError:
+        around = None
+    return {"request_id": request_id, "state": "open", "why": why_waiting(held, around)}
+
+
 @router.get("/requests/{request_id:path}")
 async def status(queue: QueueName, request_id: RequestIdInPath, services: Given) -> WorkStatus:
     """Return a request as it stands."""
     state = await services.read(lambda view: _status(view, queue, request_id))
     return _existing(state, request_id)
+
+
+async def _surroundings(services: Services, queue: str, request_id: str) -> Surroundings:
+    """Return what Redis says around a request; of what it needs, the holders of what is full."""
+    place = await services.queues[queue].locate(request_id)
+    beats = await services.heartbeats.alive()
+    workers = sum(queue in beat.queues for beat in beats)
+    for resource in (queue, *([CAPACITY_RESOURCE] if queue == BINDING_QUEUE else [])):
+        slots, leases = services.slots.get(resource, 0), await services.leases.held(resource)
+        if len(leases) >= slots > 0:
+            holders = [CapacityHolder(lease.holder, lease.expires_at_ms) for lease in leases]
+            return Surroundings(place, workers, holders)
+    return Surroundings(place, workers)
 
 
 async def _outcomes(

@@ -1,0 +1,135 @@
+"""Why an open request waits, in one sentence: the first thing that keeps it from being begun.
+
+What the record says comes first (a time, an earlier step, a full cycle, a pause), then where its
+item stands in the queue, who serves the queue, and who holds its capacity. The sentence is true of
+the moment at which it was asked for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kernel.host import iso_time
+from kernel.ledger.ledger import LedgerView, Request
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.outcomes import open_request
+from kernel.work.pauses import Pause, pauses_of
+from kernel.work.ready_requests import due_at_us, fan_out_of, next_of_runs
+from queues.items import ItemPlace
+
+NAMED_MAX = 3
+"""Holders of capacity that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedHold:
+    """What the record says of an open request: why nobody may begin with it yet, if so."""
+
+    queue: str
+    priority: str
+    reason: str | None
+    pauses: tuple[Pause, ...] = ()
+    """The pauses that hold its queue or its priority."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityHolder:
+    """Somebody who holds a slot of what the request would need."""
+
+    name: str
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What Redis says around a request; the place is None where its queue holds no item of it."""
+
+    place: ItemPlace | None
+    workers: int
+    """Living workers that serve the queue."""
+
+    full_with: Sequence[CapacityHolder] = ()
+    """Who holds the slots of what it would need, where all are held."""
+
+
+def held_back(view: LedgerView, request_id: str, now_us: int) -> RecordedHold | None:
+    """Return what the record says of a request; None where it has its outcome.
+
+    Raises:
+        WorkRefused: `work_request_unknown`.
+    """
+    request = open_request(view, request_id)
+    if request is None:
+        return None
+    pauses = tuple(
+        pause
+        for pause in pauses_of(view)
+        if pause.queue == request.queue and pause.priority in (None, request.priority)
+    )
+    return RecordedHold(request.queue, request.priority, _reason(view, request, now_us), pauses)
+
+
+def _reason(view: LedgerView, request: Request, now_us: int) -> str | None:
+    due_us = due_at_us(request)
+    if due_us > now_us:
+        return f"it is not to be begun before {iso_time(due_us)}"
+    if request.queue == EXTRACTION_QUEUE:
+        for first in next_of_runs(view, [request.item_key]):
+            if first.request_id != request.request_id:
+                return f"it waits behind {first.request_id}, an earlier step of its run"
+    if request.queue == BINDING_QUEUE:
+        plan = fan_out_of(view, request.item_key, now_us)
+        if request.request_id in plan.deferred and plan.deferred_evaluation_at_us is not None:
+            again = iso_time(plan.deferred_evaluation_at_us)
+            return f"its event's cycle has no room before {again}: {len(plan.admitted)} go first"
+    return None
+
+
+def why_waiting(held: RecordedHold, around: Surroundings | None) -> str:
+    """Return the sentence; `around` is None where Redis does not answer."""
+    if held.reason is not None:
+        return held.reason
+    for pause in held.pauses:
+        what = f"{held.queue} {pause.priority}" if pause.priority else held.queue
+        by = f" by {pause.decided_by}" if pause.decided_by else ""
+        return f"{what} was paused at {pause.paused_at}{by}"
+    if around is None:
+        return "Redis does not answer; it is handed on once Redis does"
+    if around.place is None:
+        return "it is on the record and about to be put into its queue"
+    return _in_queue(held, around, around.place)
+
+
+def _in_queue(held: RecordedHold, around: Surroundings, place: ItemPlace) -> str:
+    ends = None if place.state_ends_at_ms is None else _at(place.state_ends_at_ms)
+    if place.state == "in_flight":
+        return f"a worker has it in hand, for the {_ordinal(place.attempts)} time, until {ends}"
+    if place.state == "delayed":
+        why = f": {place.error}" if place.error else ""
+        return f"it is tried again at {ends}{why}"
+    if not around.workers:
+        return f"no worker serves {held.queue}"
+    if place.state == "suspended":
+        return f"there was no capacity for it; {place.due_before} suspended ones go first"
+    if around.full_with:
+        return f"all {len(around.full_with)} slots are held: {_named(around.full_with)}"
+    if place.of_top_priority:
+        return f"{place.of_top_priority} of the top priority and {place.due_before} others go first"
+    if place.due_before:
+        return f"{place.due_before} that are due before it go first"
+    return "it is next"
+
+
+def _named(holders: Sequence[CapacityHolder]) -> str:
+    """Name those whose slots are free first."""
+    shown = [f"{holder.name} until {_at(holder.until_ms)}" for holder in holders[:NAMED_MAX]]
+    unnamed = len(holders) - len(shown)
+    return ", ".join(shown) + (f" and {unnamed} more" if unnamed else "")
+
+
+def _at(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%H:%M:%S} UTC"
+
+
+def _ordinal(number: int) -> str:
+    return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")
