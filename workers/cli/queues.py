@@ -51,9 +51,10 @@ def queues(context: click.Context, data_dir: Path | None, *, as_json: bool) -> N
         why = f": {pause['reason']}" if pause["reason"] else ""
         click.echo(f"{place} paused at {pause['paused_at']}{by}{why}")
     for name, queue in state["queues"].items():
-        open_requests = state["requests"]["open_by_queue"].get(name, 0)
-        counts = "  ".join(f"{count} {queue[count]}" for count in ("delayed", "in_flight", "dead"))
-        click.echo(f"{name}  open {open_requests}  {counts}{_pause_of(queue)}")
+        click.echo(f"{name}{_pause_of(queue)}")
+        click.echo(f"  {_backlog(queue)}")
+        if oldest := state["requests"]["oldest_open_at"].get(name):
+            click.echo(f"  the oldest was asked for at {oldest}")
         rows = [
             (
                 priority,
@@ -280,6 +281,15 @@ def _dead(
     if signature is not None:
         query["error_signature"] = signature
     return _get(settings, f"{_path(queue)}/dead-letters", **query)
+
+
+def _backlog(queue: dict[str, Any]) -> str:
+    """Return a sum that adds up: what is open, and where it stands."""
+    counts = queue["backlog"]
+    parts = ("ready", "held", "delayed", "suspended", "in_flight")
+    stands = " + ".join(f"{counts[part]} {part.replace('_', ' ')}" for part in parts)
+    stale = f"; {counts['stale']} items of closed requests" if counts["stale"] else ""
+    return f"open {counts['open']} = {stands}{stale}; dead {queue['dead']}"
 
 
 def _pause_of(queue: dict[str, Any]) -> str:

@@ -28,6 +28,9 @@ PARTS: Final = {
 }
 """What is asked besides readiness, by its name in the JSON."""
 
+COUNTS: Final = ("open", "ready", "held", "delayed", "suspended", "in_flight")
+"""The first is the sum of the others, but for items whose requests have just been closed."""
+
 
 @click.command()
 @as_json
@@ -134,13 +137,12 @@ def _print_queues(state: Mapping[str, Any]) -> None:
     rows = [
         (
             name,
-            state["requests"]["open_by_queue"].get(name, 0),
-            sum(queue["ready"].values()),
-            sum(queue["suspended"].values()),
-            *(queue[count] for count in ("delayed", "in_flight", "dead")),
+            *(queue["backlog"][count] for count in COUNTS),
+            queue["dead"],
             f"{max(queue['oldest_eligible_age_ms'].values()) / 1000:.1f} s",
         )
         for name, queue in state.get("queues", {}).items()
     ]
-    names = ("queue", "open", "ready", "suspended", "delayed", "in flight", "dead", "oldest")
+    counts = (count.replace("_", " ") for count in COUNTS)
+    names = ("queue", *counts, "dead", "oldest ready")
     print_table(names, rows)

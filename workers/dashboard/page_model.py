@@ -104,6 +104,10 @@ def _alive(fleet: Fleet) -> str:
     return f"{words.number(fleet.total - troubled)} of {words.number(fleet.total)}"
 
 
+def _number(count: int | None) -> str:
+    return words.NONE if count is None else words.number(count)
+
+
 def _ready(queue: Queue) -> int:
     return sum(p.ready for p in queue.priorities)
 
@@ -121,12 +125,17 @@ def _queue(queue: Queue) -> Row:
     deepest = max((p.ready for p in queue.priorities), default=0)
     return {
         "name": queue.name,
+        "q_open": _number(queue.open),
+        "q_oldest": words.duration(queue.oldest_open_ms),
+        "q_paused": list(queue.pauses),
+        "q_held": _number(queue.held),
+        "q_suspended": words.number(queue.suspended),
         "q_ready": words.number(_ready(queue)),
         "q_delayed": words.number(queue.delayed),
         "q_in_flight": words.number(queue.in_flight),
         "q_dead": words.number(queue.dead),
         "q_rate": words.rate(queue.completed_per_s),
-        "state": "dead" if queue.dead else "well",
+        "state": "dead" if queue.dead else "paused" if queue.pauses else "well",
         "priorities": _rows((p.name, _priority(p, deepest)) for p in queue.priorities),
     }
 
@@ -185,10 +194,10 @@ def _worker(worker: Worker) -> Row:
         "serves": ", ".join(worker.queues),
         "state": worker.state,
         "seen": f"{words.duration(worker.seen_ms)} ago",
-        "busy": f"{words.number(worker.in_flight)} of {words.number(worker.slots)}",
+        "busy": f"{words.number(worker.in_flight)} items",
+        "slots": f"{words.number(worker.slots)} slots",
         "completed": words.number(worker.completed),
         "failed": words.number(worker.failed),
-        **_meter("load", worker.in_flight, worker.slots),
     }
 
 

@@ -52,9 +52,18 @@ class Queue:
     name: str
     priorities: tuple[PriorityBacklog, ...]
     """Most urgent first."""
+    suspended: int
     delayed: int
     in_flight: int
     dead: int
+    open: int | None
+    """Requests on the record without an outcome; None where the record could not be read."""
+    held: int | None
+    """Of these, those without an item of their own: open is the sum of the states and this."""
+    oldest_open_ms: int | None
+    """Age of the oldest open request; None where there is none."""
+    pauses: tuple[str, ...]
+    """What of it is paused, since when and by whom, a sentence each."""
     completed_per_s: float
 
 

@@ -19,6 +19,7 @@ from kernel.belief_record import shown_survivors
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import shards_of
 from kernel.ledger.tables import Row
+from kernel.work.pauses import pauses_of
 from kernel.work.receipts import CLOSED
 from queues.dropped import DROPPED
 from queues.errors import QueueError
@@ -45,13 +46,16 @@ from workers.dashboard.snapshot import (
     Worker,
 )
 from workers.environment.system_host import utc_now
-from workers.views.records import count_requests
+from workers.views.backlog import backlog
+from workers.views.records import RequestCounts, count_requests
 
 TAIL_ROWS = 20
 SESSIONS_SHOWN = 50
 HASH_CHARS = 12
 NOBODY_SHOWN = "(nobody)"
-LATE_AFTER_MS = 10_000
+LATE_AFTER_MS = 6_000
+"""One beat, of one every four seconds, is missing."""
+
 BEST_EFFORT = "background_low_priority"
 PAGE_ROWS = 1000
 
@@ -83,6 +87,10 @@ class _LedgerPart:
     rejections: tuple[Count, ...]
     requests: Requests
     set_aside: tuple[SetAsideRequest, ...]
+    counts: RequestCounts
+    pauses: dict[str, tuple[str, ...]]
+    """What is paused of a queue, a sentence each."""
+
     completed: dict[str, int]
     """Requests that were completed, by queue."""
 
@@ -122,7 +130,7 @@ class LiveSource:
         return DashboardSnapshot(
             version=self._version,
             time=now,
-            queues=await _part("Redis", lambda: self._queues(completed_per_s)),
+            queues=await _part("Redis", lambda: self._queues(record.value, completed_per_s)),
             leases=await _part("Redis", self._leases),
             workers=await _part("Redis", self._workers),
             sessions=of(lambda value: value.sessions),
@@ -151,16 +159,23 @@ class LiveSource:
             for death in facts.get("died_alike", ())
         )
 
-    async def _queues(self, completed_per_s: Mapping[str, float]) -> tuple[Queue, ...]:
+    async def _queues(
+        self, record: _LedgerPart | None, completed_per_s: Mapping[str, float]
+    ) -> tuple[Queue, ...]:
         return tuple(
             [
-                await self._queue(queue, completed_per_s.get(name, 0.0))
+                await self._queue(queue, record, completed_per_s.get(name, 0.0))
                 for name, queue in self.services.queues.items()
             ]
         )
 
-    async def _queue(self, queue: WorkQueue, completed_per_s: float) -> Queue:
+    async def _queue(
+        self, queue: WorkQueue, record: _LedgerPart | None, completed_per_s: float
+    ) -> Queue:
         depth = await queue.depth()
+        counts = None if record is None else record.counts
+        open_requests = 0 if counts is None else counts["open_by_queue"].get(queue.name, 0)
+        stands = backlog(depth, open_requests)
         priorities = tuple(
             PriorityBacklog(
                 name=row.name,
@@ -171,7 +186,17 @@ class LiveSource:
             for row in queue.priorities
         )
         return Queue(
-            queue.name, priorities, depth.delayed, depth.in_flight, depth.dead, completed_per_s
+            queue.name,
+            priorities,
+            suspended=stands.suspended,
+            delayed=stands.delayed,
+            in_flight=stands.in_flight,
+            dead=depth.dead,
+            open=None if counts is None else stands.open,
+            held=None if counts is None else stands.held,
+            oldest_open_ms=None if counts is None else _age_ms(counts, queue.name),
+            pauses=() if record is None else record.pauses.get(queue.name, ()),
+            completed_per_s=completed_per_s,
         )
 
     async def _leases(self) -> tuple[LeaseView, ...]:
@@ -232,6 +257,8 @@ class LiveSource:
                 tuple(Count(name, count) for name, count in outcomes.items()),
             ),
             set_aside=tuple(map(_set_aside, view.receipts_of_kind(SET_ASIDE, limit=TAIL_ROWS))),
+            counts=requests,
+            pauses=_pauses(view),
             # Whatever was not asked for by a producer is an authority's, or an effect's outside.
             completed={name: self._asked_for[name] for name in self.services.queues}
             | {self.services.queue.name: outcomes["completed"] - self._asked_for.total()},
@@ -277,6 +304,23 @@ async def _part(origin: str, read: Callable[[], Awaitable[T]]) -> SnapshotPart[T
         code = getattr(error, "code", type(error).__name__)
         return SnapshotPart(origin, utc_now(), None, code)
     return SnapshotPart(origin, utc_now(), value)
+
+
+def _age_ms(counts: RequestCounts, queue: str) -> int | None:
+    recorded_at = counts["oldest_open_at"].get(queue)
+    if recorded_at is None:
+        return None
+    age = utc_now() - datetime.fromisoformat(recorded_at)
+    return max(0, int(age.total_seconds() * 1000))
+
+
+def _pauses(view: LedgerView) -> dict[str, tuple[str, ...]]:
+    said = defaultdict[str, tuple[str, ...]](tuple)
+    for pause in pauses_of(view):
+        what = f"{pause.priority} paused" if pause.priority else "paused"
+        by = f" by {pause.decided_by}" if pause.decided_by else ""
+        said[pause.queue] += (f"{what} since {pause.paused_at}{by}",)
+    return dict(said)
 
 
 def _now_ms() -> int:

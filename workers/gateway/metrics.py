@@ -6,8 +6,9 @@ when somebody asks, at most once a second however many ask (decision workers/004
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import anyio
@@ -18,13 +19,16 @@ from actors.commit.group_committer import CommittedTransaction, Committer
 from actors.sessions.runtime import SessionRuntime
 from kernel.implications.halts import count_halts
 from kernel.model.result import RejectedResult, SubmissionResult
+from queues.items import QueueDepth
 from queues.work_queue import WorkQueue
 from workers.api.services import Services
 from workers.dashboard.headers import LIVE
 from workers.environment.settings import Settings
+from workers.environment.system_host import utc_now
 from workers.telemetry.http_metrics import Measured, SpanTally, spans_told, values_dropped
 from workers.telemetry.metric_registry import CONTENT_TYPE, Metrics, Readings
 from workers.telemetry.metric_table import GATEWAY
+from workers.views.backlog import backlog
 from workers.views.records import count_requests
 
 FRESH_S = 1.0
@@ -115,8 +119,9 @@ class GatewayMetrics:
     async def _readings(self) -> Readings:
         readings = _Readings()
         self._process(readings)
-        await _part(readings, "redis", self._redis)
         await _part(readings, "ledger", self._ledger)
+        open_requests = readings.get("rotulus_requests_open")
+        await _part(readings, "redis", lambda part: self._redis(part, open_requests))
         return {
             **readings,
             "rotulus_operations_total": self.measures.operations,
@@ -144,9 +149,15 @@ class GatewayMetrics:
             readings.put("rotulus_shards", self.services.held_shards.shards)
             readings.put("rotulus_shards_owned", len(self.services.held_shards.held))
 
-    async def _redis(self, readings: _Readings) -> None:
+    async def _redis(
+        self, readings: _Readings, open_requests: Mapping[Labels, float] | None
+    ) -> None:
         for queue in self.services.queues.values():
-            await _queue(readings, queue)
+            depth = await queue.depth()
+            _put_depth(readings, queue, depth)
+            if open_requests is not None:
+                held = backlog(depth, int(open_requests[queue.name,])).held
+                readings.put("rotulus_requests_held", held, queue.name)
         for resource, most in self.services.slots.items():
             held = await self.services.leases.held(resource)
             readings.put("rotulus_lease_slots_held", len(held), resource)
@@ -161,7 +172,9 @@ class GatewayMetrics:
         readings.put("rotulus_receipt_chain_height", head.receipt_sequence)
         readings.put("rotulus_requests_recorded_total", requests["recorded"])
         for queue, count in requests["open_by_queue"].items():
+            age_s = _age_s(requests["oldest_open_at"].get(queue))
             readings.put("rotulus_requests_open", count, queue)
+            readings.put("rotulus_requests_oldest_open_age_seconds", age_s, queue)
         for reason, count in halts.items():
             readings.put("rotulus_implications_halted", count, reason)
         for outcome, count in requests["outcomes"].items():
@@ -194,8 +207,13 @@ async def _part(
     readings.put("rotulus_dependency_up", float(up), name)
 
 
-async def _queue(readings: _Readings, queue: WorkQueue) -> None:
-    depth = await queue.depth()
+def _age_s(recorded_at: str | None) -> float:
+    if recorded_at is None:
+        return 0.0
+    return max(0.0, (utc_now() - datetime.fromisoformat(recorded_at)).total_seconds())
+
+
+def _put_depth(readings: _Readings, queue: WorkQueue, depth: QueueDepth) -> None:
     for row in queue.priorities:
         labels = (queue.name, row.name)
         paused = depth.paused or row.name in depth.paused_priorities

@@ -98,6 +98,16 @@ GATEWAY: tuple[Metric, ...] = (
     _gauge("rotulus_lease_slots", "Slots that may be leased at once", "resource"),
     _gauge("rotulus_workers_alive", "Workers whose last beat has not expired"),
     _gauge("rotulus_requests_open", "Requests on the record without an outcome", "queue"),
+    _gauge(
+        "rotulus_requests_oldest_open_age_seconds",
+        "Age of the oldest request without an outcome, 0 where there is none",
+        "queue",
+    ),
+    _gauge(
+        "rotulus_requests_held",
+        "Open requests without an item of their own: held back, on their way, or joined to another",
+        "queue",
+    ),
     _counter("rotulus_requests_recorded_total", "Requests on the record"),
     _counter("rotulus_requests_closed_total", "Requests by how they ended", "outcome"),
     _gauge(

@@ -9,6 +9,7 @@ from kernel.audit.log import LogRowDocument, log_document, superseded_row
 from kernel.audit.operations import envelope_of
 from kernel.authority.graph import is_understanding
 from kernel.authority.requests import stale_since
+from kernel.host import iso_time
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import LedgerView
 from kernel.work.outcomes import open_by_queue
@@ -73,6 +74,9 @@ class RequestCounts(TypedDict):
     recorded: int
     open: int
     open_by_queue: dict[str, int]
+    oldest_open_at: dict[str, str]
+    """When the oldest open request was recorded, by queue, for the queues that have any."""
+
     outcomes: dict[str, int]
     """By how they ended: `completed`, `dead_letter`, `cancelled`."""
 
@@ -123,5 +127,11 @@ def count_requests(view: LedgerView) -> RequestCounts:
         "recorded": recorded,
         "open": still_open,
         "open_by_queue": by_queue,
+        "oldest_open_at": {
+            queue: iso_time(request.enqueued_at_us)
+            for queue, count in by_queue.items()
+            if count
+            for request in view.open_requests(queue=queue, limit=1)
+        },
         "outcomes": outcomes,
     }

@@ -127,12 +127,16 @@ async def test_the_queues_say_what_the_record_asks_for_and_what_waits(door: Door
         "recorded": 0,
         "open": 0,
         "open_by_queue": dict.fromkeys(QUEUES, 0),
+        "oldest_open_at": {},
         "outcomes": {"completed": 0, "dead_letter": 0, "cancelled": 0},
     }
     await door.operate(source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1"))
     document = (await door.http.get("/v1/queues")).json()
     assert (document["requests"]["recorded"], document["requests"]["open"]) == (2, 2)
     assert document["requests"]["open_by_queue"]["authority-recompute"] == 2
+    stands = document["queues"]["authority-recompute"]["backlog"]
+    assert (stands["open"], stands["ready"], stands["held"]) == (2, 0, 2)
+    assert document["requests"]["oldest_open_at"].keys() == {"authority-recompute"}
     assert {
         name: depth["in_flight"] for name, depth in document["queues"].items()
     } == dict.fromkeys(QUEUES, 0)

@@ -152,8 +152,8 @@ def test_what_the_record_refuses_is_named_by_its_place(record):
 def test_an_operator_sees_pauses_and_takes_back(record):
     requests = printed("enqueue", BINDING_QUEUE, "--json", stdin=lines(binding("a")))["asked"]
     output = rotulus("queues").stdout
-    assert f"{BINDING_QUEUE}  open 1" in output
-    for state in ("delayed", "in_flight", "dead", "ready", "suspended", "oldest"):
+    assert f"{BINDING_QUEUE}\n  open 1 = 0 ready + 1 held" in output
+    for state in ("delayed", "in flight", "dead", "ready", "suspended", "oldest"):
         assert state in output
     why = ("--by", "ada", "--reason", "models are being exchanged")
     assert rotulus("queues", "pause", BINDING_QUEUE, *why).stdout == "changed: true\n"

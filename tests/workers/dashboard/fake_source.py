@@ -141,7 +141,19 @@ def _queue(name: str, rng: random.Random) -> Queue:
         for (p, target), n, age in zip(TARGETS, ready, ages, strict=True)
     )
     dead = 4 if name == QUEUES[2] else 0
-    return Queue(name, priorities, 17, 8 + rng.randrange(8), dead, 180 + rng.random() * 40)
+    return Queue(
+        name,
+        priorities,
+        suspended=rng.randrange(3),
+        delayed=17,
+        in_flight=8 + rng.randrange(8),
+        dead=dead,
+        open=400 + rng.randrange(40),
+        held=rng.randrange(20),
+        oldest_open_ms=90_000,
+        pauses=("background paused since 2026-03-14T11:00:00Z by ada",) if dead else (),
+        completed_per_s=180 + rng.random() * 40,
+    )
 
 
 def _leases(rng: random.Random) -> tuple[LeaseView, ...]:

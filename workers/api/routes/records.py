@@ -11,6 +11,7 @@ from queues.worker_heartbeats import WorkerBeat
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.services import Given
+from workers.views.backlog import Backlog, backlog
 from workers.views.records import (
     SEQUENCE_MAX,
     NodeDocument,
@@ -44,6 +45,7 @@ class DepthDocument(TypedDict):
     delayed: int
     in_flight: int
     dead: int
+    backlog: Backlog
     oldest_eligible_age_ms: dict[str, int]
     paused: bool
     paused_priorities: list[str]
@@ -109,6 +111,7 @@ async def queues(services: Given) -> QueuesDocument:
                 "delayed": depth.delayed,
                 "in_flight": depth.in_flight,
                 "dead": depth.dead,
+                "backlog": backlog(depth, requests["open_by_queue"].get(name, 0)),
                 "oldest_eligible_age_ms": depth.oldest_eligible_age_ms,
                 "paused": depth.paused,
                 "paused_priorities": sorted(depth.paused_priorities),
