@@ -156,8 +156,8 @@ class GatewayMetrics:
             depth = await queue.depth()
             _put_depth(readings, queue, depth)
             if open_requests is not None:
-                held = backlog(depth, int(open_requests[queue.name,])).held
-                readings.put("rotulus_requests_held", held, queue.name)
+                stands = backlog(depth, int(open_requests[queue.name,]))
+                readings.put("rotulus_requests_held", stands.held, queue.name)
         for resource, most in self.services.slots.items():
             held = await self.services.leases.held(resource)
             readings.put("rotulus_lease_slots_held", len(held), resource)
