@@ -62,6 +62,8 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         # What a request names.
         "not_found": ErrorCode(404, "request"),
         "tree_size_invalid": ErrorCode(422, "request"),
+        "checkpoint_not_published": ErrorCode(404, "request"),
+        "tile_not_published": ErrorCode(404, "request"),
         "binding_manifest_unknown": ErrorCode(404, "request"),
         "envelope_erased": ErrorCode(410, "request"),
         "audit_unanswerable": ErrorCode(None, "request"),

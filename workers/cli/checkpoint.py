@@ -1,24 +1,20 @@
 """`rotulus checkpoint`: the head of the log, signed, and published with the tiles as files."""
 
+from functools import partial
 from pathlib import Path
-from threading import Event
-from typing import Any
+from typing import IO
 
+import anyio
 import click
 
 from kernel.proof.checkpoint import Checkpoint
 from kernel.proof.signing_keys import KEY_NAME_BYTES_MAX, is_key_name
-from kernel.proof.verification import ProofInvalid
-from workers.cli.checkpoint_verify import verify
-from workers.cli.common import as_json, clean_errors, ledger_dir, print_document, read_settings
-from workers.environment.checkpoint_folder import CHECKPOINT, publish
-from workers.environment.checkpoint_key import (
-    CheckpointKey,
-    check_continued,
-    create_key,
-    held_key,
-)
-from workers.environment.ledger_access import LedgerPlace, ledger_place, open_record
+from workers.cli.checkpoint_verify import policy_of, verify
+from workers.cli.common import as_json, clean_errors, ledger_dir, print_document, read_settings, run
+from workers.clients.witnesses import WitnessClient
+from workers.environment.checkpoint_key import create_key
+from workers.environment.ledger_access import ledger_place, read_record
+from workers.use_cases.log_publication import LogPublisher
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -51,55 +47,49 @@ def key(file: Path, origin: str, *, as_json: bool) -> None:
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--key", "key_file", type=_FILE, required=True, help="A file of `checkpoint key`.")
 @click.option("--every", type=click.IntRange(1), help="Go on, and sign every so many seconds.")
+@click.option(
+    "--policy",
+    "policy_file",
+    type=click.File("rb"),
+    help="A file of tlog-policy: its witnesses that have a URL are asked to cosign.",
+)
 @as_json
 @ledger_dir
 def publish_to(
-    data_dir: Path | None, folder: Path, key_file: Path, every: int | None, *, as_json: bool
+    data_dir: Path | None,
+    folder: Path,
+    key_file: Path,
+    every: int | None,
+    policy_file: IO[bytes] | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Sign the head of the log and write it to FOLDER with the tiles (C2SP tlog-tiles).
 
-    Reads the ledger by itself. A log that does not go on from what the key last signed, or from
-    what FOLDER has, is not signed.
+    Reads the ledger by itself. A log that does not go on from what the key last signed, from what
+    FOLDER has, or from what a witness has seen is not signed.
     """
     place = ledger_place(read_settings(data_dir))
-    with clean_errors(), held_key(key_file) as held:
-        while True:
-            print_document(_published(place, folder, held), as_json=as_json)
-            if every is None:
-                return
-            Event().wait(every)
+    with clean_errors():
+        policy = policy_of(policy_file)
+
+    async def publish() -> None:
+        read = partial(read_record, place)
+        publisher = LogPublisher(read, key_file, folder, WitnessClient(policy))
+        try:
+            while True:
+                published = await publisher.publish()
+                print_document(_document(published.checkpoint.stated), as_json=as_json)
+                if every is None:
+                    return
+                await anyio.sleep(every)
+        finally:
+            await publisher.aclose()
+
+    run(publish)
 
 
 checkpoint.add_command(verify)
-
-
-def _published(place: LedgerPlace, folder: Path, held: CheckpointKey) -> dict[str, Any]:
-    with open_record(place) as view:
-        tree = view.log_tree()
-        there = _in_folder(folder, held)
-        if there is not None:
-            check_continued(tree, there)
-        note = held.sign(tree).to_bytes()
-        try:
-            publish(folder, tree, note, published=0 if there is None else there.size)
-        except OSError as error:
-            raise click.ClickException(f"output_unusable: {folder}: {error.strerror}") from None
-    return _document(held.last_signed())
-
-
-def _in_folder(folder: Path, held: CheckpointKey) -> Checkpoint | None:
-    """Return the checkpoint that a folder has."""
-    try:
-        note = (folder / CHECKPOINT).read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise click.ClickException(f"output_unusable: {folder}: {error.strerror}") from None
-    try:
-        return held.opened(note)
-    except ProofInvalid as error:
-        message = f"output_unusable: {folder} has the checkpoint of another log or key: {error}"
-        raise click.ClickException(message) from None
 
 
 def _document(signed: Checkpoint) -> dict[str, str]:

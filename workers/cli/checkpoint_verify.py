@@ -73,7 +73,7 @@ def verify(
         raise click.UsageError("--vkey or --policy is needed: a checkpoint does not prove its key")
     with clean_errors():
         content = file.read(NOTE_BYTES_MAX + 1)
-        policy = _policy(policy_file)
+        policy = policy_of(policy_file)
         comparison = None if kept is None else _Comparison(kept, content, tiles)
         worst = min(
             (_judged(content, known, comparison) for known in _known(policy, vkeys)),
@@ -160,7 +160,12 @@ class _Comparison:
         return path
 
 
-def _policy(file: IO[bytes] | None) -> WitnessPolicy:
+def policy_of(file: IO[bytes] | None) -> WitnessPolicy:
+    """Return the policy of a file, one without witnesses where there is no file.
+
+    Raises:
+        PolicyInvalid: it is no policy.
+    """
     if file is None:
         return WitnessPolicy()
     return WitnessPolicy.of_bytes(file.read(POLICY_BYTES_MAX + 1))

@@ -14,8 +14,10 @@ from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint, signed_checkpo
 from kernel.proof.merkle_tree import EMPTY_ROOT
 from kernel.proof.signing_keys import KeyKind, NoteVerifier, SigningKey
 from workers.environment.key_file import (
+    CheckpointKeyUnusable,
     check_new,
     held_keys,
+    keys_in,
     new_keys,
     read_private,
     write_keys,
@@ -47,7 +49,16 @@ class CheckpointKey:
             CheckpointKeyUnusable: it cannot be read.
             ProofInvalid: it is not of these keys.
         """
-        return self.opened(read_private(signed_path(self._path)))
+        return self.opened(self.last_signed_note().to_bytes())
+
+    def last_signed_note(self) -> SignedCheckpoint:
+        """Return the note of the newest checkpoint that was signed.
+
+        Raises:
+            CheckpointKeyUnusable: it cannot be read.
+            ProofInvalid: it is none.
+        """
+        return SignedCheckpoint.of_bytes(read_private(signed_path(self._path)))
 
     def opened(self, note: bytes) -> Checkpoint:
         """Return what a note states that every one of these keys has signed.
@@ -119,6 +130,14 @@ def held_key(path: Path) -> Iterator[CheckpointKey]:
     """
     with held_keys(path) as keys:
         yield CheckpointKey(path, keys)
+
+
+def verifiers_in(path: Path) -> tuple[NoteVerifier, ...]:
+    """Return the public halves of the keys of a log, none where the file cannot be read."""
+    try:
+        return tuple(key.verifier for key in keys_in(path))
+    except CheckpointKeyUnusable:
+        return ()
 
 
 def signed_path(path: Path) -> Path:

@@ -1,0 +1,69 @@
+"""The published log as C2SP tlog-tiles lays it out, and the verdict on its checkpoint.
+
+What is answered is what the folder holds, which any static server could hold as well. A path is
+read into numbers and written again from them, so nothing outside of the tiles can be named. There
+are no entry bundles: rows are read where reading is controlled (decision workers/0200).
+"""
+
+import anyio.to_thread
+from fastapi import Response
+
+from kernel.proof.tiles import tile_of_path
+from workers.api.errors import ApiError
+from workers.api.json_routes import json_router
+from workers.api.services import Given
+from workers.environment.checkpoint_folder import published_tile
+from workers.views.checkpoints import CheckpointStatusDocument
+
+IMMUTABLE = {"Cache-Control": "public, max-age=31536000, immutable"}
+RENEWED = {"Cache-Control": "no-cache"}
+
+TEXT_TYPE = "text/plain; charset=utf-8"
+TILE_TYPE = "application/octet-stream"
+
+_NO_TILE = "no such tile is published"
+
+router = json_router(tags=["published log"])
+
+
+class NoteResponse(Response):
+    """A signed note."""
+
+    media_type = TEXT_TYPE
+
+
+class TileResponse(Response):
+    """The hashes of a tile, one behind the other."""
+
+    media_type = TILE_TYPE
+
+
+@router.get("/v1/checkpoint")
+async def checkpoint_verdict(services: Given) -> CheckpointStatusDocument:
+    """Say what the published checkpoint is worth, and whether this gateway goes on publishing."""
+    return await services.checkpoint()
+
+
+@router.get("/checkpoint", response_class=NoteResponse)
+async def checkpoint(services: Given) -> Response:
+    """Return the newest published checkpoint, a signed note."""
+    publishing = services.publishing
+    note = None if publishing is None else await anyio.to_thread.run_sync(publishing.note)
+    if note is None:
+        raise ApiError("checkpoint_not_published", "no checkpoint is published here")
+    return NoteResponse(note, headers=RENEWED)
+
+
+@router.get("/tile/{path:path}", response_class=TileResponse)
+async def tile(path: str, services: Given) -> Response:
+    """Return a tile of the published log: `tile/0/x001/067`, `tile/0/x001/068.p/5`."""
+    named, publishing = tile_of_path(f"tile/{path}"), services.publishing
+    if named is None or publishing is None:
+        raise ApiError("tile_not_published", _NO_TILE)
+    try:
+        hashes = await anyio.to_thread.run_sync(published_tile, publishing.folder, *named)
+    except OSError:
+        hashes = None
+    if hashes is None:
+        raise ApiError("tile_not_published", _NO_TILE)
+    return TileResponse(hashes, headers=IMMUTABLE)
