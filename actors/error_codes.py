@@ -64,6 +64,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "tree_size_invalid": ErrorCode(422, "request"),
         "checkpoint_not_published": ErrorCode(404, "request"),
         "tile_not_published": ErrorCode(404, "request"),
+        "key_handover_invalid": ErrorCode(422, "request"),
         "binding_manifest_unknown": ErrorCode(404, "request"),
         "envelope_erased": ErrorCode(410, "request"),
         "audit_unanswerable": ErrorCode(None, "request"),

@@ -10,9 +10,19 @@ import click
 from kernel.proof.checkpoint import Checkpoint
 from kernel.proof.signing_keys import KEY_NAME_BYTES_MAX, is_key_name
 from workers.cli.checkpoint_verify import policy_of, verify
-from workers.cli.common import as_json, clean_errors, ledger_dir, print_document, read_settings, run
+from workers.cli.common import (
+    as_json,
+    clean_errors,
+    data_dir,
+    gateway_url,
+    ledger_dir,
+    print_document,
+    read_settings,
+    run,
+)
+from workers.cli.gateway_call import ask_gateway
 from workers.clients.witnesses import WitnessClient
-from workers.environment.checkpoint_key import create_key
+from workers.environment.checkpoint_key import create_key, held_key
 from workers.environment.ledger_access import ledger_place, read_record
 from workers.use_cases.log_publication import LogPublisher
 
@@ -87,6 +97,32 @@ def publish_to(
             await publisher.aclose()
 
     run(publish)
+
+
+@checkpoint.command("hand-over")
+@click.argument("old", type=_FILE)
+@click.argument("new", type=_FILE)
+@as_json
+@data_dir
+def hand_over(data_dir: Path | None, old: Path, new: Path, *, as_json: bool) -> None:
+    """Hand the log from the keys in OLD over to those in NEW, both files of `checkpoint key`.
+
+    All of them sign it, OLD signs nothing any more, and a running gateway records it on the log.
+    Run again it goes on. With `rotulus prove operation ID --with-envelope` whoever has a key of OLD
+    follows to those of NEW (`checkpoint verify --handover`).
+    """
+    settings = read_settings(data_dir)
+    with clean_errors(), held_key(old) as held, held_key(new) as successor:
+        handover = held.hand_over(successor)
+    body = {"handover": handover.document}
+    recorded = ask_gateway(gateway_url(settings), "/v1/checkpoint/handovers", body)
+    document = {
+        "origin": handover.last.origin,
+        "tree_size": str(handover.last.size),
+        "operation_id": recorded["operation_id"],
+        "new_vkeys": [verifier.vkey for verifier in handover.new],
+    }
+    print_document(document, as_json=as_json)
 
 
 checkpoint.add_command(verify)

@@ -135,11 +135,10 @@ class LogPublisher:
         if note is None:
             return None
         try:
-            held.opened(note)
+            return held.published(note)
         except ProofInvalid as error:
             message = f"{self._folder} has the checkpoint of another log or key: {error}"
             raise PublicationFolderUnusable(message) from None
-        return SignedCheckpoint.of_bytes(note)
 
     async def _cosigned(self, signed: SignedCheckpoint) -> SignedCheckpoint:
         if self._witnesses is None:

@@ -6,10 +6,12 @@ import httpx
 import pytest
 from anyio import to_thread
 
-from kernel.proof.checkpoint import SignedCheckpoint
+from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint
+from kernel.proof.key_handover import hand_over
 from kernel.proof.merkle_tree import root_of
 from kernel.proof.tiles import TILE_WIDTH, hashes_of, node_of_tiles, tile_path
 from tests.kernel.build import FakeHost
+from tests.signed_log import ORIGIN, SignedLog, log_key
 from tests.workers.api.door import SESSION, error_of, running_door, source
 from workers.dashboard.page_model import page
 from workers.environment.checkpoint_folder import write_tiles
@@ -165,3 +167,21 @@ async def test_the_verdict_is_the_same_at_each_door(published):
     assert shown["checkpoint_problem"].startswith("output_unusable: ")
     ready = (await door.http.get("/readyz")).json()
     assert "checkpoint" not in str(ready["problems"]), "the ledger is as good as it was"
+
+
+async def test_a_handover_stands_on_the_log_once(published):
+    door, _, _ = published
+    await door.operate(source("s-1"))
+    with door.ledger.view() as view:
+        tree = view.log_tree()
+        last = Checkpoint(ORIGIN, tree.size, tree.root())
+    handover = hand_over(last, [log_key()], [log_key(seed=b"n")]).document
+    path = "/v1/checkpoint/handovers"
+    answers = [(await door.send(path, {"handover": handover})).json() for _ in range(2)]
+    assert [answer["duplicate"] for answer in answers] == [False, True]
+    assert answers[0]["operation_id"] == answers[1]["operation_id"]
+    unsigned = handover | {"signatures": handover["signatures"][:1]}
+    error_of(await door.send(path, {"handover": unsigned}), 422, "key_handover_invalid")
+    other = hand_over(SignedLog(9).stated(1), [log_key()], [log_key(seed=b"n")]).document
+    error_of(await door.send(path, {"handover": other}), 422, "key_handover_invalid")
+    error_of(await door.send(path, {"handover": {}}), 422, "INVALID_REQUEST")

@@ -7,13 +7,23 @@ are no entry bundles: rows are read where reading is controlled (decision worker
 
 import anyio.to_thread
 from fastapi import Response
+from pydantic import BaseModel, ConfigDict
 
+from actors.commit.units import IntentUnit
+from actors.orchestrator.intents import RecordKeyHandover
+from kernel.canonical import digest
+from kernel.model.result import RejectedResult
+from kernel.model.stated_receipts import KeyHandedOver
+from kernel.proof.key_handover import KeyHandover
 from kernel.proof.tiles import tile_of_path
+from kernel.proof.verification import ProofInvalid
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
+from workers.api.operation_results import OperationDocument, operation_document
+from workers.api.routes.thoughts import answered
 from workers.api.services import Given
 from workers.environment.checkpoint_folder import published_tile
-from workers.views.checkpoints import CheckpointStatusDocument
+from workers.views.checkpoints import CheckpointStatusDocument, difference
 
 IMMUTABLE = {"Cache-Control": "public, max-age=31536000, immutable"}
 RENEWED = {"Cache-Control": "no-cache"}
@@ -42,6 +52,31 @@ class TileResponse(Response):
 async def checkpoint_verdict(services: Given) -> CheckpointStatusDocument:
     """Say what the published checkpoint is worth, and whether this gateway goes on publishing."""
     return await services.checkpoint()
+
+
+class HandoverBody(BaseModel):
+    """A hand-over of the log's keys, as every key of it has signed it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    handover: KeyHandedOver
+
+
+@router.post("/v1/checkpoint/handovers")
+async def record_handover(body: HandoverBody, services: Given) -> OperationDocument | Response:
+    """Put a hand-over of the log's keys onto the log; the same is recorded once."""
+    try:
+        handover = KeyHandover.of_document(body.handover.model_dump())
+    except ProofInvalid as error:
+        raise ApiError("key_handover_invalid", str(error)) from error
+    problem = await services.read(lambda view: difference(view.log_tree(), handover.last))
+    if problem is not None:
+        raise ApiError(
+            "key_handover_invalid", f"this is not the log that is handed over: {problem}"
+        )
+    intent = RecordKeyHandover(intent_key=digest(handover.document), handover=handover.document)
+    result = await services.write(IntentUnit(intent, None, "system"))
+    return answered(result if isinstance(result, RejectedResult) else operation_document(result))
 
 
 @router.get("/checkpoint", response_class=NoteResponse)
