@@ -9,6 +9,7 @@ import click
 
 from kernel.proof.checkpoint import Checkpoint
 from kernel.proof.signing_keys import KEY_NAME_BYTES_MAX, is_key_name
+from workers.cli.checkpoint_stamp import stamp, verify_stamp
 from workers.cli.checkpoint_verify import policy_of, verify
 from workers.cli.common import (
     as_json,
@@ -125,6 +126,8 @@ def hand_over(data_dir: Path | None, old: Path, new: Path, *, as_json: bool) -> 
     print_document(document, as_json=as_json)
 
 
+checkpoint.add_command(stamp)
+checkpoint.add_command(verify_stamp)
 checkpoint.add_command(verify)
 
 
