@@ -200,6 +200,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "checkpoint_diverged": ErrorCode(None, "service"),
         "checkpoint_key_unusable": ErrorCode(None, "request"),
         "witness_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
+        "output_unusable": ErrorCode(None, "request"),
         "time_stamp_invalid": ErrorCode(None, "request"),
         "time_stamp_unavailable": ErrorCode(None, "service", is_retryable=True),
         "signing_key_unavailable": ErrorCode(None, "service", is_retryable=True),
