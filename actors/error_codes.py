@@ -62,6 +62,9 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         # What a request names.
         "not_found": ErrorCode(404, "request"),
         "tree_size_invalid": ErrorCode(422, "request"),
+        "checkpoint_not_published": ErrorCode(404, "request"),
+        "tile_not_published": ErrorCode(404, "request"),
+        "key_handover_invalid": ErrorCode(422, "request"),
         "binding_manifest_unknown": ErrorCode(404, "request"),
         "envelope_erased": ErrorCode(410, "request"),
         "audit_unanswerable": ErrorCode(None, "request"),
@@ -197,6 +200,9 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "checkpoint_diverged": ErrorCode(None, "service"),
         "checkpoint_key_unusable": ErrorCode(None, "request"),
         "witness_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
+        "output_unusable": ErrorCode(None, "request"),
+        "time_stamp_invalid": ErrorCode(None, "request"),
+        "time_stamp_unavailable": ErrorCode(None, "service", is_retryable=True),
         "signing_key_unavailable": ErrorCode(None, "service", is_retryable=True),
         "lite_envelope_invalid": ErrorCode(None, "request"),
         # The ledger.

@@ -5,8 +5,9 @@ clock. So the state is a fold of the log, and verification folds it again, each 
 the version that it seals (`kernel/rules.py`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kernel.algebra.verbs import (
     BELIEF_ANCHOR,
@@ -16,6 +17,7 @@ from kernel.algebra.verbs import (
     IMPLICATION_HALT,
     IMPLICATION_RESUME,
     IMPLICATION_RUN,
+    KEY_HANDOVER,
 )
 from kernel.authority.enqueue_pages import record_enqueued
 from kernel.authority.recompute_checks import check_recomputes, complete_recomputes
@@ -40,6 +42,7 @@ from kernel.operation_counts import count_operation
 from kernel.sources import Source, node_classes, sources_of_envelope
 from kernel.stores.appliers import EffectRules
 from kernel.stores.binding_cycles import record_manifests
+from kernel.stores.key_handovers import check_handover
 from kernel.stores.model_outputs import record_model_outputs
 from kernel.stores.record import Operation
 from kernel.stores.rollback_marks import Place, mark_page, mark_undone
@@ -114,14 +117,8 @@ def apply_operation(
     complete_recomputes(operation, recomputes)
     if is_page(envelope):
         mark_page(operation, len(applied))
-    if envelope.semantic_intent == ENQUEUE:
-        record_enqueued(operation, envelope)
-    elif envelope.semantic_intent == BELIEF_ANCHOR:
-        record_anchors(operation, envelope)
-    elif envelope.semantic_intent in THOUGHT_RECORDERS:
-        THOUGHT_RECORDERS[envelope.semantic_intent](operation, envelope)
-    elif envelope.semantic_intent == FIRE_RECORD:
-        record_manifests(operation, envelope)
+    if envelope.semantic_intent in _RECORDERS:
+        _RECORDERS[envelope.semantic_intent](operation, envelope)
     else:
         record_requests(operation, envelope, triggers_of(transaction, envelope, applied))
     transaction.changes.note(sequence, [write for _, write in applied])
@@ -132,6 +129,18 @@ def apply_operation(
         for effect, write in applied
     )
     return AppliedEffects(documents, tuple(receipts))
+
+
+_RECORDERS: Mapping[str, Callable[[Operation, Envelope], object]] = MappingProxyType(
+    {
+        ENQUEUE: record_enqueued,
+        BELIEF_ANCHOR: record_anchors,
+        FIRE_RECORD: record_manifests,
+        KEY_HANDOVER: check_handover,
+        **THOUGHT_RECORDERS,
+    }
+)
+"""What becomes of an operation whose verb the runtime alone speaks; of others come requests."""
 
 
 def _record_implications(transaction: LedgerTransaction, envelope: Envelope, sequence: int) -> None:

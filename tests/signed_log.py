@@ -1,6 +1,7 @@
 """A log of rows in memory, with its tree and its keys: what others see of a ledger."""
 
 from kernel.proof.checkpoint import Checkpoint, signed_checkpoint
+from kernel.proof.key_handover import hand_over
 from kernel.proof.merkle_tree import consistency_path, leaf_hash, root_of
 from kernel.proof.signing_keys import KeyKind, SeedKey
 from kernel.proof.tiles import subtree_root
@@ -14,6 +15,13 @@ def log_key(origin=ORIGIN, kind=KeyKind.ED25519, seed=b"l"):
 
 def witness_key(number, kind=KeyKind.ED25519_COSIGNATURE):
     return SeedKey(f"witness.example/w{number}", kind, bytes([number]) * 32)
+
+
+def handed_over(log=None, size=5, old=None, new=None):
+    """A hand-over of a log from its keys to others, behind so many rows."""
+    log = log or SignedLog(9)
+    new = new or (log_key(seed=b"n"), log_key(kind=KeyKind.ML_DSA_44, seed=b"m"))
+    return hand_over(log.stated(size), old or log.keys, new)
 
 
 class SignedLog:

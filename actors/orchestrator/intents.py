@@ -382,6 +382,14 @@ class StateThought(Intent):
     stated: dict[str, Any]
 
 
+class RecordKeyHandover(Intent):
+    """Record that the keys that sign the log hand it over to others."""
+
+    intent_kind: Literal["record_key_handover"] = "record_key_handover"
+    handover: dict[str, Any]
+    """As every key of it has signed it."""
+
+
 class RecordImplicationRun(Intent):
     """Record how far a detector of implications has read (§19.1, K31)."""
 

@@ -46,6 +46,7 @@ from actors.orchestrator.intents import (
     RecordExtractionTransition,
     RecordFire,
     RecordImplicationRun,
+    RecordKeyHandover,
     ReportExternalEffect,
     ResumeImplications,
     ReviewMembership,
@@ -65,7 +66,7 @@ from actors.orchestrator.review_resolvers import (
     resolve_review,
 )
 from actors.orchestrator.untrusted_content import unwrap_untrusted, wrap_untrusted
-from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, REPORT_VERB
+from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, KEY_HANDOVER, REPORT_VERB
 from kernel.authority.enqueue_pages import ENQUEUED_RECEIPT
 from kernel.authority.requests import due
 from kernel.authority.triggers import ENQUEUED_KINDS
@@ -96,6 +97,7 @@ from kernel.overlays.overlay import EMBEDDED
 from kernel.stores.bindings import generation_in_force, last_generation
 from kernel.stores.dates import day_fields
 from kernel.stores.external_report import FAILED, PERFORMED
+from kernel.stores.key_handovers import HANDOVER_RECEIPT
 from kernel.thoughts.recording import RECEIPTS as THOUGHT_RECEIPTS
 from kernel.work.fire_targets import named
 
@@ -552,6 +554,16 @@ def resolve_thought(intent: StateThought, _: LedgerView) -> ResolvedOperation:
     )
 
 
+def resolve_key_handover(intent: RecordKeyHandover, _: LedgerView) -> ResolvedOperation:
+    """The receipt is the hand-over; whose log it is is what it is about."""
+    return ResolvedOperation(
+        KEY_HANDOVER,
+        (receipt_effect(HANDOVER_RECEIPT, intent.handover),),
+        (f"log:{intent.handover['origin']}",),
+        extra=_priority("user_active_session"),
+    )
+
+
 def resolve_extraction(intent: RecordExtractionTransition, _: LedgerView) -> ResolvedOperation:
     """A step is a new operation of a stable run, caused by the step before (§16.4, §16.5)."""
     run, parent = intent.extraction_run_id, intent.step.get("parent_operation_id")
@@ -642,6 +654,7 @@ RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]]
         EnqueueRecompute: resolve_enqueue,
         AnchorBelief: resolve_anchor,
         StateThought: resolve_thought,
+        RecordKeyHandover: resolve_key_handover,
         RecordExtractionTransition: resolve_extraction,
         ReportExternalEffect: resolve_external_report,
         RecordImplicationRun: resolve_implication_run,

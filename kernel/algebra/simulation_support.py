@@ -72,6 +72,8 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         # Each link of a chain rests on the one before, and a seal on all of them.
         *("audit_session_start", "thought_record", "audit_verify_chain", "merkle_finalize"),
         *("audit_session_end", "round_open", "round_seal"),
+        # What is signed is signed.
+        "checkpoint_key_handover",
     ),
 }
 

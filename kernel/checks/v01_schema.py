@@ -14,6 +14,7 @@ from kernel.algebra.verbs import (
     IMPLICATION_HALT,
     IMPLICATION_RESUME,
     IMPLICATION_RUN,
+    KEY_HANDOVER,
     REBUILD,
     REPORT_VERB,
     ROLLBACK,
@@ -39,6 +40,7 @@ _RUNTIME_VERBS = frozenset(
         *(ROLLBACK, EPOCH_ROLLBACK, REBUILD),
         *(IMPLICATION_RUN, IMPLICATION_HALT, IMPLICATION_RESUME),
         *THOUGHT_VERBS,
+        KEY_HANDOVER,
     }
 )
 _RUNTIME_KINDS = frozenset({"policy_snapshot_advance"})

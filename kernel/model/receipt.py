@@ -144,6 +144,7 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "audit_session_ended": _durable(thoughts.AuditSessionEnded),
         "round_opened": _durable(thoughts.RoundOpened),
         "round_sealed": _durable(thoughts.RoundSealed),
+        "checkpoint_key_handed_over": _durable(stated.KeyHandedOver),
     }
 )
 """Every kind; a version of the rules has a table of its own (`kernel/rules.py`)."""
@@ -196,6 +197,7 @@ STATED_UNDER_VERB: dict[str, frozenset[str]] = {
     "audit_session_end": frozenset({"audit_session_ended"}),
     "round_open": frozenset({"round_opened"}),
     "round_seal": frozenset({"round_sealed"}),
+    "checkpoint_key_handover": frozenset({"checkpoint_key_handed_over"}),
 }
 """What a receipt_only effect may emit under these verbs, and nothing else (§5.6)."""
 

@@ -30,6 +30,10 @@ BATCH_ITEMS_MAX = 200
 FAILURE_CHARS_MAX = 300
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+KeyText = Annotated[str, StringConstraints(max_length=4096)]
+"""The public half of a key as a line of text; one of ML-DSA-44 has about 2,000 characters."""
+
+_Keys = Annotated[list[KeyText], Field(min_length=1, max_length=4, fail_fast=True)]
 Names = Annotated[list[Name], Field(max_length=10_000, fail_fast=True)]
 RecomputePriority = Literal[
     "user_initiated_critical",
@@ -392,6 +396,28 @@ class ImplicationResumed(ReceiptBody):
 
     halt_id: Name
     reason: Annotated[str, StringConstraints(max_length=1000)] = ""
+
+
+class KeySignature(ReceiptBody):
+    """A key of a hand-over, and its line below the note."""
+
+    vkey: KeyText
+    line: Annotated[str, StringConstraints(max_length=4096)]
+
+
+class KeyHandedOver(ReceiptBody):
+    """The keys that sign the log hand it over to others, behind the last checkpoint they signed.
+
+    The body is the hand-over itself (`proof/key_handover.py`).
+    """
+
+    format: Literal["rotulus/key-handover/v1"]
+    origin: Name
+    tree_size: Sequence
+    root_hash: Sha256
+    old_keys: _Keys
+    new_keys: _Keys
+    signatures: Annotated[list[KeySignature], Field(max_length=8, fail_fast=True)]
 
 
 class FileWritten(ReceiptBody):

@@ -7,7 +7,7 @@ stands beside the public key that made it, which says nothing about whom the key
 verifies has the keys that count from elsewhere.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kernel.canonical import canonicalize, sha256_hex
@@ -18,6 +18,9 @@ from kernel.proof.verification import ProofInvalid
 SESSION_SEAL = "rotulus/session-seal/v1"
 ROUND_SEAL = "rotulus/round-seal/v1"
 ROUND_GENESIS = "rotulus/round-genesis/v1"
+
+SEALING_KINDS = frozenset({KeyKind.ED25519})
+"""Kinds of key that sign a seal."""
 
 SIGNATURES_MAX = 16
 """Signers of one seal."""
@@ -49,14 +52,18 @@ def signatures_of(seal: Seal, signers: Iterable[SigningKey]) -> list[dict[str, s
     return [_signature(signer, note_text(seal)) for signer in signers]
 
 
-def check_signatures(seal: Seal, signatures: Sequence[Mapping[str, str]]) -> list[NoteVerifier]:
+def check_signatures(
+    seal: Seal,
+    signatures: Sequence[Mapping[str, str]],
+    kinds: Collection[KeyKind] = SEALING_KINDS,
+) -> list[NoteVerifier]:
     """Return the keys that have signed a seal, each of which did.
 
     Raises:
         ProofInvalid: a signature is none of its key, or its key is not one that signs texts.
     """
     text = note_text(seal)
-    return [_checked(text, stated["vkey"], stated["line"]) for stated in signatures]
+    return [_checked(text, stated["vkey"], stated["line"], kinds) for stated in signatures]
 
 
 def _signature(signer: SigningKey, text: bytes) -> dict[str, str]:
@@ -65,9 +72,9 @@ def _signature(signer: SigningKey, text: bytes) -> dict[str, str]:
     return {"vkey": verifier.vkey, "line": line.rstrip("\n")}
 
 
-def _checked(text: bytes, vkey: str, line: str) -> NoteVerifier:
+def _checked(text: bytes, vkey: str, line: str, kinds: Collection[KeyKind]) -> NoteVerifier:
     verifier, stated = NoteVerifier.of_vkey(vkey), NoteSignature.of_line(line)
-    if verifier.kind is not KeyKind.ED25519:
+    if verifier.kind not in kinds:
         raise ProofInvalid(f"{verifier.name} is no key that signs a seal")
     if (stated.name, stated.key_id) != (verifier.name, verifier.key_id):
         raise ProofInvalid(f"the signature is of {stated.name}, not of {verifier.name}")

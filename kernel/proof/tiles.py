@@ -4,12 +4,18 @@ A full tile never changes. What lies between two tiles is computed from the lowe
 reads at most two tiles for each eight levels of the tree.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 from kernel.proof.merkle_tree import HASH_BYTES, node_hash
 
 TILE_LEVELS = 8
 TILE_WIDTH = 1 << TILE_LEVELS
+
+_PATH = re.compile(
+    r"tile/([0-9]{1,2})/((?:x[0-9]{3}/){0,6}[0-9]{3})(?:\.p/([1-9][0-9]{0,2}))?", re.ASCII
+)
+"""A path of a tile; how its numbers are spelled is checked by writing it again."""
 
 ReadTile = Callable[[int, int], Sequence[bytes]]
 """Returns the hashes of a tile, by its level and its index there; as many as it has by now."""
@@ -40,6 +46,20 @@ def tile_path(level: int, index: int, width: int = TILE_WIDTH) -> str:
         digits = f"x{index % 1000:03d}/{digits}"
     partial = "" if width == TILE_WIDTH else f".p/{width}"
     return f"tile/{level}/{digits}{partial}"
+
+
+def tile_of_path(path: str) -> tuple[int, int, int] | None:
+    """Return the level, the index and the width of the tile that a path names, None for none.
+
+    A path is taken only as `tile_path` writes it.
+    """
+    stated = _PATH.fullmatch(path)
+    if stated is None:
+        return None
+    level, digits, width = stated.groups()
+    index = int(digits.replace("x", "").replace("/", ""))
+    tile = int(level), index, TILE_WIDTH if width is None else int(width)
+    return tile if tile_path(*tile) == path else None
 
 
 def hashes_of(stored: bytes) -> list[bytes]:

@@ -16,15 +16,15 @@ from tests.kernel.build import FakeHost, abandoned, create, ledger_on, submit
 pytestmark = pytest.mark.spec("P5")
 
 
-def add_rows(ledger, count, *, at_once=64):
+def add_rows(ledger, count, *, at_once=64, name="row"):
     """Append rows to the log that no operation wrote, in transactions of some."""
     for begin in range(0, count, at_once):
         with ledger.transaction() as transaction:
             for _ in range(min(at_once, count - begin)):
-                add_row(transaction)
+                add_row(transaction, name)
 
 
-def add_row(transaction):
+def add_row(transaction, name="row"):
     head = transaction.head_now
     sequence = head.ec_sequence_number + 1
     row = {
@@ -34,7 +34,7 @@ def add_row(transaction):
         "prior_row_hash": head.row_hash,
         "row_hash": f"{sequence:064}",
         "rules_version": 1,
-        "row_bytes": f'{{"row":{sequence}}}'.encode(),
+        "row_bytes": f'{{"{name}":{sequence}}}'.encode(),
         "envelope_payload_blob_ref": "b",
         "semantic_intent": "create",
         "session_id": None,

@@ -18,7 +18,14 @@ from kernel.proof.merkle_tree import (
     node_hash,
     root_of,
 )
-from kernel.proof.tiles import TILE_WIDTH, hashes_of, node_of_tiles, subtree_root, tile_path
+from kernel.proof.tiles import (
+    TILE_WIDTH,
+    hashes_of,
+    node_of_tiles,
+    subtree_root,
+    tile_of_path,
+    tile_path,
+)
 from kernel.proof.verification import ProofInvalid, verify_consistency, verify_inclusion
 
 SIZES = st.integers(1, 700)
@@ -259,6 +266,40 @@ def test_a_root_of_another_size_is_told_apart_by_who_authenticates_the_size():
 )
 def test_a_tile_has_the_path_of_tlog_tiles(level: int, index: int, width: int, expected: str):
     assert tile_path(level, index, width) == expected
+    assert tile_of_path(expected) == (level, index, width)
+
+
+@given(st.integers(0, 7), st.integers(0, 1 << 40), st.integers(1, TILE_WIDTH))
+def test_a_path_names_the_tile_that_it_was_written_for(level: int, index: int, width: int):
+    assert tile_of_path(tile_path(level, index, width)) == (level, index, width)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "checkpoint",
+        "tile/0/5",
+        "tile/0/0005",
+        "tile/00/005",
+        "tile/0/x000/005",
+        "tile/0/005.p/0",
+        "tile/0/005.p/05",
+        "tile/0/005.p/256",
+        "tile/0/005.p/1000",
+        "tile/0/005.p",
+        "tile/0/005/",
+        "tile/0/005\n",
+        "tile/0/\u0660\u0660\u0665",
+        "tile/-1/005",
+        "tile/0/../005",
+        "tile/0/..",
+        "tile/entries/000",
+        "/tile/0/005",
+        "tile/0/" + "x001/" * 40 + "001",
+    ],
+)
+def test_a_path_that_is_spelled_otherwise_names_no_tile(path: str):
+    assert tile_of_path(path) is None
 
 
 def test_the_hashes_of_a_stored_tile_are_those_that_were_stored():

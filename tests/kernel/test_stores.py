@@ -13,6 +13,7 @@ from kernel.algebra.verbs import (
     IMPLICATION_HALT,
     IMPLICATION_RESUME,
     IMPLICATION_RUN,
+    KEY_HANDOVER,
     REPORT_VERB,
     REVIEW_DISCARD,
     SEMANTIC_VERBS,
@@ -82,6 +83,7 @@ def test_every_kind_and_every_verb_has_a_valid_envelope():
         *("recalculate_authority", REPORT_VERB, REVIEW_DISCARD, BATCH_REVIEW, ENQUEUE),
         *(BELIEF_ANCHOR, IMPLICATION_RUN, IMPLICATION_HALT, IMPLICATION_RESUME),
         *THOUGHT_VERBS,
+        KEY_HANDOVER,
     }
     assert APPLIERS.keys() == {kind.canonical for kind in EFFECT_KINDS.values()}
 

@@ -25,6 +25,8 @@ from queues.worker_heartbeats import Heartbeats
 from workers.api.middleware.admission import Admission
 from workers.api.operation_stream import OperationStreams
 from workers.api.outcome_watch import OutcomeWatch
+from workers.use_cases.log_publishing import LogPublishing
+from workers.views.checkpoints import CheckpointStatusDocument, checkpoint_status
 
 T = TypeVar("T")
 
@@ -93,6 +95,9 @@ class Services:
     sealing: Sealing = UNSIGNED
     """Who signs seals, and how many sessions a round has."""
 
+    publishing: LogPublishing | None = None
+    """The published log; None where there is none."""
+
     problems: dict[str, str] = field(default_factory=dict)
     """Problems of this process by component, which health reports."""
 
@@ -104,6 +109,21 @@ class Services:
     async def read(self, question: Callable[[LedgerView], T]) -> T:
         """Answer a question from a snapshot of the ledger, off the event loop."""
         return await anyio.to_thread.run_sync(self.ledger.read, question)
+
+    async def checkpoint(self) -> CheckpointStatusDocument:
+        """Return the published checkpoint with its verdict."""
+        publishing = self.publishing
+        if publishing is None:
+            return {"publishes": False, "problem": None, "checkpoint": None}
+        return await self.read(
+            lambda view: checkpoint_status(
+                view,
+                publishing.note(),
+                publishing.policy(),
+                publishes=publishing.publishes,
+                problem=publishing.problem,
+            )
+        )
 
 
 async def _services(request: Request) -> Services:

@@ -1,24 +1,31 @@
 """`rotulus checkpoint`: the head of the log, signed, and published with the tiles as files."""
 
+from functools import partial
 from pathlib import Path
-from threading import Event
-from typing import Any
+from typing import IO
 
+import anyio
 import click
 
 from kernel.proof.checkpoint import Checkpoint
 from kernel.proof.signing_keys import KEY_NAME_BYTES_MAX, is_key_name
-from kernel.proof.verification import ProofInvalid
-from workers.cli.checkpoint_verify import verify
-from workers.cli.common import as_json, clean_errors, ledger_dir, print_document, read_settings
-from workers.environment.checkpoint_folder import CHECKPOINT, publish
-from workers.environment.checkpoint_key import (
-    CheckpointKey,
-    check_continued,
-    create_key,
-    held_key,
+from workers.cli.checkpoint_stamp import stamp, verify_stamp
+from workers.cli.checkpoint_verify import policy_of, verify
+from workers.cli.common import (
+    as_json,
+    clean_errors,
+    data_dir,
+    gateway_url,
+    ledger_dir,
+    print_document,
+    read_settings,
+    run,
 )
-from workers.environment.ledger_access import LedgerPlace, ledger_place, open_record
+from workers.cli.gateway_call import ask_gateway
+from workers.clients.witnesses import WitnessClient
+from workers.environment.checkpoint_key import create_key, held_key
+from workers.environment.ledger_access import ledger_place, read_record
+from workers.use_cases.log_publication import LogPublisher
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -51,55 +58,77 @@ def key(file: Path, origin: str, *, as_json: bool) -> None:
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--key", "key_file", type=_FILE, required=True, help="A file of `checkpoint key`.")
 @click.option("--every", type=click.IntRange(1), help="Go on, and sign every so many seconds.")
+@click.option(
+    "--policy",
+    "policy_file",
+    type=click.File("rb"),
+    help="A file of tlog-policy: its witnesses that have a URL are asked to cosign.",
+)
 @as_json
 @ledger_dir
 def publish_to(
-    data_dir: Path | None, folder: Path, key_file: Path, every: int | None, *, as_json: bool
+    data_dir: Path | None,
+    folder: Path,
+    key_file: Path,
+    every: int | None,
+    policy_file: IO[bytes] | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Sign the head of the log and write it to FOLDER with the tiles (C2SP tlog-tiles).
 
-    Reads the ledger by itself. A log that does not go on from what the key last signed, or from
-    what FOLDER has, is not signed.
+    Reads the ledger by itself. A log that does not go on from what the key last signed, from what
+    FOLDER has, or from what a witness has seen is not signed.
     """
     place = ledger_place(read_settings(data_dir))
-    with clean_errors(), held_key(key_file) as held:
-        while True:
-            print_document(_published(place, folder, held), as_json=as_json)
-            if every is None:
-                return
-            Event().wait(every)
+    with clean_errors():
+        policy = policy_of(policy_file)
 
-
-checkpoint.add_command(verify)
-
-
-def _published(place: LedgerPlace, folder: Path, held: CheckpointKey) -> dict[str, Any]:
-    with open_record(place) as view:
-        tree = view.log_tree()
-        there = _in_folder(folder, held)
-        if there is not None:
-            check_continued(tree, there)
-        note = held.sign(tree).to_bytes()
+    async def publish() -> None:
+        read = partial(read_record, place)
+        publisher = LogPublisher(read, key_file, folder, WitnessClient(policy))
         try:
-            publish(folder, tree, note, published=0 if there is None else there.size)
-        except OSError as error:
-            raise click.ClickException(f"output_unusable: {folder}: {error.strerror}") from None
-    return _document(held.last_signed())
+            while True:
+                published = await publisher.publish()
+                print_document(_document(published.checkpoint.stated), as_json=as_json)
+                if every is None:
+                    return
+                await anyio.sleep(every)
+        finally:
+            await publisher.aclose()
+
+    run(publish)
 
 
-def _in_folder(folder: Path, held: CheckpointKey) -> Checkpoint | None:
-    """Return the checkpoint that a folder has."""
-    try:
-        note = (folder / CHECKPOINT).read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise click.ClickException(f"output_unusable: {folder}: {error.strerror}") from None
-    try:
-        return held.opened(note)
-    except ProofInvalid as error:
-        message = f"output_unusable: {folder} has the checkpoint of another log or key: {error}"
-        raise click.ClickException(message) from None
+@checkpoint.command("hand-over")
+@click.argument("old", type=_FILE)
+@click.argument("new", type=_FILE)
+@as_json
+@data_dir
+def hand_over(data_dir: Path | None, old: Path, new: Path, *, as_json: bool) -> None:
+    """Hand the log from the keys in OLD over to those in NEW, both files of `checkpoint key`.
+
+    All of them sign it, OLD signs nothing any more, and a running gateway records it on the log.
+    Run again it goes on. With `rotulus prove operation ID --with-envelope` whoever has a key of OLD
+    follows to those of NEW (`checkpoint verify --handover`).
+    """
+    settings = read_settings(data_dir)
+    with clean_errors(), held_key(old) as held, held_key(new) as successor:
+        handover = held.hand_over(successor)
+    body = {"handover": handover.document}
+    recorded = ask_gateway(gateway_url(settings), "/v1/checkpoint/handovers", body)
+    document = {
+        "origin": handover.last.origin,
+        "tree_size": str(handover.last.size),
+        "operation_id": recorded["operation_id"],
+        "new_vkeys": [verifier.vkey for verifier in handover.new],
+    }
+    print_document(document, as_json=as_json)
+
+
+checkpoint.add_command(stamp)
+checkpoint.add_command(verify_stamp)
+checkpoint.add_command(verify)
 
 
 def _document(signed: Checkpoint) -> dict[str, str]:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import IO
 
 import click
+import orjson
 
+from kernel.proof import proof_file
 from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint
 from kernel.proof.checkpoint_verdict import CheckpointVerdict, JudgedCheckpoint, judged
 from kernel.proof.equivocation import (
@@ -16,8 +18,10 @@ from kernel.proof.equivocation import (
     equivocation_of,
     full_path,
 )
+from kernel.proof.key_handover import KeyHandover, key_for
+from kernel.proof.proof_file import FILE_BYTES_MAX
 from kernel.proof.signed_note import NOTE_BYTES_MAX
-from kernel.proof.signing_keys import NoteVerifier
+from kernel.proof.signing_keys import KeyKind, NoteVerifier
 from kernel.proof.verification import ProofInvalid, roots_of_path
 from kernel.proof.witness_policy import POLICY_BYTES_MAX, KnownLog, WitnessPolicy
 from workers.cli.common import as_json, clean_errors, print_document
@@ -44,6 +48,14 @@ _REFUSED = (CheckpointVerdict.INVALID, CheckpointVerdict.DIVERGED)
     "--kept", type=click.File("rb"), help="An older checkpoint of the log, to go on from."
 )
 @click.option(
+    "--handover",
+    "handover_files",
+    type=click.File("rb"),
+    multiple=True,
+    help="A proof of an operation by which the log was handed over, as `prove operation"
+    " --with-envelope` writes it: keys that were handed over are followed to the new ones.",
+)
+@click.option(
     "--tiles",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="With --kept: a folder with the tiles of the log, as `publish` writes it.",
@@ -59,6 +71,7 @@ def verify(
     vkeys: tuple[str, ...],
     policy_file: IO[bytes] | None,
     kept: IO[bytes] | None,
+    handover_files: tuple[IO[bytes], ...],
     tiles: Path | None,
     evidence: Path | None,
     *,
@@ -73,10 +86,11 @@ def verify(
         raise click.UsageError("--vkey or --policy is needed: a checkpoint does not prove its key")
     with clean_errors():
         content = file.read(NOTE_BYTES_MAX + 1)
-        policy = _policy(policy_file)
+        handovers = [proved_handover(proof.read(FILE_BYTES_MAX + 1)) for proof in handover_files]
+        policy = policy_of(policy_file)
         comparison = None if kept is None else _Comparison(kept, content, tiles)
         worst = min(
-            (_judged(content, known, comparison) for known in _known(policy, vkeys)),
+            (_judged(content, known, comparison, handovers) for known in _known(policy, vkeys)),
             key=lambda judgement: [*CheckpointVerdict].index(judgement.verdict),
         )
         if evidence is not None and comparison is not None:
@@ -113,13 +127,15 @@ class _Comparison:
         self._tiles = tiles
         self._equivocation: Equivocation | None = None
 
-    def check_kept(self, verifiers: Sequence[NoteVerifier]) -> None:
+    def check_kept(self, policy: WitnessPolicy, handovers: Sequence[KeyHandover]) -> None:
         """Check that the log has signed what was kept as well.
 
         Raises:
             ProofInvalid: it has not.
         """
         origin = self._kept.stated.origin
+        followed = _followed(policy, handovers, self._kept.to_bytes())
+        verifiers = [log.verifier for log in followed.logs]
         if not any(verifier.name == origin for verifier in self._kept.holding(verifiers)):
             raise ProofInvalid("the log has not signed the checkpoint that was kept")
 
@@ -160,7 +176,12 @@ class _Comparison:
         return path
 
 
-def _policy(file: IO[bytes] | None) -> WitnessPolicy:
+def policy_of(file: IO[bytes] | None) -> WitnessPolicy:
+    """Return the policy of a file, one without witnesses where there is no file.
+
+    Raises:
+        PolicyInvalid: it is no policy.
+    """
     if file is None:
         return WitnessPolicy()
     return WitnessPolicy.of_bytes(file.read(POLICY_BYTES_MAX + 1))
@@ -174,10 +195,44 @@ def _known(policy: WitnessPolicy, vkeys: Sequence[str]) -> Iterator[WitnessPolic
         yield replace(policy, logs=(KnownLog(NoteVerifier.of_vkey(vkey), None),))
 
 
+def proved_handover(content: bytes) -> KeyHandover:
+    """Return the hand-over that a proof of an operation shows, of a log that the new keys sign.
+
+    Raises:
+        ProofInvalid: it shows none, or the operation is not on that log.
+    """
+    try:
+        envelope = orjson.loads(orjson.loads(content)["envelope"]["content"])
+        [effect] = envelope["primitive_effects"]
+        handover = KeyHandover.of_document(effect["payload"])
+        signing = next(key for key in handover.new if key.kind is KeyKind.ED25519)
+        proof_file.verified(content, signing.vkey)
+    except (KeyError, TypeError, ValueError, StopIteration):
+        raise ProofInvalid("the file proves no hand-over of keys") from None
+    except proof_file.ProofFileInvalid as error:
+        raise ProofInvalid(f"the hand-over is not proved to be on the log: {error}") from None
+    return handover
+
+
 def _judged(
-    content: bytes, policy: WitnessPolicy, comparison: _Comparison | None
+    content: bytes,
+    policy: WitnessPolicy,
+    comparison: _Comparison | None,
+    handovers: Sequence[KeyHandover],
 ) -> JudgedCheckpoint:
+    followed = _followed(policy, handovers, content)
     if comparison is None:
-        return judged(content, policy)
-    comparison.check_kept([log.verifier for log in policy.logs])
-    return judged(content, policy, comparison.difference)
+        return judged(content, followed)
+    comparison.check_kept(policy, handovers)
+    return judged(content, followed, comparison.difference)
+
+
+def _followed(
+    policy: WitnessPolicy, handovers: Sequence[KeyHandover], note: bytes
+) -> WitnessPolicy:
+    """Return a policy with the keys that speak for its logs at the size of a checkpoint."""
+    if not handovers:
+        return policy
+    size = SignedCheckpoint.of_bytes(note).stated.size
+    logs = [replace(log, verifier=key_for(log.verifier, handovers, size)) for log in policy.logs]
+    return replace(policy, logs=tuple(logs))

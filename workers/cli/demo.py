@@ -7,14 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+import anyio.to_thread
 import click
 
 from workers.cli.common import as_json, data_dir, print_document, read_settings, run
 from workers.cli.up import say_death, say_troubles, say_where, worker_count
 from workers.demo.run import DemoReport, run_demo
+from workers.demo.shown_proof import ShownProof, make_key, show_proof
 from workers.dockets.sample import sample_path
+from workers.environment.data_folder import DataFolder
 from workers.environment.settings import Settings
-from workers.process_tree.tree import running_tree
+from workers.environment.terminal_progress import Progress
+from workers.process_tree.tree import Tree, running_tree
 
 _PAIR_WORDS = {
     "fired": "fired",
@@ -48,16 +52,40 @@ async def _demo(
     settings: Settings, file: str | None, workers: int, *, exits: bool, as_json: bool
 ) -> bool:
     failed = True
+    settings = await anyio.to_thread.run_sync(_with_key, settings)
     async with running_tree(settings, workers=workers, died_alike=say_death) as tree:
         click.echo(f"Rotulus is up: {tree.gateway_url}", err=True)
         with _lines(file) as lines:
             report = await run_demo(tree, lines)
+        report.proof = await _proof(settings, tree, report)
         failed = bool(report.failures)
         _print_report(report, as_json=as_json)
         if not exits:
             say_where(tree)
             await say_troubles(tree)
     return failed
+
+
+def _with_key(settings: Settings) -> Settings:
+    """Return settings under which the log is signed, by a key in the data folder if need be."""
+    if settings.checkpoint_key is not None:
+        return settings
+    folder = DataFolder(settings.data_dir)
+    folder.make()
+    key_file = folder.path / "demo-log.key"
+    make_key(key_file)
+    return settings.replaced(checkpoint_key=key_file)
+
+
+async def _proof(settings: Settings, tree: Tree, report: DemoReport) -> ShownProof | None:
+    if settings.checkpoint_key is None or not report.verification.ok:
+        return None
+    session_ids = [case.session_id for case in report.summary.cases]
+    folder, path = settings.published_folder, tree.folder.path / "example.proof.json"
+    with Progress("proof"):
+        return await show_proof(
+            tree.ledger_place, settings.checkpoint_key, folder, path, session_ids
+        )
 
 
 @contextmanager
@@ -87,6 +115,8 @@ def _print_report(report: DemoReport, *, as_json: bool) -> None:
     _print_work(document["work"])
     for case in document["cases"]:
         _print_case(case)
+    if report.proof is not None:
+        _print_proof(report.proof)
     for code, count in ingest["input_problems"].items():
         click.echo(f"  bad input      {count} x {code}")
     for failure in report.failures:
@@ -113,6 +143,21 @@ def _print_case(case: dict[str, Any]) -> None:
     if why is not None:
         quoted = f' ("{why["words"]}")' if "words" in why else ""
         click.echo(f"                 because {why['rule']}: {why['reason']}{quoted}")
+
+
+def _print_proof(proof: ShownProof) -> None:
+    verdict = "verified" if proof.verifies else "REFUSED"
+    checkpoint, path = proof.checkpoint_path, proof.proof_path
+    click.echo(
+        f"  checkpoint     {proof.tree_head}"
+        f"\n                 keep it where this machine cannot change it, and its key beside it:"
+        f"\n                   cp {checkpoint} /elsewhere/checkpoint"
+        f"\n                   {proof.vkey}"
+        "\n                 and hold a later one against it:"
+        f"\n                   rotulus checkpoint verify {checkpoint} --vkey KEY"
+        f" --kept /elsewhere/checkpoint --tiles {checkpoint.parent}"
+        f"\n  proof          {path}: of one {proof.kind}, {verdict} by proof_file.py alone"
+    )
 
 
 def _counted(counts: dict[str, int]) -> str:

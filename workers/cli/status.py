@@ -25,6 +25,7 @@ PARTS: Final = {
     "set_aside": "/v1/shards/set-aside",
     "implications": "/v1/implications",
     "tree": "/v1/tree",
+    "checkpoint": "/v1/checkpoint",
 }
 """What is asked besides readiness, by its name in the JSON."""
 
@@ -86,9 +87,20 @@ def attention(state: Mapping[str, Any]) -> Iterator[str]:
     yield from _queue_attention(state["queues"])
     if set_aside := state["set_aside"].get("set_aside"):
         yield f"{len(set_aside)} requests are set aside, because they ended their takers"
+    yield from _checkpoint_attention(state["checkpoint"])
     for halt in state["implications"].get("halts", []):
         what = halt["operation_kind"] or f"detector {halt['detector']}"
         yield f"{what} is halted: rotulus implications resume {halt['halt_id']}"
+
+
+def _checkpoint_attention(state: Mapping[str, Any]) -> Iterator[str]:
+    problem, checkpoint = state.get("problem"), state.get("checkpoint") or {}
+    if problem is not None:
+        yield f"the log is not published: {problem['code']}: {problem['message']}"
+    elif checkpoint.get("verdict") in ("invalid", "diverged"):
+        yield f"the published checkpoint is {checkpoint['message']}"
+    elif checkpoint and not checkpoint["quorum_met"]:
+        yield f"the published checkpoint is {checkpoint['message']}: its witnesses do not answer"
 
 
 def _queue_attention(state: Mapping[str, Any]) -> Iterator[str]:
@@ -118,6 +130,8 @@ def _about(url: str, state: Mapping[str, Any]) -> Iterator[str]:
     yield f"gateway    {url} is {readiness.get('status', 'unknown')}{owned}"
     if "root_hash" in tree:
         yield f"record     {tree['tree_size']} rows, root {tree['root_hash']}"
+    if checkpoint := state["checkpoint"].get("checkpoint"):
+        yield f"published  {checkpoint['tree_size']} rows, {checkpoint['message']}"
     yield from _workers(state["queues"].get("fleet", []))
 
 

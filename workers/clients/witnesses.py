@@ -9,43 +9,28 @@
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import anyio
 import httpx
 
 from kernel.proof.add_checkpoint import SIZE_TYPE, AddCheckpoint
 from kernel.proof.checkpoint import SignedCheckpoint
-from kernel.proof.signed_note import NoteSignature, signatures_of
+from kernel.proof.signed_note import signatures_of
 from kernel.proof.signing_keys import NoteVerifier
 from kernel.proof.verification import ProofInvalid
 from kernel.proof.witness_policy import WitnessPolicy
+from workers.use_cases.witnessing import Prove, WitnessOutcome, WitnessReply
 
 ASKED_S_MAX = 5.0
 ANSWER_BYTES_MAX = 32 << 10
 WITNESSES_MAX = 32
 """Witnesses that are asked; a policy may name further ones whose URL it does not state."""
 
-Outcome = Literal["cosigned", "behind", "diverged", "refused", "unreachable"]
-
-Prove = Callable[[int], Awaitable[Sequence[bytes]]]
-"""Returns the path from the tree of an older size to that of the checkpoint."""
-
 _SIZE = re.compile(r"(0|[1-9][0-9]{0,18})\n")
 _HEADERS = {"Accept-Encoding": "identity", "Content-Type": "text/plain; charset=utf-8"}
 _TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError)
-
-
-@dataclass(frozen=True, slots=True)
-class WitnessReply:
-    """What came of asking one witness."""
-
-    url: str
-    outcome: Outcome
-    message: str = ""
-    signatures: tuple[NoteSignature, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +117,7 @@ class WitnessClient:
             old_size = stated
         else:
             return WitnessReply(url, "refused", "it states another size each time")
-        outcome: Outcome = "refused"
+        outcome: WitnessOutcome = "refused"
         if answer.status == httpx.codes.UNPROCESSABLE_ENTITY:
             outcome = "diverged"
         return WitnessReply(url, outcome, f"status {answer.status}")

@@ -27,6 +27,7 @@ from workers.dashboard.snapshot import (
     LedgerRow,
     NewestSessions,
     PriorityBacklog,
+    PublishedCheckpoint,
     Queue,
     Requests,
     Session,
@@ -243,6 +244,15 @@ def _ledger_row(row: LedgerRow, now: datetime) -> Row:
     }
 
 
+def _checkpoint(checkpoint: PublishedCheckpoint, _: DashboardSnapshot) -> Row:
+    return {
+        "checkpoint_verdict": checkpoint.message,
+        "checkpoint_head": checkpoint.tree_head or words.NONE,
+        "checkpoint_origin": checkpoint.origin or words.NONE,
+        "checkpoint_problem": checkpoint.problem or "none",
+    }
+
+
 def _requests(requests: Requests, _: DashboardSnapshot) -> Row:
     return {
         "requests_open": words.number(requests.open),
@@ -300,6 +310,7 @@ _SECTIONS: tuple[tuple[str, Callable[[Any, DashboardSnapshot], Row]], ...] = (
     ("workers", _workers),
     ("sessions", _sessions),
     ("ledger", _ledger),
+    ("checkpoint", _checkpoint),
     ("gateways", lambda counts, _: {"gateways": _counts(counts)}),
     ("rejections", lambda counts, _: {"rejections": _counts(counts)}),
     ("requests", _requests),

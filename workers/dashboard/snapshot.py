@@ -212,6 +212,20 @@ class Death:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedCheckpoint:
+    """The published checkpoint and what it is worth, the same as every door says."""
+
+    verdict: str
+    """One of `CheckpointVerdict`, or empty where nothing is published."""
+    message: str
+    """The verdict as a sentence, with its reason."""
+    tree_head: str
+    origin: str
+    problem: str
+    """Why this gateway does not go on publishing; empty where it does, or has no key."""
+
+
+@dataclass(frozen=True, slots=True)
 class DashboardSnapshot:
     """The whole picture at one moment."""
 
@@ -225,6 +239,7 @@ class DashboardSnapshot:
     sessions: SnapshotPart[NewestSessions]
     counters: SnapshotPart[Counters]
     ledger: SnapshotPart[LedgerPicture]
+    checkpoint: SnapshotPart[PublishedCheckpoint]
     gateways: SnapshotPart[tuple[Count, ...]]
     """Shards by the gateway that owns them on the record."""
     rejections: SnapshotPart[tuple[Count, ...]]

@@ -12,6 +12,7 @@ from kernel.audit.work_done import work_done
 from kernel.verify import Verification
 from workers.clients.gateway import GatewayClient
 from workers.demo.ingest import Ingest, IngestedCase, Summary
+from workers.demo.shown_proof import ShownProof
 from workers.environment.ledger_access import LedgerPlace, open_record, verify_file
 from workers.environment.terminal_progress import Progress
 from workers.process_tree.tree import Tree
@@ -34,6 +35,9 @@ class DemoReport:
     cases: list[dict[str, Any]] = field(default_factory=list)
     """What was concluded of some cases, and why."""
 
+    proof: ShownProof | None = None
+    """A checkpoint to keep, and a proof under it; None where there is no log to sign."""
+
     @property
     def failures(self) -> list[str]:
         """What went wrong on our side; bad input is not among it."""
@@ -51,6 +55,8 @@ class DemoReport:
             f"{finding.table} {finding.key}: {finding.message}"
             for finding in self.verification.findings
         ]
+        if self.proof is not None and not self.proof.verifies:
+            failures.append(f"the proof does not verify: {self.proof.verifier_says}")
         return failures
 
     def document(self) -> dict[str, Any]:
@@ -70,6 +76,7 @@ class DemoReport:
                 "head_hash": verification.head_hash,
                 "verifies": verification.ok,
             },
+            "proof": None if self.proof is None else self.proof.document(),
             "seconds": {name: round(value, 2) for name, value in self.seconds.items()},
             "failures": self.failures,
         }

@@ -6,9 +6,10 @@ is left alone.
 
 import os
 from pathlib import Path
+from shutil import rmtree
 
 from kernel.ledger.log_tree import LogTree
-from kernel.proof.merkle_tree import ReadNode
+from kernel.proof.merkle_tree import HASH_BYTES, ReadNode
 from kernel.proof.tiles import (
     TILE_LEVELS,
     TILE_WIDTH,
@@ -24,25 +25,64 @@ PUBLIC_MODE = 0o644
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-def publish(folder: Path, tree: LogTree, note: bytes, *, published: int = 0) -> None:
-    """Write the tiles that came since so many rows, and then the checkpoint.
+def write_tiles(folder: Path, tree: LogTree, size: int, published: int = 0) -> None:
+    """Write the tiles of the first rows that came since so many were published.
+
+    An open tile that was published goes where the full one is there.
 
     Raises:
         OSError: it cannot be written.
         LedgerCorrupt: a tile of the tree is not there.
     """
     level = 0
-    while count := tree.size >> (TILE_LEVELS * level):
+    while count := size >> (TILE_LEVELS * level):
         begin = (published >> (TILE_LEVELS * level)) // TILE_WIDTH
         for index in range(begin, -(-count // TILE_WIDTH)):
             width = min(TILE_WIDTH, count - index * TILE_WIDTH)
             path = folder / tile_path(level, index, width)
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(path, b"".join(tree.tile(level, index)), PUBLIC_MODE)
+                write_whole(path, b"".join(tree.tile(level, index)[:width]), PUBLIC_MODE)
+            if width == TILE_WIDTH:
+                rmtree(path.with_name(f"{path.name}.p"), ignore_errors=True)
         level += 1
+
+
+def write_checkpoint(folder: Path, note: bytes) -> None:
+    """Write the checkpoint, whose tiles are there.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / CHECKPOINT, note, PUBLIC_MODE)
+
+
+def published_checkpoint(folder: Path) -> bytes | None:
+    """Return the note of the checkpoint that a folder has.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        return (folder / CHECKPOINT).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def published_tile(folder: Path, level: int, index: int, width: int) -> bytes | None:
+    """Return the hashes of a tile that a folder has; an open one may be there as the full one.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    for path in dict.fromkeys((tile_path(level, index, width), tile_path(level, index))):
+        try:
+            stored = (folder / path).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        return stored[: width * HASH_BYTES]
+    return None
 
 
 def nodes_in(folder: Path, size: int) -> ReadNode:
@@ -53,16 +93,9 @@ def nodes_in(folder: Path, size: int) -> ReadNode:
 
     def tile(level: int, index: int) -> list[bytes]:
         width = min(TILE_WIDTH, (size >> (TILE_LEVELS * level)) - index * TILE_WIDTH)
-        # What was the open tile of a tree may have been filled since, and be there as a full one.
-        paths = {
-            folder / tile_path(level, index, width): None,
-            folder / tile_path(level, index): None,
-        }
-        for path in paths:
-            if path.is_file():
-                hashes = hashes_of(path.read_bytes())
-                if len(hashes) >= width:
-                    return hashes[:width]
+        hashes = hashes_of(published_tile(folder, level, index, width) or b"")
+        if len(hashes) == width:
+            return hashes
         raise ProofInvalid(f"{folder} lacks tile {level}/{index} of the tree of {size} rows")
 
     return lambda level, index: node_of_tiles(level, index, tile)

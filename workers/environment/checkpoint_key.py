@@ -9,13 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import orjson
+
 from kernel.ledger.log_tree import LogTree
 from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint, signed_checkpoint
+from kernel.proof.key_handover import KeyHandover, hand_over
 from kernel.proof.merkle_tree import EMPTY_ROOT
 from kernel.proof.signing_keys import KeyKind, NoteVerifier, SigningKey
+from kernel.proof.verification import ProofInvalid
 from workers.environment.key_file import (
+    CheckpointKeyUnusable,
     check_new,
     held_keys,
+    keys_in,
     new_keys,
     read_private,
     write_keys,
@@ -36,8 +42,8 @@ class CheckpointKey:
     """The keys of a log, held by one process at a time."""
 
     def __init__(self, path: Path, keys: tuple[SigningKey, ...]) -> None:
-        self._path = path
-        self._keys = keys
+        self.path = path
+        self.keys = keys
         self.verifiers: tuple[NoteVerifier, ...] = tuple(key.verifier for key in keys)
 
     def last_signed(self) -> Checkpoint:
@@ -47,7 +53,16 @@ class CheckpointKey:
             CheckpointKeyUnusable: it cannot be read.
             ProofInvalid: it is not of these keys.
         """
-        return self.opened(read_private(signed_path(self._path)))
+        return self.opened(self.last_signed_note().to_bytes())
+
+    def last_signed_note(self) -> SignedCheckpoint:
+        """Return the note of the newest checkpoint that was signed.
+
+        Raises:
+            CheckpointKeyUnusable: it cannot be read.
+            ProofInvalid: it is none.
+        """
+        return SignedCheckpoint.of_bytes(read_private(signed_path(self.path)))
 
     def opened(self, note: bytes) -> Checkpoint:
         """Return what a note states that every one of these keys has signed.
@@ -60,18 +75,68 @@ class CheckpointKey:
             signed.check_signed(verifier)
         return signed.stated
 
+    def published(self, note: bytes) -> SignedCheckpoint:
+        """Read a published note of the log, which the keys before these may have signed.
+
+        Raises:
+            ProofInvalid: it is of another log or other keys.
+            CheckpointKeyUnusable: the hand-over to these keys cannot be read.
+        """
+        try:
+            self.opened(note)
+        except ProofInvalid:
+            handover = _handover_at(_taken_over_path(self.path))
+            if handover is None or {*handover.new} != {*self.verifiers}:
+                raise
+            signed = SignedCheckpoint.of_bytes(note)
+            for verifier in handover.old:
+                signed.check_signed(verifier)
+        return SignedCheckpoint.of_bytes(note)
+
+    def hand_over(self, successor: "CheckpointKey") -> KeyHandover:
+        """Sign the hand-over to other keys of the log; from then on these sign nothing more.
+
+        Killed at any step, the same call goes on: what these keys have handed over stays so. The
+        new keys go on from the last checkpoint of these.
+
+        Raises:
+            CheckpointKeyUnusable: the new keys have signed a log, or are those of another one.
+            SigningKeyUnavailable: where a key lies does not answer.
+        """
+        last = self.last_signed()
+        handover = _handover_at(_handed_over_path(self.path))
+        if handover is None:
+            if successor.verifiers[0].name != last.origin:
+                raise CheckpointKeyUnusable(f"{successor.path} is of another log")
+            if successor.last_signed().size not in (0, last.size):
+                raise CheckpointKeyUnusable(f"{successor.path} has signed a log already")
+            handover = hand_over(last, self.keys, successor.keys)
+        elif {*handover.new} != {*successor.verifiers}:
+            raise CheckpointKeyUnusable(f"{self.path} was handed over to other keys")
+        if successor.last_signed().size < handover.last.size:
+            signed = signed_checkpoint(handover.last, successor.keys)
+            write_private(signed_path(successor.path), signed.to_bytes())
+        content = orjson.dumps(handover.document)
+        write_private(_taken_over_path(successor.path), content)
+        write_private(_handed_over_path(self.path), content)
+        return handover
+
     def sign(self, tree: LogTree) -> SignedCheckpoint:
         """Sign the head of a tree that goes on from what was last signed, and return the note.
 
         Raises:
             CheckpointDiverged: it does not.
-            CheckpointKeyUnusable: what was signed cannot be kept.
+            CheckpointKeyUnusable: what was signed cannot be kept, or the log was handed over.
             SigningKeyUnavailable: where a key lies does not answer.
             LedgerCorrupt: a tile of the tree is not there.
         """
+        if _handed_over_path(self.path).exists():
+            raise CheckpointKeyUnusable(
+                f"{self.path} has handed the log over: sign with the keys that it was handed to"
+            )
         check_continued(tree, self.last_signed())
-        signed = signed_checkpoint(self._head(tree), self._keys)
-        write_private(signed_path(self._path), signed.to_bytes())
+        signed = signed_checkpoint(self._head(tree), self.keys)
+        write_private(signed_path(self.path), signed.to_bytes())
         return signed
 
     def _head(self, tree: LogTree) -> Checkpoint:
@@ -119,6 +184,33 @@ def held_key(path: Path) -> Iterator[CheckpointKey]:
     """
     with held_keys(path) as keys:
         yield CheckpointKey(path, keys)
+
+
+def verifiers_in(path: Path) -> tuple[NoteVerifier, ...]:
+    """Return the public halves of the keys of a log, none where the file cannot be read."""
+    try:
+        return tuple(key.verifier for key in keys_in(path))
+    except CheckpointKeyUnusable:
+        return ()
+
+
+def _handover_at(path: Path) -> KeyHandover | None:
+    if not path.exists():
+        return None
+    try:
+        return KeyHandover.of_document(orjson.loads(read_private(path)))
+    except (ValueError, ProofInvalid) as error:
+        raise CheckpointKeyUnusable(f"{path}: {error}") from error
+
+
+def _handed_over_path(path: Path) -> Path:
+    """Return where the hand-over from the keys of a file lies, with which they end."""
+    return path.with_name(f"{path.name}.handed-over")
+
+
+def _taken_over_path(path: Path) -> Path:
+    """Return where the hand-over to the keys of a file lies."""
+    return path.with_name(f"{path.name}.taken-over")
 
 
 def signed_path(path: Path) -> Path:

@@ -24,6 +24,10 @@ class CheckpointKeyUnusable(Exception):
     code = "checkpoint_key_unusable"
 
 
+class CheckpointKeyBusy(CheckpointKeyUnusable):
+    """Another process signs with the keys; it takes moments."""
+
+
 def new_keys(name: str, kinds: Iterable[KeyKind]) -> tuple[SeedKey, ...]:
     """Make keys of these kinds under one name."""
     return tuple(SeedKey(name, kind, os.urandom(SEED_BYTES)) for kind in kinds)
@@ -54,7 +58,8 @@ def held_keys(path: Path) -> Iterator[tuple[SeedKey, ...]]:
     """Read the keys of a file and hold them: no other process does meanwhile.
 
     Raises:
-        CheckpointKeyUnusable: it has none, others may read it, or another process holds them.
+        CheckpointKeyUnusable: it has none, or others may read it.
+        CheckpointKeyBusy: another process holds them.
     """
     try:
         check_file(path)
@@ -65,8 +70,8 @@ def held_keys(path: Path) -> Iterator[tuple[SeedKey, ...]]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise CheckpointKeyUnusable(f"{path}: another process signs with it") from None
-        yield _keys_in(path, file.read(FILE_BYTES_MAX))
+            raise CheckpointKeyBusy(f"{path}: another process signs with it") from None
+        yield _keys_of(path, file.read(FILE_BYTES_MAX))
 
 
 def seal_keys(path: Path | None) -> tuple[SeedKey, ...]:
@@ -75,7 +80,16 @@ def seal_keys(path: Path | None) -> tuple[SeedKey, ...]:
     Raises:
         CheckpointKeyUnusable: the file has none, or others may read it.
     """
-    return () if path is None else _keys_in(path, read_private(path))
+    return () if path is None else keys_in(path)
+
+
+def keys_in(path: Path) -> tuple[SeedKey, ...]:
+    """Read the keys of a file without holding them.
+
+    Raises:
+        CheckpointKeyUnusable: the file has none, or others may read it.
+    """
+    return _keys_of(path, read_private(path))
 
 
 def read_private(path: Path) -> bytes:
@@ -103,7 +117,7 @@ def write_private(path: Path, content: bytes) -> None:
         raise CheckpointKeyUnusable(f"{path}: {error.strerror}") from error
 
 
-def _keys_in(path: Path, content: bytes) -> tuple[SeedKey, ...]:
+def _keys_of(path: Path, content: bytes) -> tuple[SeedKey, ...]:
     try:
         keys = tuple(SeedKey.of_line(line) for line in content.decode().splitlines())
     except (ProofInvalid, UnicodeDecodeError):

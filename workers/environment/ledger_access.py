@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import SecretStr
 
@@ -35,6 +35,8 @@ from workers.environment.verifying_processes import VerifyingProcesses
 
 if TYPE_CHECKING:
     from kernel.ledger.migrations import SchemaMigration
+
+T = TypeVar("T")
 
 Database = Path | SecretStr
 """A file, or the URL of a database, which holds a password."""
@@ -201,6 +203,16 @@ def open_record(place: LedgerPlace) -> Iterator[LedgerView]:
             yield view
     finally:
         ledger.close()
+
+
+def read_record(place: LedgerPlace, question: Callable[[LedgerView], T]) -> T:
+    """Answer a question from a snapshot of a ledger.
+
+    Raises:
+        LedgerUnavailable: when there is no ledger there.
+    """
+    with open_record(place) as view:
+        return question(view)
 
 
 def _is_unfounded(view: LedgerView) -> bool:

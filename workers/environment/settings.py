@@ -395,6 +395,34 @@ class Settings(BaseSettings):
         description="File of `rotulus thought key` with the keys that sign the seals of sessions "
         "and rounds; unset: seals are not signed.",
     )
+    checkpoint_key: Path | None = Field(
+        default=None,
+        description="File of `rotulus checkpoint key`, outside the data folder and its backups; "
+        "the gateway signs and publishes the log with it; unset: it publishes nothing.",
+    )
+    checkpoint_folder: Path | None = Field(
+        default=None,
+        description="Folder to which the log is published (checkpoint and tiles), for any static "
+        "server; the gateway serves it too; unset: the folder `published` in the data folder.",
+    )
+    checkpoint_s: int = Field(
+        default=60,
+        ge=1,
+        le=86_400,
+        description="Seconds after which what came onto the log is published.",
+    )
+    checkpoint_rows: int | None = Field(
+        default=None,
+        ge=1,
+        description="Rows after which it is published earlier, at most once a second; unset: by "
+        "time alone.",
+    )
+    witness_policy: Path | None = Field(
+        default=None,
+        description="File of C2SP tlog-policy: its witnesses that have a URL are asked to cosign "
+        "each checkpoint, and its quorum says when it counts as witnessed; unset: nobody is "
+        "asked.",
+    )
     round_sessions: int = Field(
         default=256,
         ge=1,
@@ -467,6 +495,11 @@ class Settings(BaseSettings):
                 "model_name_missing", "ROTULUS_MODEL_URL needs the name of a model"
             )
         return value
+
+    @property
+    def published_folder(self) -> Path:
+        """The folder to which the log is published."""
+        return self.checkpoint_folder or self.data_dir / "published"
 
     @property
     def gateway_port(self) -> int:

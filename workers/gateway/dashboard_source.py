@@ -38,6 +38,7 @@ from workers.dashboard.snapshot import (
     LedgerRow,
     NewestSessions,
     PriorityBacklog,
+    PublishedCheckpoint,
     Queue,
     Requests,
     Session,
@@ -136,6 +137,7 @@ class LiveSource:
             sessions=of(lambda value: value.sessions),
             counters=of(lambda value: value.counters),
             ledger=of(lambda value: value.ledger),
+            checkpoint=await _part("published log", self._checkpoint),
             gateways=of(lambda value: value.gateways),
             rejections=of(lambda value: value.rejections),
             requests=of(lambda value: value.requests),
@@ -151,6 +153,17 @@ class LiveSource:
             for beat in await self.services.heartbeats.alive():
                 counts.update(beat.dropped)
         return tuple(Count(*pair) for pair in counts.most_common())
+
+    async def _checkpoint(self) -> PublishedCheckpoint:
+        status = await self.services.checkpoint()
+        checkpoint, problem = status["checkpoint"], status["problem"]
+        reason = "" if problem is None else f"{problem['code']}: {problem['message']}"
+        if checkpoint is None:
+            return PublishedCheckpoint("", "nothing is published", "", "", reason)
+        head, origin = checkpoint["tree_head"] or "", checkpoint["origin"] or ""
+        return PublishedCheckpoint(
+            checkpoint["verdict"], checkpoint["message"], head, origin, reason
+        )
 
     async def _deaths(self) -> tuple[Death, ...]:
         facts = await anyio.to_thread.run_sync(self.tree) or {}

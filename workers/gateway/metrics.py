@@ -122,6 +122,7 @@ class GatewayMetrics:
         await _part(readings, "ledger", self._ledger)
         open_requests = readings.get("rotulus_requests_open")
         await _part(readings, "redis", lambda part: self._redis(part, open_requests))
+        await _part(readings, "published_log", self._published_log)
         return {
             **readings,
             "rotulus_operations_total": self.measures.operations,
@@ -179,6 +180,16 @@ class GatewayMetrics:
             readings.put("rotulus_implications_halted", count, reason)
         for outcome, count in requests["outcomes"].items():
             readings.put("rotulus_requests_closed_total", count, outcome)
+
+    async def _published_log(self, readings: _Readings) -> None:
+        status = await self.services.checkpoint()
+        checkpoint, problem = status["checkpoint"], status["problem"]
+        if checkpoint is not None:
+            rows = int(checkpoint["tree_size"] or 0)
+            readings.put("rotulus_checkpoint_rows", rows, checkpoint["verdict"])
+            readings.put("rotulus_checkpoint_cosignatures", len(checkpoint["witnesses"]))
+        if problem is not None:
+            readings.put("rotulus_checkpoint_refused", 1.0, problem["code"])
 
 
 def install(app: FastAPI, metrics: GatewayMetrics) -> None:

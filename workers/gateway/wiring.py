@@ -63,6 +63,7 @@ from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
 from workers.gateway.dashboard_source import LiveSource
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway.metrics import install as install_metrics
+from workers.gateway.publishing import publishing_of
 from workers.gateway.tracing_switch import gateway_traces
 from workers.implications.detecting_process import DetectingProcess
 from workers.implications.detection import IMPLICATIONS, ImplicationDetection
@@ -200,6 +201,7 @@ def build_gateway(
     recorder = RefusalRecorder(refusals, write)
     models = ActiveModels(settings.current_model_versions)
     model, worker_token = model_of(settings), settings.worker_token
+    publishing = publishing_of(settings, ledger, time.monotonic)
     services = Services(
         ledger=ledger,
         sessions=sessions,
@@ -229,8 +231,8 @@ def build_gateway(
         owner_url=sharing.owner_url,
         gateway_urls=lambda: sharing.gateway_urls.urls,
         sealing=sealing,
+        publishing=publishing,
     )
-    rounds = RoundSealing(ledger, write, sealing, settings.round_s)
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
     metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
@@ -260,7 +262,8 @@ def build_gateway(
             restarts.run,
             confirmation.run,
             implications.run,
-            rounds.run,
+            RoundSealing(ledger, write, sealing, settings.round_s).run,
+            publishing.run,
             hub.run,
             capacity.run,
             outcomes.run,
@@ -270,7 +273,7 @@ def build_gateway(
         ),
         stops=(hub.stop, outcomes.stop, services.streams.stop),
         leave=leave,
-        closing=(redis.aclose, close_model, close_ledger, traces.close),
+        closing=(redis.aclose, close_model, publishing.aclose, close_ledger, traces.close),
     )
 
 

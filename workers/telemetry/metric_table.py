@@ -115,6 +115,20 @@ GATEWAY: tuple[Metric, ...] = (
         "Loops of implications, or detectors, that wait for a person",
         "reason",
     ),
+    _gauge(
+        "rotulus_checkpoint_rows",
+        "Rows under the published checkpoint, by its verdict; none where nothing is published",
+        "verdict",
+    ),
+    _gauge(
+        "rotulus_checkpoint_cosignatures",
+        "Witnesses of the policy that have cosigned the published checkpoint",
+    ),
+    _gauge(
+        "rotulus_checkpoint_refused",
+        "1 where this gateway has a key and publishes nothing, by why",
+        "code",
+    ),
     _gauge("rotulus_chain_height", "Sequence number of the newest row of the log"),
     _gauge("rotulus_receipt_chain_height", "Sequence number of the newest durable receipt"),
     # Of this process.

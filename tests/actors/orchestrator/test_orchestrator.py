@@ -31,6 +31,7 @@ from actors.orchestrator.intents import (
     RecordExtractionTransition,
     RecordFire,
     RecordImplicationRun,
+    RecordKeyHandover,
     ReportExternalEffect,
     ResumeImplications,
     ReviewMembership,
@@ -89,6 +90,7 @@ from tests.kernel.binding_world import CASE, bound
 from tests.kernel.build import FakeHost, accept, create, memory_ledger, overlay, submit
 from tests.kernel.every import SAYS, dated, own
 from tests.kernel.reports import artifact, asked_outside, report
+from tests.signed_log import handed_over
 
 
 @pytest.fixture
@@ -228,6 +230,9 @@ EVERY_KIND = {
         intent_key="k",
         verb="audit_session_start",
         stated={"session_id": "s-1", "task_id": "task-1"},
+    ),
+    "record_key_handover": lambda _: RecordKeyHandover(
+        intent_key="k", handover=handed_over().document
     ),
     "record_implication_run": lambda ledger: RecordImplicationRun(
         intent_key="k", run=next_run(ledger)
@@ -817,6 +822,7 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
     assert set(EVERY_KIND) - public == {
         "recalculate_authority",
         "recalculate_page",
+        "record_key_handover",
         "anchor_belief",
         "synthesized_cu",
         "record_extracted_claim",

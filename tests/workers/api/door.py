@@ -45,6 +45,7 @@ from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.gateway.dashboard_source import LiveSource
 from workers.gateway.wiring import replaying, reporting, writing
+from workers.use_cases.log_publishing import LogPublishing
 
 URL = "http://127.0.0.1:8440"
 CONFIRMATIONS = Confirmations({"user": b"u" * 32})
@@ -137,6 +138,7 @@ async def running_door(
     kernel: Kernel | None = None,
     requests_max: int = 1024,
     committed: Callable[[Any], None] = lambda _: None,
+    publishing: Callable[[Ledger], LogPublishing] | None = None,
     **options: Any,
 ) -> AsyncIterator[Door]:
     """Run everything that a gateway process runs but its server and its relay."""
@@ -176,6 +178,7 @@ async def running_door(
         replay=replaying(write, models),
         worker_token=token,
         held_shards=held_shards,
+        publishing=None if publishing is None else publishing(ledger),
     )
     router = build_router(SnapshotHub(LiveSource(services, 4)))
     app = build_app(services, router, hosts=hosts, host=host)

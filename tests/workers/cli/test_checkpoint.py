@@ -5,15 +5,18 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+import click
 import pytest
 
 from kernel.ledger.sqlite import SqliteStore
 from kernel.proof.merkle_tree import root_of
 from kernel.proof.tiles import TILE_WIDTH, hashes_of, node_of_tiles, tile_path
 from tests.contract.test_log_tree import add_rows
-from tests.kernel.build import ledger_on
+from tests.kernel.build import accept, create, ledger_on, submit
+from tests.kernel.test_key_handover import stated
 from tests.signed_log import SignedLog, log_key, witness_key
 from tests.workers.cli.command import printed, rotulus
+from workers.cli import checkpoint as checkpoint_commands
 from workers.environment.checkpoint_key import held_key
 
 pytestmark = pytest.mark.spec("P5")
@@ -220,3 +223,102 @@ def test_what_was_published_goes_on_from_what_was_kept(publisher, judge):
     options = ("--vkey", vkey, "--kept", kept, "--tiles", str(publisher.to))
     assert judge.verify(note, *options) == (0, "unwitnessed")
     assert judge.verify(kept, "--vkey", vkey, "--kept", note, *options[4:]) == (1, "diverged")
+
+
+class Handed:
+    """A log that was handed over: a ledger with the operation, its keys, and a proof of it."""
+
+    def __init__(self, publisher, monkeypatch):
+        self.publisher, self.old = publisher, publisher.key
+        self.old_vkey = publisher.make_key()
+        publisher.published()
+        self.kept = publisher.to.with_name("kept")
+        shutil.copy(publisher.to / "checkpoint", self.kept)
+        publisher.key = self.new = self.old.with_name("new.key")
+        self.new_vkey = publisher.make_key()
+        monkeypatch.setattr(checkpoint_commands, "ask_gateway", self._record)
+        self.recorded = []
+
+    def _record(self, _, path, body):
+        """What a gateway does with it, which has a test of its own."""
+        assert path == "/v1/checkpoint/handovers"
+        ledger, _ = ledger_on(SqliteStore(self.publisher.ledger_path))
+        document = stated(body["handover"], idempotency_key="ab" * 32)
+        result = submit(ledger, document, submitter="orchestrator")
+        ledger.close()
+        self.recorded.append(result.operation_id)
+        return {"operation_id": result.operation_id}
+
+    def hand_over(self):
+        return rotulus("checkpoint", "hand-over", str(self.old), str(self.new), "--json")
+
+    def proof(self):
+        path = self.old.with_name("handover.json")
+        options = ("--output", str(path), "--checkpoint", str(self.publisher.to / "checkpoint"))
+        printed = rotulus("prove", "operation", self.recorded[0], *options, "--with-envelope")
+        assert printed.exit_code == 0, printed.stderr
+        return str(path)
+
+
+@pytest.fixture
+def handed(tmp_path, data_folder, monkeypatch):
+    ledger, _ = ledger_on(SqliteStore(data_folder.ledger_path))
+    accept(ledger, create("n", "Note"))
+    ledger.close()
+    return Handed(Publisher(tmp_path, data_folder), monkeypatch)
+
+
+def test_a_verifier_follows_a_handover_from_the_key_that_it_has(handed, judge):
+    assert json.loads(handed.hand_over().stdout)["new_vkeys"][0] == handed.new_vkey
+    handed.publisher.published()
+    note = str(handed.publisher.to / "checkpoint")
+    old_key, followed = ("--vkey", handed.old_vkey), ("--handover", handed.proof())
+    assert judge.verify(note, *old_key) == (1, "invalid")
+    assert judge.verify(note, *old_key, *followed) == (0, "unwitnessed")
+    assert judge.verify(note, "--vkey", handed.new_vkey) == (0, "unwitnessed")
+    kept = ("--kept", str(handed.kept), "--tiles", str(handed.publisher.to))
+    assert judge.verify(note, *old_key, *followed, *kept) == (0, "unwitnessed")
+    assert judge.verify(str(handed.kept), *old_key, *followed) == (0, "unwitnessed")
+    assert "--handover" in rotulus("checkpoint", "verify", "--help").stdout
+    for content in (b"{}", Path(followed[1]).read_bytes().replace(b"row", b"wor", 1)):
+        forged = judge.write("forged", content)
+        assert "proof_invalid" in judge.verify(note, *old_key, "--handover", forged)
+
+
+def test_keys_that_handed_the_log_over_sign_nothing_more(handed):
+    assert handed.hand_over().exit_code == 0
+    handed.publisher.key = handed.old
+    assert "has handed the log over" in handed.publisher.run().stderr
+    handed.publisher.key = handed.new
+    assert handed.publisher.published().startswith("2:")
+
+
+def test_a_handover_is_made_once(handed, monkeypatch):
+    def away(*_):
+        raise click.ClickException("gateway_unreachable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint_commands, "ask_gateway", away)
+        assert handed.hand_over().exit_code == 1
+    assert handed.hand_over().exit_code == handed.hand_over().exit_code == 0
+    assert len(set(handed.recorded)) == 1
+    other = handed.old.with_name("other.key")
+    handed.publisher.key = other
+    handed.publisher.make_key()
+    handed.new = other
+    assert "was handed over to other keys" in handed.hand_over().stderr
+
+
+def test_a_handover_goes_to_keys_of_the_log_that_have_signed_nothing_else(handed):
+    stranger = handed.old.with_name("stranger.key")
+    printed("checkpoint", "key", str(stranger), "--origin", "example/other", "--json")
+    handed.new = stranger
+    assert "is of another log" in handed.hand_over().stderr
+    handed.publisher.key = handed.new = handed.old.with_name("used.key")
+    handed.publisher.make_key()
+    handed.publisher.to = handed.publisher.to.with_name("elsewhere")
+    ledger, _ = ledger_on(SqliteStore(handed.publisher.ledger_path))
+    accept(ledger, create("m", "Note"))
+    ledger.close()
+    handed.publisher.published()
+    assert "has signed a log already" in handed.hand_over().stderr

@@ -35,6 +35,7 @@ def state(**changes):
         "set_aside": {"set_aside": []},
         "implications": {"halts": []},
         "tree": {"tree_size": "1", "root_hash": "00"},
+        "checkpoint": {"publishes": False, "problem": None, "checkpoint": None},
     }
     return calm | changes
 
@@ -43,6 +44,12 @@ def queues(**changes):
     return {"queues": state()["queues"] | changes}
 
 
+def published(verdict, message, problem=None, *, quorum_met=False):
+    checkpoint = {"verdict": verdict, "message": message, "quorum_met": quorum_met}
+    return {"checkpoint": {"problem": problem, "checkpoint": checkpoint}}
+
+
+REFUSED = {"code": "checkpoint_diverged", "message": "3 rows are signed"}
 HALT = {"halt_id": "h-1", "operation_kind": "", "detector": "d"}
 PAUSE = {"queue": "binding-evaluation", "priority": None, "decided_by": "A. B."}
 
@@ -81,6 +88,18 @@ PAUSE = {"queue": "binding-evaluation", "priority": None, "decided_by": "A. B."}
             "detector d is halted: rotulus implications resume h-1",
         ),
         (
+            published("diverged", "diverged: 3 rows are signed", REFUSED),
+            "the log is not published: checkpoint_diverged: 3 rows are signed",
+        ),
+        (
+            published("invalid", "invalid: the note is no text"),
+            "the published checkpoint is invalid: the note is no text",
+        ),
+        (
+            published("unwitnessed", "unwitnessed"),
+            "the published checkpoint is unwitnessed: its witnesses do not answer",
+        ),
+        (
             {"tree": {"error": "ledger_unavailable: away"}},
             "the gateway does not answer /v1/tree: ledger_unavailable: away",
         ),
@@ -92,6 +111,8 @@ def test_what_needs_somebody_is_said_with_the_command_for_it(changes, sentence):
 
 def test_what_is_calm_needs_nobody():
     assert list(attention(state())) == []
+    witnessed = published("witnessed", "witnessed 2 of 3", quorum_met=True)
+    assert list(attention(state(**witnessed))) == []
 
 
 def test_a_gateway_without_workers_is_shown_and_needs_one(record):

@@ -26,6 +26,7 @@ from workers.dashboard.snapshot import (
     LedgerRow,
     NewestSessions,
     PriorityBacklog,
+    PublishedCheckpoint,
     Queue,
     Requests,
     Session,
@@ -94,6 +95,17 @@ def make_snapshot(
         ),
         counters=SnapshotPart("ledger", now, Counters(rows + 812, 391_204 + version * 3)),
         ledger=SnapshotPart("ledger", now, _ledger(rows, now)),
+        checkpoint=SnapshotPart(
+            "published log",
+            now,
+            PublishedCheckpoint(
+                "witnessed",
+                "witnessed 2 of 3",
+                f"{rows}:{'5e' * 32}",
+                "example.com/log",
+                "",
+            ),
+        ),
         gateways=SnapshotPart("ledger", now, (Count("gateway-a", 32), Count("gateway-b", 32))),
         rejections=SnapshotPart(
             "ledger",

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from kernel.authority.requests import AUTHORITY_QUEUE
@@ -21,6 +22,7 @@ from tests.workers.api.door import Door, client_of, running_door
 from workers.demo import run as demo
 from workers.demo.ingest import Summary
 from workers.demo.run import DemoReport, run_demo
+from workers.demo.shown_proof import make_key, show_proof, verified_elsewhere
 from workers.dockets.sample import sample_path
 from workers.environment.data_folder import DataFolder
 from workers.use_cases.evidence_confirmation import EvidenceConfirmation
@@ -165,7 +167,25 @@ async def test_the_whole_job_on_the_sample_and_once_more(tmp_path, monkeypatch, 
         with sample_path().open("rb") as lines:
             again = await run_demo(tree, lines)
         tasks.cancel_scope.cancel()
+    key_file, proof_path = tmp_path / "log.key", tmp_path / "proof.json"
+    make_key(key_file)
+    sessions = [case.session_id for case in first.summary.cases]
+    shown_proof = await show_proof(
+        folder.ledger_path, key_file, tmp_path / "published", proof_path, sessions
+    )
+    newest = await show_proof(
+        folder.ledger_path, key_file, tmp_path / "published", tmp_path / "newest.json", []
+    )
     store.close()
+    assert (newest.kind, newest.verifies) == ("operation", True)
+    assert (shown_proof.kind, shown_proof.verifies) == ("elimination", True)
+    assert f'"tree_head": "{shown_proof.tree_head}"' in shown_proof.verifier_says
+    proof_path.write_bytes(proof_path.read_bytes().replace(b"ELIMINATE", b"ELIMINATF"))
+    verifies, says = await anyio.to_thread.run_sync(
+        verified_elsewhere, proof_path, shown_proof.vkey
+    )
+    assert (verifies, "proof_invalid" in says) == (False, True)
+    assert report(proof=replace(shown_proof, verifies=False)).failures
     assert first.failures == again.failures == []
     assert first.summary.dockets == again.summary.dockets == 4
     assert again.summary.accepted == 0

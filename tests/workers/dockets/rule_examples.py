@@ -442,7 +442,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             ),
         ),
         (
-            "Order: Possible Future DeadLetterDismissal of Case. 11 U.S.C. Section 521(i)",
+            "Order: Possible Future Dismissal of Case. 11 U.S.C. Section 521(i)",
             "Motion to Determine Compliance with Filing Requirements of Section 521(a)(1)",
         ),
     ),

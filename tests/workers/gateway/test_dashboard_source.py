@@ -43,6 +43,7 @@ ORIGINS = {
     **dict.fromkeys(REDIS_PARTS, "Redis"),
     "dropped": "gateway and workers",
     "deaths": "process tree",
+    "checkpoint": "published log",
 }
 
 

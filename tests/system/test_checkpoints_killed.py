@@ -1,0 +1,178 @@
+"""Killed at any step from a row to its witness, a log never signs two checkpoints that disagree.
+
+One process goes from rows over the frontier, the checkpoint and the tiles to the witness and what
+is published, and its files are copied at each step; at every eighth a process of its own is killed
+(decision tests/0030). What goes on from there adds other rows than those that were on their way,
+and publishes them.
+"""
+
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import traceback
+
+import anyio
+import pytest
+
+from kernel.ledger.sqlite import SqliteStore
+from kernel.proof.checkpoint import SignedCheckpoint
+from kernel.proof.tiles import TILE_WIDTH
+from tests.system.faulty_store import CountedSteps, FaultyStore
+from tests.workers.use_cases.published import LogWorld
+from workers.environment.checkpoint_folder import nodes_in
+from workers.environment.checkpoint_key import signed_path
+
+pytestmark = [pytest.mark.spec("P5"), pytest.mark.slow, pytest.mark.timeout(150)]
+
+KILLED_EACH = 8
+FILE_CALLS = ("open", "fsync", "rename", "unlink", "mkdir", "rmdir")
+
+
+class CopiedSteps(CountedSteps):
+    """Has everything copied at each step, while the process stands still."""
+
+    def __init__(self, world, copied):
+        super().__init__()
+        self._world, self._copied = world, copied
+        self._is_copying = False
+
+    def step(self):
+        if self._is_copying:
+            return
+        super().step()
+        self._is_copying = True
+        # By a process of its own: whoever closes a file gives up what SQLite has locked.
+        copy = self._copied / str(self.count)
+        subprocess.run(["/bin/cp", "-a", str(self._world.folder), str(copy)], check=True)
+        self._is_copying = False
+
+
+def step_in_files(monkeypatch, steps):
+    """Make each call that changes a file a step as well."""
+    for name in FILE_CALLS:
+        call = getattr(os, name)
+
+        @functools.wraps(call)
+        def stepped(*arguments, call=call, **options):
+            steps.step()
+            return call(*arguments, **options)
+
+        monkeypatch.setattr(os, name, stepped)
+
+
+def work(world, steps=None):
+    """Add rows, the last of a tile among them, and publish them with a cosignature."""
+    store = SqliteStore(world.database)
+    world.opened(store if steps is None else FaultyStore(store, steps))
+    world.grow(3)
+    publish(world)
+    world.close()
+
+
+def publish(world):
+    witnesses = world.witnesses()
+
+    async def publish():
+        await world.publisher(witnesses).publish()
+        await witnesses.aclose()
+
+    anyio.run(publish)
+
+
+def copied(world, folder):
+    again = LogWorld(folder)
+    again.vkeys = world.vkeys
+    return again
+
+
+@pytest.fixture
+def begun(tmp_path):
+    world = LogWorld.made(tmp_path / "begun")
+    world.grow(TILE_WIDTH - 2)
+    publish(world)
+    world.close()
+    return world
+
+
+def killed_at(begun, folder, step):
+    """Leave what a process leaves that is killed at a step."""
+    shutil.copytree(begun.folder, folder)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            steps = CountedSteps(step)
+            step_in_files(pytest.MonkeyPatch(), steps)
+            work(copied(begun, folder), steps)
+        except BaseException:  # noqa: BLE001 - a forked test process must not go on as pytest
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL, step
+
+
+def signed_in(world):
+    """Every checkpoint that a world's files hold: signed, published, or kept by the witness."""
+    places = (signed_path(world.key), world.public / "checkpoint", *world.cosigned.iterdir())
+    return [SignedCheckpoint.of_bytes(path.read_bytes()) for path in places if path.exists()]
+
+
+def check_goes_on(world):
+    """Go on with other rows; return how many checkpoints agree, those before and those after."""
+    before = signed_in(world)
+    world.opened().grow(2, "other")
+    publish(world)
+    after = signed_in(world)
+    published = world.published()
+    with world.ledger.view() as view:
+        tree = view.log_tree()
+        assert published.stated.size == tree.size
+        for signed in (*before, *after):
+            assert tree.root(signed.stated.size) == signed.stated.root
+    read = nodes_in(world.public, tree.size)
+    assert read(8, 0) == published_root(world, TILE_WIDTH)
+    world.close()
+    assert not list(world.cosigned.glob("*.evidence.json"))
+    assert {signed.stated.size for signed in after} == {published.stated.size}
+    assert len(published.note.signatures) == len(world.vkeys) + 1
+    return {signed.stated.size for signed in before}
+
+
+def contents(folder):
+    return frozenset(
+        (str(path.relative_to(folder)), path.read_bytes())
+        for path in folder.rglob("*")
+        if path.is_file()
+    )
+
+
+def published_root(world, size):
+    with world.ledger.view() as view:
+        return view.log_tree().root(size)
+
+
+def test_a_log_that_is_killed_signs_no_two_checkpoints_that_disagree(begun, tmp_path, monkeypatch):
+    walked = tmp_path / "walked"
+    shutil.copytree(begun.folder, walked)
+    steps = CopiedSteps(copied(begun, walked), tmp_path / "copied")
+    (tmp_path / "copied").mkdir()
+    with monkeypatch.context() as patched:
+        step_in_files(patched, steps)
+        work(copied(begun, walked), steps)
+    assert steps.count > 50
+    seen, left = [], set()
+    for step in range(1, steps.count + 1):
+        folder = tmp_path / "copied" / str(step)
+        if step % KILLED_EACH == 0:
+            shutil.rmtree(folder)
+            killed_at(begun, folder, step)
+        # Most steps of a transaction change no file.
+        if (files := contents(folder)) not in left:
+            left.add(files)
+            seen.append(frozenset(check_goes_on(copied(begun, folder))))
+        shutil.rmtree(folder)
+    assert {frozenset({254}), frozenset({254, 257}), frozenset({257})} >= {*seen}
+    assert seen[0] == {254}
+    assert seen[-1] >= {257}
+    assert frozenset({254, 257}) in seen, "some were killed between signing and publishing"

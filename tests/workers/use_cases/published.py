@@ -1,0 +1,93 @@
+"""A log with its key, its folder and a witness, all in one folder, for tests that publish it."""
+
+import shutil
+
+import httpx
+
+from kernel.ledger.sqlite import SqliteStore
+from kernel.proof.checkpoint import SignedCheckpoint
+from kernel.proof.witness_policy import WitnessPolicy
+from tests.contract.test_log_tree import add_rows
+from tests.kernel.build import ledger_on
+from tests.signed_log import witness_key
+from workers.clients.witnesses import WitnessClient
+from workers.environment.checkpoint_key import create_key
+from workers.environment.settings import Settings
+from workers.use_cases.log_publication import LogPublisher
+from workers.use_cases.log_publishing import LogPublishing
+from workers.witness.cosigned_folder import CosignedFolder
+from workers.witness.process import witness_app
+from workers.witness.witness import Witness
+
+ORIGIN = "example.com/log"
+WITNESS = witness_key(1)
+WITNESS_URL = "http://witness.test"
+
+
+class LogWorld:
+    """The files of a log below one folder; `copied` is the same as the files are now."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.key, self.public = folder / "log.key", folder / "public"
+        self.cosigned = folder / "cosigned"
+        self.database = folder / "ledger.db"
+        self.ledger = None
+
+    @classmethod
+    def made(cls, folder):
+        folder.mkdir()
+        world = cls(folder)
+        world.vkeys = [verifier.vkey for verifier in create_key(world.key, ORIGIN)]
+        CosignedFolder.make(world.cosigned)
+        return world.opened()
+
+    def opened(self, store=None):
+        self.ledger, _ = ledger_on(store or SqliteStore(self.database))
+        return self
+
+    def close(self):
+        self.ledger.close()
+
+    def grow(self, count, name="row"):
+        add_rows(self.ledger, count, name=name)
+
+    def rewind(self, rows, name):
+        """Put the ledger back to so many rows, and let others follow."""
+        self.ledger.close()
+        self.database.unlink()
+        self.opened().grow(rows)
+        self.grow(2, name)
+
+    def policy(self):
+        lines = [f"log {vkey}" for vkey in self.vkeys]
+        lines += [f"witness w1 {WITNESS.verifier.vkey} {WITNESS_URL}", "quorum w1"]
+        return WitnessPolicy.of_bytes("\n".join(lines).encode())
+
+    def witnesses(self):
+        witness = Witness([WITNESS], self.policy(), CosignedFolder(self.cosigned), lambda: 7)
+        app = witness_app(witness, Settings(allowed_hosts="witness.test"))
+        return WitnessClient(self.policy(), transport=httpx.ASGITransport(app=app))
+
+    def publisher(self, witnesses=None):
+        return LogPublisher(self.ledger.read, self.key, self.public, witnesses)
+
+    def publishing(self, witnesses=None, **options):
+        publisher = self.publisher(witnesses)
+        policy = None if witnesses is None else self.policy()
+        return LogPublishing(
+            self.ledger,
+            self.public,
+            policy=policy,
+            key_file=self.key,
+            publisher=publisher,
+            **options,
+        )
+
+    def published(self):
+        return SignedCheckpoint.of_bytes((self.public / "checkpoint").read_bytes())
+
+    def keep(self, name, path):
+        """Keep a copy of a file, as a backup has it."""
+        shutil.copy(path, self.folder / name)
+        return self.folder / name

@@ -1,0 +1,46 @@
+"""What publishes the log of a gateway, as its settings say."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from kernel.ledger.ledger import Ledger
+from kernel.proof.witness_policy import POLICY_BYTES_MAX, PolicyInvalid, WitnessPolicy
+from workers.clients.witnesses import WitnessClient
+from workers.environment.settings import Settings
+from workers.use_cases.log_publication import LogPublisher
+from workers.use_cases.log_publishing import LogPublishing
+
+
+def publishing_of(
+    settings: Settings, ledger: Ledger, clock_s: Callable[[], float]
+) -> LogPublishing:
+    """Return what publishes the log where the settings name a key, and reads it in any case.
+
+    Raises:
+        PolicyInvalid: the file of the witnesses is no policy, or cannot be read.
+    """
+    policy = _policy(settings.witness_policy)
+    folder, key_file = settings.published_folder, settings.checkpoint_key
+    publisher = None
+    if key_file is not None:
+        publisher = LogPublisher(ledger.read, key_file, folder, WitnessClient(policy))
+    return LogPublishing(
+        ledger,
+        folder,
+        policy=policy,
+        key_file=key_file,
+        publisher=publisher,
+        every_s=settings.checkpoint_s,
+        rows=settings.checkpoint_rows,
+        clock_s=clock_s,
+    )
+
+
+def _policy(path: Path | None) -> WitnessPolicy:
+    if path is None:
+        return WitnessPolicy()
+    try:
+        with path.open("rb") as file:
+            return WitnessPolicy.of_bytes(file.read(POLICY_BYTES_MAX + 1))
+    except OSError as error:
+        raise PolicyInvalid(f"{path}: {error.strerror}") from error

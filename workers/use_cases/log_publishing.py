@@ -1,0 +1,142 @@
+"""Publishes the log by itself: every so many seconds, or rows, as a gateway is set to.
+
+Any number of gateways may have the same key: the file of what was signed is locked, and whoever
+comes second finds little to do. What stands in the way is told in the log, at `/v1/checkpoint`, in
+`rotulus status`, on the dashboard and as a metric. It keeps no request from its answer: the ledger
+is as good as it was, and nothing is signed (decision workers/0201).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from kernel.errors import KernelError
+from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.proof.signing_keys import SigningKeyUnavailable
+from kernel.proof.verification import ProofInvalid
+from kernel.proof.witness_policy import KnownLog, WitnessPolicy
+from workers.environment.checkpoint_folder import published_checkpoint
+from workers.environment.checkpoint_key import CheckpointDiverged, verifiers_in
+from workers.environment.key_file import CheckpointKeyBusy, CheckpointKeyUnusable
+from workers.use_cases.log_publication import LogPublisher, PublicationFolderUnusable
+
+LOOK_EVERY_S = 1.0
+
+Problem = tuple[str, str]
+"""A code, and what stands in the way."""
+
+_PROBLEMS = (
+    CheckpointDiverged,
+    CheckpointKeyUnusable,
+    PublicationFolderUnusable,
+    SigningKeyUnavailable,
+    ProofInvalid,
+    KernelError,
+)
+
+_log = structlog.get_logger(__name__)
+
+
+class LogPublishing:
+    """The published log of a gateway, and the loop that publishes it where there is a key."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        folder: Path,
+        *,
+        policy: WitnessPolicy | None = None,
+        key_file: Path | None = None,
+        publisher: LogPublisher | None = None,
+        every_s: float = 60.0,
+        rows: int | None = None,
+        clock_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """Publish with a publisher after so many seconds, or rows; without one only read."""
+        self.folder = folder
+        self.problem: Problem | None = None
+        """Why the last publication did not come about."""
+
+        self._ledger = ledger
+        self._policy = policy or WitnessPolicy()
+        self._key_file = key_file
+        self._publisher = publisher
+        self._every_s = every_s
+        self._rows = rows
+        self._clock_s = clock_s
+        self._size: int | None = None
+        self._tried_at_s = float("-inf")
+
+    @property
+    def publishes(self) -> bool:
+        """Whether this gateway has a key to publish with."""
+        return self._publisher is not None
+
+    async def run(self) -> None:
+        """Publish until cancelled."""
+        while True:
+            await self.publish_due()
+            await anyio.sleep(LOOK_EVERY_S)
+
+    async def publish_due(self) -> bool:
+        """Publish the log if it is due, and tell whether it was published."""
+        if self._publisher is None or not await self._is_due():
+            return False
+        self._tried_at_s = self._clock_s()
+        try:
+            published = await self._publisher.publish()
+        except CheckpointKeyBusy:
+            return False
+        except _PROBLEMS as error:
+            self._note((error.code, str(error)))
+            return False
+        self._note(None)
+        self._size = published.checkpoint.stated.size
+        return True
+
+    def note(self) -> bytes | None:
+        """Return the note of the published checkpoint, None where none can be read."""
+        try:
+            return published_checkpoint(self.folder)
+        except OSError:
+            return None
+
+    def policy(self) -> WitnessPolicy:
+        """Return the policy, with the keys of this gateway's log among those that count."""
+        if self._key_file is None:
+            return self._policy
+        known = {log.verifier for log in self._policy.logs}
+        own = (KnownLog(verifier, None) for verifier in verifiers_in(self._key_file))
+        added = tuple(log for log in own if log.verifier not in known)
+        return replace(self._policy, logs=(*self._policy.logs, *added))
+
+    async def aclose(self) -> None:
+        """Close the connections to witnesses."""
+        if self._publisher is not None:
+            await self._publisher.aclose()
+
+    async def _is_due(self) -> bool:
+        waited_s = self._clock_s() - self._tried_at_s
+        if waited_s >= self._every_s:
+            return await self._size_now() != self._size or self.problem is not None
+        if self._rows is None or self._size is None or self.problem is not None:
+            return False
+        return await self._size_now() - self._size >= self._rows
+
+    async def _size_now(self) -> int:
+        def size(view: LedgerView) -> int:
+            return view.head().ec_sequence_number
+
+        try:
+            return await anyio.to_thread.run_sync(self._ledger.read, size)
+        except KernelError:
+            return self._size or 0  # whoever writes says what is wrong with the ledger
+
+    def _note(self, problem: Problem | None) -> None:
+        if problem != self.problem and problem is not None:
+            _log.error("log_not_published", code=problem[0], reason=problem[1])
+        self.problem = problem

@@ -1,0 +1,36 @@
+"""What whoever publishes a log asks of witnesses, and what comes of asking each."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from kernel.proof.checkpoint import SignedCheckpoint
+from kernel.proof.signed_note import NoteSignature
+
+WitnessOutcome = Literal["cosigned", "behind", "diverged", "refused", "unreachable"]
+
+Prove = Callable[[int], Awaitable[Sequence[bytes]]]
+"""Returns the path from the tree of an older size to that of the checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessReply:
+    """What came of asking one witness."""
+
+    url: str
+    outcome: WitnessOutcome
+    message: str = ""
+    signatures: tuple[NoteSignature, ...] = ()
+
+
+class Witnesses(Protocol):
+    """The witnesses of a policy; none of them raises, whatever it answers."""
+
+    async def ask(self, checkpoint: SignedCheckpoint, prove: Prove) -> Sequence[WitnessReply]:
+        """Ask every witness to cosign a checkpoint; return what came of each."""
+
+    async def look(self, signed: SignedCheckpoint) -> Sequence[WitnessReply]:
+        """Ask every witness whether it has seen more than a checkpoint that is public already."""
+
+    async def aclose(self) -> None:
+        """Close the connections."""

@@ -1,0 +1,76 @@
+"""What the published checkpoint of a log is worth here: the one verdict, for every door."""
+
+from dataclasses import replace
+
+from typing_extensions import TypedDict
+
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.log_tree import LogTree
+from kernel.proof.checkpoint import Checkpoint
+from kernel.proof.checkpoint_verdict import (
+    CheckpointVerdict,
+    CheckpointVerdictDocument,
+    JudgedCheckpoint,
+    judged,
+)
+from kernel.proof.witness_policy import WitnessPolicy
+
+
+class PublicationProblemDocument(TypedDict):
+    """Why nothing is published: a code, and what to do."""
+
+    code: str
+    message: str
+
+
+class CheckpointStatusDocument(TypedDict):
+    """The published checkpoint with its verdict, and whether this gateway goes on publishing."""
+
+    publishes: bool
+    problem: PublicationProblemDocument | None
+    checkpoint: CheckpointVerdictDocument | None
+
+
+def checkpoint_status(
+    view: LedgerView,
+    note: bytes | None,
+    policy: WitnessPolicy,
+    *,
+    publishes: bool,
+    problem: tuple[str, str] | None,
+) -> CheckpointStatusDocument:
+    """Judge the note of a published checkpoint beside the log; without a note nothing is judged.
+
+    `problem` is why nothing is published, a code and its reason. A log that is not the one that was
+    last signed is diverged, also where the folder has gone back together with it.
+    """
+    tree, verdict = view.log_tree(), None
+    if note is not None:
+        verdict = judged(note, policy, lambda stated: difference(tree, stated))
+        if problem is not None and problem[0] == "checkpoint_diverged":
+            verdict = _diverged(verdict, problem[1])
+    return {
+        "publishes": publishes,
+        "problem": None if problem is None else {"code": problem[0], "message": problem[1]},
+        "checkpoint": None if verdict is None else verdict.document(),
+    }
+
+
+def difference(tree: LogTree, stated: Checkpoint) -> str | None:
+    """Return why a log does not begin with that of a checkpoint, None where it does."""
+    if stated.size > tree.size:
+        return f"{stated.size} rows are published and the log has {tree.size}"
+    if tree.root(stated.size) != stated.root:
+        return f"the first {stated.size} rows are not those that are published"
+    return None
+
+
+def _diverged(verdict: JudgedCheckpoint, message: str) -> JudgedCheckpoint:
+    if verdict.verdict is CheckpointVerdict.INVALID:
+        return verdict
+    return replace(
+        verdict,
+        verdict=CheckpointVerdict.DIVERGED,
+        message=f"diverged: {message}",
+        quorum_met=False,
+    )
