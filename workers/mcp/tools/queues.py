@@ -1,0 +1,132 @@
+"""Tools of the queues: requests on the record, what is paused or given up, and who works."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+from pydantic import Field
+
+from kernel.ledger.ledger import LedgerView
+from kernel.work.dead_letters import dead_letters
+from kernel.work.pauses import pauses_of
+from kernel.work.requests import status_of
+from queues.client.errors import GatewayError
+from queues.outbox_relay import ROUTES
+from workers.mcp.answers import page, part_of, shortened
+from workers.mcp.errors import error_document
+from workers.mcp.fields import NAME_CHARS_MAX, AfterName, Limit, Name, Offset, Part
+from workers.mcp.tool import Document, Tool, ToolContext, ToolRefused
+from workers.views.attention import attention
+from workers.views.implications import implications_document
+from workers.views.log_proofs import tree_head
+from workers.views.records import RequestCounts, count_requests
+
+HALTS_SHOWN_MAX = 20
+SIGNATURES_SHOWN_MAX = 10
+
+
+class GetStatus(Tool):
+    """Show whether everything runs, and a sentence for each thing that needs somebody.
+
+    Begin here when something is wrong. Without a gateway the record alone is shown.
+    """
+
+    async def answer(self, context: ToolContext) -> Document:
+        """Return what the record says, and what the gateway says where there is one."""
+        record = await context.read(_recorded)
+        try:
+            state = await context.gateway_state()
+        except GatewayError as error:
+            summary = f"no gateway answers ({error.code}); {_requests_summary(record['requests'])}"
+            return {"summary": summary, "record": record, "gateway": error_document(error)}
+        needs = list(attention(state))
+        summary = f"{len(needs)} things need somebody" if needs else "nothing needs attention"
+        return {"summary": summary, "attention": needs, "record": record, "gateway": state}
+
+
+class GetQueues(Tool):
+    """Show each queue: requests on the record and how they ended, pauses, and what Redis holds.
+
+    `depths` and `fleet` come from the gateway, the rest from the record.
+    """
+
+    async def answer(self, context: ToolContext) -> Document:
+        """Return the queues."""
+        requests, pauses = await context.read(lambda view: (count_requests(view), pauses_of(view)))
+        document: Document = {
+            "summary": _requests_summary(requests),
+            "requests": requests,
+            "pauses": pauses,
+        }
+        try:
+            live = await context.get("/v1/queues")
+        except GatewayError as error:
+            return document | {"gateway": error_document(error)}
+        return document | {"depths": live["queues"], "fleet": live["fleet"]}
+
+
+class GetRequest(Tool):
+    """Show a request for work as it stands: what was asked for, and how it ended."""
+
+    request_id: Name
+    part: Part = ""
+    offset: Offset = 0
+
+    async def answer(self, context: ToolContext) -> Document:
+        """Return the request, or a part of it."""
+        status = await context.read(lambda view: status_of(view, self.request_id))
+        if status is None:
+            message = f"nobody asked for {self.request_id!r}; authorities are get_node's"
+            raise ToolRefused(message, code="work_request_unknown")
+        document = asdict(status)
+        if self.part:
+            return part_of(document, self.part, self.offset)
+        return {"summary": f"{status.state}, {status.priority}, of {status.queue}", **document}
+
+
+class ListDeadLetters(Tool):
+    """List requests that were given up and not requeued, and how many for which reason."""
+
+    queue: Annotated[Name, Field(description=f"One of {', '.join(ROUTES)}.")]
+    error_signature: Annotated[
+        Name | None, Field(description="Only what was given up for this reason.")
+    ] = None
+    after: AfterName = ""
+    limit: Limit = 20
+
+    async def answer(self, context: ToolContext) -> Document:
+        """Return a page of dead letters."""
+        if self.queue not in ROUTES:
+            message = f"no queue is called {self.queue!r}; there are {', '.join(ROUTES)}"
+            raise ToolRefused(message, code="work_queue_unknown")
+        letters = await context.read(
+            lambda view: dead_letters(
+                view,
+                self.queue,
+                error_signature=self.error_signature,
+                after=self.after,
+                limit=self.limit,
+            )
+        )
+        shown = page(
+            "dead_letters",
+            letters.dead_letters,
+            lambda letter: letter.request_id,
+            letters.next_after,
+            lambda count: f"{count} dead letters on this page",
+        )
+        counts = shortened(dict(letters.by_signature), NAME_CHARS_MAX, SIGNATURES_SHOWN_MAX)
+        return shown | {"by_signature": counts, "complete": letters.complete}
+
+
+def _recorded(view: LedgerView) -> Document:
+    return {
+        "tree_head": tree_head(view.log_tree()),
+        "requests": count_requests(view),
+        "pauses": pauses_of(view),
+        "halts": implications_document(view, limit=HALTS_SHOWN_MAX)["halts"],
+    }
+
+
+def _requests_summary(requests: RequestCounts) -> str:
+    outcomes = ", ".join(f"{count} {name}" for name, count in requests["outcomes"].items())
+    return f"{requests['open']} of {requests['recorded']} requests are open; {outcomes}"
