@@ -62,8 +62,10 @@ _NEVER = frozenset(
 )
 """Words that no query needs; a column of such a name is written in quotation marks."""
 
+# As the server cuts: it ends a comment at a carriage return too, and takes no letter beyond ASCII
+# for a space.
 _TOKEN = re.compile(
-    r"(?P<space>\s+|--[^\n]*)"
+    r"(?P<space>[ \t\n\r\f]+|--[^\n\r]*)"
     r"|(?P<string>'(?:[^']|'')*')"
     r'|(?P<quoted>"(?:[^"]|"")+")'
     r"|(?P<name>[A-Za-z_\u0080-\U0010ffff][A-Za-z0-9_\u0080-\U0010ffff]*)"

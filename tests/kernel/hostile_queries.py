@@ -139,6 +139,19 @@ SEVERAL = (
     "SELECT E'\\'; DELETE FROM nodes; --'",
     "SELECT 1\x00; DELETE FROM nodes",
     "SELECT '\ud800'",
+    "SELECT 1 AS x --\x0b\n, pg_sleep(100) AS y",
+    "SELECT 1 AS x --\u2028\n, pg_sleep(100) AS y",
+    "SELECT lower\u00a0('x')",
+    'SELECT U&"\\0070g_sleep"(100)',
+    "SELECT U&'\\0027; DELETE FROM nodes'",
+    "SELECT B'1' || E'\\''",
+    "SELECT '\\'; DELETE FROM nodes; --'",
+    "SELECT (n).pg_column_size FROM nodes AS n",
+    "SELECT * FROM (TABLE mail_keys) AS t",
+    "SELECT * FROM nodes WHERE node_id = (TABLE pg_authid)",
+    "SELECT 1 AS recursive, recursive pg_sleep(100)",
+    "WITH pg_sleep(a) AS (SELECT 1) SELECT pg_sleep(100)",
+    "WITH set_config(a) AS (SELECT 1) SELECT set_config('a.b', 'c', true)",
     "SELECT ?",
     "SELECT $1",
     "SELECT :name",
@@ -209,6 +222,14 @@ TABLES = (
     *("ROWS FROM (pg_sleep(100)) AS t", "LATERAL pg_sleep(100) AS t", "alembic_version"),
     *("nodes TABLESAMPLE system(1)", "other.nodes", "temp.nodes", "no_such_table"),
 )
+
+
+HIDDEN_FROM_OTHER_LEXERS = (
+    "SELECT 1 AS x --\r, pg_sleep(100) AS y",
+    "SELECT 1 AS x --\r, set_config('statement_timeout', '0', false) AS y",
+    "SELECT 1 AS x --\r FROM pg_authid",
+)
+"""PostgreSQL ends a comment where a line of SQLite goes on."""
 
 
 def statements(file: str) -> Iterator[str]:

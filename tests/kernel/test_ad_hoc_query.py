@@ -138,6 +138,13 @@ def test_every_table_can_be_asked_for_every_column(store):
     assert {document["table"] for document in table_documents()} == TABLES
 
 
+@pytest.mark.parametrize("sql", hostile_queries.HIDDEN_FROM_OTHER_LEXERS)
+def test_postgres_is_read_as_it_reads_itself(postgres_store, sql):
+    with pytest.raises(QueryRefused) as refused:
+        ask(postgres_store, sql)
+    assert refused.value.code == "query_refused"
+
+
 def test_the_secret_of_the_gateways_is_in_no_answer(store):
     for sql in (
         "SELECT key FROM mail_keys",
