@@ -18,7 +18,7 @@ CALL_S_MAX: Final = 60.0
 
 INSTRUCTIONS: Final = """\
 Rotulus is a runtime whose every decision is an operation on one tamper-evident log. Begin with \
-get_status. To explain a case: list_sessions (its title), get_session (what is still possible), \
+diagnose. To explain a case: list_sessions (its title), get_session (what is still possible), \
 list_session_events (what struck the rest, and the words that it was struck for), then \
 get_operation, get_ancestors and get_node on the ids that those answers name.
 

@@ -31,7 +31,8 @@ async def drive(session: ClientSession, run_sql: str = RUN) -> dict[str, Any]:
         answers[tool] = await ask(tool, **arguments)
         return answers[tool]
 
-    await call("get_status")
+    await call("diagnose")
+    await call("get_recent_activity", minutes=60)
     await call("get_queues")
     [request_id] = await ask.values(REQUEST)
     await call("get_request", request_id=request_id)

@@ -13,11 +13,12 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from queues.client.log_proofs import LogProofs, TreeHead
 from tests.kernel import hostile_queries
-from tests.kernel.build import FakeHost
+from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.honest import write_honestly
 from tests.workers.api.door import ANY_JSON, running_door
 from tests.workers.mcp.conftest import Asker, asking
 from tests.workers.mcp.driven import RUN_OF_POSTGRES, drive
+from workers.environment.system_host import system_host
 from workers.mcp.answers import ANSWER_BYTES_MAX, fitted, page, part_of, shortened
 from workers.mcp.server import call
 from workers.mcp.tool import ToolContext, ToolRefused
@@ -216,7 +217,7 @@ async def test_whatever_a_tool_is_given_it_answers_with_a_code(tmp_path_factory,
 
 async def test_without_a_ledger_there_is_a_code_and_no_file(tmp_path):
     async with asking(tmp_path / "ledger.db") as ask:
-        for tool, arguments in (("get_status", {}), ("query", {"sql": "SELECT 1 AS x"})):
+        for tool, arguments in (("diagnose", {}), ("query", {"sql": "SELECT 1 AS x"})):
             error = await ask.refused(tool, **arguments)
             assert error["code"] == "ledger_unavailable"
             assert str(tmp_path) not in json.dumps(error)
@@ -270,9 +271,33 @@ async def test_what_writes_is_neither_listed_nor_carried_out_by_default(tmp_path
 
 async def test_the_gateway_is_asked_for_what_only_it_knows(tmp_path):
     async with beside_a_gateway(tmp_path, allow_writes=False) as (_, ask):
-        status = await ask("get_status")
-        assert [line for line in status["attention"] if "no worker serves" in line]
+        diagnosis = await ask("diagnose")
+        assert [line for line in diagnosis["attention"] if "no worker serves" in line]
         assert set((await ask("get_queues"))["depths"]) >= {"binding-evaluation"}
+
+
+async def test_a_halt_on_the_record_is_named_without_a_gateway(ask: Asker):
+    diagnosis = await ask("diagnose")
+    assert diagnosis["gateway"]["error"]["code"] == "gateway_unreachable"
+    halts = diagnosis["record"]["halts"]
+    named = [line for line in diagnosis["attention"] if "is halted" in line]
+    assert len(named) == len(halts) > 0
+    assert named[0].endswith(halts[0]["halt_id"])
+
+
+async def test_recent_activity_is_what_the_log_says_of_the_time(tmp_path):
+    path = tmp_path / "ledger.db"
+    with closing(Ledger.create(SqliteStore(path), system_host())) as ledger:
+        for number in range(12):
+            submit(ledger, create(f"n-{number}", "Note", title="x"))
+    async with asking(path) as ask:
+        recent = await ask("get_recent_activity", minutes=5)
+        assert [total["operations"] for total in recent["by_intent"]] == [12]
+        assert (recent["complete"], len(recent["newest"])) == (True, 10)
+        sequences = [int(row["ec_sequence_number"]) for row in recent["newest"]]
+        assert sequences == sorted(sequences, reverse=True)
+        [log] = (await ask("list_log", newest=True, limit=1))["rows"]
+        assert recent["newest"][0]["operation_id"] == log["operation_id"]
 
 
 async def test_a_snapshot_is_what_the_gateway_answers(tmp_path):

@@ -59,7 +59,7 @@ async def test_a_client_drives_every_tool_over_stdio(folder: Path):
         ClientSession(incoming, outgoing) as session,
     ):
         stated = await session.initialize()
-        assert (stated.serverInfo.name, "get_status" in stated.instructions) == ("rotulus", True)
+        assert (stated.serverInfo.name, "diagnose" in stated.instructions) == ("rotulus", True)
         assert (await drive(session)).keys() == READING
     assert names_in(folder) == {"ledger.db"}
 

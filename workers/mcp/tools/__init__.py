@@ -4,11 +4,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from workers.mcp.tool import Tool
-from workers.mcp.tools import audit, bindings, proofs, query, queues, records, sessions, thoughts
+from workers.mcp.tools import (
+    audit,
+    bindings,
+    diagnosis,
+    proofs,
+    query,
+    queues,
+    records,
+    sessions,
+    thoughts,
+)
 
 TOOLS: Mapping[str, type[Tool]] = MappingProxyType(
     {
-        "get_status": queues.GetStatus,
+        "diagnose": diagnosis.Diagnose,
+        "get_recent_activity": diagnosis.GetRecentActivity,
         "get_queues": queues.GetQueues,
         "get_request": queues.GetRequest,
         "list_dead_letters": queues.ListDeadLetters,

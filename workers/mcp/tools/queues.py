@@ -5,7 +5,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kernel.ledger.ledger import LedgerView
 from kernel.work.dead_letters import dead_letters
 from kernel.work.pauses import pauses_of
 from kernel.work.requests import status_of
@@ -15,32 +14,9 @@ from workers.mcp.answers import page, part_of, shortened
 from workers.mcp.errors import error_document
 from workers.mcp.fields import NAME_CHARS_MAX, AfterName, Limit, Name, Offset, Part
 from workers.mcp.tool import Document, Tool, ToolContext, ToolRefused
-from workers.views.attention import attention
-from workers.views.implications import implications_document
-from workers.views.log_proofs import tree_head
 from workers.views.records import RequestCounts, count_requests
 
-HALTS_SHOWN_MAX = 20
 SIGNATURES_SHOWN_MAX = 10
-
-
-class GetStatus(Tool):
-    """Show whether everything runs, and a sentence for each thing that needs somebody.
-
-    Begin here when something is wrong. Without a gateway the record alone is shown.
-    """
-
-    async def answer(self, context: ToolContext) -> Document:
-        """Return what the record says, and what the gateway says where there is one."""
-        record = await context.read(_recorded)
-        try:
-            state = await context.gateway_state()
-        except GatewayError as error:
-            summary = f"no gateway answers ({error.code}); {_requests_summary(record['requests'])}"
-            return {"summary": summary, "record": record, "gateway": error_document(error)}
-        needs = list(attention(state))
-        summary = f"{len(needs)} things need somebody" if needs else "nothing needs attention"
-        return {"summary": summary, "attention": needs, "record": record, "gateway": state}
 
 
 class GetQueues(Tool):
@@ -53,7 +29,7 @@ class GetQueues(Tool):
         """Return the queues."""
         requests, pauses = await context.read(lambda view: (count_requests(view), pauses_of(view)))
         document: Document = {
-            "summary": _requests_summary(requests),
+            "summary": requests_summary(requests),
             "requests": requests,
             "pauses": pauses,
         }
@@ -118,15 +94,7 @@ class ListDeadLetters(Tool):
         return shown | {"by_signature": counts, "complete": letters.complete}
 
 
-def _recorded(view: LedgerView) -> Document:
-    return {
-        "tree_head": tree_head(view.log_tree()),
-        "requests": count_requests(view),
-        "pauses": pauses_of(view),
-        "halts": implications_document(view, limit=HALTS_SHOWN_MAX)["halts"],
-    }
-
-
-def _requests_summary(requests: RequestCounts) -> str:
+def requests_summary(requests: RequestCounts) -> str:
+    """Return in a line how many requests there are and how they ended."""
     outcomes = ", ".join(f"{count} {name}" for name, count in requests["outcomes"].items())
     return f"{requests['open']} of {requests['recorded']} requests are open; {outcomes}"
