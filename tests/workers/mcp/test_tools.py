@@ -11,10 +11,12 @@ from pydantic import SecretStr
 from actors.error_codes import ERRORS
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
+from kernel.work.contents import BINDING_QUEUE
 from queues.client.log_proofs import LogProofs, TreeHead
 from tests.kernel import hostile_queries
 from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.honest import write_honestly
+from tests.workers.api.asking import binding, enqueued
 from tests.workers.api.door import ANY_JSON, running_door
 from tests.workers.mcp.conftest import Asker, asking
 from tests.workers.mcp.driven import RUN_OF_POSTGRES, drive
@@ -274,6 +276,20 @@ async def test_the_gateway_is_asked_for_what_only_it_knows(tmp_path):
         diagnosis = await ask("diagnose")
         assert [line for line in diagnosis["attention"] if "no worker serves" in line]
         assert set((await ask("get_queues"))["depths"]) >= {"binding-evaluation"}
+
+
+async def test_a_request_of_any_queue_is_shown_and_why_it_waits(ask: Asker, tmp_path):
+    [authority] = await ask.values(
+        "SELECT request_id FROM outbox WHERE queue = 'authority-recompute' LIMIT 1"
+    )
+    assert (await ask("get_request", request_id=authority))["state"] in ("open", "completed")
+    async with beside_a_gateway(tmp_path, allow_writes=False) as (door, beside):
+        [receipt] = await enqueued(door, f"/v1/queues/{BINDING_QUEUE}", binding("a"))
+        request_id = receipt["request_id"]
+        shown = await beside("get_request", request_id=request_id)
+        assert shown["state"] == "open"
+        path = f"/v1/queues/{BINDING_QUEUE}/requests/{request_id}/waiting"
+        assert shown["waiting"] == (await door.http.get(path)).json()
 
 
 async def test_a_halt_on_the_record_is_named_without_a_gateway(ask: Asker):

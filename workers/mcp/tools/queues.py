@@ -2,12 +2,14 @@
 
 from dataclasses import asdict
 from typing import Annotated
+from urllib.parse import quote
 
 from pydantic import Field
 
+from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.work.dead_letters import dead_letters
 from kernel.work.pauses import pauses_of
-from kernel.work.requests import status_of
+from kernel.work.requests import outcome_of, status_of
 from queues.client.errors import GatewayError
 from queues.outbox_relay import ROUTES
 from workers.mcp.answers import page, part_of, shortened
@@ -41,7 +43,11 @@ class GetQueues(Tool):
 
 
 class GetRequest(Tool):
-    """Show a request for work as it stands: what was asked for, and how it ended."""
+    """Show a request for work as it stands: what was asked for, and how it ended.
+
+    Of an open one the gateway says in a sentence why it waits. Of the queue of authorities there is
+    the outcome alone.
+    """
 
     request_id: Name
     part: Part = ""
@@ -49,14 +55,23 @@ class GetRequest(Tool):
 
     async def answer(self, context: ToolContext) -> Document:
         """Return the request, or a part of it."""
-        status = await context.read(lambda view: status_of(view, self.request_id))
-        if status is None:
-            message = f"nobody asked for {self.request_id!r}; authorities are get_node's"
+        status, outcome = await context.read(
+            lambda view: (
+                status_of(view, self.request_id),
+                outcome_of(view, AUTHORITY_QUEUE, self.request_id),
+            )
+        )
+        stated = status or outcome
+        if stated is None:
+            message = f"nobody asked for {self.request_id!r}"
             raise ToolRefused(message, code="work_request_unknown")
-        document = asdict(status)
+        document = asdict(stated)
         if self.part:
             return part_of(document, self.part, self.offset)
-        return {"summary": f"{status.state}, {status.priority}, of {status.queue}", **document}
+        queue = AUTHORITY_QUEUE if status is None else status.queue
+        if stated.state == "open":
+            document["waiting"] = await _waiting(context, queue, self.request_id)
+        return {"summary": f"{stated.state}, of {queue}", **document}
 
 
 class ListDeadLetters(Tool):
@@ -92,6 +107,15 @@ class ListDeadLetters(Tool):
         )
         counts = shortened(dict(letters.by_signature), NAME_CHARS_MAX, SIGNATURES_SHOWN_MAX)
         return shown | {"by_signature": counts, "complete": letters.complete}
+
+
+async def _waiting(context: ToolContext, queue: str, request_id: str) -> Document:
+    path = f"/v1/queues/{quote(queue)}/requests/{quote(request_id, safe=':')}/waiting"
+    try:
+        answer: Document = await context.get(path)
+    except GatewayError as error:
+        return error_document(error)
+    return answer
 
 
 def requests_summary(requests: RequestCounts) -> str:
