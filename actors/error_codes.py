@@ -70,6 +70,14 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "audit_unanswerable": ErrorCode(None, "request"),
         "state_as_of_unknown": ErrorCode(None, "request"),
         "intent_invalid": ErrorCode(422, "request"),
+        # What a model asks through the MCP server.
+        "query_refused": ErrorCode(None, "request"),
+        "query_failed": ErrorCode(None, "request"),
+        "query_timed_out": ErrorCode(None, "request"),
+        "tool_unknown": ErrorCode(None, "request"),
+        "tool_timed_out": ErrorCode(None, "unknown"),
+        "writes_not_allowed": ErrorCode(None, "caller"),
+        "answer_too_large": ErrorCode(None, "request"),
         # Belief sessions (seed 001 §3.2).
         "SESSION_NOT_FOUND": ErrorCode(404, "request"),
         "SESSION_EXISTS": ErrorCode(409, "request"),

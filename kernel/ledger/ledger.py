@@ -491,6 +491,10 @@ class LedgerView:
             schema.belief_sessions, order_by="updated_at_us", descending=True, limit=limit
         )
 
+    def belief_sessions_after(self, session_id: str, *, limit: int) -> list[Row]:
+        """Return the summary rows of belief sessions behind an id, in the order of their ids."""
+        return self.tables.select(schema.belief_sessions, after=session_id, limit=limit)
+
     def changed_belief_sessions(self, *, after_us: int, limit: int) -> list[Row]:
         """Return the summary rows of belief sessions that changed after a time, in its order."""
         return self.tables.select(

@@ -18,7 +18,7 @@
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -26,6 +26,7 @@ from sqlalchemy import Table
 
 from kernel.errors import CommitOutcomeUnknown, LedgerHeld, LedgerUnavailable, TextNotStorable
 from kernel.ledger import postgres_catalog, postgres_connection, statements
+from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
 from kernel.ledger.catalog import ContentReport, StorageFault, refuse_differences
 from kernel.ledger.keys import column_names, values_getter
 from kernel.ledger.postgres_connection import (
@@ -38,6 +39,7 @@ from kernel.ledger.postgres_connection import (
     wait_for_the_disk,
 )
 from kernel.ledger.postgres_holders import NamedGateway, bear_name, look_at_holders
+from kernel.ledger.postgres_query import run_query
 from kernel.ledger.postgres_schema import (
     check_schema,
     column_types,
@@ -381,6 +383,12 @@ class PostgresStore:
                 yield tables
         finally:
             self._reading.release()
+
+    def query(self, sql: str, bounds: QueryBounds, now_s: Callable[[], float]) -> QueryAnswer:
+        """Run one SELECT on a connection of its own that may only read; the server has the time."""
+        del now_s
+        with closing(connect(self._url, self.place, read_only=True)) as connection:
+            return run_query(connection, sql, bounds)
 
     def server_time_us(self) -> int | None:
         """Return the time by the server's clock."""

@@ -9,8 +9,8 @@ are always bound.
 import queue
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,14 @@ from kernel.errors import (
     TextNotStorable,
 )
 from kernel.ledger import sqlite_catalog, statements
+from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
 from kernel.ledger.catalog import ContentReport, StorageFault, refuse_differences
 from kernel.ledger.keys import column_names, values_getter
 from kernel.ledger.schema_version import check_version
 from kernel.ledger.sql_tables import SqlTables
 from kernel.ledger.sqlite_checkpoint import checkpoint, fold, is_folded, make_private
 from kernel.ledger.sqlite_holder import holder_of
+from kernel.ledger.sqlite_query import run_query
 from kernel.ledger.sqlite_schema import (
     BUSY_TIMEOUT_S,
     begin_immediate,
@@ -245,6 +247,11 @@ class SqliteStore:
                 self._readers.put_nowait(reader)
             except queue.Full:
                 reader.close()
+
+    def query(self, sql: str, bounds: QueryBounds, now_s: Callable[[], float]) -> QueryAnswer:
+        """Run one SELECT on a connection of its own that may only read."""
+        with closing(self._connect("ro")) as connection:
+            return run_query(connection, sql, bounds, now_s)
 
     def server_time_us(self) -> int | None:
         """Return None: this machine's clock counts."""

@@ -9,9 +9,10 @@ from queues.client.errors import GatewayError
 from queues.connection import connect_redis, redis_problem
 from queues.redis_memory import redis_memory
 from workers.cli.common import as_json, data_dir, gateway_url, print_document, read_settings, run
-from workers.cli.status import attention, gateway_state
+from workers.cli.status import gateway_state
 from workers.environment.diagnosis import Diagnosis, State, diagnose
 from workers.environment.settings import Settings
+from workers.views.attention import attention
 
 MARKS: dict[State, str] = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
 

@@ -39,6 +39,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "checkpoint": "Sign the head of the log, publish it, verify one.",
         "prove": "Write a file that proves something on the record.",
         "thought": "Record thoughts, close them into a root, prove one.",
+        "mcp": "Serve the record to a model, over stdio or HTTP.",
         "round": "Open and seal rounds of sessions of thoughts.",
     },
     "Repair": {

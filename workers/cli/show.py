@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 
 from kernel.audit.log import log_document
 from kernel.belief.events import BeliefEvent
@@ -15,6 +14,7 @@ from kernel.stores.extraction import STATES
 from workers.cli.common import as_json, ledger_dir, limit, print_document, print_table
 from workers.cli.reading import read_record
 from workers.views.records import count_requests, describe_operation
+from workers.views.session_lists import newest_sessions
 
 HASH_CHARS = 12
 
@@ -58,17 +58,9 @@ def log(data_dir: Path | None, limit: int, *, as_json: bool) -> None:
 def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_json: bool) -> None:
     """The newest sessions, or one session's audit trail."""
     if session_id is None:
-        rows = read_record(
-            data_dir,
-            lambda view: view.newest_belief_sessions(limit),
-        )
-        documents = [
-            {name: row[name] for name in ("session_id", "title", "n_universe", "n_survivors")}
-            | {"survivors_shown": orjson.loads(row["survivors_shown"])}
-            for row in rows
-        ]
+        summaries = read_record(data_dir, lambda view: newest_sessions(view, limit))
         _table(
-            documents,
+            summaries,
             as_json,
             ("session", "survivors", "title"),
             lambda row: (

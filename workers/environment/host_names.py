@@ -6,10 +6,13 @@ browser then sends that name as the host, which is not on the list.
 
 import ipaddress
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 HOSTS_MAX = 64
+_NAVIGATING_METHODS = frozenset({"GET", "HEAD"})
+_OWN_SITES = frozenset({"same-origin", "none"})
 _HOST_CHARS_MAX = 253 + len(":65535")
 
 _HOST = re.compile(
@@ -52,3 +55,21 @@ def _normal(name: str) -> str | None:
         return str(ipaddress.IPv6Address(name))
     except ValueError:
         return None
+
+
+def is_foreign_origin(method: str, headers: Mapping[str, str]) -> bool:
+    """Tell whether a request comes from a page of another origin; names of headers in lower case.
+
+    A link from elsewhere may be followed if it opens a whole page.
+    """
+    origin = headers.get("origin")
+    foreign = origin is not None and origin.partition("://")[2] != headers["host"]
+    if not foreign and headers.get("sec-fetch-site", "none") in _OWN_SITES:
+        return False
+    opens_a_page = (
+        origin is None
+        and method in _NAVIGATING_METHODS
+        and headers.get("sec-fetch-mode") == "navigate"
+        and headers.get("sec-fetch-dest") == "document"
+    )
+    return not opens_a_page

@@ -1,5 +1,6 @@
 """Where the record is kept, and how the command line reads it: without the right to write."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pydantic import SecretStr
 from kernel.errors import LedgerCorrupt, LedgerSchemaDiffers, LedgerUnavailable
 from kernel.host import Host
 from kernel.ledger import sqlite_catalog, sqlite_schema
+from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds, answer_query
 from kernel.ledger.archive import Archive
 from kernel.ledger.catalog import StorageFault
 from kernel.ledger.ledger import Ledger, LedgerView
@@ -213,6 +215,18 @@ def read_record(place: LedgerPlace, question: Callable[[LedgerView], T]) -> T:
     """
     with open_record(place) as view:
         return question(view)
+
+
+def query_record(place: LedgerPlace, sql: str, bounds: QueryBounds) -> QueryAnswer:
+    """Run one SELECT on the tables of a ledger.
+
+    Raises:
+        QueryRefused: `query_refused`, `query_failed`, `query_timed_out`.
+        LedgerUnavailable: when there is no ledger there, or it cannot be reached.
+        LedgerSchemaDiffers: when its tables have another version.
+    """
+    with closing(open_store(place, read_only=True)) as store:
+        return answer_query(store, sql, bounds, time.monotonic)
 
 
 def _is_unfounded(view: LedgerView) -> bool:

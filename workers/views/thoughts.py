@@ -6,6 +6,7 @@ from typing_extensions import TypedDict
 
 from actors.commit.thought_units import (
     AuditSessionDocument,
+    MerkleRootDocument,
     RoundDocument,
     SealSignatureDocument,
     ThoughtDocument,
@@ -16,6 +17,7 @@ from actors.commit.thought_units import (
 )
 from actors.errors import ThoughtNotTaken
 from kernel.ledger.ledger import LedgerView
+from kernel.thoughts.chain import read_chain
 from kernel.thoughts.reading import round_rows, session_row, thought_path, thought_rows
 
 
@@ -40,6 +42,16 @@ class RoundsDocument(TypedDict):
     next_after: int | None
 
 
+class ThoughtChainDocument(TypedDict):
+    """A chain that was read again from its first thought, and follows link by link."""
+
+    session_id: str
+    thought_count: int
+    zeta_head: str
+    recorded_as_verified: int
+    """How many of its thoughts the record states as verified."""
+
+
 class ThoughtProofDocument(TypedDict):
     """What proves that a thought is in its session: the path to the root in the seal."""
 
@@ -60,6 +72,33 @@ def session_view(view: LedgerView, session_id: str) -> AuditSessionDocument:
         ThoughtNotTaken: `audit_session_unknown`.
     """
     return read_session_document(view, session_id)
+
+
+def chain_view(view: LedgerView, session_id: str) -> ThoughtChainDocument:
+    """Read the chain of a session again; nothing is recorded, and finalizing needs that it is.
+
+    Raises:
+        ThoughtNotTaken: `audit_session_unknown`.
+        LedgerCorrupt: a thought does not follow the one before it.
+    """
+    session = session_view(view, session_id)
+    count, head = read_chain(view, session_id)
+    return {
+        "session_id": session_id,
+        "thought_count": count,
+        "zeta_head": head,
+        "recorded_as_verified": session["verified_count"],
+    }
+
+
+def root_view(view: LedgerView, session_id: str) -> MerkleRootDocument:
+    """Return the root of a session, null until it is finalized.
+
+    Raises:
+        ThoughtNotTaken: `audit_session_unknown`.
+    """
+    session_view(view, session_id)
+    return root_document(session_row(view, session_id))
 
 
 def thoughts_document(

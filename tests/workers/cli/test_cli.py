@@ -307,6 +307,8 @@ def test_show_session_lists_sessions_or_tells_ones_trail(folder: DataFolder):
         "n_universe": 3,
         "n_survivors": 2,
         "survivors_shown": ["b", "c"],
+        "n_events": 2,
+        "updated_at": "2023-11-14T22:13:20.000000Z",
     }
     _, row = rotulus("show", "session").stdout.splitlines()
     assert row.split(maxsplit=2) == [SESSION, "2/3", "A v. B"]

@@ -7,7 +7,7 @@ import pytest
 from tests.workers.cli.command import rotulus
 from tests.workers.cli.test_queues import OneRecord
 from workers.cli import status as status_module
-from workers.cli.status import attention
+from workers.views.attention import attention
 
 
 @pytest.fixture

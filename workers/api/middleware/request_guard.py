@@ -22,14 +22,12 @@ from kernel.fleet_protocol import HEADER, PROTOCOL
 from kernel.host import Host
 from workers.api.body_limits import limits_of
 from workers.api.errors import respond
-from workers.environment.host_names import LOOPBACK_NAMES, host_name
+from workers.environment.host_names import LOOPBACK_NAMES, host_name, is_foreign_origin
 
 BODY_S_MAX = 30.0
 """Time for a body, or for each piece of a stream."""
 
 _LENGTH_DIGITS_MAX = 20
-_NAVIGATING_METHODS = frozenset({"GET", "HEAD"})
-_OWN_SITES = frozenset({"same-origin", "none"})
 _CHARSETS = frozenset({"utf-8", "utf8"})
 
 _log = structlog.get_logger(__name__)
@@ -124,17 +122,7 @@ def _first_of_each(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _foreign_origin(method: str, headers: Mapping[str, str]) -> _Refusal | None:
-    origin = headers.get("origin")
-    foreign = origin is not None and origin.partition("://")[2] != headers["host"]
-    if not foreign and headers.get("sec-fetch-site", "none") in _OWN_SITES:
-        return None
-    opens_a_page = (
-        origin is None
-        and method in _NAVIGATING_METHODS
-        and headers.get("sec-fetch-mode") == "navigate"
-        and headers.get("sec-fetch-dest") == "document"
-    )
-    if opens_a_page:
+    if not is_foreign_origin(method, headers):
         return None
     return _Refusal("origin_refused", "requests of other origins are refused")
 

@@ -1,0 +1,185 @@
+"""One SELECT on the ledger's tables: what is refused, what it is bounded by, what it answers."""
+
+import hashlib
+import time
+from pathlib import Path
+
+import pytest
+
+from kernel.ledger.ad_hoc_query import (
+    TABLES,
+    QueryBounds,
+    QueryRefused,
+    answer_query,
+    table_documents,
+)
+from kernel.ledger.memory import MemoryStore
+from kernel.ledger.sqlite import SqliteStore
+from tests.kernel import hostile_queries
+from tests.kernel.build import create, ledger_on, submit
+
+WORDS = "only-in-the-other-file"
+BOUNDS = QueryBounds(rows_max=20, bytes_max=4000, seconds_max=0.3)
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    path = tmp_path / "ledger" / "ledger.db"
+    path.parent.mkdir()
+    ledger, _ = ledger_on(SqliteStore(path))
+    submit(ledger, create("n-1", "Note", title="first"))
+    ledger.close()
+    store = SqliteStore(path, read_only=True)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def postgres_store(postgres_url):
+    from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - needs the driver
+
+    ledger, _ = ledger_on(PostgresStore(postgres_url))
+    submit(ledger, create("n-1", "Note", title="first"))
+    ledger.close()
+    store = PostgresStore(postgres_url, read_only=True)
+    yield store
+    store.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request):
+    return request.getfixturevalue({"postgres": "postgres_store"}.get(request.param, request.param))
+
+
+def ask(store, sql, bounds=BOUNDS):
+    return answer_query(store, sql, bounds, time.monotonic)
+
+
+def content_of(store):
+    with store.view() as tables:
+        from kernel.ledger.schema import metadata  # noqa: PLC0415 - near its use
+
+        return {name: tables.select(table) for name, table in metadata.tables.items()}
+
+
+def test_the_corpus_has_as_many_statements_as_it_should():
+    assert len(set(hostile_queries.statements("x"))) >= 200
+
+
+def test_no_statement_of_the_corpus_writes_or_reads_another_file(store, tmp_path):
+    other = tmp_path / "secret.txt"
+    other.write_text(WORDS)
+    before = content_of(store)
+    files = {path: path.stat().st_size for path in tmp_path.rglob("*.db")}
+    for sql in hostile_queries.statements(str(other)):
+        with pytest.raises(QueryRefused) as refused:
+            ask(store, sql)
+        assert WORDS not in str(refused.value), sql
+        assert refused.value.code in ("query_refused", "query_failed"), sql
+    assert content_of(store) == before
+    assert other.read_text() == WORDS
+    assert {path: path.stat().st_size for path in tmp_path.rglob("*.db")} == files
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["secret.txt"]
+
+
+@pytest.mark.parametrize("sql", hostile_queries.ENDLESS)
+def test_what_has_no_end_is_ended(store, sql):
+    with pytest.raises(QueryRefused) as refused:
+        ask(store, sql)
+    assert refused.value.code == "query_timed_out"
+    assert ask(store, "SELECT 1 AS x").rows == [[1]]
+
+
+def test_a_value_that_doubles_without_end_is_refused(store):
+    doubling = (
+        "WITH RECURSIVE t(x) AS (SELECT 'xxxxxxxxxxxxxxxx' UNION ALL SELECT x || x FROM t)"
+        " SELECT max(x) AS x FROM t"
+    )
+    with pytest.raises(QueryRefused) as refused:
+        ask(store, doubling)
+    assert refused.value.code in ("query_timed_out", "query_failed")
+
+
+@pytest.mark.parametrize("sql", hostile_queries.LARGE)
+def test_an_answer_is_bounded_in_rows_and_bytes(store, sql):
+    answer = ask(store, sql)
+    assert answer.cut_by in ("rows_max", "bytes_max")
+    assert 0 < len(answer.rows) <= BOUNDS.rows_max
+    assert sum(len(str(value)) for row in answer.rows for value in row) <= BOUNDS.bytes_max
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns", "rows"),
+    [
+        ("SELECT count(*) AS n FROM nodes", ("n",), [[1]]),
+        ("select node_id from nodes where node_kind = 'Note';", ("node_id",), [["n-1"]]),
+        ("-- why\nSELECT node_id FROM nodes -- all", ("node_id",), [["n-1"]]),
+        ("SELECT 'it''s; -- no comment' AS x", ("x",), [["it's; -- no comment"]]),
+        ("SELECT node_id AS created_at FROM nodes", ("created_at",), [["n-1"]]),
+        ("SELECT 1.5 AS x, NULL AS y", ("x", "y"), [[1.5, None]]),
+        ("SELECT node_id FROM nodes WHERE node_id IN ('a', 'b')", ("node_id",), []),
+        ("SELECT n.node_id AS x FROM (SELECT node_id FROM nodes) AS n", ("x",), [["n-1"]]),
+        ("WITH t(a, b) AS (VALUES (1, 2)) SELECT a, b FROM t", ("a", "b"), [[1, 2]]),
+        ("SELECT upper(substr(node_id, 1, 1)) AS x FROM nodes", ("x",), [["N"]]),
+        ("SELECT row_number() OVER (ORDER BY node_id) AS x FROM nodes", ("x",), [[1]]),
+        ('SELECT "node_id" FROM "nodes"', ("node_id",), [["n-1"]]),
+    ],
+)
+def test_a_question_is_answered(store, sql, columns, rows):
+    answer = ask(store, sql)
+    assert (answer.columns, answer.rows, answer.cut_by) == (columns, rows, None)
+
+
+def test_every_table_can_be_asked_for_every_column(store):
+    for document in table_documents():
+        names = ", ".join(f'"{name}"' for name in document["columns"])
+        answer = ask(store, f"SELECT {names} FROM {document['table']}")  # noqa: S608 - a table's
+        assert answer.columns == tuple(document["columns"])
+    assert {document["table"] for document in table_documents()} == TABLES
+
+
+@pytest.mark.parametrize("sql", hostile_queries.HIDDEN_FROM_OTHER_LEXERS)
+def test_postgres_is_read_as_it_reads_itself(postgres_store, sql):
+    with pytest.raises(QueryRefused) as refused:
+        ask(postgres_store, sql)
+    assert refused.value.code == "query_refused"
+
+
+def test_the_secret_of_the_gateways_is_in_no_answer(store):
+    for sql in (
+        "SELECT key FROM mail_keys",
+        "SELECT m.key FROM nodes AS n LEFT JOIN mail_keys AS m ON m.name = n.node_id",
+        "SELECT count(*) AS n FROM nodes WHERE EXISTS (SELECT 1 FROM mail_keys WHERE key > '')",
+        "WITH t AS (SELECT key AS k FROM mail_keys) SELECT max(k) AS k FROM t",
+        "SELECT (SELECT name FROM mail_keys) AS name",
+        "SELECT m AS whole FROM mail_keys AS m",
+    ):
+        with pytest.raises(QueryRefused):
+            ask(store, sql)
+    assert "mail_keys" not in {document["table"] for document in table_documents()}
+
+
+def test_long_values_are_shown_by_their_beginning(sqlite):
+    [[text]] = ask(
+        sqlite,
+        "WITH t(x) AS (SELECT hex('aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa')) "
+        "SELECT x||x||x||x||x||x||x||x||x||x||x||x||x||x||x||x||x||x||x||x||x||x||x"
+        "||x||x||x||x||x||x||x||x||x||x||x||x||x||x||x||x AS y FROM t",
+    ).rows
+    assert text.endswith("… (2496 characters)")
+    [[shown]] = ask(sqlite, "SELECT x'ff00ff' AS x").rows
+    assert shown == "ff00ff"
+
+
+def test_a_file_is_as_it_was_byte_by_byte(sqlite, tmp_path: Path):
+    path = tmp_path / "ledger" / "ledger.db"
+    before = hashlib.sha256(path.read_bytes()).hexdigest()
+    for sql in hostile_queries.statements("/etc/hostname"):
+        with pytest.raises(QueryRefused):
+            ask(sqlite, sql)
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == before
+
+
+def test_a_ledger_in_memory_has_no_sql():
+    with pytest.raises(QueryRefused):
+        ask(MemoryStore(), "SELECT 1 AS x")

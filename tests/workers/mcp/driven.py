@@ -1,0 +1,75 @@
+"""Every tool that reads, called with ids that other tools gave: the same over every transport."""
+
+from typing import Any
+
+from mcp import ClientSession
+
+from tests.workers.mcp.conftest import Asker
+
+EVENT = "SELECT source_event_id FROM binding_evaluation_manifests LIMIT 1"
+RUN = (
+    "SELECT CAST(record AS TEXT) ->> '$.extraction_run_id' AS run FROM extraction_attempts LIMIT 1"
+)
+RUN_OF_POSTGRES = (
+    "SELECT convert_from(record, 'UTF8')::jsonb ->> 'extraction_run_id' AS run"
+    " FROM extraction_attempts LIMIT 1"
+)
+UNDERSTANDING = (
+    "SELECT node_id FROM nodes WHERE node_kind = 'ConsolidatedUnderstanding'"
+    " ORDER BY node_id LIMIT 1"
+)
+SEALED = "SELECT session_id FROM audit_sessions WHERE seal_sequence IS NOT NULL LIMIT 1"
+REQUEST = "SELECT request_id FROM outbox WHERE queue = 'binding-evaluation' LIMIT 1"
+
+
+async def drive(session: ClientSession, run_sql: str = RUN) -> dict[str, Any]:
+    """Call every tool once and return the answers by name."""
+    ask = Asker(session)
+    answers: dict[str, Any] = {}
+
+    async def call(tool: str, /, **arguments: Any) -> Any:
+        answers[tool] = await ask(tool, **arguments)
+        return answers[tool]
+
+    await call("diagnose")
+    await call("get_recent_activity", minutes=60)
+    await call("get_queues")
+    [request_id] = await ask.values(REQUEST)
+    await call("get_request", request_id=request_id)
+    await call("list_dead_letters", queue="binding-evaluation")
+    operations = (await call("find_operations", limit=50))["operations"]
+    operation_id = operations[-1]["operation_id"]
+    for tool in ("get_ancestors", "preview_rollback", "get_operation"):
+        await call(tool, operation_id=operation_id)
+    [node_id] = await ask.values(UNDERSTANDING)
+    await call("explain_authority", node_id=node_id)
+    await call("get_node", node_id=node_id)
+    await call("get_source_fields", source_ref=node_id)
+    await call("list_adjudications")
+    await call("list_reviews", kind="outcome")
+    await call("list_costs")
+    await call("sum_costs")
+    await call("list_log", newest=True)
+    await call("list_extractions", state="blocked")
+    [run] = await ask.values(run_sql)
+    await call("get_extraction", extraction_run_id=run)
+    session_id = (await call("list_sessions"))["sessions"][0]["session_id"]
+    await call("get_session", session_id=session_id)
+    await call("list_session_events", session_id=session_id)
+    binding_id = (await call("list_bindings"))["bindings"][0]["binding_id"]
+    await call("get_binding", binding_id=binding_id)
+    [event] = await ask.values(EVENT)
+    await call("list_manifests", source_event_id=event)
+    await call("get_implications")
+    size = int((await call("get_tree_head"))["tree_size"])
+    await call("prove_inclusion", ec_sequence_number=size)
+    await call("prove_consistency", old_tree_size=size // 2)
+    [thoughts] = await ask.values(SEALED)
+    await call("list_thoughts", session_id=thoughts)
+    await call("audit_verify_chain", session_id=thoughts)
+    await call("merkle_root", session_id=thoughts)
+    await call("merkle_verify", session_id=thoughts, sequence=1)
+    await call("list_rounds")
+    await call("describe_schema")
+    await call("query", sql="SELECT count(*) AS n FROM kernel_event_log")
+    return answers

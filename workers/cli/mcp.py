@@ -1,0 +1,46 @@
+"""`rotulus mcp`: the MCP server, for models that ask what happened and why."""
+
+from pathlib import Path
+
+import click
+
+from workers.cli.common import clean_errors, data_dir, gateway_url, read_settings, run
+from workers.environment.ledger_access import ledger_place
+from workers.environment.listening import listen
+from workers.mcp.process import HOST, PORT, serve_http, serve_stdio
+from workers.mcp.tool import ToolContext
+
+
+@click.command()
+@click.option("--http", is_flag=True, help="Serve streamable HTTP on the loopback, and not stdio.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=PORT,
+    show_default=True,
+    help="Port for --http; 0: any free port.",
+)
+@click.option(
+    "--allow-writes", is_flag=True, help="Also the tools that record thoughts, by the gateway."
+)
+@data_dir
+def mcp(data_dir: Path | None, port: int, *, http: bool, allow_writes: bool) -> None:
+    """Serve what is on the record to a model, as tools of the Model Context Protocol.
+
+    Speaks over standard input and output until they are closed; with --http until Ctrl-C. The
+    ledger is opened to read alone. Depths of queues and workers are asked of the gateway.
+    """
+    settings = read_settings(data_dir)
+    context = ToolContext(
+        ledger_place(settings), lambda: gateway_url(settings), allow_writes=allow_writes
+    )
+    if not http:
+        run(lambda: serve_stdio(context))
+        return
+    with clean_errors():
+        listening = listen(HOST, port, "--port")
+    run(
+        lambda: serve_http(
+            context, listening, lambda url: click.echo(f"MCP server listens on {url}")
+        )
+    )

@@ -1,0 +1,1 @@
+"""The MCP server: what a model may ask of a ledger, over stdio or streamable HTTP."""

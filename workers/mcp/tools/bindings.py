@@ -1,0 +1,103 @@
+"""Tools of source bindings, their manifests, and detectors of implications."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from kernel.audit.manifests import manifests_of
+from workers.mcp.answers import page, part_of
+from workers.mcp.fields import AfterName, AfterSequence, Limit, Name, Offset, Part
+from workers.mcp.tool import Document, Tool, ToolContext, existing
+from workers.views.audit import manifests_document
+from workers.views.bindings import describe_binding, list_bindings
+from workers.views.implications import implications_document
+
+
+class ListBindings(Tool):
+    """List source bindings: what each means, its state, and how many pairs are in which state."""
+
+    after: AfterName = ""
+    limit: Limit = 20
+
+    async def answer(self, context: ToolContext) -> Document:
+        """Return a page of bindings."""
+        document = await context.read(
+            lambda view: list_bindings(view, self.after or None, self.limit)
+        )
+        return page(
+            "bindings",
+            document["bindings"],
+            lambda binding: binding["binding_id"],
+            document["next_after"],
+            lambda count: f"{count} bindings on this page",
+        )
+
+
+class GetBinding(Tool):
+    """Show a source binding with the generation that is in force."""
+
+    binding_id: Name
+    part: Part = ""
+    offset: Offset = 0
+
+    async def answer(self, context: ToolContext) -> Document:
+        """Return the binding, or a part of it."""
+        binding = existing(
+            await context.read(lambda view: describe_binding(view, self.binding_id)),
+            self.binding_id,
+        )
+        if self.part:
+            return part_of(binding, self.part, self.offset)
+        return {"summary": f"{binding['state']}: {binding['title'] or 'no title'}", **binding}
+
+
+class ListManifests(Tool):
+    """Show what bindings made of a source event, a manifest for each cycle of evaluation."""
+
+    source_event_id: Name
+    cycle: Annotated[
+        int | None, Field(ge=1, description="Show one cycle, or with `part` a part of it.")
+    ] = None
+    part: Part = ""
+    offset: Offset = 0
+    after: AfterSequence = 0
+    limit: Limit = 5
+
+    async def answer(self, context: ToolContext) -> Document:
+        """Return a page of manifests, or a part of one."""
+        after, limit = (self.after, self.limit) if self.cycle is None else (self.cycle - 1, 1)
+        document = manifests_document(
+            await context.read(
+                lambda view: manifests_of(view, self.source_event_id, after=after, limit=limit)
+            )
+        )
+        if self.part:
+            return part_of(document["manifests"][0], self.part, self.offset)
+        return page(
+            "manifests",
+            document["manifests"],
+            lambda manifest: manifest["cycle"],
+            document["next_after"],
+            lambda count: f"{count} cycles of evaluation on this page",
+        )
+
+
+class GetImplications(Tool):
+    """Show how far each detector of implications has read, and what is halted and why."""
+
+    after: AfterName = ""
+    limit: Limit = 20
+
+    async def answer(self, context: ToolContext) -> Document:
+        """Return the detectors, and a page of the halts that stand."""
+        document = await context.read(
+            lambda view: implications_document(view, after=self.after, limit=self.limit)
+        )
+        shown = page(
+            "halts",
+            document["halts"],
+            lambda halt: halt["halt_id"],
+            document["next_after"],
+            lambda count: f"{len(document['detectors'])} detectors, {count} halts on this page",
+        )
+        return shown | {"detectors": document["detectors"]}

@@ -1,0 +1,124 @@
+"""Tools of the queues: requests on the record, what is paused or given up, and who works."""
+
+from dataclasses import asdict
+from typing import Annotated
+from urllib.parse import quote
+
+from pydantic import Field
+
+from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.work.dead_letters import dead_letters
+from kernel.work.pauses import pauses_of
+from kernel.work.requests import outcome_of, status_of
+from queues.client.errors import GatewayError
+from queues.outbox_relay import ROUTES
+from workers.mcp.answers import page, part_of, shortened
+from workers.mcp.errors import error_document
+from workers.mcp.fields import NAME_CHARS_MAX, AfterName, Limit, Name, Offset, Part
+from workers.mcp.tool import Document, Tool, ToolContext, ToolRefused
+from workers.views.records import RequestCounts, count_requests
+
+SIGNATURES_SHOWN_MAX = 10
+
+
+class GetQueues(Tool):
+    """Show each queue: requests on the record and how they ended, pauses, and what Redis holds.
+
+    `depths` and `fleet` come from the gateway, the rest from the record.
+    """
+
+    async def answer(self, context: ToolContext) -> Document:
+        """Return the queues."""
+        requests, pauses = await context.read(lambda view: (count_requests(view), pauses_of(view)))
+        document: Document = {
+            "summary": requests_summary(requests),
+            "requests": requests,
+            "pauses": pauses,
+        }
+        try:
+            live = await context.get("/v1/queues")
+        except GatewayError as error:
+            return document | {"gateway": error_document(error)}
+        return document | {"depths": live["queues"], "fleet": live["fleet"]}
+
+
+class GetRequest(Tool):
+    """Show a request for work as it stands: what was asked for, and how it ended.
+
+    Of an open one the gateway says in a sentence why it waits. Of the queue of authorities there is
+    the outcome alone.
+    """
+
+    request_id: Name
+    part: Part = ""
+    offset: Offset = 0
+
+    async def answer(self, context: ToolContext) -> Document:
+        """Return the request, or a part of it."""
+        status, outcome = await context.read(
+            lambda view: (
+                status_of(view, self.request_id),
+                outcome_of(view, AUTHORITY_QUEUE, self.request_id),
+            )
+        )
+        stated = status or outcome
+        if stated is None:
+            message = f"nobody asked for {self.request_id!r}"
+            raise ToolRefused(message, code="work_request_unknown")
+        document = asdict(stated)
+        if self.part:
+            return part_of(document, self.part, self.offset)
+        queue = AUTHORITY_QUEUE if status is None else status.queue
+        if stated.state == "open":
+            document["waiting"] = await _waiting(context, queue, self.request_id)
+        return {"summary": f"{stated.state}, of {queue}", **document}
+
+
+class ListDeadLetters(Tool):
+    """List requests that were given up and not requeued, and how many for which reason."""
+
+    queue: Annotated[Name, Field(description=f"One of {', '.join(ROUTES)}.")]
+    error_signature: Annotated[
+        Name | None, Field(description="Only what was given up for this reason.")
+    ] = None
+    after: AfterName = ""
+    limit: Limit = 20
+
+    async def answer(self, context: ToolContext) -> Document:
+        """Return a page of dead letters."""
+        if self.queue not in ROUTES:
+            message = f"no queue is called {self.queue!r}; there are {', '.join(ROUTES)}"
+            raise ToolRefused(message, code="work_queue_unknown")
+        letters = await context.read(
+            lambda view: dead_letters(
+                view,
+                self.queue,
+                error_signature=self.error_signature,
+                after=self.after,
+                limit=self.limit,
+            )
+        )
+        shown = page(
+            "dead_letters",
+            letters.dead_letters,
+            lambda letter: letter.request_id,
+            letters.next_after,
+            lambda count: f"{count} dead letters on this page",
+        )
+        counts = shortened(dict(letters.by_signature), NAME_CHARS_MAX, SIGNATURES_SHOWN_MAX)
+        return shown | {"by_signature": counts, "complete": letters.complete}
+
+
+async def _waiting(context: ToolContext, queue: str, request_id: str) -> Document:
+    path = f"/v1/queues/{quote(queue)}/requests/{quote(request_id, safe=':')}/waiting"
+    try:
+        answer: Document = await context.get(path)
+    except GatewayError as error:
+        return error_document(error)
+    return answer
+
+
+def requests_summary(requests: RequestCounts) -> str:
+    """Return in a line how many requests there are and how they ended."""
+    outcomes = ", ".join(f"{count} {name}" for name, count in requests["outcomes"].items())
+    return f"{requests['open']} of {requests['recorded']} requests are open; {outcomes}"

@@ -1,0 +1,61 @@
+"""What needs somebody, as a sentence for each thing with the command for it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from queues.priorities import QUEUES
+
+PARTS: Final = {
+    "queues": "/v1/queues",
+    "set_aside": "/v1/shards/set-aside",
+    "implications": "/v1/implications",
+    "tree": "/v1/tree",
+    "checkpoint": "/v1/checkpoint",
+}
+"""What is asked besides readiness, by its name in the JSON."""
+
+
+def attention(state: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each thing that somebody should look at, with the command for it."""
+    for name, problem in state["readiness"].get("problems", {}).items():
+        yield f"the gateway is not ready: {name}: {problem}"
+    for name in PARTS:
+        if "error" in state[name]:
+            yield f"the gateway does not answer {PARTS[name]}: {state[name]['error']}"
+    yield from _queue_attention(state["queues"])
+    if set_aside := state["set_aside"].get("set_aside"):
+        yield f"{len(set_aside)} requests are set aside, because they ended their takers"
+    yield from _checkpoint_attention(state["checkpoint"])
+    for halt in state["implications"].get("halts", []):
+        what = halt["operation_kind"] or f"detector {halt['detector']}"
+        yield f"{what} is halted: rotulus implications resume {halt['halt_id']}"
+
+
+def _checkpoint_attention(state: Mapping[str, Any]) -> Iterator[str]:
+    problem, checkpoint = state.get("problem"), state.get("checkpoint") or {}
+    if problem is not None:
+        yield f"the log is not published: {problem['code']}: {problem['message']}"
+    elif checkpoint.get("verdict") in ("invalid", "diverged"):
+        yield f"the published checkpoint is {checkpoint['message']}"
+    elif checkpoint and not checkpoint["quorum_met"]:
+        yield f"the published checkpoint is {checkpoint['message']}: its witnesses do not answer"
+
+
+def _queue_attention(state: Mapping[str, Any]) -> Iterator[str]:
+    queues = state.get("queues", {})
+    for pause in state.get("pauses", []):
+        place = " ".join(filter(None, (pause["queue"], pause["priority"])))
+        by = f" by {pause['decided_by']}" if pause["decided_by"] else ""
+        yield f"{place} is paused{by}: rotulus queues resume {pause['queue']}"
+    served = {queue for worker in state.get("fleet", []) for queue in worker["queues"]}
+    for name, queue in queues.items():
+        if name not in served:
+            yield f"no worker serves {name}: rotulus worker --queues {name}"
+        if queue["dead"]:
+            yield f"{queue['dead']} of {name} were given up: rotulus queues dead {name}"
+        for priority in QUEUES.get(name, ()):
+            age_ms = queue["oldest_eligible_age_ms"].get(priority.name, 0)
+            if age_ms > priority.service_target_ms:
+                target_s = priority.service_target_ms / 1000
+                waited = f"{age_ms / 1000:.0f} s, its target is {target_s:.0f} s"
+                yield f"{name} {priority.name} is late: the oldest has waited {waited}"
