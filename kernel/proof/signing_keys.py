@@ -197,6 +197,18 @@ class SeedKey:
         return _ALGORITHMS[self.kind].private_key(self.seed)
 
 
+def is_seed_line(text: str) -> bool:
+    """Tell whether a line states a private key itself."""
+    return text.startswith(_SEED_MARK)
+
+
+def public_verifier(name: str, public_key: Ed25519PublicKey | MLDSA44PublicKey) -> NoteVerifier:
+    """Return the public half of a log's key under a name."""
+    is_ed25519 = isinstance(public_key, Ed25519PublicKey)
+    kind = KeyKind.ED25519 if is_ed25519 else KeyKind.ML_DSA_44
+    return NoteVerifier(name, kind, public_key.public_bytes_raw())
+
+
 def _line(verifier: NoteVerifier, key: bytes) -> str:
     encoded = base64.b64encode(bytes([verifier.kind]) + key).decode()
     return f"{verifier.name}+{verifier.key_id.hex()}+{encoded}"

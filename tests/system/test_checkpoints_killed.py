@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import traceback
+from itertools import count
 
 import anyio
 import pytest
@@ -22,7 +23,8 @@ from kernel.proof.tiles import TILE_WIDTH
 from tests.system.faulty_store import CountedSteps, FaultyStore
 from tests.workers.use_cases.published import LogWorld
 from workers.environment.checkpoint_folder import nodes_in
-from workers.environment.checkpoint_key import signed_path
+from workers.environment.checkpoint_key import create_key, held_key, signed_path
+from workers.environment.key_file import CheckpointKeyUnusable
 
 pytestmark = [pytest.mark.spec("P5"), pytest.mark.slow, pytest.mark.timeout(150)]
 
@@ -176,3 +178,50 @@ def test_a_log_that_is_killed_signs_no_two_checkpoints_that_disagree(begun, tmp_
     assert seen[0] == {254}
     assert seen[-1] >= {257}
     assert frozenset({254, 257}) in seen, "some were killed between signing and publishing"
+
+
+def hand_over(folder):
+    with held_key(folder / "log.key") as held, held_key(folder / "new.key") as successor:
+        return held.hand_over(successor)
+
+
+def killed_while_handing_over(begun, folder, step):
+    """Tell whether a process was killed at a step of a hand-over, or had fewer."""
+    shutil.copytree(begun, folder)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            step_in_files(pytest.MonkeyPatch(), CountedSteps(step))
+            hand_over(folder)
+        except BaseException:  # noqa: BLE001 - a forked test process must not go on as pytest
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert ended in (0, -signal.SIGKILL), step
+    return ended != 0
+
+
+def test_a_handover_that_is_killed_goes_on(begun, tmp_path):
+    verifiers = create_key(begun.folder / "new.key", begun.published().stated.origin)
+    signs = []
+    for step in count(1):
+        folder = tmp_path / f"handing-{step}"
+        if not killed_while_handing_over(begun.folder, folder, step):
+            break
+        world = copied(begun, folder).opened()
+        with held_key(folder / "log.key") as held:
+            try:
+                held.next_of(world.ledger.read(lambda view: view.log_tree()))
+                signs.append(True)
+            except CheckpointKeyUnusable:
+                signs.append(False)
+        assert hand_over(folder).new == verifiers
+        world.key = folder / "new.key"
+        world.vkeys = [verifier.vkey for verifier in verifiers]
+        world.grow(1)
+        anyio.run(world.publisher().publish)
+        assert world.published().stated.size == TILE_WIDTH - 1
+        world.close()
+    assert signs == sorted(signs, reverse=True), "up to a step, and not from there on"
+    assert {*signs} == {True, False}

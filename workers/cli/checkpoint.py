@@ -6,10 +6,20 @@ from typing import IO
 
 import anyio
 import click
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from kernel.proof.checkpoint import Checkpoint
-from kernel.proof.signing_keys import KEY_NAME_BYTES_MAX, is_key_name
-from workers.cli.checkpoint_stamp import stamp, verify_stamp
+from kernel.proof.signing_keys import (
+    KEY_NAME_BYTES_MAX,
+    KeyKind,
+    is_key_name,
+    public_verifier,
+)
+from kernel.proof.verification import ProofInvalid
+from workers.cli.checkpoint_stamp import PEM_BYTES_MAX, stamp, verify_stamp
 from workers.cli.checkpoint_verify import policy_of, verify
 from workers.cli.common import (
     as_json,
@@ -24,10 +34,12 @@ from workers.cli.common import (
 from workers.cli.gateway_call import ask_gateway
 from workers.clients.witnesses import WitnessClient
 from workers.environment.checkpoint_key import create_key, held_key
+from workers.environment.command_key import CommandKey
 from workers.environment.ledger_access import ledger_place, read_record
 from workers.use_cases.log_publication import LogPublisher
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_VKEY = {KeyKind.ED25519: "vkey", KeyKind.ML_DSA_44: "vkey_ml_dsa_44"}
 
 
 @click.group()
@@ -38,8 +50,19 @@ def checkpoint() -> None:
 @checkpoint.command()
 @click.argument("file", type=_FILE)
 @click.option("--origin", required=True, help="Name of the log, such as example.com/ledger.")
+@click.option(
+    "--signer",
+    "signers",
+    type=(click.File("rb"), str),
+    multiple=True,
+    metavar="PEM COMMAND",
+    help="Instead of making keys: a public key in PEM, and the program that signs with its private"
+    " half in a KMS; it reads a message and writes the signature, raw bytes both.",
+)
 @as_json
-def key(file: Path, origin: str, *, as_json: bool) -> None:
+def key(
+    file: Path, origin: str, signers: tuple[tuple[IO[bytes], str], ...], *, as_json: bool
+) -> None:
     """Make the keys of the log ORIGIN in FILE (Ed25519, ML-DSA-44), and print their public halves.
 
     Keep FILE outside the data folder and its backups. Beside it lies FILE.signed, what was last
@@ -49,9 +72,10 @@ def key(file: Path, origin: str, *, as_json: bool) -> None:
         message = f"a name has neither spaces nor a plus, and at most {KEY_NAME_BYTES_MAX} bytes"
         raise click.BadParameter(message)
     with clean_errors():
-        ed25519, ml_dsa_44 = create_key(file, origin)
-    document = {"origin": origin, "vkey": ed25519.vkey, "vkey_ml_dsa_44": ml_dsa_44.vkey}
-    print_document(document, as_json=as_json)
+        keys = [_command_key(origin, pem.read(PEM_BYTES_MAX), line) for pem, line in signers]
+        verifiers = create_key(file, origin, keys)
+    vkeys = {_VKEY[verifier.kind]: verifier.vkey for verifier in verifiers}
+    print_document({"origin": origin, **vkeys}, as_json=as_json)
 
 
 @checkpoint.command("publish")
@@ -129,6 +153,21 @@ def hand_over(data_dir: Path | None, old: Path, new: Path, *, as_json: bool) -> 
 checkpoint.add_command(stamp)
 checkpoint.add_command(verify_stamp)
 checkpoint.add_command(verify)
+
+
+def _command_key(origin: str, pem: bytes, command: str) -> CommandKey:
+    """Return the key that a program signs with.
+
+    Raises:
+        ProofInvalid: the file has no public key of a kind that signs logs, or names no program.
+    """
+    try:
+        public_key = load_pem_public_key(pem)
+    except (ValueError, UnsupportedAlgorithm):
+        public_key = None
+    if not isinstance(public_key, Ed25519PublicKey | MLDSA44PublicKey):
+        raise ProofInvalid("a public key of Ed25519 or ML-DSA-44 is expected, in PEM")
+    return CommandKey.of_command(public_verifier(origin, public_key), command)
 
 
 def _document(signed: Checkpoint) -> dict[str, str]:

@@ -5,7 +5,7 @@ newest checkpoint. It is on the disk before anybody sees that checkpoint, so tha
 put back to an earlier state is noticed before it is signed. Without it nothing is signed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from kernel.proof.signing_keys import KeyKind, NoteVerifier, SigningKey
 from kernel.proof.verification import ProofInvalid
 from workers.environment.key_file import (
     CheckpointKeyUnusable,
+    FileKey,
     check_new,
     held_keys,
     keys_in,
@@ -121,13 +122,12 @@ class CheckpointKey:
         write_private(_handed_over_path(self.path), content)
         return handover
 
-    def sign(self, tree: LogTree) -> SignedCheckpoint:
-        """Sign the head of a tree that goes on from what was last signed, and return the note.
+    def next_of(self, tree: LogTree) -> Checkpoint:
+        """Return the head of a tree that goes on from what was last signed.
 
         Raises:
             CheckpointDiverged: it does not.
-            CheckpointKeyUnusable: what was signed cannot be kept, or the log was handed over.
-            SigningKeyUnavailable: where a key lies does not answer.
+            CheckpointKeyUnusable: what was signed cannot be read, or the log was handed over.
             LedgerCorrupt: a tile of the tree is not there.
         """
         if _handed_over_path(self.path).exists():
@@ -135,12 +135,18 @@ class CheckpointKey:
                 f"{self.path} has handed the log over: sign with the keys that it was handed to"
             )
         check_continued(tree, self.last_signed())
-        signed = signed_checkpoint(self._head(tree), self.keys)
+        return Checkpoint(self.verifiers[0].name, tree.size, tree.root())
+
+    def sign(self, checkpoint: Checkpoint) -> SignedCheckpoint:
+        """Sign what `next_of` returned, and return the note.
+
+        Raises:
+            CheckpointKeyUnusable: what was signed cannot be kept.
+            SigningKeyUnavailable: where a key lies does not answer.
+        """
+        signed = signed_checkpoint(checkpoint, self.keys)
         write_private(signed_path(self.path), signed.to_bytes())
         return signed
-
-    def _head(self, tree: LogTree) -> Checkpoint:
-        return Checkpoint(self.verifiers[0].name, tree.size, tree.root())
 
 
 def check_continued(tree: LogTree, signed: Checkpoint) -> None:
@@ -161,14 +167,17 @@ def check_continued(tree: LogTree, signed: Checkpoint) -> None:
         )
 
 
-def create_key(path: Path, name: str) -> tuple[NoteVerifier, ...]:
+def create_key(path: Path, name: str, keys: Sequence[FileKey] = ()) -> tuple[NoteVerifier, ...]:
     """Make the keys of a log in a new file, and note that they have signed the empty log.
+
+    `keys` are those that are made already, elsewhere.
 
     Raises:
         CheckpointKeyUnusable: there is a file, or it cannot be written.
+        SigningKeyUnavailable: a key that lies elsewhere does not sign.
     """
     check_new(path)
-    keys = new_keys(name, LOG_KINDS)
+    keys = tuple(keys) or new_keys(name, LOG_KINDS)
     empty = signed_checkpoint(Checkpoint(name, 0, EMPTY_ROOT), keys)
     write_private(signed_path(path), empty.to_bytes())
     write_keys(path, keys)

@@ -10,12 +10,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernel.proof.signing_keys import SEED_BYTES, KeyKind, SeedKey
+from kernel.proof.signing_keys import SEED_BYTES, KeyKind, SeedKey, is_seed_line
 from kernel.proof.verification import ProofInvalid
 from workers.environment.checkpoint_folder import write_whole
+from workers.environment.command_key import CommandKey
 from workers.environment.private_files import FILE_MODE, UnsafePathError, check_file
 
 FILE_BYTES_MAX = 16 << 10
+
+FileKey = SeedKey | CommandKey
+"""A key as a line of a file: the private half itself, or the program that signs with it."""
 
 
 class CheckpointKeyUnusable(Exception):
@@ -43,7 +47,7 @@ def check_new(path: Path) -> None:
         raise CheckpointKeyUnusable(f"{path}: there is a file; nothing is written over it")
 
 
-def write_keys(path: Path, keys: Iterable[SeedKey]) -> None:
+def write_keys(path: Path, keys: Iterable[FileKey]) -> None:
     """Write keys into a new file.
 
     Raises:
@@ -54,7 +58,7 @@ def write_keys(path: Path, keys: Iterable[SeedKey]) -> None:
 
 
 @contextmanager
-def held_keys(path: Path) -> Iterator[tuple[SeedKey, ...]]:
+def held_keys(path: Path) -> Iterator[tuple[FileKey, ...]]:
     """Read the keys of a file and hold them: no other process does meanwhile.
 
     Raises:
@@ -78,12 +82,17 @@ def seal_keys(path: Path | None) -> tuple[SeedKey, ...]:
     """Return the keys under which a gateway signs seals, none where no file is named.
 
     Raises:
-        CheckpointKeyUnusable: the file has none, or others may read it.
+        CheckpointKeyUnusable: the file has none, others may read it, or a program signs with one:
+            a seal is signed while writers wait.
     """
-    return () if path is None else keys_in(path)
+    keys = () if path is None else keys_in(path)
+    seed_keys = tuple(key for key in keys if isinstance(key, SeedKey))
+    if len(seed_keys) < len(keys):
+        raise CheckpointKeyUnusable(f"{path}: a program is too slow to sign seals")
+    return seed_keys
 
 
-def keys_in(path: Path) -> tuple[SeedKey, ...]:
+def keys_in(path: Path) -> tuple[FileKey, ...]:
     """Read the keys of a file without holding them.
 
     Raises:
@@ -117,11 +126,15 @@ def write_private(path: Path, content: bytes) -> None:
         raise CheckpointKeyUnusable(f"{path}: {error.strerror}") from error
 
 
-def _keys_of(path: Path, content: bytes) -> tuple[SeedKey, ...]:
+def _keys_of(path: Path, content: bytes) -> tuple[FileKey, ...]:
     try:
-        keys = tuple(SeedKey.of_line(line) for line in content.decode().splitlines())
+        keys = tuple(_key_of(line) for line in content.decode().splitlines())
     except (ProofInvalid, UnicodeDecodeError):
         raise CheckpointKeyUnusable(f"{path} holds no keys") from None
-    if not keys or len({key.name for key in keys}) > 1:
+    if not keys or len({key.verifier.name for key in keys}) > 1:
         raise CheckpointKeyUnusable(f"{path} holds no keys of one name")
     return keys
+
+
+def _key_of(line: str) -> FileKey:
+    return SeedKey.of_line(line) if is_seed_line(line) else CommandKey.of_line(line)

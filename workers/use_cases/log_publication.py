@@ -18,7 +18,7 @@ import anyio.to_thread
 import structlog
 
 from kernel.ledger.ledger import LedgerView
-from kernel.proof.checkpoint import SignedCheckpoint
+from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint
 from kernel.proof.signing_keys import NoteVerifier
 from kernel.proof.verification import ProofInvalid
 from workers.environment.checkpoint_folder import (
@@ -116,19 +116,26 @@ class LogPublisher:
     def _signed(self, held: CheckpointKey) -> SignedCheckpoint:
         """Return the signed head, with the cosignatures that it has in the folder."""
         try:
-            return self._read(partial(self._signed_in, held=held))
+            there = self._in_folder(held)
+            checkpoint = self._read(partial(self._prepared, held=held, there=there))
         except OSError as error:
             raise self._unusable(error) from error
-
-    def _signed_in(self, view: LedgerView, held: CheckpointKey) -> SignedCheckpoint:
-        tree, there = view.log_tree(), self._in_folder(held)
-        if there is not None:
-            check_continued(tree, there.stated)
-        signed = held.sign(tree)
-        write_tiles(self._folder, tree, tree.size, 0 if there is None else there.stated.size)
+        # A KMS may take its time, and no snapshot waits for it.
+        signed = held.sign(checkpoint)
         if there is None or there.note.text != signed.note.text:
             return signed
         return there.with_signatures(signed.note.signatures)
+
+    def _prepared(
+        self, view: LedgerView, held: CheckpointKey, there: SignedCheckpoint | None
+    ) -> Checkpoint:
+        """Return what is to be signed, whose tiles are in the folder by then."""
+        tree = view.log_tree()
+        if there is not None:
+            check_continued(tree, there.stated)
+        checkpoint = held.next_of(tree)
+        write_tiles(self._folder, tree, tree.size, 0 if there is None else there.stated.size)
+        return checkpoint
 
     def _in_folder(self, held: CheckpointKey) -> SignedCheckpoint | None:
         note = published_checkpoint(self._folder)
