@@ -172,6 +172,21 @@ def test_an_operator_sees_pauses_and_takes_back(record):
     )
 
 
+def test_an_operator_lists_and_searches_the_requests_of_a_queue(record):
+    async def ask(door: Door) -> list[dict[str, Any]]:
+        return await enqueued(door, BINDINGS, binding("one"), binding("two"))
+
+    [older, newer] = [request["request_id"] for request in in_door(record, ask)]
+    output = rotulus("queues", "list", BINDING_QUEUE, "--limit", "1").stdout
+    assert newer in output
+    assert older not in output
+    after = output.partition("more: --after ")[2].strip()
+    assert older in rotulus("queues", "list", BINDING_QUEUE, "--after", after).stdout
+    [request] = printed("queues", "list", BINDING_QUEUE, "--key", "one", "--json")["requests"]
+    assert request["request_id"] == older
+    assert rotulus("queues", "list", BINDING_QUEUE, "--state", "completed").stdout == "none\n"
+
+
 def test_an_operator_lists_dead_letters_and_requeues_them(record):
     async def bury(door: Door) -> list[str]:
         requests = await enqueued(door, BINDINGS, *(binding(str(number)) for number in range(5)))
