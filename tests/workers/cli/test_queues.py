@@ -1,6 +1,9 @@
 """`rotulus enqueue` and `rotulus queues`, against a gateway in the test's process."""
 
+import io
 import json
+import os
+import pty
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from tests.workers.api.door import Door, running_door, transport_to
 from tests.workers.cli.command import printed, rotulus
 from workers.cli import enqueue as enqueue_module
 from workers.cli import gateway_call
+from workers.cli.common import say_what_is_read
 from workers.cli.up import say_death, set_aside_lines
 from workers.environment.data_folder import DataFolder
 from workers.environment.terminal_progress import bar
@@ -257,3 +261,13 @@ def test_a_bar_says_how_much_is_done():
     assert bar(0, 0) == f"[{'.' * 24}] 0/0"
     assert bar(1, 2) == f"[{'#' * 12}{'.' * 12}] 1/2"
     assert bar(2, 2) == f"[{'#' * 24}] 2/2"
+
+
+def test_a_command_that_reads_a_terminal_says_so_and_no_other(capsys):
+    say_what_is_read(io.BytesIO())
+    assert capsys.readouterr().err == ""
+    terminal, ours = pty.openpty()
+    with os.fdopen(ours, "rb") as file:
+        say_what_is_read(file)
+    os.close(terminal)
+    assert "reading standard input until Ctrl-D" in capsys.readouterr().err
