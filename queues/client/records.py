@@ -54,6 +54,14 @@ class Records:
         """Iterate over the extractions that are in a state now."""
         return self._list("/v1/extractions", "runs", {"state": state})
 
+    def requests(self, queue: str, **criteria: Any) -> AsyncIterator[Document]:
+        """Iterate over the requests of a queue that every criterion fits, newest first.
+
+        Criteria are `item_key`, `request_key`, `state`, `priority`, `words` (of the reason for
+        which it was given up or cancelled), `since` and `until`.
+        """
+        return self._list(f"/v1/queues/{quoted(queue)}/requests", "requests", criteria)
+
     def dead_letters(
         self, queue: str, error_signature: str | None = None
     ) -> AsyncIterator[Document]:

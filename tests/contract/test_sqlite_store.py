@@ -28,6 +28,7 @@ from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.sqlite import SqliteStore
 from kernel.reviews.evidence import STORES
+from kernel.work.request_lists import RequestSearch, list_requests
 from tests.connections import watch_sqlite
 from tests.contract.nodes import add, names, node
 from tests.contract.test_ledger_store import MISSHAPEN, row_of
@@ -581,3 +582,19 @@ def test_what_an_operation_informed_is_found_by_its_name_alone(store, connection
         "SEARCH causal_parents USING COVERING INDEX sqlite_autoindex_causal_parents_1"
         " (parent_operation_id=? AND ec_sequence_number>?)"
     )
+
+
+@pytest.mark.parametrize("item_key", [None, "item"])
+def test_a_page_of_requests_is_read_along_an_index_in_its_order(store, connections, path, item_key):
+    search = RequestSearch(item_key=item_key)
+    with store.view() as tables:
+        connections.statements.clear()
+        list_requests(LedgerView(tables), "a-queue", search, after=9, limit=3)
+        statements = list(connections.statements)
+    assert len(statements) == 2
+    index = "outbox_open" if item_key is None else "outbox_by_item"
+    for sql, values in statements:
+        with closing(sqlite3.connect(path)) as connection:
+            [plan] = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+        assert plan[-1].startswith(f"SEARCH outbox USING INDEX {index} (")
+        assert plan[-1].endswith("request_sequence<?)")

@@ -11,6 +11,7 @@ from starlette.types import Message
 from kernel.host import Host
 from workers.api import errors
 from workers.api.middleware.admission import AdmissionMiddleware
+from workers.api.middleware.head_requests import HeadRequestsMiddleware
 from workers.api.middleware.owner_header import OwnerHeaderMiddleware
 from workers.api.middleware.request_guard import RequestGuardMiddleware
 from workers.api.middleware.thin_routes import ThinRoutesMiddleware
@@ -122,6 +123,7 @@ def build_app(
     # What is added last comes first.
     app.add_middleware(ThinRoutesMiddleware, routes=hot_routes(), services=services)
     app.add_middleware(AdmissionMiddleware, admission=services.admission)
+    app.add_middleware(HeadRequestsMiddleware)
     app.add_middleware(OwnerHeaderMiddleware, owner_url=services.owner_url)
     app.add_middleware(RequestGuardMiddleware, hosts=hosts, host=host)
     return app

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import anyio
 import click
@@ -61,6 +61,12 @@ def _name_unknown_variables() -> None:
     for name, nearest in unknown_variables():
         hint = f" (did you mean {nearest}?)" if nearest else ""
         click.echo(f"Warning: setting_unknown: {name} is no setting{hint}", err=True)
+
+
+def say_what_is_read(file: IO[bytes]) -> None:
+    """Say on standard error that a terminal is read, where somebody might wait for an answer."""
+    if file.isatty():
+        click.echo("reading standard input until Ctrl-D; name a FILE to read that", err=True)
 
 
 def redis_url(settings: Settings) -> str:

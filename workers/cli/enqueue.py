@@ -26,6 +26,7 @@ from workers.cli.common import (
     print_document,
     read_settings,
     run,
+    say_what_is_read,
 )
 from workers.environment.terminal_progress import Progress, bar
 
@@ -66,6 +67,7 @@ def enqueue(
     request.
     """
     settings = read_settings(data_dir)
+    say_what_is_read(file)
     requests = _read(file, queue)
 
     async def ask() -> tuple[list[Job], list[JobOutcome]]:

@@ -93,6 +93,37 @@ def resume(
     _switch(settings, queue, "resume", priority, decided_by, reason)
 
 
+@queues.command("list")
+@click.argument("queue")
+@click.option("--state", type=click.Choice(["open", "completed", "dead_letter", "cancelled"]))
+@click.option("--item", "item_key", help="Only requests for this item.")
+@click.option("--key", "request_key", help="Only the request under this key of its producer.")
+@click.option("--words", help="Only what was given up or cancelled for a reason with these words.")
+@click.option("--since", help="Only what was asked for since, such as 2026-01-31T12:00:00Z.")
+@click.option("--until", help="Only what was asked for before.")
+@click.option(
+    "--after", type=int, help="Go on after this number, which the page before ended with."
+)
+@priority
+@limit
+@as_json
+@click.pass_obj
+def list_requests(
+    settings: Settings, /, queue: str, limit: int, *, as_json: bool, **criteria: Any
+) -> None:
+    """List requests of QUEUE, newest first."""
+    stated = {name: value for name, value in criteria.items() if value is not None}
+    answer = _get(settings, f"{_path(queue)}/requests", limit=min(limit, PAGE_MAX), **stated)
+    if as_json:
+        print_document(answer, as_json=True)
+        return
+    names = ("enqueued_at", "state", "priority", "item_key", "reason", "request_id")
+    rows = [tuple(request[name] or "-" for name in names) for request in answer["requests"]]
+    print_table(("asked for", "state", "priority", "item", "reason", "request"), rows)
+    if answer["next_after"] is not None:
+        click.echo(f"more: --after {answer['next_after']}")
+
+
 @queues.command()
 @click.argument("queue")
 @signature

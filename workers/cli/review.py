@@ -28,6 +28,7 @@ from workers.cli.common import (
     print_table,
     read_settings,
     run,
+    say_what_is_read,
 )
 from workers.cli.reading import read_record
 from workers.clients.gateway import GatewayClient
@@ -63,6 +64,7 @@ def review_batch(
     "corpus|node", "disposition": "confirm"}, and for split and merge_with a
     "target_disposition_ref". The same file sent again is the same batch.
     """
+    say_what_is_read(file)
     stated = _read(file)
     options = {
         "source_batch_id": source_batch_id,

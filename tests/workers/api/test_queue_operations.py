@@ -4,11 +4,12 @@ import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
 
 from kernel.work.contents import BINDING_QUEUE
+from queues.client import Rotulus
 from queues.items import NewItem
 from queues.outbox_relay import OutboxRelay
 from tests.kernel.build import FakeHost
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
-from tests.workers.api.door import Door, error_of, running_door
+from tests.workers.api.door import Door, error_of, running_door, transport_to
 
 pytestmark = pytest.mark.anyio
 
@@ -106,3 +107,27 @@ async def test_a_queue_that_is_not_there_is_said_to_be_unknown(door: Door, verb)
         body |= {"reason": "why"} if verb == "dismiss" else {}
         answer = await door.send(path, body)
     error_of(answer, 404, "work_queue_unknown")
+
+
+async def test_requests_are_listed_and_searched_in_pages(door: Door):
+    requests = await enqueued(door, BINDINGS, *(binding(name) for name in "abc"))
+    ids = [request["request_id"] for request in requests]
+    await given_up(door, BINDING_QUEUE, ids[1], "odd")
+    first = (await door.http.get(f"{BINDINGS}/requests", params={"limit": 2})).json()
+    rest = {"limit": 2, "after": first["next_after"]}
+    second = (await door.http.get(f"{BINDINGS}/requests", params=rest)).json()
+    listed = first["requests"] + second["requests"]
+    assert [request["request_id"] for request in listed] == ids[::-1]
+    assert second["next_after"] is None
+    dead = {"state": "dead_letter", "words": "ODD"}
+    [letter] = (await door.http.get(f"{BINDINGS}/requests", params=dead)).json()["requests"]
+    assert (letter["request_id"], letter["request_key"], letter["reason"]) == (ids[1], "b", "odd")
+    async with Rotulus("http://127.0.0.1", transport=transport_to(door.app)) as rotulus:
+        by_client = [
+            request["request_id"]
+            async for request in rotulus.records.requests(BINDING_QUEUE, state="open")
+        ]
+    assert by_client == [ids[2], ids[0]]
+    wrong = await door.http.get(f"{BINDINGS}/requests", params={"state": "asleep"})
+    assert wrong.status_code == 422
+    error_of(await door.http.get("/v1/queues/none/requests"), 404, "work_queue_unknown")

@@ -1,6 +1,9 @@
 """`rotulus enqueue` and `rotulus queues`, against a gateway in the test's process."""
 
+import io
 import json
+import os
+import pty
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from tests.workers.api.door import Door, running_door, transport_to
 from tests.workers.cli.command import printed, rotulus
 from workers.cli import enqueue as enqueue_module
 from workers.cli import gateway_call
+from workers.cli.common import say_what_is_read
 from workers.cli.up import say_death, set_aside_lines
 from workers.environment.data_folder import DataFolder
 from workers.environment.terminal_progress import bar
@@ -172,6 +176,21 @@ def test_an_operator_sees_pauses_and_takes_back(record):
     )
 
 
+def test_an_operator_lists_and_searches_the_requests_of_a_queue(record):
+    async def ask(door: Door) -> list[dict[str, Any]]:
+        return await enqueued(door, BINDINGS, binding("one"), binding("two"))
+
+    [older, newer] = [request["request_id"] for request in in_door(record, ask)]
+    output = rotulus("queues", "list", BINDING_QUEUE, "--limit", "1").stdout
+    assert newer in output
+    assert older not in output
+    after = output.partition("more: --after ")[2].strip()
+    assert older in rotulus("queues", "list", BINDING_QUEUE, "--after", after).stdout
+    [request] = printed("queues", "list", BINDING_QUEUE, "--key", "one", "--json")["requests"]
+    assert request["request_id"] == older
+    assert rotulus("queues", "list", BINDING_QUEUE, "--state", "completed").stdout == "none\n"
+
+
 def test_an_operator_lists_dead_letters_and_requeues_them(record):
     async def bury(door: Door) -> list[str]:
         requests = await enqueued(door, BINDINGS, *(binding(str(number)) for number in range(5)))
@@ -242,3 +261,13 @@ def test_a_bar_says_how_much_is_done():
     assert bar(0, 0) == f"[{'.' * 24}] 0/0"
     assert bar(1, 2) == f"[{'#' * 12}{'.' * 12}] 1/2"
     assert bar(2, 2) == f"[{'#' * 24}] 2/2"
+
+
+def test_a_command_that_reads_a_terminal_says_so_and_no_other(capsys):
+    say_what_is_read(io.BytesIO())
+    assert capsys.readouterr().err == ""
+    terminal, ours = pty.openpty()
+    with os.fdopen(ours, "rb") as file:
+        say_what_is_read(file)
+    os.close(terminal)
+    assert "reading standard input until Ctrl-D" in capsys.readouterr().err

@@ -84,10 +84,11 @@ class Filters(BaseModel):
     def criteria(self) -> AuditFilter:
         """Return the filter that the parameters give."""
         conditions = self.model_dump(exclude={"since", "until", "after", "limit"})
-        return AuditFilter(**conditions, from_us=_us(self.since), before_us=_us(self.until))
+        return AuditFilter(**conditions, from_us=us_of(self.since), before_us=us_of(self.until))
 
 
-def _us(moment: datetime | None) -> int | None:
+def us_of(moment: datetime | None) -> int | None:
+    """Return a time in microseconds since the epoch."""
     return None if moment is None else parse_time_us(moment.isoformat())
 
 
@@ -185,7 +186,7 @@ async def costs(
     until: Time = None,
 ) -> CostPageDocument:
     """Return a page of what operations cost, and to whom it is attributed."""
-    time = {"from_us": _us(since), "before_us": _us(until)}
+    time = {"from_us": us_of(since), "before_us": us_of(until)}
     page = await services.read(lambda view: cost_entries(view, after=after, limit=limit, **time))
     return costs_document(page)
 
@@ -199,6 +200,6 @@ async def totals(
     until: Time = None,
 ) -> CostTotalsDocument:
     """Return what operations cost together, by intent and actor; go on while `next_after` is."""
-    time = {"from_us": _us(since), "before_us": _us(until)}
+    time = {"from_us": us_of(since), "before_us": us_of(until)}
     page = await services.read(lambda view: cost_totals(view, after=after, limit=limit, **time))
     return totals_document(page.totals, page.next_after)

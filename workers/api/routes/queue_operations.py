@@ -11,11 +11,13 @@ from actors.commit.work_units import DismissUnit, PauseUnit, RequeueUnit
 from kernel.work.dead_letters import DeadLetterDismissal, DeadLetters, dead_letters
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.pauses import PauseDecision
-from kernel.work.requests import REQUESTS_MAX
+from kernel.work.request_lists import RequestPage, RequestSearch, list_requests
+from kernel.work.requests import REQUESTS_MAX, State
 from queues.errors import QueueError
 from queues.work_queue import WorkQueue
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
+from workers.api.routes.audit import Moment, Text, us_of
 from workers.api.routes.work_requests import (
     NAME_CHARS_MAX,
     QueueName,
@@ -23,6 +25,7 @@ from workers.api.routes.work_requests import (
     RequestId,
 )
 from workers.api.services import Given, Services
+from workers.views.records import SEQUENCE_MAX
 
 PAGE_MAX = 500
 
@@ -38,6 +41,27 @@ class PauseBody(BaseModel):
     priority: Annotated[str, Field(max_length=64)] | None = None
     decided_by: Annotated[str, Field(max_length=REASON_CHARS_MAX)] = ""
     reason: Annotated[str, Field(max_length=REASON_CHARS_MAX)] = ""
+
+
+class RequestCriteria(BaseModel):
+    """Which requests are meant; see `RequestSearch`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    item_key: Text = None
+    request_key: Text = None
+    state: State | None = None
+    priority: Text = None
+    words: Text = None
+    since: Moment | None = None
+    until: Moment | None = None
+    after: Annotated[int, Field(ge=0, le=SEQUENCE_MAX)] | None = None
+    limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = 100
+
+    def search(self) -> RequestSearch:
+        """Return the search that the parameters give."""
+        stated = self.model_dump(exclude={"since", "until", "after", "limit"})
+        return RequestSearch(**stated, from_us=us_of(self.since), before_us=us_of(self.until))
 
 
 class RequeueBody(BaseModel):
@@ -82,6 +106,21 @@ async def pause(queue: QueueName, body: PauseBody, services: Given) -> PauseDocu
 async def resume(queue: QueueName, body: PauseBody, services: Given) -> PauseDocument:
     """End the pause of the queue, or that of a priority."""
     return await _switch(services, queue, body, paused=False)
+
+
+@router.get("/requests")
+async def requests(
+    queue: QueueName,
+    services: Given,
+    criteria: Annotated[RequestCriteria, Query()],
+) -> RequestPage:
+    """List the requests of a queue, newest first; go on while there is a `next_after`."""
+    _queue(services, queue)
+    return await services.read(
+        lambda view: list_requests(
+            view, queue, criteria.search(), after=criteria.after, limit=criteria.limit
+        )
+    )
 
 
 @router.get("/dead-letters")
