@@ -36,11 +36,12 @@ from kernel.model_retention import collect_model_outputs
 from kernel.stores.extraction import attempt_of, last_attempt
 from kernel.verify import Verification
 from kernel.verify.violation import record_violation
-from kernel.work.contents import EXTRACTION_QUEUE, ExtractionTransition, is_extraction_task
+from kernel.work.contents import EXTRACTION_QUEUE, ExtractionTransition
 from kernel.work.dead_letters import DeadLetterDismissal, dismiss, requeue
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close, open_request
 from kernel.work.pauses import PauseDecision, pause, resume
+from kernel.work.queue_kinds import is_extraction_task
 from kernel.work.reports import (
     BindingEvaluated,
     BindingSuspended,

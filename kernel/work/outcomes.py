@@ -2,15 +2,16 @@
 
 from typing import Literal
 
-from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE
+from kernel.authority.requests import CASCADE_QUEUE
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.stores.binding_pairs import PairEnd
 from kernel.stores.external import EXTERNAL_QUEUE
 from kernel.work import receipts
-from kernel.work.contents import BINDING_QUEUE, QUEUE_KINDS
+from kernel.work.contents import BINDING_QUEUE
 from kernel.work.errors import WorkRefused
+from kernel.work.queue_kinds import QUEUE_KINDS, asked_kind
 from kernel.work.reports import CapacityRejected
 
 ClosedAs = Literal["completed", "dead_letter", "cancelled"]
@@ -25,7 +26,7 @@ def open_request(view: LedgerView, request_id: str) -> Request | None:
         WorkRefused: `work_request_unknown`, when nobody asked under this id.
     """
     row = view.tables.get(schema.outbox, request_id)
-    if row is None or row["queue"] not in QUEUE_KINDS:
+    if row is None or asked_kind(row["queue"]) is None:
         raise WorkRefused("work_request_unknown", f"nobody asked for {request_id}", "request_id")
     return Request.of_row(row) if row["open"] else None
 
@@ -121,7 +122,7 @@ def storable(text: str) -> str:
 
 def open_by_queue(view: LedgerView) -> dict[str, int]:
     """Return how many requests of each queue are open, for the queues that have any."""
-    queues = (AUTHORITY_QUEUE, CASCADE_QUEUE, EXTERNAL_QUEUE, *QUEUE_KINDS)
+    queues = (CASCADE_QUEUE, EXTERNAL_QUEUE, *QUEUE_KINDS)
     counted = {
         queue: view.tables.count(schema.outbox, {"open": 1, "queue": queue}) for queue in queues
     }

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from kernel.bindings.source_binding import read_source_binding
 from kernel.canonical import canonicalize, canonicalize_readable, digest
@@ -26,12 +26,11 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.ledger.tables import Row
 from kernel.model.problems import first_problem
-from kernel.priorities import PRIORITIES_OF
 from kernel.stores.bindings import generation_in_force
-from kernel.stores.typed import Payload
 from kernel.work import receipts
-from kernel.work.contents import BINDING_QUEUE, QUEUE_KINDS, QueueKind
+from kernel.work.contents import BINDING_QUEUE
 from kernel.work.errors import WorkRefused
+from kernel.work.queue_kinds import QUEUE_KINDS, QueueKind, asked_kind
 from kernel.work.ready_requests import due_at_us
 
 REQUESTS_MAX = 256
@@ -59,7 +58,7 @@ class WorkRequest:
 
     content: Document
     priority: str | None = None
-    """A priority of its queue (`kernel.priorities`), where the content does not decide it."""
+    """A priority of its queue (`kernel.work.queue_kinds`), where the content does not decide it."""
 
     delay_s: int = 0
     """How long after it was recorded the request becomes due."""
@@ -176,7 +175,7 @@ def enqueue(
 def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
     """Return a request as it stands, None where nobody asked under this id."""
     row = view.tables.get(schema.outbox, request_id)
-    if row is None or row["queue"] not in QUEUE_KINDS:
+    if row is None or asked_kind(row["queue"]) is None:
         return None
     document = Request.of_row(row).document
     outcome = view.outcome_of(request_id)
@@ -257,9 +256,10 @@ def read_content(request: Request) -> Any:
 
 
 def _check(request: WorkRequest) -> _Checked:
-    kind = QUEUE_KINDS.get(request.queue)
+    kind = asked_kind(request.queue)
     if kind is None:
-        raise WorkRefused("work_queue_unknown", f"nobody may ask {request.queue!r}", "queue")
+        message = f"nobody may ask {request.queue!r}: no queue and no plug-in here is called so"
+        raise WorkRefused("work_queue_unknown", message, "queue")
     key = request.request_key
     if not 1 <= len(key) <= KEY_CHARS_MAX or not _is_text(key):
         raise _invalid(f"a key is a text of 1 to {KEY_CHARS_MAX} characters", "request_key")
@@ -310,7 +310,7 @@ def _is_text(name: str) -> bool:
         return False
 
 
-def _read(kind: QueueKind, content: Document) -> Payload:
+def _read(kind: QueueKind, content: Document) -> BaseModel:
     try:
         stated = canonicalize_readable(content)
         if len(stated) > CONTENT_BYTES_MAX:
@@ -323,10 +323,10 @@ def _read(kind: QueueKind, content: Document) -> Payload:
         raise _invalid(f"the content has no canonical form: {error}", "content") from None
 
 
-def _priority(kind: QueueKind, request: WorkRequest, content: Payload) -> str:
+def _priority(kind: QueueKind, request: WorkRequest, content: BaseModel) -> str:
     if kind.priority is None:
         stated = request.priority or kind.default_priority
-        if stated not in PRIORITIES_OF[request.queue]:
+        if not kind.has_priority(stated):
             raise _invalid(f"no priority is called {stated!r}", "priority")
         return stated
     decided = str(getattr(content, kind.priority))

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from queues.client.errors import GatewayError
-from queues.priorities import QUEUES
+from queues.priorities import priorities_of
 from workers.cli.common import (
     as_json,
     data_dir,
@@ -115,7 +115,7 @@ def _queue_attention(state: Mapping[str, Any]) -> Iterator[str]:
             yield f"no worker serves {name}: rotulus worker --queues {name}"
         if queue["dead"]:
             yield f"{queue['dead']} of {name} were given up: rotulus queues dead {name}"
-        for priority in QUEUES.get(name, ()):
+        for priority in priorities_of(name):
             age_ms = queue["oldest_eligible_age_ms"].get(priority.name, 0)
             if age_ms > priority.service_target_ms:
                 target_s = priority.service_target_ms / 1000

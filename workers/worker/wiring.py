@@ -15,10 +15,10 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.capacity_leases import CapacityLeases
 from queues.connection import RedisClient
 from queues.cron_claims import Crons
-from queues.outbox_relay import ROUTES
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
 from workers.clients.gateway import GatewayClient
@@ -95,7 +95,7 @@ def build_worker(
     """
     evaluator = around_evaluator(RecordEvaluator(ledger, DocketParticulars()))
     worker_id, leases, reporter = new_worker_id(), CapacityLeases(redis), GatewayReporter(gateway)
-    queues = {name: WorkQueue(redis, name) for name in ROUTES}
+    queues = {name: WorkQueue(redis, name) for name in QUEUE_KINDS}
     processors, alone = {}, anyio.Lock()
     for name in settings.queue_names:
         needs = HandlerDependencies(
