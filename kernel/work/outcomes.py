@@ -39,10 +39,12 @@ def close(
     operation_id: str | None = None,
     reason: str | None = None,
     result: Document | None = None,
+    handler_result: Document | None = None,
     pair_end: PairEnd | None = None,
 ) -> bool:
     """Give a request its outcome, with a durable receipt; False where it has one already.
 
+    `handler_result` is what a plug-in's handler returned, which the record does not read.
     `pair_end` is what the evaluation came to for the pair that asked for it, where one did (§13.2).
 
     Raises:
@@ -54,6 +56,7 @@ def close(
         return False
     body: Document = {"request_id": request_id, "queue": request.queue, "outcome": outcome}
     fields: Document = {"closed_by_operation_id": operation_id, "result": result}
+    fields["handler_result"] = handler_result
     fields["pair_state"] = pair_end
     fields["reason"] = None if reason is None else storable(reason)
     body |= {name: value for name, value in fields.items() if value is not None}

@@ -30,13 +30,14 @@ from kernel.stores.bindings import generation_in_force
 from kernel.work import receipts
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.errors import WorkRefused
-from kernel.work.queue_kinds import QUEUE_KINDS, QueueKind, asked_kind
+from kernel.work.queue_kinds import QUEUE_KINDS, QueueKind, asked_kind, is_built_in
 from kernel.work.ready_requests import due_at_us
 
 REQUESTS_MAX = 256
 """Requests that one call may record."""
 
 KEY_CHARS_MAX = 400
+ITEM_KEY_CHARS_MAX = 512
 CONTENT_BYTES_MAX = 32 * 1024
 DELAY_S_MAX = 30 * 24 * 3600
 OPEN_MAX = 100_000
@@ -195,7 +196,7 @@ def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
         closed_at=iso_time(outcome["closed_at_us"]),
         operation_id=outcome["operation_id"],
         reason=receipt.get("reason"),
-        result=receipt.get("result"),
+        result=_result(receipt),
         requeued_as=requeued_as(view, row["queue"], request_id),
         dismissed=(view.receipt(dismissed_id(request_id)) or {}).get("reason"),
     )
@@ -232,7 +233,7 @@ def outcome_of(view: LedgerView, queue: str, request_id: str) -> RequestOutcome 
         iso_time(outcome["closed_at_us"]),
         outcome["operation_id"],
         receipt.get("reason", receipt.get("error_signature")),
-        receipt.get("result"),
+        _result(receipt),
         requeued_as(view, queue, request_id) if outcome["outcome"] == "dead_letter" else None,
     )
 
@@ -246,6 +247,11 @@ def closing_receipt(view: LedgerView, request_id: str) -> Document:
             document: Document = orjson.loads(rows[0]["receipt_bytes"])
             return document
     return {}
+
+
+def _result(receipt: Document) -> Document | None:
+    result: Document | None = receipt.get("handler_result", receipt.get("result"))
+    return result
 
 
 def read_content(request: Request) -> Any:
@@ -266,11 +272,9 @@ def _check(request: WorkRequest) -> _Checked:
     if not 0 <= request.delay_s <= DELAY_S_MAX:
         raise _invalid(f"a delay is 0 to {DELAY_S_MAX} seconds", "delay_s")
     content = _read(kind, request.content)
-    item_key = getattr(content, kind.item_key)
-    if "\x00" in item_key:
-        raise _invalid("a name holds the character U+0000", f"content.{kind.item_key}")
+    item_key = _item_key(kind, content)
     request_id = request_id_of(request.queue, key)
-    body = {
+    body: Document = {
         "request_id": request_id,
         "queue": request.queue,
         "item_key": item_key,
@@ -302,6 +306,16 @@ def _check_not_too_late(body: Document, now_us: int) -> None:
         raise _invalid(f"a time is at most {DELAY_S_MAX} seconds from now", "run_at")
 
 
+def _item_key(kind: QueueKind, content: BaseModel) -> str:
+    item_key = getattr(content, kind.item_key)
+    place = f"content.{kind.item_key}"
+    if not isinstance(item_key, str) or not 1 <= len(item_key) <= ITEM_KEY_CHARS_MAX:
+        raise _invalid(f"a name is a text of 1 to {ITEM_KEY_CHARS_MAX} characters", place)
+    if not _is_text(item_key):
+        raise _invalid("a name holds the character U+0000", place)
+    return item_key
+
+
 def _is_text(name: str) -> bool:
     """Tell whether every store can hold a text: no lone surrogate, and no U+0000."""
     try:
@@ -313,14 +327,21 @@ def _is_text(name: str) -> bool:
 def _read(kind: QueueKind, content: Document) -> BaseModel:
     try:
         stated = canonicalize_readable(content)
-        if len(stated) > CONTENT_BYTES_MAX:
-            raise _invalid(f"a content has at most {CONTENT_BYTES_MAX} bytes", "content")
+    except (ValueError, RecursionError) as error:
+        raise _invalid(f"the content has no canonical form: {error}", "content") from None
+    if len(stated) > CONTENT_BYTES_MAX:
+        raise _invalid(f"a content has at most {CONTENT_BYTES_MAX} bytes", "content")
+    try:
         return kind.content_of(content).model_validate_json(stated)
     except ValidationError as error:
         field, message = first_problem(error, "content")
         raise _invalid(message, field) from None
-    except (ValueError, RecursionError) as error:
-        raise _invalid(f"the content has no canonical form: {error}", "content") from None
+    except Exception as error:
+        if is_built_in(kind.name):
+            raise
+        # The model of a plug-in is a foreign program.
+        message = f"the model of {kind.name} failed: {type(error).__name__}"
+        raise _invalid(message, "content") from error
 
 
 def _priority(kind: QueueKind, request: WorkRequest, content: BaseModel) -> str:
