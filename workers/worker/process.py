@@ -25,7 +25,7 @@ from workers.environment.ledger_wait import opened
 from workers.environment.listening import listen
 from workers.environment.settings import Settings
 from workers.environment.system_host import end_process, system_host
-from workers.plugins.installed import extractor_plugins
+from workers.plugins.installed import extractor_plugins, queue_plugins
 from workers.telemetry.metrics_endpoint import open_door
 from workers.worker.arq_runner import WorkerProcess
 from workers.worker.handlers.extractors import (
@@ -56,6 +56,7 @@ async def serve_worker(
     with the process (decision workers/0105). `measured` is where the worker's parent lets it be
     measured.
     """
+    queue_plugins()  # before anything is waited for, so that one that does not load is said
     place, clock = ledger_place(settings), LedgerClock()
     host = system_host(clock.now_us)
     # The gateway that founds it may still be starting.
