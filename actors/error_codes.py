@@ -253,6 +253,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "gateway_unreachable": ErrorCode(None, "service", is_retryable=True, may_be_taken=True),
         "gateway_failed": ErrorCode(None, "service", may_be_taken=True),
         "settings_invalid": ErrorCode(None, "caller"),
+        "plugin_invalid": ErrorCode(None, "caller"),
         "data_folder_busy": ErrorCode(None, "caller"),
         "data_folder_unusable": ErrorCode(None, "caller"),
         "data_folder_unsafe": ErrorCode(None, "caller"),

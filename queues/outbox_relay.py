@@ -14,7 +14,7 @@ nothing is sent; a later sweep finds what was left out.
 Where gateways share a ledger, the one that holds a `RelayLease` relays its queue. Its epoch is
 the mark of the queue. Whoever takes the lease over sweeps once and leaves its own mark, and
 from then on Redis refuses what the relay before it sends (decision queues/0068).
-`ROUTES` says for each queue what may be sent, and as what (decision queues/0027).
+`route_of` says for each queue what may be sent, and as what (decision queues/0027).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ from kernel.errors import LedgerUnavailable
 from kernel.fleet_protocol import stated
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.ledger.shards import Fence, holds
-from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.pauses import pauses_of
 from kernel.work.ready_requests import due, first_of_each_run, next_of_runs
 from queues.errors import QueueError
@@ -125,7 +125,7 @@ class OutboxRelay:
         self._queue = queue
         self._lease = lease
         self._fence: Fence | None = None
-        self._route = ROUTES[queue.name]
+        self._route = route_of(queue.name)
         self._clock_s = clock_s
         self._sent: dict[str, _Sent] = {}
         self._held = False
@@ -405,12 +405,19 @@ def _short(name: str) -> str:
     return name if is_fit else f"sha256:{sha256_hex(content)}"
 
 
-ROUTES: Mapping[str, Route] = MappingProxyType(
+_ASKED = Route(lambda _, requests: list(requests), _nothing, _nothing, _request_item)
+"""What producers ask for waits for nothing else, unless its queue has rules of its own."""
+
+_ROUTES: Mapping[str, Route] = MappingProxyType(
     {
         AUTHORITY_QUEUE: Route(
             ready_items, freed_by, awaited_by, _authority_item, follows_inputs=True
         ),
-        BINDING_QUEUE: Route(lambda _, requests: list(requests), _nothing, _nothing, _request_item),
         EXTRACTION_QUEUE: Route(first_of_each_run, next_of_runs, _nothing, _request_item),
     }
 )
+
+
+def route_of(queue: str) -> Route:
+    """Return how the requests of a queue become items."""
+    return _ROUTES.get(queue, _ASKED)

@@ -1,4 +1,4 @@
-"""The queues, and the priorities of each (`kernel.priorities`) with ranks and service targets.
+"""The priorities of each queue (`kernel.work.queue_kinds`) with ranks and service targets.
 
 An item's deadline is the moment it was asked for plus the service target of its priority. The
 first priority of a queue is served before everything else; among the others the earliest
@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
+from kernel.work.queue_kinds import QUEUE_KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,36 +30,16 @@ class Priority:
         return capacity_priority_of(self.name)
 
 
-_SECOND_MS: Final = 1_000
-_MINUTE_MS: Final = 60 * _SECOND_MS
-_HOUR_MS: Final = 60 * _MINUTE_MS
+def priorities_of(queue: str) -> tuple[Priority, ...]:
+    """Return the priorities of a queue, the most urgent first; none of a queue unknown here."""
+    kind = QUEUE_KINDS.get(queue)
+    rows = () if kind is None else kind.priorities
+    return tuple(
+        Priority(row.name, rank, 1000 * row.service_target_s) for rank, row in enumerate(rows)
+    )
 
-QUEUES: Final[dict[str, tuple[Priority, ...]]] = {
-    # §8.3
-    "authority-recompute": (
-        Priority("user_initiated_critical", 0, 5 * _SECOND_MS),
-        Priority("user_active_session", 1, 30 * _SECOND_MS),
-        Priority("high_access_frequency", 2, 5 * _MINUTE_MS),
-        Priority("background_normal", 3, _HOUR_MS),
-        # Best effort; the deadline only keeps it from waiting for ever.
-        Priority("background_low_priority", 4, 24 * _HOUR_MS),
-    ),
-    # §14.2
-    "binding-evaluation": (
-        Priority("critical", 0, 5 * _SECOND_MS),
-        Priority("user_initiated", 1, 30 * _SECOND_MS),
-        Priority("background", 2, _HOUR_MS),
-    ),
-    # A person's reentry or cancellation, the work of an ingest, the sweeps.
-    "extraction-transition": (
-        Priority("user_initiated", 0, 5 * _SECOND_MS),
-        Priority("normal", 1, 5 * _MINUTE_MS),
-        Priority("background", 2, _HOUR_MS),
-    ),
-}
-"""Most urgent first."""
 
-PRIORITIES: Final = QUEUES["authority-recompute"]
+PRIORITIES: Final = priorities_of(AUTHORITY_QUEUE)
 
 
 def least_of(priorities: Sequence[Priority], capacity: CapacityPriority) -> str | None:

@@ -18,7 +18,7 @@ from queues.items import (
     check_range,
 )
 from queues.keys import QUEUE
-from queues.priorities import QUEUES, Priority
+from queues.priorities import Priority, priorities_of
 from queues.redis_memory import RedisMemory, redis_memory
 from queues.redis_scripts import Clock, Scripts
 from queues.script_replies import live_of, place_of
@@ -55,7 +55,7 @@ class QueueView:
             QueueError: `queue_argument_invalid`.
         """
         self.name = check_name(name)
-        self.priorities = tuple(priorities or QUEUES.get(name, ()))
+        self.priorities = tuple(priorities or priorities_of(name))
         if not self.priorities:
             raise QueueError("queue_argument_invalid", f"no priorities for a queue {name!r}")
         self._priority_by_name = {row.name: row for row in self.priorities}

@@ -16,7 +16,7 @@ from kernel.fleet_protocol import PROTOCOL, is_spoken, stated
 from queues.worker_heartbeats import WorkerBeat
 from workers.api.routes.worker_reports import DeadLetterBody, RecomputedBody, WorkBody
 
-FORMS = {3: "36c654af7ab2c73b8f57617f35698ee9bb581fb196d939beaafe6e6ed43bd101"}
+FORMS = {4: "2a56152aaf1a50914adbf7515f498b808c4d58a42ccd6abc27620d81a37daeed"}
 """The digest of everything that is said, by the version that says it."""
 
 

@@ -48,10 +48,11 @@ from kernel.stores.extraction import (
     last_attempt,
 )
 from kernel.stores.running_extractions import has_changed_source
-from kernel.work.contents import ExtractionTask, is_extraction_task
+from kernel.work.contents import ExtractionTask
 from kernel.work.errors import WorkRefused
 from kernel.work.extraction_sources import SourceText, read_source
 from kernel.work.outcomes import close, storable
+from kernel.work.queue_kinds import is_extraction_task
 from kernel.work.reports import (
     ExtractionBegun,
     ExtractionFailed,

@@ -36,11 +36,12 @@ from kernel.model_retention import collect_model_outputs
 from kernel.stores.extraction import attempt_of, last_attempt
 from kernel.verify import Verification
 from kernel.verify.violation import record_violation
-from kernel.work.contents import EXTRACTION_QUEUE, ExtractionTransition, is_extraction_task
+from kernel.work.contents import EXTRACTION_QUEUE, ExtractionTransition
 from kernel.work.dead_letters import DeadLetterDismissal, dismiss, requeue
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close, open_request
 from kernel.work.pauses import PauseDecision, pause, resume
+from kernel.work.queue_kinds import is_built_in, is_extraction_task
 from kernel.work.reports import (
     BindingEvaluated,
     BindingSuspended,
@@ -50,6 +51,7 @@ from kernel.work.reports import (
     ExtractionFinished,
     GivenUp,
     TransitionDue,
+    WorkFinished,
     WorkReport,
 )
 from kernel.work.requests import (
@@ -215,6 +217,15 @@ def _record_dead_letter(context: CommitContext, request: Request, report: GivenU
     return "completed", None
 
 
+def _finish_work(context: CommitContext, request: Request, report: WorkFinished) -> Reported:
+    """Close the request with what its handler returned; built-in queues have rules of their own."""
+    if is_built_in(request.queue):
+        return "unknown", None
+    transaction = context.transaction
+    close(transaction, request.request_id, "completed", handler_result=report.result)
+    return "completed", None
+
+
 _REPORTS: Mapping[type, Callable[[CommitContext, Request, Any], Reported]] = MappingProxyType(
     {
         TransitionDue: _record_transition,
@@ -224,6 +235,7 @@ _REPORTS: Mapping[type, Callable[[CommitContext, Request, Any], Reported]] = Map
         ExtractionBegun: begin_extraction,
         ExtractionFinished: finish_extraction,
         ExtractionFailed: fail_extraction,
+        WorkFinished: _finish_work,
         GivenUp: _record_dead_letter,
     }
 )

@@ -324,6 +324,9 @@ class WorkRequestClosed(ReceiptBody):
     outcome: Literal["completed", "dead_letter", "cancelled"]
     closed_by_operation_id: Ref | None = None
     result: Document | None = None
+    handler_result: Document | None = None
+    """What the handler of a plug-in's queue returned; no rule of the record reads it."""
+
     reason: str | None = None
     pair_state: Literal["fired", "matched_no_fire", "no_match"] | None = None
 

@@ -1,17 +1,13 @@
-"""The contents of asked-for work by queue, as a table (§13.4, §14.2, §16.5).
+"""The contents of asked-for work (§13.4, §14.2, §16.5).
 
 A content keeps what its producer stated, fields that no model names included (K14).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from kernel.bindings.source_binding import BindingTargetKind
-from kernel.ledger.ledger import Request
 from kernel.model.extraction_result import FIELDS_MAX, FieldName
 from kernel.priorities import CapacityPriority
 from kernel.stores.extraction import ExtractionAttempt
@@ -75,47 +71,3 @@ class ExtractionTask(Payload):
     """The run that ended and in whose place this one begins anew."""
 
     schema_version: Annotated[int, Field(ge=1, le=1)] = 1
-
-
-@dataclass(frozen=True, slots=True)
-class QueueKind:
-    """A queue's row of the table."""
-
-    content: type[Payload]
-    item_key: str
-    """The field that names what requests belong to: their event, their run."""
-
-    default_priority: str
-    priority: str | None = None
-    """The field that decides the priority; None where the producer states it."""
-
-    contents_by_field: Mapping[str, type[Payload]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
-    """Contents of another form, each by a field that it alone has and has to have."""
-
-    def content_of(self, stated: Mapping[str, Any]) -> type[Payload]:
-        """Return the form that a stated content has."""
-        named = (form for name, form in self.contents_by_field.items() if name in stated)
-        return next(named, self.content)
-
-
-QUEUE_KINDS: Mapping[str, QueueKind] = MappingProxyType(
-    {
-        BINDING_QUEUE: QueueKind(
-            BindingEvaluation, "source_event_id", "background", priority="capacity_priority"
-        ),
-        EXTRACTION_QUEUE: QueueKind(
-            ExtractionTransition,
-            "extraction_run_id",
-            "normal",
-            contents_by_field=MappingProxyType({"source_ref": ExtractionTask}),
-        ),
-    }
-)
-
-
-def is_extraction_task(request: Request) -> bool:
-    """Tell whether a request is for an extraction that a worker performs."""
-    content = request.document["content"] if request.queue == EXTRACTION_QUEUE else {}
-    return QUEUE_KINDS[EXTRACTION_QUEUE].content_of(content) is ExtractionTask

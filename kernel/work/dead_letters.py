@@ -18,9 +18,9 @@ from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.tables import Row
 from kernel.model.receipt import Receipt
-from kernel.work.contents import QUEUE_KINDS
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import storable
+from kernel.work.queue_kinds import asked_kind
 from kernel.work.receipts import DISMISSED
 from kernel.work.requests import (
     WorkReceipt,
@@ -96,7 +96,7 @@ def requeue(
     Raises:
         WorkRefused: `work_request_unknown`, `work_request_not_dead`, or what `enqueue` raises.
     """
-    if queue not in QUEUE_KINDS:
+    if asked_kind(queue) is None:
         raise WorkRefused("work_queue_unknown", f"nobody may ask {queue!r}", "queue")
     anew = []
     for index, request_id in enumerate(request_ids):

@@ -2,15 +2,16 @@
 
 from typing import Literal
 
-from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE
+from kernel.authority.requests import CASCADE_QUEUE
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.stores.binding_pairs import PairEnd
 from kernel.stores.external import EXTERNAL_QUEUE
 from kernel.work import receipts
-from kernel.work.contents import BINDING_QUEUE, QUEUE_KINDS
+from kernel.work.contents import BINDING_QUEUE
 from kernel.work.errors import WorkRefused
+from kernel.work.queue_kinds import QUEUE_KINDS, asked_kind
 from kernel.work.reports import CapacityRejected
 
 ClosedAs = Literal["completed", "dead_letter", "cancelled"]
@@ -25,7 +26,7 @@ def open_request(view: LedgerView, request_id: str) -> Request | None:
         WorkRefused: `work_request_unknown`, when nobody asked under this id.
     """
     row = view.tables.get(schema.outbox, request_id)
-    if row is None or row["queue"] not in QUEUE_KINDS:
+    if row is None or asked_kind(row["queue"]) is None:
         raise WorkRefused("work_request_unknown", f"nobody asked for {request_id}", "request_id")
     return Request.of_row(row) if row["open"] else None
 
@@ -38,10 +39,12 @@ def close(
     operation_id: str | None = None,
     reason: str | None = None,
     result: Document | None = None,
+    handler_result: Document | None = None,
     pair_end: PairEnd | None = None,
 ) -> bool:
     """Give a request its outcome, with a durable receipt; False where it has one already.
 
+    `handler_result` is what a plug-in's handler returned, which the record does not read.
     `pair_end` is what the evaluation came to for the pair that asked for it, where one did (§13.2).
 
     Raises:
@@ -53,6 +56,7 @@ def close(
         return False
     body: Document = {"request_id": request_id, "queue": request.queue, "outcome": outcome}
     fields: Document = {"closed_by_operation_id": operation_id, "result": result}
+    fields["handler_result"] = handler_result
     fields["pair_state"] = pair_end
     fields["reason"] = None if reason is None else storable(reason)
     body |= {name: value for name, value in fields.items() if value is not None}
@@ -121,7 +125,7 @@ def storable(text: str) -> str:
 
 def open_by_queue(view: LedgerView) -> dict[str, int]:
     """Return how many requests of each queue are open, for the queues that have any."""
-    queues = (AUTHORITY_QUEUE, CASCADE_QUEUE, EXTERNAL_QUEUE, *QUEUE_KINDS)
+    queues = (CASCADE_QUEUE, EXTERNAL_QUEUE, *QUEUE_KINDS)
     counted = {
         queue: view.tables.count(schema.outbox, {"open": 1, "queue": queue}) for queue in queues
     }

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
-from kernel.priorities import PRIORITIES_OF
 from kernel.work import receipts
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import storable
+from kernel.work.queue_kinds import QUEUE_KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ def _record(
 
 def _body(decision: PauseDecision) -> Document:
     queue, priority = decision.queue, decision.priority
-    if queue not in PRIORITIES_OF:
+    kind = QUEUE_KINDS.get(queue)
+    if kind is None:
         raise WorkRefused("work_queue_unknown", f"no queue is called {queue!r}", "queue")
     body = {
         "queue": queue,
@@ -98,7 +99,7 @@ def _body(decision: PauseDecision) -> Document:
     }
     if priority is None:
         return body
-    if priority not in PRIORITIES_OF[queue]:
+    if not kind.has_priority(priority):
         message = f"{queue} has no priority {priority!r}"
         raise WorkRefused("queue_unknown_priority", message, "priority")
     return {**body, "priority": priority}

@@ -2,11 +2,12 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from kernel.bindings.dispatch import EvaluatedOn
 from kernel.bindings.outcomes import BindingOutcomeRecord
 from kernel.bindings.particulars import NONE_STATED, Particulars
+from kernel.canonical import canonicalize_readable
 from kernel.model.model_output import CapturedOutput
 from kernel.stores.typed import Name, Sha256
 
@@ -15,6 +16,20 @@ _Count = Annotated[int, Field(ge=0, le=10**12)]
 
 OUTPUTS_MAX = 8
 """Answers of a model that one extraction may need."""
+
+
+RESULT_BYTES_MAX = 32 * 1024
+"""The largest result of a plug-in's handler, as canonical JSON: it stands on a receipt."""
+
+
+def _limited_result(result: dict[str, Any]) -> dict[str, Any]:
+    try:
+        size = len(canonicalize_readable(result))
+    except RecursionError:
+        raise ValueError("the result is nested too deeply") from None
+    if size > RESULT_BYTES_MAX:
+        raise ValueError(f"a result has at most {RESULT_BYTES_MAX} bytes")
+    return result
 
 
 class _Model(BaseModel):
@@ -101,6 +116,14 @@ class ExtractionFailed(_Model):
     code: Annotated[str, Field(min_length=1, max_length=128)]
 
 
+class WorkFinished(_Model):
+    """The handler of a plug-in's queue did what its request asks for."""
+
+    report_kind: Literal["work_finished"] = "work_finished"
+    request_id: RequestId
+    result: Annotated[dict[str, Any], AfterValidator(_limited_result)] = {}
+
+
 class GivenUp(_Model):
     """The worker gives a request up; it is not tried again."""
 
@@ -117,6 +140,7 @@ WorkReport = Annotated[
     | ExtractionBegun
     | ExtractionFinished
     | ExtractionFailed
+    | WorkFinished
     | GivenUp,
     Field(discriminator="report_kind"),
 ]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from kernel.bindings.source_binding import read_source_binding
 from kernel.canonical import canonicalize, canonicalize_readable, digest
@@ -26,18 +26,18 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.ledger.tables import Row
 from kernel.model.problems import first_problem
-from kernel.priorities import PRIORITIES_OF
 from kernel.stores.bindings import generation_in_force
-from kernel.stores.typed import Payload
 from kernel.work import receipts
-from kernel.work.contents import BINDING_QUEUE, QUEUE_KINDS, QueueKind
+from kernel.work.contents import BINDING_QUEUE
 from kernel.work.errors import WorkRefused
+from kernel.work.queue_kinds import QUEUE_KINDS, QueueKind, asked_kind, is_built_in
 from kernel.work.ready_requests import due_at_us
 
 REQUESTS_MAX = 256
 """Requests that one call may record."""
 
 KEY_CHARS_MAX = 400
+ITEM_KEY_CHARS_MAX = 512
 CONTENT_BYTES_MAX = 32 * 1024
 DELAY_S_MAX = 30 * 24 * 3600
 OPEN_MAX = 100_000
@@ -59,7 +59,7 @@ class WorkRequest:
 
     content: Document
     priority: str | None = None
-    """A priority of its queue (`kernel.priorities`), where the content does not decide it."""
+    """A priority of its queue (`kernel.work.queue_kinds`), where the content does not decide it."""
 
     delay_s: int = 0
     """How long after it was recorded the request becomes due."""
@@ -176,7 +176,7 @@ def enqueue(
 def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
     """Return a request as it stands, None where nobody asked under this id."""
     row = view.tables.get(schema.outbox, request_id)
-    if row is None or row["queue"] not in QUEUE_KINDS:
+    if row is None or asked_kind(row["queue"]) is None:
         return None
     document = Request.of_row(row).document
     outcome = view.outcome_of(request_id)
@@ -196,7 +196,7 @@ def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
         closed_at=iso_time(outcome["closed_at_us"]),
         operation_id=outcome["operation_id"],
         reason=receipt.get("reason"),
-        result=receipt.get("result"),
+        result=_result(receipt),
         requeued_as=requeued_as(view, row["queue"], request_id),
         dismissed=(view.receipt(dismissed_id(request_id)) or {}).get("reason"),
     )
@@ -233,7 +233,7 @@ def outcome_of(view: LedgerView, queue: str, request_id: str) -> RequestOutcome 
         iso_time(outcome["closed_at_us"]),
         outcome["operation_id"],
         receipt.get("reason", receipt.get("error_signature")),
-        receipt.get("result"),
+        _result(receipt),
         requeued_as(view, queue, request_id) if outcome["outcome"] == "dead_letter" else None,
     )
 
@@ -249,6 +249,11 @@ def closing_receipt(view: LedgerView, request_id: str) -> Document:
     return {}
 
 
+def _result(receipt: Document) -> Document | None:
+    result: Document | None = receipt.get("handler_result", receipt.get("result"))
+    return result
+
+
 def read_content(request: Request) -> Any:
     """Return a request's content as the model of its queue."""
     stated = request.document["content"]
@@ -257,20 +262,19 @@ def read_content(request: Request) -> Any:
 
 
 def _check(request: WorkRequest) -> _Checked:
-    kind = QUEUE_KINDS.get(request.queue)
+    kind = asked_kind(request.queue)
     if kind is None:
-        raise WorkRefused("work_queue_unknown", f"nobody may ask {request.queue!r}", "queue")
+        message = f"nobody may ask {request.queue!r}: no queue and no plug-in here is called so"
+        raise WorkRefused("work_queue_unknown", message, "queue")
     key = request.request_key
     if not 1 <= len(key) <= KEY_CHARS_MAX or not _is_text(key):
         raise _invalid(f"a key is a text of 1 to {KEY_CHARS_MAX} characters", "request_key")
     if not 0 <= request.delay_s <= DELAY_S_MAX:
         raise _invalid(f"a delay is 0 to {DELAY_S_MAX} seconds", "delay_s")
     content = _read(kind, request.content)
-    item_key = getattr(content, kind.item_key)
-    if "\x00" in item_key:
-        raise _invalid("a name holds the character U+0000", f"content.{kind.item_key}")
+    item_key = _item_key(kind, content)
     request_id = request_id_of(request.queue, key)
-    body = {
+    body: Document = {
         "request_id": request_id,
         "queue": request.queue,
         "item_key": item_key,
@@ -302,6 +306,16 @@ def _check_not_too_late(body: Document, now_us: int) -> None:
         raise _invalid(f"a time is at most {DELAY_S_MAX} seconds from now", "run_at")
 
 
+def _item_key(kind: QueueKind, content: BaseModel) -> str:
+    item_key = getattr(content, kind.item_key)
+    place = f"content.{kind.item_key}"
+    if not isinstance(item_key, str) or not 1 <= len(item_key) <= ITEM_KEY_CHARS_MAX:
+        raise _invalid(f"a name is a text of 1 to {ITEM_KEY_CHARS_MAX} characters", place)
+    if not _is_text(item_key):
+        raise _invalid("a name holds the character U+0000", place)
+    return item_key
+
+
 def _is_text(name: str) -> bool:
     """Tell whether every store can hold a text: no lone surrogate, and no U+0000."""
     try:
@@ -310,23 +324,30 @@ def _is_text(name: str) -> bool:
         return False
 
 
-def _read(kind: QueueKind, content: Document) -> Payload:
+def _read(kind: QueueKind, content: Document) -> BaseModel:
     try:
         stated = canonicalize_readable(content)
-        if len(stated) > CONTENT_BYTES_MAX:
-            raise _invalid(f"a content has at most {CONTENT_BYTES_MAX} bytes", "content")
+    except (ValueError, RecursionError) as error:
+        raise _invalid(f"the content has no canonical form: {error}", "content") from None
+    if len(stated) > CONTENT_BYTES_MAX:
+        raise _invalid(f"a content has at most {CONTENT_BYTES_MAX} bytes", "content")
+    try:
         return kind.content_of(content).model_validate_json(stated)
     except ValidationError as error:
         field, message = first_problem(error, "content")
         raise _invalid(message, field) from None
-    except (ValueError, RecursionError) as error:
-        raise _invalid(f"the content has no canonical form: {error}", "content") from None
+    except Exception as error:
+        if is_built_in(kind.name):
+            raise
+        # The model of a plug-in is a foreign program.
+        message = f"the model of {kind.name} failed: {type(error).__name__}"
+        raise _invalid(message, "content") from error
 
 
-def _priority(kind: QueueKind, request: WorkRequest, content: Payload) -> str:
+def _priority(kind: QueueKind, request: WorkRequest, content: BaseModel) -> str:
     if kind.priority is None:
         stated = request.priority or kind.default_priority
-        if stated not in PRIORITIES_OF[request.queue]:
+        if not kind.has_priority(stated):
             raise _invalid(f"no priority is called {stated!r}", "priority")
         return stated
     decided = str(getattr(content, kind.priority))

@@ -31,7 +31,7 @@ import psycopg
 from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.requests import WorkRequest, enqueue
-from queues.priorities import QUEUES
+from queues.priorities import priorities_of
 from tests import loopback
 from tests.bench.mix import ROUND, intent_of
 from tests.chaos.fleet import ChaosFleet
@@ -301,7 +301,7 @@ def critical_limit_s(report: Overload) -> float:
     """
     [target_s] = [
         priority.service_target_ms / 1000
-        for priority in QUEUES[BINDING_QUEUE]
+        for priority in priorities_of(BINDING_QUEUE)
         if priority.name == "critical"
     ]
     return max(target_s, 10 * max(report.critical_idle_s))

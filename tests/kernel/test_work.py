@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, Request
 from kernel.priorities import PRIORITIES_OF
 from kernel.work import ready_requests, receipts, requests
-from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE, QUEUE_KINDS
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close, open_by_queue, open_request, reject_for_capacity
+from kernel.work.queue_kinds import QUEUE_KINDS
 from kernel.work.ready_requests import (
     FAN_OUT_CYCLE_US,
     FAN_OUT_MAX,
@@ -177,7 +177,7 @@ def test_no_receipt_puts_a_request_where_its_queue_has_no_priority(ledger, kind)
 
 
 def test_every_queue_has_its_priorities_and_its_default_is_one_of_them():
-    assert PRIORITIES_OF.keys() == {AUTHORITY_QUEUE, *QUEUE_KINDS}
+    assert PRIORITIES_OF.keys() == QUEUE_KINDS.keys()
     for queue, kind in QUEUE_KINDS.items():
         assert kind.default_priority in PRIORITIES_OF[queue]
 

@@ -27,7 +27,7 @@ from queues import outbox_relay as relay_module
 from queues import queue_view
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX
-from queues.outbox_relay import RESEND_AFTER_S, ROUTES, SWEEP_EVERY_S, OutboxRelay
+from queues.outbox_relay import RESEND_AFTER_S, SWEEP_EVERY_S, OutboxRelay, route_of
 from queues.queue_view import ANY_RELAY
 from queues.redis_memory import RedisMemory
 from queues.work_queue import WorkQueue
@@ -556,7 +556,7 @@ def test_whatever_the_name_of_a_cause_its_request_becomes_an_item(source):
         world = RelayWorld()
         document = orjson.dumps({"trigger_source_id": source})
         request = Request("r", 1, AUTHORITY_QUEUE, "u-1", "background_normal", 0, 0, document)
-        await world.queue.enqueue(ROUTES[AUTHORITY_QUEUE].item(request))
+        await world.queue.enqueue(route_of(AUTHORITY_QUEUE).item(request))
         assert await world.claim() == ["u-1"]
         await world.redis.aclose()
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 import queues
 from kernel.priorities import CAPACITY_PRIORITIES, PRIORITIES_OF
-from queues.priorities import PRIORITIES, QUEUES, least_of
+from kernel.work.queue_kinds import QUEUE_KINDS
+from queues.priorities import PRIORITIES, least_of, priorities_of
 from queues.redis_scripts import script_text
 from queues.retries import BASE_MS, CAP_MS, backoff_ms
 
@@ -41,9 +42,9 @@ def test_the_priorities_of_authority_work_are_those_of_the_specification() -> No
     assert PRIORITIES[4].name == "background_low_priority"
 
 
-@pytest.mark.parametrize("queue", QUEUES)
+@pytest.mark.parametrize("queue", QUEUE_KINDS)
 def test_a_more_urgent_priority_has_a_lower_rank_and_a_shorter_target(queue: str) -> None:
-    rows = QUEUES[queue]
+    rows = priorities_of(queue)
     assert [row.rank for row in rows] == list(range(len(rows)))
     targets = [row.service_target_ms for row in rows]
     assert targets == sorted(set(targets))
@@ -52,16 +53,16 @@ def test_a_more_urgent_priority_has_a_lower_rank_and_a_shorter_target(queue: str
 
 def test_each_queue_has_the_priorities_that_its_requests_carry_in_their_order() -> None:
     """What the kernel records, the relay can send."""
-    assert {name: [row.name for row in rows] for name, rows in QUEUES.items()} == {
+    assert {name: [row.name for row in priorities_of(name)] for name in QUEUE_KINDS} == {
         name: list(names) for name, names in PRIORITIES_OF.items()
     }
 
 
 @pytest.mark.spec("§14.2")
-@pytest.mark.parametrize("queue", QUEUES)
+@pytest.mark.parametrize("queue", QUEUE_KINDS)
 def test_a_more_urgent_priority_never_draws_as_a_lesser_one(queue: str) -> None:
     """So what a capacity priority may claim is the head of the table."""
-    drawn = [CAPACITY_PRIORITIES.index(row.capacity) for row in QUEUES[queue]]
+    drawn = [CAPACITY_PRIORITIES.index(row.capacity) for row in priorities_of(queue)]
     assert drawn == sorted(drawn, reverse=True)
 
 
@@ -74,12 +75,12 @@ def test_a_more_urgent_priority_never_draws_as_a_lesser_one(queue: str) -> None:
     ],
 )
 def test_what_may_be_claimed_follows_from_the_capacity(queue: str, least: list[str | None]) -> None:
-    assert [least_of(QUEUES[queue], priority) for priority in CAPACITY_PRIORITIES] == least
+    assert [least_of(priorities_of(queue), priority) for priority in CAPACITY_PRIORITIES] == least
 
 
 @pytest.mark.spec("§14.2")
 def test_the_priorities_of_binding_work_are_the_capacity_priorities() -> None:
-    names = [row.name for row in QUEUES["binding-evaluation"]]
+    names = [row.name for row in priorities_of("binding-evaluation")]
     assert names == ["critical", "user_initiated", "background"]
 
 

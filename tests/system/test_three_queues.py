@@ -12,8 +12,8 @@ from redis import Redis
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.queue_kinds import QUEUE_KINDS
 from kernel.work.requests import WorkRequest, enqueue
-from queues.outbox_relay import ROUTES
 from tests.kernel.build import create, submit
 from tests.system.essence import outcomes_for_each_request, reading
 from tests.system.extractions import STATES, steps
@@ -44,7 +44,7 @@ def in_redis(run: TreeRun, part: str) -> dict[str, int]:
     port = json.loads((folder / "server.json").read_bytes())["port"]
     password = (folder / "password").read_text()
     with Redis(port=port, password=password) as client:
-        prefixes = {name: f"rotulus:{{{name}}}:" for name in ROUTES}
+        prefixes = {name: f"rotulus:{{{name}}}:" for name in QUEUE_KINDS}
         if part == "ready":
             return {
                 name: sum(client.zcard(f"{prefix}ready:{rank}") for rank in range(5))

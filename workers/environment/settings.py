@@ -31,6 +31,7 @@ from kernel.pressure import Capacity
 from kernel.priorities import PRIORITIES_OF
 from kernel.rollback.confirmation import KEY_BYTES_MIN
 from workers.environment.capacity_spec import capacities_of, check_capacities, check_reserves
+from workers.environment.entry_points import QUEUES, plugins_of
 from workers.environment.host_names import listed_names
 
 ENV_PREFIX = "ROTULUS_"
@@ -115,7 +116,7 @@ HostList = Annotated[str, Field(max_length=8192), AfterValidator(_host_list)]
 
 def _queue_names(value: str) -> str:
     unknown = set(value.split(",")) - PRIORITIES_OF.keys()
-    if unknown:
+    if unknown and unknown - plugins_of(QUEUES).keys():
         raise PydanticCustomError("queue_unknown", "must be names of queues separated by commas")
     return value
 
@@ -254,9 +255,10 @@ class Settings(BaseSettings):
         description="Batches that one worker process drains at once, "
         "and one more of critical work.",
     )
-    worker_queues: QueueNames = Field(
-        default=",".join(PRIORITIES_OF),
-        description="Queues that a worker drains, separated by commas.",
+    worker_queues: QueueNames | None = Field(
+        default=None,
+        description="Queues that a worker drains, separated by commas; "
+        "unset: all, those of its plug-ins included.",
     )
     worker_metrics_port: int | None = Field(
         default=None,
@@ -524,8 +526,9 @@ class Settings(BaseSettings):
 
     @property
     def queue_names(self) -> tuple[str, ...]:
-        """The queues that a worker drains, each once."""
-        return tuple(dict.fromkeys(self.worker_queues.split(",")))
+        """The queues that a worker drains, each once; none stated means all that it knows."""
+        stated = self.worker_queues.split(",") if self.worker_queues else ()
+        return tuple(dict.fromkeys(stated))
 
     @property
     def gateway_urls(self) -> tuple[str, ...]:

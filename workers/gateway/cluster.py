@@ -24,6 +24,7 @@ from actors.supervision import kept_up
 from kernel.authority.requests import CASCADE_QUEUE
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
+from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.connection import RedisClient
 from queues.gateways.gateway_urls import GatewayUrls
 from queues.gateways.inbox import Inbox
@@ -31,7 +32,6 @@ from queues.gateways.message_seal import MessageSeal
 from queues.gateways.shard_leases import ShardLeases
 from queues.gateways.shard_mailboxes import VALID_MS, Refused, ShardMail
 from queues.gateways.work_notices import WorkNotices
-from queues.outbox_relay import ROUTES
 from workers.environment.settings import Settings
 from workers.implications.detection import IMPLICATIONS
 
@@ -140,7 +140,7 @@ def share_sessions(
     held_shards = HeldShards(settings.shards, lost=shard_lost)
     work_leases = {
         queue: SessionLease(held_shards, REQUESTS_OF.format(queue))
-        for queue in (*ROUTES, CASCADE_QUEUE, IMPLICATIONS)
+        for queue in (*QUEUE_KINDS, CASCADE_QUEUE, IMPLICATIONS)
     }
     runtime = SessionRuntime(
         ledger,

@@ -26,6 +26,7 @@ from workers.environment.system_host import system_host
 from workers.gateway.cluster import gateway_name
 from workers.gateway.server import GatewayServer, server_config
 from workers.gateway.wiring import build_gateway
+from workers.plugins.installed import queue_plugins
 
 _log = structlog.get_logger(__name__)
 
@@ -47,6 +48,7 @@ async def serve_gateway(
 
 
 async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -> None:
+    queue_plugins()  # their queues are in the table from here on
     place, clock = ledger_place(settings), LedgerClock()
     # A server may be away for a moment; an error of a file is there to stay.
     opening = partial(_open, place, clock, settings.database_connections)

@@ -33,10 +33,11 @@ from kernel.ledger.tables import SharedStore
 from kernel.model.replay import AuditContext, AuditReplayStrategy
 from kernel.model_registry import ActiveModels, ModelRegistry
 from kernel.refusal_runs import RefusalRuns
+from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.connection import RedisClient
 from queues.kernel_capacity import LeasedCapacity
-from queues.outbox_relay import ROUTES, OutboxRelay
+from queues.outbox_relay import OutboxRelay
 from queues.worker_heartbeats import Heartbeats
 from workers.api.app import build_app
 from workers.api.middleware.admission import Admission
@@ -122,7 +123,7 @@ def build_gateway(
     host, folder = ledger.host, DataFolder(settings.data_dir)
     traces = gateway_traces(settings)
     leases = CapacityLeases(redis)
-    queues = {queue: traces.queue(redis, queue) for queue in ROUTES}
+    queues = {queue: traces.queue(redis, queue) for queue in QUEUE_KINDS}
     outcomes = OutcomeWatch(ledger)
     capacity, refusals = _capacity(settings, leases, host.random_bytes), RefusalRuns()
     kernel = Kernel(

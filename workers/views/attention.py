@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from queues.priorities import QUEUES
+from queues.priorities import priorities_of
 
 PARTS: Final = {
     "queues": "/v1/queues",
@@ -53,7 +53,7 @@ def _queue_attention(state: Mapping[str, Any]) -> Iterator[str]:
             yield f"no worker serves {name}: rotulus worker --queues {name}"
         if queue["dead"]:
             yield f"{queue['dead']} of {name} were given up: rotulus queues dead {name}"
-        for priority in QUEUES.get(name, ()):
+        for priority in priorities_of(name):
             age_ms = queue["oldest_eligible_age_ms"].get(priority.name, 0)
             if age_ms > priority.service_target_ms:
                 target_s = priority.service_target_ms / 1000

@@ -13,7 +13,7 @@ from kernel.host import iso_time
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import LedgerView
 from kernel.work.outcomes import open_by_queue
-from queues.outbox_relay import ROUTES
+from kernel.work.queue_kinds import QUEUE_KINDS
 
 SEQUENCE_MAX = 2**63 - 1
 """The greatest integer that every store can compare with."""
@@ -122,7 +122,7 @@ def count_requests(view: LedgerView) -> RequestCounts:
         "dead_letter": dead,
         "cancelled": cancelled,
     }
-    by_queue = dict.fromkeys(ROUTES, 0) | open_by_queue(view)
+    by_queue = dict.fromkeys(QUEUE_KINDS, 0) | open_by_queue(view)
     return {
         "recorded": recorded,
         "open": still_open,

@@ -55,6 +55,11 @@ class Cron:
 
     every_s: int
     run: Callable[[CronTools], Awaitable[None]]
+    offset_s: int = 0
+
+    def period_at(self, now_s: float) -> int:
+        """Return the number of the period that a time belongs to."""
+        return (int(now_s) - self.offset_s) // self.every_s
 
 
 async def reap(tools: CronTools) -> None:
@@ -123,7 +128,7 @@ class CronRunner:
     async def tick(self, now_s: float) -> None:
         """Run the crons that are due; a period that failed is given back for the next tick."""
         for name, cron in self.table.items():
-            period = int(now_s) // cron.every_s
+            period = cron.period_at(now_s)
             if self._seen.get(name) == period:
                 continue
             try:

@@ -25,9 +25,15 @@ from workers.environment.ledger_wait import opened
 from workers.environment.listening import listen
 from workers.environment.settings import Settings
 from workers.environment.system_host import end_process, system_host
+from workers.plugins.installed import extractor_plugins, queue_plugins
 from workers.telemetry.metrics_endpoint import open_door
 from workers.worker.arq_runner import WorkerProcess
-from workers.worker.handlers.extractors import Extractors, ModelExtractor
+from workers.worker.handlers.extractors import (
+    CLAIM_AUTHORITY,
+    EXTRACTOR_OF,
+    Extractors,
+    ModelExtractor,
+)
 from workers.worker.tracing_switch import worker_traces
 from workers.worker.wiring import AroundEvaluator, build_worker, itself
 
@@ -50,6 +56,7 @@ async def serve_worker(
     with the process (decision workers/0105). `measured` is where the worker's parent lets it be
     measured.
     """
+    queue_plugins()  # before anything is waited for, so that one that does not load is said
     place, clock = ledger_place(settings), LedgerClock()
     host = system_host(clock.now_us)
     # The gateway that founds it may still be starting.
@@ -95,8 +102,9 @@ async def serve_worker(
 @asynccontextmanager
 async def _extractors(settings: Settings, ledger: Ledger) -> AsyncIterator[Extractors]:
     """Yield the extractors of this worker, which has a model where the settings name one."""
+    others = extractor_plugins(CLAIM_AUTHORITY, EXTRACTOR_OF)
     if settings.model_url is None or settings.model_name is None:
-        yield Extractors()
+        yield Extractors(others=others)
         return
     timeout_s = settings.model_timeout_s
     model = HttpModel(
@@ -104,7 +112,7 @@ async def _extractors(settings: Settings, ledger: Ledger) -> AsyncIterator[Extra
     )
     asking = FieldExtraction(ledger, model, ledger.host.now_us, call_timeout_s=timeout_s)
     try:
-        yield Extractors(ModelExtractor(asking, timeout_s))
+        yield Extractors(ModelExtractor(asking, timeout_s), others)
     finally:
         await model.aclose()
 

@@ -15,28 +15,33 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.capacity_leases import CapacityLeases
 from queues.connection import RedisClient
 from queues.cron_claims import Crons
-from queues.outbox_relay import ROUTES
+from queues.job_progress import JobProgress
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
 from workers.clients.gateway import GatewayClient
 from workers.environment.settings import Settings
+from workers.plugins.installed import particulars_readers, queue_plugins
 from workers.worker.arq_runner import WorkerProcess, new_worker_id
 from workers.worker.batches import BatchProcessor, Handler
-from workers.worker.cron import CronRunner, CronTools
+from workers.worker.cron import CRONS, CronRunner, CronTools
 from workers.worker.gateway_reports import GatewayReporter
 from workers.worker.handlers.authority import AuthorityHandler
 from workers.worker.handlers.binding import BindingHandler
 from workers.worker.handlers.binding_evaluator import (
     BindingCapacity,
     BindingEvaluator,
+    ReadersOfPlugins,
     RecordEvaluator,
 )
 from workers.worker.handlers.docket_particulars import DocketParticulars
 from workers.worker.handlers.extraction import ExtractionHandler
 from workers.worker.handlers.extractors import Extractors
+from workers.worker.handlers.plugin import PluginHandler
+from workers.worker.plugin_schedules import schedules_of
 
 if TYPE_CHECKING:
     from workers.worker.item_spans import WorkerTraces
@@ -53,6 +58,7 @@ class HandlerDependencies:
     worker_id: str
     binding_slots: int
     evaluator: BindingEvaluator
+    progress: JobProgress
     extractors: Extractors = field(default_factory=Extractors)
 
 
@@ -69,7 +75,14 @@ HANDLERS: Mapping[str, Callable[[HandlerDependencies], Handler]] = MappingProxyT
         EXTRACTION_QUEUE: lambda x: ExtractionHandler(x.ledger, x.reporter, x.extractors),
     }
 )
-"""What the items of each queue are."""
+"""What the items of each queue are that is part of Rotulus."""
+
+
+def handler_of(queue: str, needs: HandlerDependencies) -> Handler:
+    """Return the handler of a queue, which a plug-in has for its own."""
+    if queue in HANDLERS:
+        return HANDLERS[queue](needs)
+    return PluginHandler(needs.ledger, needs.reporter, queue_plugins()[queue], needs.progress)
 
 
 AroundEvaluator = Callable[[BindingEvaluator], BindingEvaluator]
@@ -93,11 +106,14 @@ def build_worker(
 
     `around_evaluator` is what tests put around the evaluator of bindings.
     """
-    evaluator = around_evaluator(RecordEvaluator(ledger, DocketParticulars()))
+    reader = ReadersOfPlugins(particulars_readers(), DocketParticulars())
+    evaluator = around_evaluator(RecordEvaluator(ledger, reader))
+    queue_plugins()  # their queues are in the table from here on
     worker_id, leases, reporter = new_worker_id(), CapacityLeases(redis), GatewayReporter(gateway)
-    queues = {name: WorkQueue(redis, name) for name in ROUTES}
+    queues = {name: WorkQueue(redis, name) for name in QUEUE_KINDS}
+    tools = CronTools(queues, ledger, reporter, Crons(redis))
     processors, alone = {}, anyio.Lock()
-    for name in settings.queue_names:
+    for name in settings.queue_names or tuple(QUEUE_KINDS):
         needs = HandlerDependencies(
             ledger,
             reporter,
@@ -106,9 +122,10 @@ def build_worker(
             worker_id,
             settings.binding_slots,
             evaluator,
+            JobProgress(redis),
             extractors or Extractors(),
         )
-        handler = HANDLERS[name](needs)
+        handler = handler_of(name, needs)
         processors[name] = BatchProcessor(
             queues[name], handler, reporter, random.random, traces, alone
         )
@@ -121,7 +138,7 @@ def build_worker(
         lease_slots=settings.lease_slots,
         worker_id=worker_id,
         pid=os.getpid(),
-        crons=CronRunner(CronTools(queues, ledger, reporter, Crons(redis)), worker_id),
+        crons=CronRunner(tools, worker_id, {**CRONS, **schedules_of(queue_plugins())}),
         host=socket.gethostname(),
         version=version("rotulus"),
         spans=None if traces is None else traces.spans,

@@ -30,8 +30,8 @@ from kernel.ledger.shards import found_shards
 from kernel.ledger.tables import Store
 from kernel.model_registry import ActiveModels
 from kernel.rollback.confirmation import Confirmations
+from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.capacity_leases import CapacityLeases
-from queues.outbox_relay import ROUTES
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
 from tests.workers.api.answer_shapes import check_shape
@@ -168,7 +168,7 @@ async def running_door(
         sessions=sessions,
         synthesis=Synthesis(ledger, sessions, model or LocalModel(), host),
         models=models,
-        queues={name: WorkQueue(redis, name) for name in ROUTES},
+        queues={name: WorkQueue(redis, name) for name in QUEUE_KINDS},
         leases=CapacityLeases(redis),
         heartbeats=Heartbeats(redis),
         redis=redis,

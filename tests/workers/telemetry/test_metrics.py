@@ -18,11 +18,12 @@ import pytest
 from redis import Redis
 
 from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.capacity_leases import CapacityLeases, Lease
 from queues.connection import connect_redis
 from queues.errors import QueueError
 from queues.items import NewItem
-from queues.priorities import QUEUES
+from queues.priorities import priorities_of
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats, WorkerBeat
 from tests.kernel.build import FakeHost, create
@@ -151,7 +152,7 @@ def check_the_fleets(scraped: Scraped) -> None:
     seen = {
         (labels["queue"], labels["priority"]) for labels in scraped.labels("rotulus_queue_paused")
     }
-    assert seen == {(queue, row.name) for queue, rows in QUEUES.items() for row in rows}
+    assert seen == {(queue, row.name) for queue in QUEUE_KINDS for row in priorities_of(queue)}
 
 
 async def send(client: httpx.AsyncClient, envelope: Any) -> None:

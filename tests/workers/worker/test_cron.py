@@ -8,10 +8,10 @@ import pytest
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
 from kernel.verify import recent
+from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.client.errors import GatewayError
 from queues.cron_claims import Crons
 from queues.items import NewItem
-from queues.outbox_relay import ROUTES
 from queues.work_queue import WorkQueue
 from tests.kernel.build import FakeHost, create
 from tests.workers.api.door import Door, client_of
@@ -30,7 +30,7 @@ class CronWorld(DoorWorld):
 
     def __init__(self, door: Door, host: FakeHost) -> None:
         super().__init__(door, host, AUTHORITY_QUEUE)
-        queues = {name: WorkQueue(self.redis, name, self.now_ms) for name in ROUTES}
+        queues = {name: WorkQueue(self.redis, name, self.now_ms) for name in QUEUE_KINDS}
         reporter = GatewayReporter(client_of(door.app, give_up_after_s=0.0))
         self.tools = CronTools(queues, door.ledger, reporter, Crons(self.redis))
 

@@ -6,9 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from kernel.priorities import PRIORITIES_OF
+from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.client.errors import GatewayError
 from queues.items import Claim, Lineage
-from queues.outbox_relay import ROUTES
 from workers.worker.gateway_reports import BUSY_FIRST_S, BUSY_MAX_S, GatewayReporter
 from workers.worker.wiring import HANDLERS
 
@@ -121,7 +121,7 @@ async def test_a_refusal_of_an_item_does_not_slow_anything():
 
 
 def test_every_queue_is_carried_and_has_its_handler():
-    assert PRIORITIES_OF.keys() == ROUTES.keys() == HANDLERS.keys()
+    assert PRIORITIES_OF.keys() == QUEUE_KINDS.keys() == HANDLERS.keys()
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from kernel.work.requests import (
 )
 from queues.capacity_leases import CAPACITY_RESOURCE
 from queues.errors import QueueError
+from queues.job_progress import JobProgress
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.outcome_watch import Until
@@ -110,6 +111,15 @@ class WaitingDocument(TypedDict):
     why: str | None
 
 
+class ProgressDocument(TypedDict):
+    """How far a job is, as its handler says; kept for an hour, and lost with Redis."""
+
+    percent: int | None
+    """From 0 to 100; null where nothing is known."""
+
+    note: str
+
+
 class CancelledDocument(TypedDict):
     """A request, and whether it was taken back."""
 
@@ -145,6 +155,18 @@ async def outcome(
     """Return how a request ended; waits until it has, or for `wait_s` seconds."""
     [ended] = await _outcomes(services, queue, [request_id], wait_s)
     return ended
+
+
+@router.get("/requests/{request_id:path}/progress")
+async def progress(
+    queue: QueueName, request_id: RequestIdInPath, services: Given
+) -> ProgressDocument:
+    """Return what the handler of a plug-in's queue said last of a job that it has in hand."""
+    _existing(await services.read(lambda view: outcome_of(view, queue, request_id)), request_id)
+    said = await JobProgress(services.redis).of(queue, request_id)
+    if said is None:
+        return {"percent": None, "note": ""}
+    return {"percent": said.percent, "note": said.note}
 
 
 @router.post("/requests/{request_id:path}/cancel")

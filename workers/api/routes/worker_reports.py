@@ -24,7 +24,7 @@ from actors.orchestrator.intents import RecalculateAuthority
 from actors.sharding.assignment import NO_SESSION
 from actors.sharding.report_sessions import report_session
 from kernel.model.result import RejectedResult
-from kernel.work.contents import QUEUE_KINDS
+from kernel.work.queue_kinds import asked_kind
 from kernel.work.reports import WorkReport
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
@@ -169,7 +169,7 @@ async def work(body: WorkBody, services: Given, request: Request) -> ReportOutco
     recorded is told so (`mailbox_full`).
     """
     await authorize(services, request)
-    if body.queue not in QUEUE_KINDS:
+    if asked_kind(body.queue) is None:
         raise ApiError("work_queue_unknown", f"nobody reports of {body.queue!r}")
     if not body.reports:
         return {"outcomes": []}

@@ -9,9 +9,9 @@ from pydantic import Field
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.work.dead_letters import dead_letters
 from kernel.work.pauses import pauses_of
+from kernel.work.queue_kinds import QUEUE_KINDS
 from kernel.work.requests import outcome_of, status_of
 from queues.client.errors import GatewayError
-from queues.outbox_relay import ROUTES
 from workers.mcp.answers import page, part_of, shortened
 from workers.mcp.errors import error_document
 from workers.mcp.fields import NAME_CHARS_MAX, AfterName, Limit, Name, Offset, Part
@@ -77,7 +77,7 @@ class GetRequest(Tool):
 class ListDeadLetters(Tool):
     """List requests that were given up and not requeued, and how many for which reason."""
 
-    queue: Annotated[Name, Field(description=f"One of {', '.join(ROUTES)}.")]
+    queue: Annotated[Name, Field(description=f"One of {', '.join(QUEUE_KINDS)}.")]
     error_signature: Annotated[
         Name | None, Field(description="Only what was given up for this reason.")
     ] = None
@@ -86,8 +86,8 @@ class ListDeadLetters(Tool):
 
     async def answer(self, context: ToolContext) -> Document:
         """Return a page of dead letters."""
-        if self.queue not in ROUTES:
-            message = f"no queue is called {self.queue!r}; there are {', '.join(ROUTES)}"
+        if self.queue not in QUEUE_KINDS:
+            message = f"no queue is called {self.queue!r}; there are {', '.join(QUEUE_KINDS)}"
             raise ToolRefused(message, code="work_queue_unknown")
         letters = await context.read(
             lambda view: dead_letters(

@@ -1,6 +1,6 @@
 """The port of whatever evaluates a binding, and the capacity of a fleet to do so (§13.4, §14.3)."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -69,6 +69,18 @@ class ParticularsReader(Protocol):
 
     def read(self, view: LedgerView, target_kind: str, artifact: Artifact) -> Particulars:
         """Return what the text says, with the stretches that say it; called on a thread."""
+
+
+class ReadersOfPlugins:
+    """Reads by the plug-in that claims a target kind, else by the reader of this distribution."""
+
+    def __init__(self, by_kind: Mapping[str, ParticularsReader], other: ParticularsReader) -> None:
+        self._by_kind = by_kind
+        self._other = other
+
+    def read(self, view: LedgerView, target_kind: str, artifact: Artifact) -> Particulars:
+        """Return what the text says; see `ParticularsReader`."""
+        return self._by_kind.get(target_kind, self._other).read(view, target_kind, artifact)
 
 
 class RecordEvaluator:

@@ -74,13 +74,20 @@ class Extractors:
         model: Extractor | None = None,
         others: Mapping[str, Extractor] = MappingProxyType({}),
     ) -> None:
-        """`model` asks the configured model, None where none is configured."""
+        """`model` asks the configured model, None where none is configured.
+
+        `others` may say which kinds of contents they serve (`content_kinds`) and which authority
+        what they read has (`claim_authority`).
+        """
+        self._serving = dict(EXTRACTOR_OF)
+        for name, extractor in others.items():
+            self._serving |= dict.fromkeys(getattr(extractor, "content_kinds", ()), name)
         known: dict[str, Extractor] = {DOCKET_ENTRY_RULES: DocketEntryExtractor(), **others}
         self._known = known if model is None else known | {MODEL: model}
 
     def serving(self, content_kind: str) -> str:
         """Return the name of the extractor that serves a kind of content."""
-        return EXTRACTOR_OF.get(content_kind, MODEL)
+        return self._serving.get(content_kind, MODEL)
 
     def asks_model(self, name: str) -> bool:
         """Tell whether an extractor waits for a model, so that others run beside it."""
@@ -101,4 +108,5 @@ class Extractors:
         extractor = self._known.get(name)
         if extractor is None:
             raise ExtractionRefused("extractor_unknown", f"no extractor is called {name!r}")
-        return ExtractorKind(extractor, CLAIM_AUTHORITY.get(name, CLAIM_AUTHORITY[MODEL]))
+        authority = getattr(extractor, "claim_authority", CLAIM_AUTHORITY[MODEL])
+        return ExtractorKind(extractor, CLAIM_AUTHORITY.get(name, authority))

@@ -1,0 +1,162 @@
+"""The table of queues: what each takes, how urgent it may be, and to what its requests belong.
+
+Three rows are part of Rotulus. A plug-in adds rows while its process starts, before anything is
+asked for or worked on (decision kernel/0445). What is on the record is read without the row of its
+queue, so a process that lacks a plug-in verifies what others recorded.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE
+from kernel.ledger.ledger import Request
+from kernel.priorities import BUILT_IN_PRIORITIES, QueuePriority, admit_priorities
+from kernel.stores.external import EXTERNAL_QUEUE
+from kernel.work.contents import (
+    BINDING_QUEUE,
+    EXTRACTION_QUEUE,
+    BindingEvaluation,
+    ExtractionTask,
+    ExtractionTransition,
+)
+
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+NAME_CHARS_MAX: Final = 64
+PRIORITIES_MAX: Final = 5
+QUEUES_MAX: Final = 16
+"""Rows of the table, because each has metrics, a relay and a lease of its own."""
+
+SERVICE_TARGET_S_MAX: Final = 7 * 24 * 3600
+_RESERVED: Final = frozenset({CASCADE_QUEUE, EXTERNAL_QUEUE, "implications"})
+"""What the record and its leases call other work."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKind:
+    """A queue's row of the table."""
+
+    name: str
+    content: type[BaseModel] | None
+    """What a request states; None where the record alone asks for the work."""
+
+    item_key: str
+    """The field that names what requests belong to: their event, their run."""
+
+    priorities: tuple[QueuePriority, ...]
+    """The most urgent first; at most five."""
+
+    default_priority: str
+    priority: str | None = None
+    """The field that decides the priority; None where the producer states it."""
+
+    contents_by_field: Mapping[str, type[BaseModel]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """Contents of another form, each by a field that it alone has and has to have."""
+
+    def content_of(self, stated: Mapping[str, Any]) -> type[BaseModel]:
+        """Return the form that a stated content has."""
+        named = (form for name, form in self.contents_by_field.items() if name in stated)
+        form = next(named, self.content)
+        assert form is not None, "a queue that nobody asks has no contents"  # noqa: S101
+        return form
+
+    def has_priority(self, name: str) -> bool:
+        """Tell whether a priority is one of the queue's."""
+        return any(row.name == name for row in self.priorities)
+
+
+_BUILT_IN: Final = (
+    QueueKind(
+        AUTHORITY_QUEUE,
+        None,
+        "target_cu_id",
+        BUILT_IN_PRIORITIES[AUTHORITY_QUEUE],
+        "background_normal",
+    ),
+    QueueKind(
+        BINDING_QUEUE,
+        BindingEvaluation,
+        "source_event_id",
+        BUILT_IN_PRIORITIES[BINDING_QUEUE],
+        "background",
+        priority="capacity_priority",
+    ),
+    QueueKind(
+        EXTRACTION_QUEUE,
+        ExtractionTransition,
+        "extraction_run_id",
+        BUILT_IN_PRIORITIES[EXTRACTION_QUEUE],
+        "normal",
+        contents_by_field=MappingProxyType({"source_ref": ExtractionTask}),
+    ),
+)
+
+_kinds: dict[str, QueueKind] = {kind.name: kind for kind in _BUILT_IN}
+
+QUEUE_KINDS: Final[Mapping[str, QueueKind]] = MappingProxyType(_kinds)
+"""Every queue that this process knows, by name."""
+
+
+def asked_kind(queue: str) -> QueueKind | None:
+    """Return the row of a queue of which work may be asked, None where there is none here."""
+    kind = _kinds.get(queue)
+    return None if kind is None or kind.content is None else kind
+
+
+def is_built_in(queue: str) -> bool:
+    """Tell whether a queue is part of Rotulus."""
+    return queue in BUILT_IN_PRIORITIES
+
+
+def register_queue(kind: QueueKind) -> None:
+    """Add a row to the table of this process; called while it starts, before it serves.
+
+    Raises:
+        ValueError: the row cannot be used, or another has its name. Nothing was added.
+    """
+    _check(kind)
+    if kind.name in _kinds or kind.name in _RESERVED:
+        raise ValueError(f"there is a queue {kind.name!r} already")
+    if len(_kinds) >= QUEUES_MAX:
+        raise ValueError(f"a process has at most {QUEUES_MAX} queues")
+    admit_priorities(kind.priorities)
+    _kinds[kind.name] = kind
+
+
+def _check(kind: QueueKind) -> None:
+    if not NAME.fullmatch(kind.name) or len(kind.name) > NAME_CHARS_MAX:
+        message = f"a queue is called by lower-case words joined by hyphens, not {kind.name!r}"
+        raise ValueError(message)
+    if kind.content is None:
+        raise ValueError("a queue states the model of its contents")
+    for form in (kind.content, *kind.contents_by_field.values()):
+        for name in filter(None, (kind.item_key, kind.priority)):
+            if name not in form.model_fields:
+                raise ValueError(f"{form.__name__} has no field {name!r}")
+    _check_priorities(kind)
+
+
+def _check_priorities(kind: QueueKind) -> None:
+    names = [row.name for row in kind.priorities]
+    if not 1 <= len(names) <= PRIORITIES_MAX or len(set(names)) < len(names):
+        raise ValueError(f"a queue has 1 to {PRIORITIES_MAX} priorities, each once")
+    if kind.default_priority not in names:
+        raise ValueError(f"no priority is called {kind.default_priority!r}")
+    for row in kind.priorities:
+        if not NAME.fullmatch(row.name.replace("_", "-")) or len(row.name) > NAME_CHARS_MAX:
+            raise ValueError(f"a priority is called by lower-case words, not {row.name!r}")
+        if not 1 <= row.service_target_s <= SERVICE_TARGET_S_MAX:
+            message = f"a service target is 1 to {SERVICE_TARGET_S_MAX} seconds"
+            raise ValueError(message)
+
+
+def is_extraction_task(request: Request) -> bool:
+    """Tell whether a request is for an extraction that a worker performs."""
+    content = request.document["content"] if request.queue == EXTRACTION_QUEUE else {}
+    return _kinds[EXTRACTION_QUEUE].content_of(content) is ExtractionTask

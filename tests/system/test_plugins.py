@@ -1,0 +1,115 @@
+"""A plug-in from outside the tree: its queue is drained through a killed worker, and judged."""
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+from uuid import UUID
+
+import anyio
+import pytest
+
+from kernel.work.queue_kinds import QUEUE_KINDS
+from queues.client import Job, NewRequest, Rotulus
+from queues.client.errors import GatewayError
+from tests.installed_plugins import install_example, install_programs, programs
+from tests.system.essence import outcomes_for_each_request, reading
+from tests.system.tree_run import TreeRun, running
+from tests.workers.api.door import ONTOLOGY
+from tests.workers.api.test_bindings import MEANING, brought
+from workers.environment.ledger_access import verify_file
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(120)]
+
+LETTERS = 12
+WAIT_S = 60
+PROGRAM_LINES_MAX = 30
+HYPOTHESES = ["a", "b"]
+
+
+def letter(name: str, text: str = "dear reader", takes_s: float = 0.0) -> dict[str, object]:
+    return {"letter_id": name, "text": text, "takes_s": takes_s}
+
+
+async def until_in_hand(rotulus: Rotulus, job: Job) -> None:
+    path = f"/v1/queues/{job.queue}/requests/{job.request_id}/progress"
+    while (await rotulus.gateway.ask("GET", path)).json()["percent"] is None:
+        await anyio.sleep(0.05)
+
+
+async def use(run: TreeRun, url: str, installed: Path) -> None:
+    async with Rotulus(url) as rotulus:
+        with pytest.raises(GatewayError) as refused:
+            await rotulus.enqueue({"letter_id": "x", "text": 7}, queue="letters")
+        assert (refused.value.code, refused.value.field) == ("work_request_invalid", "content.text")
+        wanted = [
+            NewRequest(letter(f"letter-{n}", takes_s=0.3), queue="letters", key=f"key-{n}")
+            for n in range(LETTERS)
+        ]
+        jobs = await rotulus.enqueue_many(wanted)
+        await until_in_hand(rotulus, jobs[0])
+        run.kill("worker")
+        outcomes = [await job.result(timeout=WAIT_S) for job in jobs]
+        assert {outcome.state for outcome in outcomes} == {"completed"}
+        named = [outcome.result and outcome.result["letter_id"] for outcome in outcomes]
+        assert named == [f"letter-{n}" for n in range(LETTERS)]
+        assert all((installed / f"letter-{n}.txt").exists() for n in range(LETTERS))
+        bad = await rotulus.enqueue(letter("bad", "unreadable"), queue="letters")
+        given_up = await bad.result(timeout=WAIT_S)
+        assert (given_up.state, given_up.reason) == ("dead_letter", "unreadable")
+        long = await rotulus.enqueue(letter("long", takes_s=30), queue="letters")
+        await until_in_hand(rotulus, long)
+        await long.cancel("no longer wanted")
+        after = await rotulus.enqueue(letter("after"), queue="letters")
+        assert (await after.result(timeout=WAIT_S)).state == "completed"
+        assert not (installed / "long.txt").exists()
+        await use_programs(run, rotulus)
+
+
+async def use_programs(run: TreeRun, rotulus: Rotulus) -> None:
+    """The programs of the README, with a worker that is killed under the first."""
+    images = [{"image_id": f"i{number}", "width": 80} for number in range(LETTERS)]
+    jobs = await rotulus.enqueue_many([NewRequest(x, queue="resize-images") for x in images])
+    await until_in_hand(rotulus, jobs[0])
+    run.kill("worker")
+    assert [(await job.result(timeout=WAIT_S)).result for job in jobs] == images
+    await rotulus.bindings.create("verdicts", MEANING)
+    session = str(UUID(int=7))
+    body = {"session_id": session, "ontology": ONTOLOGY, "hypotheses": HYPOTHESES}
+    await rotulus.gateway.ask("POST", "/v1/sessions", json=body)
+    metadata = {"date_entered": "2026-01-31"}
+    text = {"text": "VERDICT: remanded", "metadata": metadata, "source_kind": "docket"}
+    intents = {"intents": [brought("a1") | text]}
+    answer = await rotulus.gateway.ask("POST", f"/v1/sessions/{session}/operations", json=intents)
+    assert answer.json()["results"][0]["validation_result"] == "accepted"
+    while not (said := dispositions(run.ledger_path)):
+        await anyio.sleep(0.1)
+    assert said == ["remanded"]
+
+
+def dispositions(ledger_path: Path) -> list[str]:
+    """What courts were observed to decide."""
+    with reading(ledger_path) as ledger:
+        rows = ledger.execute("SELECT record FROM court_disposition_observations")
+        return [json.loads(record)["payload"]["disposition"] for (record,) in rows]
+
+
+def test_programs_of_the_readme_are_short():
+    assert [module for module, _, _ in programs()] == ["resizing", "verdicts"]
+    assert max(len(program.splitlines()) for _, program, _ in programs()) <= PROGRAM_LINES_MAX
+
+
+@pytest.mark.spec("K19", "§14.3")
+async def test_a_queue_of_a_plugin_is_drained_through_a_killed_worker(tmp_path: Path):
+    installed = await anyio.to_thread.run_sync(install_example, tmp_path)
+    folders = [installed, *install_programs(tmp_path)]
+    env = {"PYTHONPATH": os.pathsep.join(map(str, folders))}
+    with running(tmp_path / "data", "up", env=env) as run:
+        url = (await anyio.to_thread.run_sync(run.wait_until_up))["gateway_url"]
+        await use(run, url, installed)
+    assert outcomes_for_each_request(run.ledger_path) <= {0, 1}
+    # Whoever lacks the plug-in verifies what was recorded, the results of handlers included.
+    assert "letters" not in QUEUE_KINDS
+    quiet = partial(verify_file, run.ledger_path, lambda _done, _total: None)
+    assert (await anyio.to_thread.run_sync(quiet)).findings == ()
+    assert [*installed.glob("digest-*.txt")], "its schedule asked too"

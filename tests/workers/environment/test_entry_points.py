@@ -1,0 +1,132 @@
+"""What is installed is found by name, and a plug-in that cannot be used is named."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernel.priorities import QueuePriority
+from kernel.work import queue_kinds
+from kernel.work.queue_kinds import QUEUE_KINDS
+from queues.priorities import priorities_of
+from tests.installed_plugins import install_program
+from workers.environment.entry_points import QUEUES, PluginError, plugins_of
+from workers.environment.settings import SettingsError, load_settings
+from workers.plugins.installed import extractor_plugins, particulars_readers, queue_plugins
+
+PROGRAM = """
+from pydantic import BaseModel
+from kernel.priorities import QueuePriority
+from workers.plugins import QueuePlugin
+
+class Parcel(BaseModel):
+    parcel_id: str
+
+async def handle(job):
+    return None
+
+PARCELS = QueuePlugin(name="parcels", content=Parcel, item_key="parcel_id", handler=handle)
+NO_FIELD = QueuePlugin(name="parcels", content=Parcel, item_key="weight", handler=handle)
+ODD = QueuePlugin(
+    name="parcels", content=Parcel, item_key="parcel_id", handler=handle,
+    priorities=(QueuePriority("background", "critical", 5),),
+)
+LONG = QueuePlugin(
+    name="parcels", content=Parcel, item_key="parcel_id", handler=handle, limit_s=1e9,
+)
+
+class Reader:
+    content_kinds = ("ecf_entry_text",)
+    def extract(self, source): ...
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Install a module with entry points for the time of a test."""
+    queue_plugins.cache_clear()
+
+    def installed(module: str, **entries: str) -> None:
+        by_group = {f"rotulus.{group}": entry for group, entry in entries.items()}
+        folder = install_program(tmp_path / module, module, PROGRAM, by_group)
+        monkeypatch.syspath_prepend(str(folder))
+
+    yield installed
+    queue_plugins.cache_clear()
+    queue_kinds._kinds.pop("parcels", None)  # noqa: SLF001 - rows stay otherwise
+    for name in [name for name in sys.modules if name.startswith("plugged_")]:
+        del sys.modules[name]
+
+
+def test_a_queue_of_a_plugin_is_a_row_of_the_table(install):
+    install("plugged_1", queues="parcels = plugged_1:PARCELS")
+    assert queue_plugins()["parcels"].kind is not None
+    assert QUEUE_KINDS["parcels"].item_key == "parcel_id"
+    assert priorities_of("parcels")[0].name == "critical"
+    assert queue_plugins() is queue_plugins(), "a row is added once"
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("parcels = plugged_2:NOTHING", "does not load"),
+        ("parcels = plugged_none:PARCELS", "does not load"),
+        ("parcels = plugged_2:Parcel", "no QueuePlugin"),
+        ("letters = plugged_2:PARCELS", "its queue is called 'parcels'"),
+        ("parcels = plugged_2:NO_FIELD", "Parcel has no field 'weight'"),
+        ("parcels = plugged_2:ODD", "the priority 'background' draws as 'background'"),
+        ("parcels = plugged_2:LONG", "limit_s"),
+    ],
+)
+def test_a_plugin_that_cannot_be_used_is_named_and_adds_nothing(install, entry, problem):
+    install("plugged_2", queues=entry)
+    before = dict(QUEUE_KINDS)
+    with pytest.raises(PluginError, match=r"plugged_2 1\.0\.0") as refused:
+        queue_plugins()
+    assert problem in str(refused.value)
+    assert entry in str(refused.value)
+    assert refused.value.code == "plugin_invalid"
+    assert dict(QUEUE_KINDS) == before
+
+
+def test_two_that_claim_one_name_are_both_named(install):
+    install("plugged_3", queues="parcels = plugged_3:PARCELS")
+    install("plugged_4", queues="parcels = plugged_4:PARCELS")
+    with pytest.raises(
+        PluginError, match=r"plugged_3 1.0.0(.|\n)*plugged_4|plugged_4(.|\n)*plugged_3"
+    ):
+        plugins_of(QUEUES)
+
+
+def test_no_plugin_takes_the_name_of_a_queue_that_is_there(install):
+    install("plugged_5", queues="binding-evaluation = plugged_5:PARCELS")
+    with pytest.raises(PluginError, match="parcels"):
+        queue_plugins()
+    kind = QUEUE_KINDS["binding-evaluation"]
+    with pytest.raises(ValueError, match="already"):
+        queue_kinds.register_queue(kind)
+    assert QueuePriority("critical", "critical", 5) in kind.priorities
+
+
+def test_an_evaluator_is_called_as_a_target_kind_and_an_extractor_as_none_that_is_there(install):
+    install(
+        "plugged_6",
+        binding_evaluators="weather = plugged_6:Reader",
+        extractors="r = plugged_6:Reader",
+    )
+    with pytest.raises(PluginError, match="no target kind"):
+        particulars_readers()
+    with pytest.raises(PluginError, match="part of Rotulus"):
+        extractor_plugins({"r"}, {})
+    with pytest.raises(PluginError, match="'ecf_entry_text' are served by 'rules'"):
+        extractor_plugins({}, {"ecf_entry_text": "rules"})
+    assert [*extractor_plugins({}, {})] == ["r"]
+
+
+def test_a_setting_may_name_the_queue_of_a_plugin_which_is_not_imported(install, monkeypatch):
+    monkeypatch.setenv("ROTULUS_WORKER_QUEUES", "parcels")
+    with pytest.raises(SettingsError):
+        load_settings()
+    install("plugged_7", queues="parcels = plugged_7:PARCELS")
+    assert load_settings().queue_names == ("parcels",)
+    assert "plugged_7" not in sys.modules

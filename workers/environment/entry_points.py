@@ -1,0 +1,58 @@
+"""What installed distributions add to Rotulus, by Python entry points (decision workers/0245).
+
+Names are read without importing anything, so that settings can be checked against them. A
+distribution that cannot be loaded, or a name that two claim, ends the start of a process: what it
+was to serve would otherwise wait without a word.
+"""
+
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+QUEUES: Final = "rotulus.queues"
+BINDING_EVALUATORS: Final = "rotulus.binding_evaluators"
+EXTRACTORS: Final = "rotulus.extractors"
+
+
+class PluginError(Exception):
+    """A plug-in that cannot be used; the message names its distribution and its entry point."""
+
+    code = "plugin_invalid"
+
+    def __init__(self, entry: EntryPoint, problem: str) -> None:
+        super().__init__(f"{described(entry)}: {problem}")
+
+
+def described(entry: EntryPoint) -> str:
+    """Return how a message names an entry point."""
+    distribution = entry.dist
+    of = "an unknown distribution"
+    if distribution is not None:
+        of = f"{distribution.name} {distribution.version}"
+    return f"the entry point {entry.name} = {entry.value} ({entry.group}) of {of}"
+
+
+def plugins_of(group: str) -> Mapping[str, EntryPoint]:
+    """Return the entry points of a group by name; imports nothing.
+
+    Raises:
+        PluginError: two claim one name.
+    """
+    by_name: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=group):
+        first = by_name.setdefault(entry.name, entry)
+        if first is not entry:
+            raise PluginError(entry, f"the name is claimed by {described(first)} too")
+    return by_name
+
+
+def load_plugin(entry: EntryPoint) -> Any:
+    """Return what an entry point names.
+
+    Raises:
+        PluginError: its import failed, or there is no such thing in it.
+    """
+    try:
+        return entry.load()
+    except (Exception, SystemExit) as error:
+        raise PluginError(entry, f"it does not load: {error!r}") from error

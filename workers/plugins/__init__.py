@@ -1,0 +1,6 @@
+"""What a plug-in states: queues of its own with their handlers, evaluators, extractors, models."""
+
+from workers.plugins.jobs import JobContext, JobRefused
+from workers.plugins.queue_plugin import QueuePlugin, Schedule
+
+__all__ = ["JobContext", "JobRefused", "QueuePlugin", "Schedule"]

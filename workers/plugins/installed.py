@@ -1,0 +1,93 @@
+"""The plug-ins that are installed beside this process, checked, with their queues in the table."""
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint
+from types import MappingProxyType
+from typing import Any, get_args
+
+from kernel.bindings.source_binding import BindingTargetKind
+from kernel.work.queue_kinds import register_queue
+from workers.environment.entry_points import (
+    BINDING_EVALUATORS,
+    EXTRACTORS,
+    QUEUES,
+    PluginError,
+    load_plugin,
+    plugins_of,
+)
+from workers.plugins.queue_plugin import QueuePlugin
+
+
+@cache
+def queue_plugins() -> Mapping[str, QueuePlugin]:
+    """Return the queues of plug-ins; the first call adds them to the table of this process.
+
+    Raises:
+        PluginError: one of them cannot be used; the process is not to serve then.
+    """
+    plugins = {}
+    for name, entry in sorted(plugins_of(QUEUES).items()):
+        plugin = load_plugin(entry)
+        if not isinstance(plugin, QueuePlugin):
+            raise PluginError(entry, f"it is a {type(plugin).__name__}, no QueuePlugin")
+        if plugin.name != name:
+            raise PluginError(entry, f"its queue is called {plugin.name!r}, not as it is")
+        try:
+            plugin.check()
+            register_queue(plugin.kind)
+        except ValueError as error:
+            raise PluginError(entry, str(error)) from error
+        plugins[name] = plugin
+    return MappingProxyType(plugins)
+
+
+def particulars_readers() -> Mapping[str, Any]:
+    """Return what plug-ins evaluate bindings with, by the target kind that is their name.
+
+    Raises:
+        PluginError: one of them cannot be used.
+    """
+    kinds = get_args(BindingTargetKind)
+    readers = {}
+    for name, entry in plugins_of(BINDING_EVALUATORS).items():
+        if name not in kinds:
+            raise PluginError(entry, f"no target kind is called so; there are {', '.join(kinds)}")
+        readers[name] = _made(entry, "read")
+    return readers
+
+
+def extractor_plugins(names: Collection[str], serving: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the extractors of plug-ins by name; see `Extractor`.
+
+    Args:
+        names: of the extractors that are there already.
+        serving: by kind of contents, which of those serves it.
+
+    Raises:
+        PluginError: one of them cannot be used, or claims what another has.
+    """
+    made, taken = {}, dict(serving)
+    for name, entry in sorted(plugins_of(EXTRACTORS).items()):
+        if name in names:
+            raise PluginError(entry, "an extractor of that name is part of Rotulus")
+        extractor = _made(entry, "extract")
+        for kind in getattr(extractor, "content_kinds", ()):
+            if kind in taken:
+                raise PluginError(entry, f"contents of kind {kind!r} are served by {taken[kind]!r}")
+            taken[kind] = name
+        made[name] = extractor
+    return made
+
+
+def _made(entry: EntryPoint, method: str) -> Any:
+    """Call what an entry point names, without arguments, and return what has the method."""
+    try:
+        made = load_plugin(entry)()
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(entry, f"it cannot be made: {error!r}") from error
+    if not callable(getattr(made, method, None)):
+        raise PluginError(entry, f"what it makes has no method {method!r}")
+    return made

@@ -1,0 +1,103 @@
+"""A queue of a plug-in: its row of the table of queues, its handler and its schedules."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from kernel.priorities import QueuePriority
+from kernel.work.queue_kinds import NAME, QueueKind
+
+LIMIT_S_MAX: Final = 3600.0
+CONCURRENCY_MAX: Final = 64
+SCHEDULES_MAX: Final = 32
+EVERY_S_MAX: Final = 7 * 24 * 3600
+
+PRIORITIES: Final = (
+    QueuePriority("critical", "critical", 5),
+    QueuePriority("user_initiated", "user_initiated", 30),
+    QueuePriority("background", "background", 3600),
+)
+"""The priorities of a queue that states none."""
+
+Handle = Callable[[Any], Awaitable[Mapping[str, Any] | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A job that is asked for once in each period, whatever the number of workers.
+
+    A period in which no worker with the plug-in ran is left out.
+    """
+
+    name: str
+    every_s: int
+    """The period; it begins when seconds since 1970 (UTC) are a multiple, plus `offset_s`."""
+
+    content: Callable[[datetime], Mapping[str, Any]]
+    """The content of the job of a period, by the time at which that begins; the item it names
+    should be of the period too, because an item has 10,000 requests at most."""
+
+    offset_s: int = 0
+    priority: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlugin:
+    """A queue and what works on it; an entry point of `rotulus.queues` by the queue's name."""
+
+    name: str
+    content: type[BaseModel]
+    """The model by which gateways check what is asked; pure and quick, since commits wait for it.
+    """
+
+    item_key: str
+    """The field of it, a text, that names what jobs belong to."""
+
+    handler: Handle
+    """Called with a `JobContext` for each job; what it returns is the outcome's `result`."""
+
+    priorities: tuple[QueuePriority, ...] = PRIORITIES
+    default_priority: str = "background"
+    priority_field: str | None = None
+    """The field that decides the priority; None where the producer states it."""
+
+    limit_s: float = 60.0
+    concurrency: int = 8
+    """Jobs that a slot of a worker has in hand at once."""
+
+    schedules: tuple[Schedule, ...] = ()
+
+    @property
+    def kind(self) -> QueueKind:
+        """The queue's row."""
+        return QueueKind(
+            self.name,
+            self.content,
+            self.item_key,
+            self.priorities,
+            self.default_priority,
+            self.priority_field,
+        )
+
+    def check(self) -> None:
+        """Raise `ValueError` where a limit is not kept; the row is checked by its table."""
+        if not callable(self.handler):
+            raise ValueError("a queue has a handler, which can be called")  # noqa: TRY004
+        if not 0 < self.limit_s <= LIMIT_S_MAX:
+            raise ValueError(f"limit_s is more than 0 and at most {LIMIT_S_MAX:g}")
+        if not 1 <= self.concurrency <= CONCURRENCY_MAX:
+            raise ValueError(f"concurrency is 1 to {CONCURRENCY_MAX}")
+        names = [schedule.name for schedule in self.schedules]
+        if len(names) > SCHEDULES_MAX or len(set(names)) < len(names):
+            raise ValueError(f"at most {SCHEDULES_MAX} schedules, each with a name of its own")
+        for schedule in self.schedules:
+            if not NAME.fullmatch(schedule.name):
+                message = f"a schedule is called by lower-case words, not {schedule.name!r}"
+                raise ValueError(message)
+            if not 1 <= schedule.every_s <= EVERY_S_MAX:
+                raise ValueError(f"every_s is 1 to {EVERY_S_MAX}")
+            if not 0 <= schedule.offset_s < schedule.every_s:
+                raise ValueError("offset_s is less than every_s, and not negative")

@@ -1,0 +1,202 @@
+"""The handler of a plug-in's queue: each job with its deadline, its cancellation and one outcome.
+
+What a handler returns is reported at once, so that a long job keeps no other waiting. The gateway
+closes a request that is open and no other, so a job that two workers did has one outcome. A job
+whose request was closed meanwhile, because it was cancelled, is cancelled here with the next
+renewal of its claim.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import anyio
+import anyio.to_thread
+import structlog
+from pydantic import ValidationError
+
+from kernel.canonical import canonicalize_readable
+from kernel.errors import LedgerUnavailable
+from kernel.ledger.ledger import Ledger, Request
+from kernel.work.reports import RESULT_BYTES_MAX, WorkFinished
+from kernel.work.requests import read_content
+from queues.client.errors import GatewayError
+from queues.errors import QueueError
+from queues.items import Claim
+from queues.job_progress import NOTE_CHARS_MAX, JobProgress
+from workers.plugins import JobContext, JobRefused, QueuePlugin
+from workers.worker.batch_progress import progressed
+from workers.worker.batches import ClaimResult, Handler, settlement_of
+from workers.worker.gateway_reports import ABSENCES, GatewayReporter
+from workers.worker.handlers.extraction import REPORTS_PATH, report_given_up
+
+TICK_S = 10.0
+"""How often a job that runs within its limit says so."""
+
+UNKNOWN_DELAY_MS = 5_000
+"""Pause after which a job is offered again whose gateway lacks the plug-in."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    request_id: str
+    scope: anyio.CancelScope
+    is_closed: bool = False
+
+
+class PluginHandler(Handler):
+    """Works on the jobs of one plug-in's queue."""
+
+    def __init__(
+        self, ledger: Ledger, reporter: GatewayReporter, plugin: QueuePlugin, progress: JobProgress
+    ) -> None:
+        self.claim_items = plugin.concurrency
+        self._ledger = ledger
+        self._reporter = reporter
+        self._plugin = plugin
+        self._progress = progress
+        self._running: set[_Running] = set()
+
+    async def handle(self, claims: Sequence[Claim]) -> list[ClaimResult]:
+        """Work on what is open and return how each claim ends."""
+        requests = await anyio.to_thread.run_sync(self._open, claims)
+        settled = [ClaimResult(claim, "done") for claim in claims if claim.key not in requests]
+
+        async def work(claim: Claim) -> None:
+            settled.append(await self._work(claim, requests[claim.key]))
+            progressed()
+
+        async with anyio.create_task_group() as tasks:
+            for claim in claims:
+                if claim.key in requests:
+                    tasks.start_soon(work, claim)
+        return settled
+
+    async def renew(self) -> None:
+        """Cancel the jobs whose requests were closed."""
+        running = tuple(self._running)
+        with suppress(LedgerUnavailable):  # the next renewal looks again
+            names = [job.request_id for job in running]
+            still_open = await anyio.to_thread.run_sync(self._open_names, names)
+            for job in running:
+                if job.request_id not in still_open:
+                    job.is_closed = True
+                    job.scope.cancel()
+
+    async def give_up(self, claim: Claim, code: str) -> None:
+        """Record the request as a dead letter."""
+        await report_given_up(self._reporter, self._plugin.name, claim, code)
+
+    def _open(self, claims: Sequence[Claim]) -> dict[str, Request]:
+        with self._ledger.view() as view:
+            requests = ((claim.key, view.open_request(claim.key)) for claim in claims)
+            return {key: request for key, request in requests if request is not None}
+
+    def _open_names(self, request_ids: Sequence[str]) -> set[str]:
+        with self._ledger.view() as view:
+            return {name for name in request_ids if view.open_request(name) is not None}
+
+    async def _work(self, claim: Claim, request: Request) -> ClaimResult:
+        try:
+            content = read_content(request)
+        except ValidationError:
+            # Another version of the plug-in took it, or this one is too old.
+            return ClaimResult(claim, "failed", "content_unreadable")
+        with anyio.CancelScope() as scope:
+            running = _Running(request.request_id, scope)
+            self._running.add(running)
+            try:
+                outcome = await self._call(claim, request, content)
+            finally:
+                self._running.discard(running)
+        if running.is_closed:
+            return ClaimResult(claim, "done")
+        return outcome
+
+    async def _call(self, claim: Claim, request: Request, content: Any) -> ClaimResult:
+        ended: ClaimResult | None = None
+        with anyio.move_on_after(self._plugin.limit_s) as limit:
+            context = JobContext(
+                request_id=request.request_id,
+                content=content,
+                attempt=claim.attempt,
+                deadline_s=limit.deadline,
+                view=self._ledger.view,
+                submit=self._submit,
+                progress=partial(self._note, request.request_id),
+            )
+            ended = await self._ended(claim, context)
+        return ended or ClaimResult(claim, "failed", "handler_timed_out")
+
+    async def _ended(self, claim: Claim, context: JobContext[Any]) -> ClaimResult:
+        try:
+            result = await self._ticking(context)
+        except JobRefused as refused:
+            return ClaimResult(claim, "failed", refused.reason[:200] or "refused", final=True)
+        except LedgerUnavailable as error:
+            return ClaimResult(claim, "put_off", error.code)
+        except GatewayError as error:
+            is_absent = error.code in ABSENCES
+            return ClaimResult(claim, "put_off" if is_absent else "failed", error.code)
+        except Exception as error:  # noqa: BLE001 - a handler is a foreign program
+            _log.exception("handler_failed", queue=self._plugin.name, request_id=claim.key)
+            return ClaimResult(claim, "failed", f"handler_failed: {type(error).__name__}"[:200])
+        return await self._report(claim, result)
+
+    async def _ticking(self, context: JobContext[Any]) -> Mapping[str, Any] | None:
+        """Call the handler; while it is within its limit, its batch moves."""
+
+        async def tick() -> None:
+            while True:
+                progressed()
+                await anyio.sleep(TICK_S)
+
+        ended: list[Mapping[str, Any] | None] = []
+        failed: list[Exception] = []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tick)
+            try:
+                ended.append(await self._plugin.handler(context))
+            except Exception as error:  # noqa: BLE001 - a task group would wrap it
+                failed.append(error)
+            tasks.cancel_scope.cancel()
+        if failed:
+            raise failed[0]
+        return ended[0]
+
+    async def _report(self, claim: Claim, result: object) -> ClaimResult:
+        document = {} if result is None else result
+        try:
+            is_fit = isinstance(document, Mapping) and (
+                len(canonicalize_readable(dict(document))) <= RESULT_BYTES_MAX
+            )
+        except (ValueError, TypeError, RecursionError):
+            is_fit = False
+        if not is_fit:
+            return ClaimResult(claim, "failed", "handler_result_invalid", final=True)
+        assert isinstance(document, Mapping)  # noqa: S101 - for the types
+        report = WorkFinished(request_id=claim.key, result=dict(document)).model_dump(mode="json")
+        shared = {"queue": self._plugin.name}
+        [outcome] = await self._reporter.batch(REPORTS_PATH, "reports", [report], shared, [claim])
+        if outcome.get("code") == "work_queue_unknown":
+            return ClaimResult(claim, "put_off", "work_queue_unknown", UNKNOWN_DELAY_MS)
+        return settlement_of(claim, outcome, rejection_is_final=True)
+
+    async def _submit(
+        self, session_id: str, intents: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, Any]]:
+        path = f"/v1/sessions/{UUID(session_id)}/operations"
+        answer = await self._reporter.post(path, {"intents": [dict(intent) for intent in intents]})
+        results: list[dict[str, Any]] = answer["results"]
+        return results
+
+    async def _note(self, request_id: str, percent: int, note: str = "") -> None:
+        progressed()
+        with suppress(QueueError):  # a hint
+            shown = min(100, max(0, int(percent)))
+            await self._progress.note(self._plugin.name, request_id, shown, note[:NOTE_CHARS_MAX])

@@ -1,0 +1,56 @@
+"""The schedules of plug-ins: in each period one job, asked for under the period's own key.
+
+Whichever worker claims the period asks (`cron.py`). Where Redis forgot the claim, another asks for
+the same under the same key, which is the same job.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import structlog
+
+from queues.client.errors import GatewayError
+from workers.plugins import QueuePlugin, Schedule
+from workers.worker.cron import Cron, CronTools
+
+_REFUSED = frozenset({409, 422})
+"""Statuses of a content that is refused each time."""
+
+_log = structlog.get_logger(__name__)
+
+
+def schedules_of(plugins: Mapping[str, QueuePlugin]) -> dict[str, Cron]:
+    """Return the crons of plug-ins, by the queue and the schedule."""
+    return {
+        f"{plugin.name}/{schedule.name}": _cron(plugin, schedule)
+        for plugin in plugins.values()
+        for schedule in plugin.schedules
+    }
+
+
+def _cron(plugin: QueuePlugin, schedule: Schedule) -> Cron:
+    async def ask(tools: CronTools) -> None:
+        now_s = tools.ledger.host.now_us() / 1_000_000
+        start_s = cron.period_at(now_s) * schedule.every_s + schedule.offset_s
+        try:
+            content = dict(schedule.content(datetime.fromtimestamp(start_s, UTC)))
+        except Exception:  # noqa: BLE001 - a foreign program; its next period comes by itself
+            _log.exception("schedule_failed", queue=plugin.name, schedule=schedule.name)
+            return
+        request = {"request_key": f"schedule:{schedule.name}:{start_s}", "content": content}
+        if schedule.priority is not None:
+            request["priority"] = schedule.priority
+        try:
+            path = f"/v1/queues/{plugin.name}/requests"
+            await tools.reporter.post(path, {"requests": [request]})
+        except GatewayError as error:
+            if error.status not in _REFUSED:
+                raise  # the period is given back, and tried again
+            _log.error(
+                "schedule_refused", queue=plugin.name, schedule=schedule.name, why=str(error)
+            )
+            return
+        _log.info("schedule_asked", queue=plugin.name, schedule=schedule.name)
+
+    cron = Cron(schedule.every_s, ask, schedule.offset_s)
+    return cron
