@@ -67,6 +67,13 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "key_handover_invalid": ErrorCode(422, "request"),
         "binding_manifest_unknown": ErrorCode(404, "request"),
         "envelope_erased": ErrorCode(410, "request"),
+        # Erasing payloads and holding them (P6).
+        "payload_unknown": ErrorCode(404, "request"),
+        "payload_held": ErrorCode(409, "request"),
+        "payload_not_erasable": ErrorCode(409, "request"),
+        "legal_hold_exists": ErrorCode(409, "request"),
+        "legal_hold_unknown": ErrorCode(404, "request"),
+        "legal_holds_too_many": ErrorCode(409, "request"),
         "audit_unanswerable": ErrorCode(None, "request"),
         "state_as_of_unknown": ErrorCode(None, "request"),
         "intent_invalid": ErrorCode(422, "request"),

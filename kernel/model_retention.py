@@ -1,8 +1,8 @@
 """How long the answers of models are kept (§6.5, §17.7).
 
 An answer may go when nothing refers to it any more, that has been so for seven days, and its model
-is retired. It never goes earlier, and never because a receipt expired. What goes is the bytes: the
-record, its commitment and a durable receipt stay.
+is retired. It never goes earlier, never because a receipt expired, and never under a legal hold.
+What goes is the bytes: the record, its commitment and a durable receipt stay.
 
 References are operations on the record that name the output. One ends when its operation is
 archived past the audit's horizon: `mark_archived` puts the fact on the record and does nothing
@@ -22,6 +22,7 @@ from kernel.host import iso_time, parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
+from kernel.legal_holds import hold_on
 from kernel.model.receipt import Receipt
 from kernel.model_registry import ModelRegistry
 
@@ -100,7 +101,7 @@ def collect_model_outputs(
         sharing = {"output_payload_blob_ref": blob_ref}
         all_of_them = transaction.tables.count(schema.recorded_model_outputs, sharing)
         is_collected = transaction.tables.get(schema.blobs, blob_ref) is None
-        if is_collected or len(records) < all_of_them:
+        if is_collected or len(records) < all_of_them or hold_on(transaction, blob_ref):
             continue
         transaction.drop_blob(blob_ref)
         transaction.next_commit_time_us()

@@ -26,6 +26,7 @@ from tests.kernel.archives import archive_next, collect_next
 from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.honest import write_briefly
 from tests.kernel.tampering import Copy, flipped, key_of
+from tests.owner_doc import owner_table
 from tests.turned_bytes import sentence
 from workers.environment.ledger_access import archive_of
 
@@ -50,7 +51,12 @@ TAIL = f"""
 - Bytes: one flipped bit in any byte of a SQLite file gives a finding, or changes nothing that is read (`tests/kernel/test_bytes.py` flips a sample, `make tamper ARGS=--bytes` the bytes that this line counts). {sentence()}
 - Only within bounds: `idempotency_records.expires_at_us`, where it is moved by other than whole hours (the window is a setting of the gateway that answered); `idempotency_records.archived`, except in a record that expired and has no successor; and the clocks named above.
 - Damage: a file that was cut, emptied or zeroed, or is no database; a write-ahead log that does not fit or is damaged (`tests/kernel/test_damage.py`).
-- A record that was put back to an earlier state as a whole, or computed anew from some row on, is sound by itself. A head that was kept elsewhere reveals it: `rotulus verify --expect-head SEQUENCE:HASH`.
+
+## What is found only by something that was kept
+
+Whoever owns the file and runs the program on it makes a record that is sound by itself. Each row is such an adversary, each cell the rule of the first finding. The heads were kept elsewhere, of a log of 9 operations of which the fifth is changed, the older one at the fourth: for `rotulus verify --expect-head` and `--since`; a checkpoint and a witness keep a tree head with a signature, so they reveal what the last column reveals. A head from before the change reveals nothing, and no head reveals what was added behind it.
+
+{owner_table()}
 
 Verification does not look at who owns tables and may read them, at the planner's statistics, or at other tables in a PostgreSQL schema.
 """

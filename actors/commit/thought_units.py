@@ -182,7 +182,10 @@ class RecordThoughtUnit:
         document = thought_document_of(row, duplicate=True)
         commitment = document["content_commitment"]
         opening = context.transaction.blob_opening(commitment)
-        is_same = opening is not None and blob_commitment(opening[0], content) == commitment
+        if opening is None:
+            message = f"{self.thought_id} is on the record and its content was erased"
+            raise ThoughtNotTaken("thought_conflict", message)
+        is_same = blob_commitment(opening[0], content) == commitment
         if not is_same or document["thought_type"] != self.thought_type:
             message = f"{self.thought_id} is another thought of {self.session_id}"
             raise ThoughtNotTaken("thought_conflict", message)

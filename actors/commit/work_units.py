@@ -30,6 +30,7 @@ from actors.orchestrator.intents import RecordExtractionTransition
 from kernel.canonical import digest
 from kernel.ledger.ledger import LedgerView, Request
 from kernel.ledger.receipts import purge_expired
+from kernel.log_archival import ArchivalStep, ReadSegment, WrittenSegment, take_step
 from kernel.model.result import RejectedResult
 from kernel.model_registry import ModelRegistry
 from kernel.model_retention import collect_model_outputs
@@ -253,6 +254,17 @@ class RetentionSweepUnit:
         purged = purge_expired(transaction)
         collected = collect_model_outputs(transaction, self.registry, transaction.host.now_us())
         return {"ephemeral_receipts": purged, "model_outputs": len(collected)}
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivalUnit:
+    """Move the rows of a segment that was written, or collect the envelopes of one (§17.7)."""
+
+    prepared: WrittenSegment | ReadSegment
+
+    def run(self, context: CommitContext) -> ArchivalStep:
+        """Return what was done; nothing where others have done it."""
+        return take_step(context.transaction, self.prepared)
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,6 +272,34 @@ class ModelOutputCollected(ReceiptBody):
     collected_at: Ref
 
 
+class _OnAuthority(ReceiptBody):
+    reason: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+    authority: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+
+
+class PayloadErased(_OnAuthority):
+    """A payload that was erased with its salt, why, and on whose authority (P6)."""
+
+    payload_kind: Literal["thought", "model_answer"]
+    payload_id: Ref
+    session_id: Annotated[str, StringConstraints(max_length=200)]
+    commitment: Sha256
+
+
+class LegalHoldSet(_OnAuthority):
+    """What may not be erased until the hold is lifted (P6)."""
+
+    hold_id: Ref
+    subject_kind: Literal["ledger", "thought_session", "payload"]
+    subject_id: Annotated[str, StringConstraints(max_length=200)]
+
+
+class LegalHoldLifted(_OnAuthority):
+    """A hold that holds no longer."""
+
+    hold_id: Ref
+
+
 class OperationArchived(ReceiptBody):
     """An operation past the audit's horizon, and the outputs that it no longer refers to."""
 

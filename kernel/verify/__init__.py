@@ -36,7 +36,7 @@ from kernel.verify.fold import Fold
 from kernel.verify.hash_chains import GENESIS, RECEIPTS, Chain, check_receipts
 from kernel.verify.links import Walk, walk_log
 from kernel.verify.log import LogCheck
-from kernel.verify.model_outputs import check_model_outputs
+from kernel.verify.model_outputs import check_model_outputs, erased_payloads
 from kernel.verify.reading import (
     LIMIT_FINDINGS,
     PAGE_ROWS,
@@ -290,10 +290,11 @@ class _Run:
             check_extra_causes(reader, log.causes)
         with findings.guard(schema.receipts, "count"):
             check_extra_receipts(reader, self._emitted, log.emitted)
+        erased = erased_payloads(reader)
         with findings.guard(schema.recorded_model_outputs, "answers"):
-            self._answers = check_model_outputs(reader)
+            self._answers = check_model_outputs(reader, erased)
         with findings.guard(schema.audit_sessions, "thoughts"):
-            check_thoughts(reader, self._thoughts)
+            check_thoughts(reader, erased, self._thoughts)
         with findings.guard(schema.rounds, "rounds"):
             check_rounds(reader)
         with findings.guard(schema.blobs, "count"):

@@ -18,6 +18,7 @@ from kernel.proof.seals import check_signatures
 from kernel.proof.verification import ProofInvalid
 from kernel.verify.hash_chains import GENESIS, is_canonical, sha256_hex
 from kernel.verify.log import keeps_commitment
+from kernel.verify.model_outputs import check_erased
 from kernel.verify.reading import Document, Reader, Rule, joined, load_object, shown
 
 _PAGE_ROWS = 64
@@ -35,12 +36,15 @@ class ThoughtCounts:
     """Contents that are there, to which a thought commits."""
 
 
-def check_thoughts(reader: Reader, counts: ThoughtCounts) -> None:
-    """Walk every session's chain, build its tree, and name what belongs to no session."""
+def check_thoughts(reader: Reader, erased: frozenset[object], counts: ThoughtCounts) -> None:
+    """Walk every session's chain, build its tree, and name what belongs to no session.
+
+    `erased` are the commitments whose payloads are gone on the record.
+    """
     for row in reader.pages(schema.audit_sessions, order_by="session_id"):
         counts.sessions += 1
         with reader.findings.guard(schema.audit_sessions, row["session_id"]):
-            leaves, rfc6962 = _check_chain(reader, row, counts)
+            leaves, rfc6962 = _check_chain(reader, row, erased, counts)
             _check_tree(reader, row, leaves, counts)
             _check_session(reader, row, leaves, rfc6962)
     for table, expected in (
@@ -52,7 +56,7 @@ def check_thoughts(reader: Reader, counts: ThoughtCounts) -> None:
 
 
 def _check_chain(
-    reader: Reader, row: Row, counts: ThoughtCounts
+    reader: Reader, row: Row, erased: frozenset[object], counts: ThoughtCounts
 ) -> tuple[list[bytes], list[bytes]]:
     """Walk along a session and return the leaves of its two trees."""
     session_id, head = row["session_id"], GENESIS
@@ -64,7 +68,7 @@ def _check_chain(
         key = joined(session_id, thought["thought_sequence"])
         with reader.findings.guard(schema.thought_records, key):
             _check_thought(reader, key, thought, len(leaves) + 1, head)
-            _check_content(reader, thought, counts)
+            _check_content(reader, thought, erased, counts)
         content = thought["record_bytes"]
         content = content if isinstance(content, bytes) else b""
         head = sha256_hex(content)
@@ -123,14 +127,18 @@ def _check_place(reader: Reader, key: str, row: Row, document: Document) -> None
         reader.findings.add(schema.thought_records, key, "field_differs", message)
 
 
-def _check_content(reader: Reader, row: Row, counts: ThoughtCounts) -> None:
+def _check_content(
+    reader: Reader, row: Row, erased: frozenset[object], counts: ThoughtCounts
+) -> None:
     commitment = (load_object(row["record_bytes"]) or {}).get("content_commitment")
     blob = reader.get(schema.blobs, commitment)
     if blob is None:
-        message = f"the content of thought {shown(row['thought_id'])} is not there"
-        reader.findings.add(schema.blobs, commitment, "missing", message)
+        if commitment not in erased:
+            message = f"the content of thought {shown(row['thought_id'])} is not there"
+            reader.findings.add(schema.blobs, commitment, "missing", message)
         return
     counts.contents += 1
+    check_erased(reader, commitment, erased)
     if not keeps_commitment(blob):
         message = "salt and content do not give the commitment"
         reader.findings.add(schema.blobs, commitment, "bytes_changed", message)

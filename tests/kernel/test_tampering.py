@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernel.ledger import schema
+from tests.owner_doc import ADVERSARIES, HONEST, first_findings, ledger_of, owner_table
 from tests.tamper_doc import HEAD, TAIL, Tampering, honest_file, rows_of_the_file
 
 README = Path(__file__).parents[2] / "kernel" / "verify" / "README.md"
@@ -47,3 +48,14 @@ def test_the_table_says_what_is_found(tmp_path):
             if now not in (None, then):
                 wrong.append(f"{table}.{column}: {now}, the file says {then}: `make tamper`")
     assert wrong == []
+
+
+def test_of_one_who_computes_all_of_it_anew_only_what_was_kept_tells():
+    """The table in the file is made by the adversaries themselves (`tests/owner_doc.py`)."""
+    honest = first_findings(lambda: ledger_of(HONEST))
+    assert honest == ["no"] * 4, "nothing is found where nothing was done"
+    assert owner_table() in README.read_text()
+    for adversary in ADVERSARIES.values():
+        nothing_kept, older, head, tree_head = first_findings(adversary)
+        assert (nothing_kept, older) == ("no", "no")
+        assert head == tree_head

@@ -14,6 +14,7 @@ from actors.errors import ActorError
 from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.archive import ArchiveUnavailable
+from kernel.legal_holds import ErasureRefused
 from kernel.reviews.errors import ReviewRefused
 from kernel.rollback.errors import RollbackRefused
 from kernel.work.errors import WorkRefused
@@ -73,6 +74,7 @@ _CODED = (
     ReviewRefused,
     RollbackRefused,
     WorkRefused,
+    ErasureRefused,
     SweepRefused,
     ArchiveUnavailable,
     ApiError,

@@ -98,6 +98,9 @@ class Services:
     publishing: LogPublishing | None = None
     """The published log; None where there is none."""
 
+    retention_days: int | None = None
+    """Days after which rows of the log are archived; None archives none."""
+
     problems: dict[str, str] = field(default_factory=dict)
     """Problems of this process by component, which health reports."""
 

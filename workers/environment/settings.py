@@ -357,8 +357,8 @@ class Settings(BaseSettings):
         default=None,
         ge=1,
         le=36_500,
-        description="Days after which `rotulus archive run` moves rows of the log to the archive, "
-        "whole tiles of 256 and never the newest 1,024; unset: it has to be told.",
+        description="Days after which the fleet moves rows of the log to the archive, every hour, "
+        "whole tiles of 256 and never the newest 1,024; unset: only `rotulus archive run` does.",
     )
     kernel_capacity: Capacities | None = Field(
         default=None,

@@ -233,6 +233,7 @@ def build_gateway(
         gateway_urls=lambda: sharing.gateway_urls.urls,
         sealing=sealing,
         publishing=publishing,
+        retention_days=settings.kernel_retention_days,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)

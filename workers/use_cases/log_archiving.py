@@ -6,35 +6,33 @@ cut off the file, and never in between. Any number of processes may take steps a
 done the others find done.
 """
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
 
-from kernel.ledger.ledger import Ledger, LedgerView
+import anyio.to_thread
+
+from actors.commit.work_units import ArchivalUnit
+from kernel.ledger.ledger import Ledger
 from kernel.ledger.tables import GivesSpaceBack
-from kernel.log_archival import (
-    HOT_ROWS_MIN,
-    collect_envelopes,
-    move_rows,
-    next_segment,
-    next_to_collect,
-    read_segment,
-    write_segment,
-)
+from kernel.log_archival import HOT_ROWS_MIN, ArchivalStep, prepared_step, take_step
 
 US_PER_DAY = 24 * 3600 * 1_000_000
 PAGES_AT_ONCE = 128
 """Free pages that are cut off a file while its writers wait: a mebibyte."""
-
-T = TypeVar("T")
+STEPS_AT_ONCE = 16
+"""Segments that a call of a cron moves or collects at most; 4,096 rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class ArchivalStep:
-    """What one step has done."""
+class ArchivalDone:
+    """What several steps have done."""
 
     rows_moved: int = 0
     envelopes_collected: int = 0
+    is_complete: bool = True
+    """Whether nothing more was due."""
 
 
 def archive_steps(
@@ -49,35 +47,56 @@ def archive_steps(
             nothing is half done.
         LedgerCorrupt: a row or an envelope is not what its hash says.
     """
+    prepare = partial(
+        prepared_step,
+        archive=ledger.archive,
+        before_us=before_us,
+        now_us=ledger.host.now_us(),
+        hot_rows_min=hot_rows_min,
+    )
+    # The snapshot has ended when the head is held.
+    while (prepared := ledger.read(prepare)) is not None:
+        with ledger.transaction() as transaction:
+            step = take_step(transaction, prepared)
+        yield step
 
-    def write(view: LedgerView) -> Callable[[], ArchivalStep] | None:
-        index = next_segment(view, before_us, hot_rows_min)
-        if index is None:
-            return None
-        written = write_segment(view, ledger.archive, index)
 
-        def move() -> ArchivalStep:
-            with ledger.transaction() as transaction:
-                return ArchivalStep(rows_moved=move_rows(transaction, written))
+async def archive_some(
+    ledger: Ledger,
+    write: Callable[[ArchivalUnit], Awaitable[ArchivalStep]],
+    retention_days: int | None,
+    hot_rows_min: int = HOT_ROWS_MIN,
+) -> ArchivalDone:
+    """Take a few of the steps that are due through a gateway's committer, off its event loop.
 
-        return move
+    Nothing is due where nobody said after how many days. The space is given back when all is done.
 
-    def read(view: LedgerView) -> Callable[[], ArchivalStep] | None:
-        index = next_to_collect(view, max(ledger.host.now_us(), view.head().committed_at_us))
-        if index is None:
-            return None
-        segment = read_segment(view, ledger.archive, index)
-
-        def collect() -> ArchivalStep:
-            with ledger.transaction() as transaction:
-                return ArchivalStep(envelopes_collected=collect_envelopes(transaction, segment))
-
-        return collect
-
-    for prepare in (write, read):
-        # The snapshot has ended when the head is held.
-        while (take := ledger.read(prepare)) is not None:
-            yield take()
+    Raises:
+        ArchiveUnavailable, LedgerCorrupt: see `archive_steps`.
+    """
+    if retention_days is None:
+        return ArchivalDone()
+    now_us = ledger.host.now_us()
+    prepare = partial(
+        prepared_step,
+        archive=ledger.archive,
+        before_us=now_us - retention_days * US_PER_DAY,
+        now_us=now_us,
+        hot_rows_min=hot_rows_min,
+    )
+    moved = collected = 0
+    for _ in range(STEPS_AT_ONCE):
+        prepared = await anyio.to_thread.run_sync(ledger.read, prepare)
+        if prepared is None:
+            break
+        step = await write(ArchivalUnit(prepared))
+        moved += step.rows_moved
+        collected += step.envelopes_collected
+    else:
+        return ArchivalDone(moved, collected, is_complete=False)
+    if moved or collected:
+        await anyio.to_thread.run_sync(deque, give_space_back(ledger), 0)
+    return ArchivalDone(moved, collected)
 
 
 def give_space_back(ledger: Ledger) -> Iterator[int]:

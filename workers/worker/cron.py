@@ -33,6 +33,10 @@ from workers.worker.gateway_reports import GatewayReporter
 CHAIN_AUDIT = "chain-audit"
 RETENTION_SWEEP = "retention-sweep"
 DECAY_TICK = "decay-tick"
+LOG_ARCHIVAL = "log-archival"
+ARCHIVALS_MAX = 20
+"""Calls of an archival in one period, each of a few segments; the rest is the next period's."""
+
 AUDITS_MAX = 5
 """Pages of an audit in one period; a record that grows faster is audited later."""
 
@@ -76,6 +80,16 @@ async def sweep_retention(tools: CronTools) -> None:
     _log.info("retention_swept", **answer["result"])
 
 
+async def archive_log(tools: CronTools) -> None:
+    """Let the gateway move old rows of the log to the archive, if it was told after how long."""
+    for _ in range(ARCHIVALS_MAX):
+        answer = await tools.reporter.post(f"/internal/crons/{LOG_ARCHIVAL}", {})
+        _log.info("log_archived", **answer["result"])
+        if answer["result"]["is_complete"]:
+            return
+    _log.info("log_archival_goes_on_later")
+
+
 async def tick_decay(tools: CronTools) -> None:
     """Let the gateway ask for the recomputes that are due tonight (T3); a day has one tick."""
     answer = await tools.reporter.post("/v1/authority/tick", {})
@@ -109,6 +123,7 @@ CRONS: Mapping[str, Cron] = MappingProxyType(
         RETENTION_SWEEP: Cron(3600, sweep_retention),
         CHAIN_AUDIT: Cron(300, audit_chain),
         DECAY_TICK: Cron(86_400, tick_decay),
+        LOG_ARCHIVAL: Cron(3600, archive_log),
     }
 )
 """By name. One that has to write posts to the gateway, which has a unit for it by the same name

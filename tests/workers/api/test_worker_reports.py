@@ -48,6 +48,7 @@ PATHS = [
     ("dead-letters", {"item_key": "u-1", "error_signature": "broken"}),
     ("work", {"queue": "binding-evaluation", "reports": []}),
     ("crons/retention-sweep", {}),
+    ("crons/log-archival", {}),
     (
         "crons/chain-audit",
         {

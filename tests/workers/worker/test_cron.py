@@ -1,6 +1,7 @@
 """Crons: once across a fleet, again where they failed, and without harm when run twice."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,6 +105,19 @@ async def test_the_sweep_is_the_gateways(world: CronWorld):
     await crons.sweep_retention(world.tools)
 
 
+async def test_the_archival_is_the_gateways_and_goes_on_while_more_is_due(world: CronWorld):
+    await crons.archive_log(world.tools)
+    answers = [{"is_complete": False}, {"is_complete": True}]
+
+    class Reporter:
+        async def post(self, path: str, body: Any) -> Any:
+            assert (path, body) == ("/internal/crons/log-archival", {})
+            return {"result": answers.pop(0)}
+
+    await crons.archive_log(replace(world.tools, reporter=Reporter()))  # type: ignore[arg-type]
+    assert answers == []
+
+
 @pytest.mark.spec("§8.2")
 async def test_the_tick_asks_once_for_what_waits_for_the_night(world: CronWorld):
     nightly = create(
@@ -154,5 +168,6 @@ async def test_a_mark_that_makes_no_sense_is_no_mark(world: CronWorld):
 
 
 def test_the_table_of_crons_has_a_period_for_each():
-    assert CRONS.keys() == {"reap", "retention-sweep", "chain-audit", "decay-tick"}
+    keys = {"reap", "retention-sweep", "chain-audit", "decay-tick", "log-archival"}
+    assert CRONS.keys() == keys
     assert all(cron_job.every_s > 0 for cron_job in CRONS.values())

@@ -4,6 +4,7 @@ Workers claim a period among themselves; should two come with one, the second ch
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.routes.worker_reports import authorize
 from workers.api.services import Given, Services
+from workers.use_cases.log_archiving import archive_some
 
 router = json_router(prefix="/internal/crons", include_in_schema=False)
 
@@ -66,6 +68,14 @@ async def chain_audit(body: MarkBody, services: Given, request: Request) -> Audi
     services.problems["chain"] = "an audit found rows that are not what was recorded"
     receipt_id = await services.write(AuditUnit(audited.verification))
     return {"findings": len(audited.verification.findings), "receipt_id": receipt_id}
+
+
+@router.post("/log-archival")
+async def log_archival(services: Given, request: Request) -> CronDocument:
+    """Take a few steps of archival; a caller goes on while it is not complete."""
+    await authorize(services, request)
+    done = await archive_some(services.ledger, services.write, services.retention_days)
+    return {"result": asdict(done)}
 
 
 @router.post("/{name}")

@@ -1,0 +1,44 @@
+"""Units that erase payloads, and that set and lift legal holds (P6)."""
+
+from dataclasses import dataclass
+
+from actors.commit.unit_context import CommitContext
+from kernel.erasure import ErasablePayload, Erasure, erase
+from kernel.legal_holds import Grounds, LegalHold, SubjectKind, lift_hold, set_hold
+
+
+@dataclass(frozen=True, slots=True)
+class EraseUnit:
+    """Erase a payload; again changes nothing."""
+
+    payload: ErasablePayload
+    grounds: Grounds
+
+    def run(self, context: CommitContext) -> Erasure:
+        """Delete it and record that; raises `ErasureRefused`."""
+        return erase(context.transaction, self.payload, self.grounds)
+
+
+@dataclass(frozen=True, slots=True)
+class SetHoldUnit:
+    """Set a legal hold; the same again is the same hold."""
+
+    hold_id: str
+    subject: tuple[SubjectKind, str]
+    grounds: Grounds
+
+    def run(self, context: CommitContext) -> LegalHold:
+        """Record it; raises `ErasureRefused`."""
+        return set_hold(context.transaction, self.hold_id, self.subject, self.grounds)
+
+
+@dataclass(frozen=True, slots=True)
+class LiftHoldUnit:
+    """Lift a legal hold; again changes nothing."""
+
+    hold_id: str
+    grounds: Grounds
+
+    def run(self, context: CommitContext) -> bool:
+        """Record it; False where it was lifted before; raises `ErasureRefused`."""
+        return lift_hold(context.transaction, self.hold_id, self.grounds)

@@ -1,0 +1,97 @@
+"""Erasing payloads over HTTP, and the legal holds that win over it (P6)."""
+
+from typing import Annotated
+
+from fastapi import Path
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from actors.commit.erasure_units import EraseUnit, LiftHoldUnit, SetHoldUnit
+from kernel.erasure import ErasablePayload, Erasure, PayloadKind
+from kernel.legal_holds import Grounds, LegalHold, SubjectKind, open_holds
+from workers.api.json_routes import json_router
+from workers.api.services import Given
+
+GROUNDS_CHARS_MAX = 1000
+
+router = json_router(prefix="/v1", tags=["operators"])
+
+_Text = r"^[^\x00-\x1f]*$"
+_Name = r"^[^\x00-\x1f/]+$"
+"""Names a hold in a path."""
+
+_Stated = Annotated[str, Field(min_length=1, max_length=GROUNDS_CHARS_MAX, pattern=r"\S")]
+_HoldName = Annotated[str, Field(min_length=1, max_length=128, pattern=_Name)]
+_HoldId = Annotated[str, Path(min_length=1, max_length=128, pattern=_Name)]
+
+
+class GroundsBody(BaseModel):
+    """Why, and on whose authority; both go on the record."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reason: _Stated
+    authority: _Stated
+
+    def grounds(self) -> Grounds:
+        """Return them as the kernel takes them."""
+        return Grounds(self.reason, self.authority)
+
+
+class ErasureBody(GroundsBody):
+    """A thought of a session, or a model's answer by its recorded output."""
+
+    payload_kind: PayloadKind
+    payload_id: Annotated[str, Field(min_length=1, max_length=512, pattern=_Text)]
+    session_id: Annotated[str, Field(max_length=128, pattern=_Text)] = ""
+
+
+class HoldBody(GroundsBody):
+    """What is held: all (`ledger`), a session of thoughts, a payload by its commitment."""
+
+    hold_id: _HoldName
+    subject_kind: SubjectKind
+    subject_id: Annotated[str, Field(max_length=128, pattern=_Text)] = ""
+
+
+class HoldsDocument(TypedDict):
+    """The holds that are open."""
+
+    holds: list[LegalHold]
+
+
+class LiftedDocument(TypedDict):
+    """Whether anything changed."""
+
+    changed: bool
+
+
+@router.post("/erasures")
+async def erase(body: ErasureBody, services: Given) -> Erasure:
+    """Delete a payload and its salt for good, on the record; again changes nothing.
+
+    Its commitment stays, and with it every proof. A payload under a legal hold is refused.
+    """
+    payload = ErasablePayload(body.payload_kind, body.payload_id, body.session_id)
+    erasure: Erasure = await services.write(EraseUnit(payload, body.grounds()))
+    return erasure
+
+
+@router.get("/legal-holds")
+async def legal_holds(services: Given) -> HoldsDocument:
+    """List the legal holds that are open, in the order in which they were set."""
+    return {"holds": list(await services.read(open_holds))}
+
+
+@router.post("/legal-holds")
+async def set_legal_hold(body: HoldBody, services: Given) -> LegalHold:
+    """Set a legal hold on the record; what it holds is neither erased nor collected."""
+    subject = (body.subject_kind, body.subject_id)
+    hold: LegalHold = await services.write(SetHoldUnit(body.hold_id, subject, body.grounds()))
+    return hold
+
+
+@router.post("/legal-holds/{hold_id}/lift")
+async def lift_legal_hold(hold_id: _HoldId, body: GroundsBody, services: Given) -> LiftedDocument:
+    """Lift a legal hold on the record; again changes nothing."""
+    return {"changed": await services.write(LiftHoldUnit(hold_id, body.grounds()))}
