@@ -5,8 +5,9 @@ clock. So the state is a fold of the log, and verification folds it again, each 
 the version that it seals (`kernel/rules.py`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kernel.algebra.verbs import (
     BELIEF_ANCHOR,
@@ -16,6 +17,7 @@ from kernel.algebra.verbs import (
     IMPLICATION_HALT,
     IMPLICATION_RESUME,
     IMPLICATION_RUN,
+    LANDSCAPE_SEAL,
 )
 from kernel.authority.enqueue_pages import record_enqueued
 from kernel.authority.recompute_checks import check_recomputes, complete_recomputes
@@ -30,6 +32,7 @@ from kernel.host import iso_time
 from kernel.implications.halts import record_halt, record_resume
 from kernel.implications.loop_limits import count_implied
 from kernel.implications.runs import misplaced, record_run
+from kernel.landscape.seals import record_seal
 from kernel.ledger.answers import emitted_receipt_id
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
@@ -116,12 +119,8 @@ def apply_operation(
         mark_page(operation, len(applied))
     if envelope.semantic_intent == ENQUEUE:
         record_enqueued(operation, envelope)
-    elif envelope.semantic_intent == BELIEF_ANCHOR:
-        record_anchors(operation, envelope)
-    elif envelope.semantic_intent in THOUGHT_RECORDERS:
-        THOUGHT_RECORDERS[envelope.semantic_intent](operation, envelope)
-    elif envelope.semantic_intent == FIRE_RECORD:
-        record_manifests(operation, envelope)
+    elif envelope.semantic_intent in _RECORDERS:
+        _RECORDERS[envelope.semantic_intent](operation, envelope)
     else:
         record_requests(operation, envelope, triggers_of(transaction, envelope, applied))
     transaction.changes.note(sequence, [write for _, write in applied])
@@ -132,6 +131,17 @@ def apply_operation(
         for effect, write in applied
     )
     return AppliedEffects(documents, tuple(receipts))
+
+
+_RECORDERS: Mapping[str, Callable[[Operation, Envelope], None]] = MappingProxyType(
+    {
+        BELIEF_ANCHOR: record_anchors,
+        LANDSCAPE_SEAL: record_seal,
+        FIRE_RECORD: record_manifests,
+        **THOUGHT_RECORDERS,
+    }
+)
+"""What an operation that only states receipts records beside them, by its verb."""
 
 
 def _record_implications(transaction: LedgerTransaction, envelope: Envelope, sequence: int) -> None:

@@ -86,6 +86,9 @@ ROUND_OPEN = "round_open"
 ROUND_SEAL = "round_seal"
 """The seal of a round, which holds the root of every session that was finalized in it."""
 
+LANDSCAPE_SEAL = "landscape_run_seal"
+"""The digests of the records of a run that has ended (ruling L4)."""
+
 THOUGHT_VERBS = (
     AUDIT_SESSION_START,
     THOUGHT_RECORD,
@@ -228,10 +231,11 @@ _BOUNDARIES: dict[str, tuple[str, ...]] = {
     IMPLICATION_RUN: ("receipt_only",),
     IMPLICATION_HALT: ("receipt_only",),
     IMPLICATION_RESUME: ("receipt_only",),
+    LANDSCAPE_SEAL: ("receipt_only",),
     **dict.fromkeys(THOUGHT_VERBS, ("receipt_only",)),
 }
 """The verbs of undoing, epochs, reviews, of what became of effects outside, asking, anchors, of the
-detection of implications, and of thoughts."""
+detection of implications, of runs, and of thoughts."""
 
 _OBSERVERS: Mapping[str, frozenset[str]] = {
     "search_run_record": frozenset({"receipt_only"}),
@@ -243,6 +247,7 @@ _OBSERVERS: Mapping[str, frozenset[str]] = {
     IMPLICATION_RUN: frozenset({"receipt_only"}),
     IMPLICATION_HALT: frozenset({"receipt_only"}),
     IMPLICATION_RESUME: frozenset({"receipt_only"}),
+    LANDSCAPE_SEAL: frozenset({"receipt_only"}),
     **dict.fromkeys(THOUGHT_VERBS, frozenset({"receipt_only"})),
     "extraction_state_change": _OBSERVING,
     ROLLBACK: frozenset(
