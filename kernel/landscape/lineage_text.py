@@ -16,12 +16,24 @@ _Box = Callable[[str, str], str]
 """Returns the name of a box by its key, and draws it with its label the first time."""
 
 _NAMES = {
-    "rows": "row", "tokens": "token", "runs": "run", "nodes": "node", "edges": "edge",
-    "node_states": "state", "operations": "operation", "calls": "call", "batches": "batch",
-    "artifacts": "artifact", "token_outcomes": "outcome", "checkpoints": "checkpoint",
-    "routing_events": "routing event", "transform_errors": "transform error",
-    "validation_errors": "validation error", "batch_outputs": "batch output",
-    "batch_members": "batch member", "token_parents": "token's parent",
+    "rows": "row",
+    "tokens": "token",
+    "runs": "run",
+    "nodes": "node",
+    "edges": "edge",
+    "node_states": "state",
+    "operations": "operation",
+    "calls": "call",
+    "batches": "batch",
+    "artifacts": "artifact",
+    "token_outcomes": "outcome",
+    "checkpoints": "checkpoint",
+    "routing_events": "routing event",
+    "transform_errors": "transform error",
+    "validation_errors": "validation error",
+    "batch_outputs": "batch output",
+    "batch_members": "batch member",
+    "token_parents": "token's parent",
 }
 
 

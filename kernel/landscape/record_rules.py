@@ -282,6 +282,6 @@ TABLES: Mapping[str, Table] = MappingProxyType(
 """The tables of records by their short names, in the order in which a run writes them."""
 
 KEYS: Mapping[str, str] = MappingProxyType(
-    {name: list(table.primary_key.columns)[-1].name for name, table in TABLES.items()}
+    {name: str(list(table.primary_key.columns)[-1].name) for name, table in TABLES.items()}
 )
 """The column that is a table's own part of its key."""
