@@ -108,6 +108,9 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "landscape_run_over": ErrorCode(409, "request"),
         "landscape_incomplete": ErrorCode(409, "request"),
         "landscape_branches": ErrorCode(422, "request"),
+        "landscape_topology_differs": ErrorCode(None, "request"),
+        "landscape_payload_gone": ErrorCode(None, "request"),
+        "landscape_import_invalid": ErrorCode(None, "request"),
         "landscape_record_damaged": ErrorCode(500, "service"),
         # Actors and their transactions.
         "mailbox_full": ErrorCode(429, "service", is_retryable=True),

@@ -30,6 +30,10 @@ class Recording:
         """
         self.group.flush()
 
+    def record_of(self, run_id: str, name: str, **fields: Any) -> Row:
+        """Record a record of a table under a new id, made now."""
+        return self._record_of(run_id, name, self._new_id(), created_at_us=self._now_us(), **fields)
+
     def _record(self, name: str, record_id: str, **fields: Any) -> Row:
         return self._record_of(record_id, name, record_id, **fields)
 
