@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from actors.commit.unit_context import CommitContext
 from actors.orchestrator.intents import SealRun
 from kernel.canonical import digest
-from kernel.landscape.seals import seal_of
+from kernel.landscape.seals import check_over, seal_of
 from kernel.ledger.tables import Row
 from kernel.model.landscape_receipts import RunSealed
 from kernel.model.result import RejectedResult
@@ -38,6 +38,8 @@ class SealRunUnit:
         run_id = self.stated["run_id"]
         seal = seal_of(context.transaction, run_id)
         if seal is None:
+            # Somebody may have let it go on since it was read.
+            check_over(context.transaction, run_id)
             intent = SealRun(
                 intent_key=digest(["seal_run", run_id]), seal=RunSealed.model_validate(self.stated)
             )

@@ -34,12 +34,21 @@ def seal_to_state(view: LedgerView, run_id: str) -> dict[str, Any]:
         LandscapeRefused: `landscape_unknown`; `landscape_incomplete` while the run is running.
         RecordDamaged: a record breaks a rule.
     """
+    check_over(view, run_id)
+    return stated(digest_of(view, run_id))
+
+
+def check_over(view: LedgerView, run_id: str) -> None:
+    """Refuse a run that goes on.
+
+    Raises:
+        LandscapeRefused: `landscape_unknown`; `landscape_incomplete` while the run is running.
+    """
     run = view.tables.get(TABLES["runs"], run_id)
     if run is None:
         raise LandscapeRefused(f"no run is called {run_id}", code="landscape_unknown")
     if check_stored(TABLES["runs"], run)["status"] == "running":
         raise LandscapeRefused(f"the run {run_id} is running", code="landscape_incomplete")
-    return stated(digest_of(view, run_id))
 
 
 def stated(digest: RunDigest) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from kernel.landscape.export import export_csv, export_run, import_run
 from kernel.landscape.payloads import purge_payloads
 from kernel.ledger.landscape_tables import RUN_STATUSES
 from kernel.ledger.ledger import LedgerView
@@ -88,6 +89,39 @@ def seal(folder: Path | None, run_id: str, *, as_json: bool) -> None:
     url = gateway_url(read_settings(folder))
     answer = ask_gateway(url, f"/v1/landscape/runs/{run_id}/seal", {})
     print_document(answer, as_json=as_json)
+
+
+@landscape.command()
+@click.argument("run_id")
+@click.option("--key-file", type=click.Path(exists=True, path_type=Path), help="Signs each line.")
+@click.option("--csv", "folder", type=click.Path(file_okay=False, path_type=Path), help="As files.")
+@click.pass_obj
+def export(data_dir: Path | None, run_id: str, key_file: Path | None, folder: Path | None) -> None:
+    """Write RUN_ID as JSON lines that verify by themselves, or as CSV files."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        read_record(data_dir, lambda view: export_csv(view, run_id, folder))
+        return
+    key = None if key_file is None else key_file.read_bytes()
+
+    def write(view: LedgerView) -> None:
+        for line in export_run(view, run_id, key):
+            click.echo(line, nl=False)
+
+    read_record(data_dir, write)
+
+
+@landscape.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--key-file", type=click.Path(exists=True, path_type=Path), help="Of the lines.")
+@as_json
+@click.pass_obj
+def import_file(data_dir: Path | None, file: Path, key_file: Path | None, *, as_json: bool) -> None:
+    """Verify the exported run in FILE and take it in, while nothing else runs."""
+    key = None if key_file is None else key_file.read_bytes()
+    with locked_ledger(read_settings(data_dir)) as ledger, file.open("rb") as lines:
+        manifest = import_run(ledger, lines, key)
+    print_document(manifest, as_json=as_json)
 
 
 @landscape.command()
