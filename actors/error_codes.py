@@ -119,6 +119,17 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "thought_reflection_missing": ErrorCode(409, "request"),
         "thought_unknown": ErrorCode(404, "request"),
         "thoughts_too_many": ErrorCode(409, "request"),
+        # Runs (seed 003).
+        "landscape_record_invalid": ErrorCode(422, "request"),
+        "landscape_unknown": ErrorCode(404, "request"),
+        "landscape_conflict": ErrorCode(409, "request"),
+        "landscape_run_over": ErrorCode(409, "request"),
+        "landscape_incomplete": ErrorCode(409, "request"),
+        "landscape_branches": ErrorCode(422, "request"),
+        "landscape_topology_differs": ErrorCode(None, "request"),
+        "landscape_payload_gone": ErrorCode(None, "request"),
+        "landscape_import_invalid": ErrorCode(None, "request"),
+        "landscape_record_damaged": ErrorCode(500, "service"),
         # Actors and their transactions.
         "mailbox_full": ErrorCode(429, "service", is_retryable=True),
         "runtime_full": ErrorCode(503, "service", is_retryable=True),

@@ -18,6 +18,7 @@ from kernel.algebra.verbs import (
     IMPLICATION_RESUME,
     IMPLICATION_RUN,
     KEY_HANDOVER,
+    LANDSCAPE_SEAL,
 )
 from kernel.authority.enqueue_pages import record_enqueued
 from kernel.authority.recompute_checks import check_recomputes, complete_recomputes
@@ -32,6 +33,7 @@ from kernel.host import iso_time
 from kernel.implications.halts import record_halt, record_resume
 from kernel.implications.loop_limits import count_implied
 from kernel.implications.runs import misplaced, record_run
+from kernel.landscape.seals import record_seal
 from kernel.ledger.answers import emitted_receipt_id
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
@@ -137,6 +139,7 @@ _RECORDERS: Mapping[str, Callable[[Operation, Envelope], object]] = MappingProxy
         BELIEF_ANCHOR: record_anchors,
         FIRE_RECORD: record_manifests,
         KEY_HANDOVER: check_handover,
+        LANDSCAPE_SEAL: record_seal,
         **THOUGHT_RECORDERS,
     }
 )

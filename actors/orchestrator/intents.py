@@ -20,6 +20,7 @@ from kernel.bindings.selectors import VALUE_MAX
 from kernel.bindings.source_binding import BindingTargetKind
 from kernel.canonical import canonicalize
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, CapacityOverride
+from kernel.model.landscape_receipts import RunSealed
 from kernel.model.model_output import CapturedOutput
 from kernel.model.stated_receipts import (
     BatchReviewOperation,
@@ -388,6 +389,13 @@ class RecordKeyHandover(Intent):
     intent_kind: Literal["record_key_handover"] = "record_key_handover"
     handover: dict[str, Any]
     """As every key of it has signed it."""
+
+
+class SealRun(Intent):
+    """State the digests of the records of a run that has ended (seed 003, L4)."""
+
+    intent_kind: Literal["seal_run"] = "seal_run"
+    seal: RunSealed
 
 
 class RecordImplicationRun(Intent):

@@ -50,6 +50,7 @@ from actors.orchestrator.intents import (
     ReportExternalEffect,
     ResumeImplications,
     ReviewMembership,
+    SealRun,
     SourceSpan,
     SpansUnavailable,
     StateThought,
@@ -66,7 +67,13 @@ from actors.orchestrator.review_resolvers import (
     resolve_review,
 )
 from actors.orchestrator.untrusted_content import unwrap_untrusted, wrap_untrusted
-from kernel.algebra.verbs import BELIEF_ANCHOR, ENQUEUE, KEY_HANDOVER, REPORT_VERB
+from kernel.algebra.verbs import (
+    BELIEF_ANCHOR,
+    ENQUEUE,
+    KEY_HANDOVER,
+    LANDSCAPE_SEAL,
+    REPORT_VERB,
+)
 from kernel.authority.enqueue_pages import ENQUEUED_RECEIPT
 from kernel.authority.requests import due
 from kernel.authority.triggers import ENQUEUED_KINDS
@@ -80,6 +87,7 @@ from kernel.bindings.artifacts import (
     read_artifact,
 )
 from kernel.canonical import digest
+from kernel.landscape.seals import SEAL_RECEIPT
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.node_kinds import (
     ACCESS_OVERLAY,
@@ -564,6 +572,12 @@ def resolve_key_handover(intent: RecordKeyHandover, _: LedgerView) -> ResolvedOp
     )
 
 
+def resolve_run_seal(intent: SealRun, _: LedgerView) -> ResolvedOperation:
+    """The one receipt states what the records of a run came to."""
+    effect = receipt_effect(SEAL_RECEIPT, intent.seal.model_dump())
+    return ResolvedOperation(LANDSCAPE_SEAL, (effect,), (f"run:{intent.seal.run_id}",))
+
+
 def resolve_extraction(intent: RecordExtractionTransition, _: LedgerView) -> ResolvedOperation:
     """A step is a new operation of a stable run, caused by the step before (§16.4, §16.5)."""
     run, parent = intent.extraction_run_id, intent.step.get("parent_operation_id")
@@ -655,6 +669,7 @@ RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]]
         AnchorBelief: resolve_anchor,
         StateThought: resolve_thought,
         RecordKeyHandover: resolve_key_handover,
+        SealRun: resolve_run_seal,
         RecordExtractionTransition: resolve_extraction,
         ReportExternalEffect: resolve_external_report,
         RecordImplicationRun: resolve_implication_run,

@@ -89,6 +89,9 @@ ROUND_SEAL = "round_seal"
 KEY_HANDOVER = "checkpoint_key_handover"
 """The keys that sign the log hand it over to others; spoken by the runtime alone."""
 
+LANDSCAPE_SEAL = "landscape_run_seal"
+"""The digests of the records of a run that has ended (ruling L4)."""
+
 THOUGHT_VERBS = (
     AUDIT_SESSION_START,
     THOUGHT_RECORD,
@@ -232,10 +235,11 @@ _BOUNDARIES: dict[str, tuple[str, ...]] = {
     IMPLICATION_HALT: ("receipt_only",),
     IMPLICATION_RESUME: ("receipt_only",),
     KEY_HANDOVER: ("receipt_only",),
+    LANDSCAPE_SEAL: ("receipt_only",),
     **dict.fromkeys(THOUGHT_VERBS, ("receipt_only",)),
 }
 """The verbs of undoing, epochs, reviews, of what became of effects outside, asking, anchors, of the
-detection of implications, of thoughts, and of the keys of the log."""
+detection of implications, of runs, of thoughts, and of the keys of the log."""
 
 _OBSERVERS: Mapping[str, frozenset[str]] = {
     "search_run_record": frozenset({"receipt_only"}),
@@ -248,6 +252,7 @@ _OBSERVERS: Mapping[str, frozenset[str]] = {
     IMPLICATION_HALT: frozenset({"receipt_only"}),
     IMPLICATION_RESUME: frozenset({"receipt_only"}),
     KEY_HANDOVER: frozenset({"receipt_only"}),
+    LANDSCAPE_SEAL: frozenset({"receipt_only"}),
     **dict.fromkeys(THOUGHT_VERBS, frozenset({"receipt_only"})),
     "extraction_state_change": _OBSERVING,
     ROLLBACK: frozenset(

@@ -11,9 +11,9 @@
 
 What the runtime writes to settle what was begun is counted and told of and never refused by 2 and
 3: an anchor, what closes a session of thoughts, a computed authority, a report, the record of a
-fire or of a batch review, how far implications were detected, undoing, and a policy, which is the
-way out. Refused, it would stop the runtime, or lose what has happened already; what begins such
-work is suspended before it (`kernel/pressure.py`).
+fire or of a batch review, how far implications were detected, the seal of a run, undoing, and a
+policy, which is the way out. Refused, it would stop the runtime, or lose what has happened already;
+what begins such work is suspended before it (`kernel/pressure.py`).
 """
 
 from math import isfinite
@@ -27,6 +27,7 @@ from kernel.algebra.verbs import (
     FIRE_RECORD,
     IMPLICATION_HALT,
     IMPLICATION_RUN,
+    LANDSCAPE_SEAL,
     MERKLE_FINALIZE,
     REBUILD,
     REPORT_VERB,
@@ -62,6 +63,7 @@ _SETTLING = frozenset(
         BELIEF_ANCHOR,
         IMPLICATION_RUN,
         IMPLICATION_HALT,
+        LANDSCAPE_SEAL,
         FIRE_RECORD,
         ROLLBACK,
         EPOCH_ROLLBACK,

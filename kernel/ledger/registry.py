@@ -13,6 +13,7 @@ from kernel.ledger.storage import KERNEL, RetentionClass, StateStore, StorageCla
 
 _RUNTIME = "Session actors, which gateway writes for which sessions"
 _BELIEF = "Belief sessions (seed 001)"
+_LANDSCAPE = "Landscape, the records of runs (seed 003)"
 _THOUGHTS = "Sessions of thoughts and rounds (seed 002)"
 
 
@@ -76,6 +77,12 @@ _ENTRIES = (
     *_durable(_BELIEF, "current_view", "belief_sessions"),
     *_durable(_THOUGHTS, "table", "thought_records", "merkle_nodes", "rounds"),
     *_durable(_THOUGHTS, "current_view", "audit_sessions"),
+    *(
+        StorageRegistryEntry(str(table.name), "table", "durable", _LANDSCAPE, False)
+        for table in schema.LANDSCAPE_TABLES
+    ),
+    StorageRegistryEntry("landscape_payloads", "blob_store", "durable", _LANDSCAPE, False),
+    *_durable(_LANDSCAPE, "current_view", "landscape_seals"),
 )
 
 STORAGE_REGISTRY: Mapping[str, StorageRegistryEntry] = MappingProxyType(

@@ -40,6 +40,7 @@ from kernel.ledger.comparison import (
     numbered,
     whole,
 )
+from kernel.ledger.landscape_tables import landscape_tables
 from kernel.ledger.storage import (
     DOCUMENTS,
     GRAPH,
@@ -51,7 +52,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 31
+SCHEMA_VERSION = 34
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -1006,6 +1007,13 @@ mail_keys = Table(
     Column("name", String, primary_key=True),
     Column("key", LargeBinary, nullable=False),
 )
+
+LANDSCAPE_TABLES = landscape_tables(metadata)
+"""Records of runs, in the order in which a run writes them."""
+
+landscape_runs = metadata.tables["landscape_runs"]
+landscape_payloads = metadata.tables["landscape_payloads"]
+landscape_seals = metadata.tables["landscape_seals"]
 
 
 def _tables_with(sort: str) -> tuple[Table, ...]:

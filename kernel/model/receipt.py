@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from kernel.errors import KernelError
+from kernel.model import landscape_receipts as landscape
 from kernel.model import receipt_bodies as own
 from kernel.model import stated_receipts as stated
 from kernel.model import thought_receipts as thoughts
@@ -140,6 +141,7 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "implication_detection_halted": _durable(stated.ImplicationHalt),
         "implication_detection_resumed": _durable(stated.ImplicationResumed),
         "implication_detection_cycle_exceeded": _durable(own.ImplicationCycleExceeded),
+        "landscape_run_sealed": _durable(landscape.RunSealed),
         "audit_session_started": _durable(thoughts.AuditSessionStarted),
         "thought_recorded": _durable(thoughts.ThoughtRecorded),
         "thought_chain_verified": _durable(thoughts.ThoughtChainVerified),
@@ -193,6 +195,7 @@ STATED_UNDER_VERB: dict[str, frozenset[str]] = {
     "implication_run": frozenset({"implication_detection_run"}),
     "implication_halt": frozenset({"implication_detection_halted"}),
     "implication_resume": frozenset({"implication_detection_resumed"}),
+    "landscape_run_seal": frozenset({"landscape_run_sealed"}),
     "audit_session_start": frozenset({"audit_session_started"}),
     "thought_record": frozenset({"thought_recorded"}),
     "audit_verify_chain": frozenset({"thought_chain_verified"}),

@@ -11,7 +11,8 @@ A. Chains. Log and receipts are numbered without gaps and linked; every hash is 
    over its rows is computed from them.
 B. State. Applying every envelope again gives the stored effects, receipts, records and requests.
 C. Belief and thoughts. Every belief session replays, and the log anchors its newest event. Every
-   chain of thoughts leads to the head, and every tree to the root, that the log states.
+   chain of thoughts leads to the head, and every tree to the root, that the log states. The
+   records of every run that has a seal are those of its seal.
 D. Authorities. Each stored authority is what its inputs give.
 I. Indexes hold what their tables hold, and pages are sound, as far as the database can tell.
 
@@ -34,6 +35,7 @@ from kernel.verify.belief import BeliefCounts, check_belief
 from kernel.verify.expected import ExpectedHead, check_expected
 from kernel.verify.fold import Fold
 from kernel.verify.hash_chains import GENESIS, RECEIPTS, Chain, check_receipts
+from kernel.verify.landscape import check_runs
 from kernel.verify.links import Walk, walk_log
 from kernel.verify.log import LogCheck
 from kernel.verify.model_outputs import check_model_outputs, erased_payloads
@@ -199,6 +201,8 @@ class _Run:
             findings.note(finding)
         with findings.guard(schema.belief_sessions, "sessions"):
             check_belief(self._reader, self._belief)
+        with findings.guard(schema.landscape_seals, "runs"):
+            check_runs(self._reader, self._view)
         with findings.guard(schema.nodes, "authorities"):
             self._authority.run()
         # Last: a row that differs is named by its key before its index is named by its entry.

@@ -59,6 +59,7 @@ Rule = Literal[
     "rules_unknown",
     "unknown_name",
     "body_invalid",
+    "digest_differs",
     "head_not_found",
     "segment_missing",
     "segment_damaged",

@@ -15,6 +15,7 @@ from kernel.algebra.verbs import (
     IMPLICATION_RESUME,
     IMPLICATION_RUN,
     KEY_HANDOVER,
+    LANDSCAPE_SEAL,
     MEMBERSHIP_DEFER,
     OPERATION_KINDS,
     REPORT_VERB,
@@ -209,6 +210,7 @@ def test_the_thirty_one_verbs_decompose_as_the_specification_says():
 OBSERVED = {
     *(REPORT_VERB, REVIEW_DISCARD, BATCH_REVIEW, ENQUEUE, BELIEF_ANCHOR),
     *(IMPLICATION_RUN, IMPLICATION_HALT, IMPLICATION_RESUME),
+    LANDSCAPE_SEAL,
     *THOUGHT_VERBS,
     KEY_HANDOVER,
 }

@@ -14,6 +14,7 @@ from kernel.algebra.verbs import (
     IMPLICATION_RESUME,
     IMPLICATION_RUN,
     KEY_HANDOVER,
+    LANDSCAPE_SEAL,
     REPORT_VERB,
     REVIEW_DISCARD,
     SEMANTIC_VERBS,
@@ -82,6 +83,7 @@ def test_every_kind_and_every_verb_has_a_valid_envelope():
     assert spoken == SEMANTIC_VERBS.keys() - {
         *("recalculate_authority", REPORT_VERB, REVIEW_DISCARD, BATCH_REVIEW, ENQUEUE),
         *(BELIEF_ANCHOR, IMPLICATION_RUN, IMPLICATION_HALT, IMPLICATION_RESUME),
+        LANDSCAPE_SEAL,
         *THOUGHT_VERBS,
         KEY_HANDOVER,
     }

@@ -61,6 +61,8 @@ TABLES = [
     sorted_table
     for sorted_table in schema.metadata.sorted_tables
     if sorted_table not in (*BESIDE_THE_RECORD, *OF_LONG_LOGS)
+    # What runs have there is changed in `test_run_seals.py`, column by column.
+    and not sorted_table.name.startswith("landscape_")
 ]
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 BYTES_COLUMNS = [

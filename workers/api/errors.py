@@ -13,6 +13,7 @@ from actors.error_codes import status_of
 from actors.errors import ActorError
 from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
+from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.ledger.archive import ArchiveUnavailable
 from kernel.legal_holds import ErasureRefused
 from kernel.reviews.errors import ReviewRefused
@@ -78,6 +79,8 @@ _CODED = (
     SweepRefused,
     ArchiveUnavailable,
     ApiError,
+    LandscapeRefused,
+    RecordDamaged,
 )
 
 

@@ -1,0 +1,1 @@
+"""Pipelines on the event loop: recording what they do (seed 003)."""

@@ -1,0 +1,93 @@
+"""Records where tokens end, and runs."""
+
+from typing import Any
+
+from kernel.landscape.errors import LandscapeRefused
+from kernel.landscape.grades import grade_of_run
+from kernel.landscape.record_group import RecordUnit
+from kernel.landscape.record_rules import TABLES, check_new, check_stored
+from kernel.landscape.recording import Recording
+from kernel.ledger.landscape_tables import TERMINAL_OUTCOMES
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.tables import Row, TablesView
+
+_RUNS = TABLES["runs"]
+
+
+class OutcomeRecording(Recording):
+    """Records the outcomes of tokens and the ends of runs."""
+
+    def record_token_outcome(
+        self, run_id: str, token_id: str, outcome: str, *, context: Any = None, **fields: Any
+    ) -> Row:
+        """Record where a token's way ends, or that it waits in a batch (`buffered`).
+
+        Each outcome has one field to state: `sink_name`, `batch_id`, `error_hash` or the group. A
+        second terminal outcome is refused when it is written (`landscape_conflict`).
+        """
+        unit = RecordUnit(run_id)
+        row = self._outcome(unit, token_id, outcome, context=context, **fields)
+        self.group.add(unit)
+        return dict(row)
+
+    def end_run(self, run_id: str, status: str = "completed") -> Row:
+        """Record that a run is over, with its grade; nothing can be added to it afterwards.
+
+        Raises:
+            LandscapeRefused: `landscape_incomplete` where a run is to be `completed` and a token
+                has no terminal outcome; `landscape_run_over`; `landscape_unknown`.
+        """
+        self.flush()
+        with self.ledger.store.transaction() as tables:
+            row = tables.get(_RUNS, run_id)
+            if row is None:
+                raise LandscapeRefused(f"no run is called {run_id}", code="landscape_unknown")
+            if row["status"] != "running":
+                raise LandscapeRefused(f"the run {run_id} is over", code="landscape_run_over")
+            if status == "completed":
+                _check_complete(tables, run_id)
+            ended = check_stored(_RUNS, row) | {
+                "status": status,
+                "completed_at_us": self._now_us(),
+                "reproducibility_grade": grade_of_run(LedgerView(tables), run_id),
+            }
+            check_new(_RUNS, ended)
+            tables.put(_RUNS, ended)
+        return ended
+
+    def _outcome(
+        self,
+        unit: RecordUnit,
+        token_id: str,
+        outcome: str,
+        *,
+        branches: Any = None,
+        context: Any = None,
+        **fields: Any,
+    ) -> Row:
+        row = self._row(
+            "token_outcomes",
+            unit.run_id,
+            self._new_id(),
+            {
+                "token_id": token_id,
+                "outcome": outcome,
+                "is_terminal": int(outcome in TERMINAL_OUTCOMES),
+                "expected_branches_json": self._json(branches),
+                "context_json": self._json(context),
+                "recorded_at_us": self._now_us(),
+                **fields,
+            },
+        )
+        return unit.add(TABLES["token_outcomes"], row)
+
+
+def _check_complete(tables: TablesView, run_id: str) -> None:
+    tokens = tables.count(TABLES["tokens"], {"run_id": run_id})
+    terminal = {"run_id": run_id, "is_terminal": 1}
+    ended = tables.count(TABLES["token_outcomes"], terminal)
+    if tokens != ended:
+        message = (
+            f"{tokens} tokens and {ended} terminal outcomes: {tokens - ended} are on their way"
+        )
+        raise LandscapeRefused(message, code="landscape_incomplete")

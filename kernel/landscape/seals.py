@@ -1,0 +1,102 @@
+"""The seal of a run on the log: an operation that states the digests of its records (ruling L4).
+
+What is stated is folded into `landscape_seals`. The records themselves are no part of the fold:
+applying the operation does not read them, and verification holds them against the seal.
+"""
+
+from typing import Any
+
+from kernel.canonical import canonicalize
+from kernel.errors import EffectInapplicable
+from kernel.landscape.digest import RunDigest, digest_of
+from kernel.landscape.errors import LandscapeRefused
+from kernel.landscape.record_rules import TABLES, check_stored
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.tables import Row
+from kernel.model.envelope import Envelope
+from kernel.model.landscape_receipts import RunSealed
+from kernel.model.sole_receipt import sole_receipt
+from kernel.stores.record import Operation
+
+SEAL_RECEIPT = "landscape_run_sealed"
+
+
+def seal_of(view: LedgerView, run_id: str) -> Row | None:
+    """Return the seal of a run, None before it has one."""
+    return view.tables.get(schema.landscape_seals, run_id)
+
+
+def seal_to_state(view: LedgerView, run_id: str) -> dict[str, Any]:
+    """Return what the seal of a run that has ended states; reads every record of it.
+
+    Raises:
+        LandscapeRefused: `landscape_unknown`; `landscape_incomplete` while the run is running.
+        RecordDamaged: a record breaks a rule.
+    """
+    check_over(view, run_id)
+    return stated(digest_of(view, run_id))
+
+
+def check_over(view: LedgerView, run_id: str) -> None:
+    """Refuse a run that goes on.
+
+    Raises:
+        LandscapeRefused: `landscape_unknown`; `landscape_incomplete` while the run is running.
+    """
+    run = view.tables.get(TABLES["runs"], run_id)
+    if run is None:
+        raise LandscapeRefused(f"no run is called {run_id}", code="landscape_unknown")
+    if check_stored(TABLES["runs"], run)["status"] == "running":
+        raise LandscapeRefused(f"the run {run_id} is running", code="landscape_incomplete")
+
+
+def stated(digest: RunDigest) -> dict[str, Any]:
+    """Return the body of the receipt that states a digest."""
+    return {
+        "run_id": digest.run_id,
+        "record_count": digest.record_count,
+        "run_digest": digest.run_digest,
+        "table_digests": digest.table_digests,
+    }
+
+
+def runs_to_seal(view: LedgerView) -> list[str]:
+    """Return the runs that have ended and have no seal: their process was killed in between."""
+    rows = [
+        row
+        for status in ("completed", "failed", "interrupted")
+        for row in view.tables.select(TABLES["runs"], {"status": status})
+    ]
+    return [row["run_id"] for row in rows if seal_of(view, row["run_id"]) is None]
+
+
+def record_seal(operation: Operation, envelope: Envelope) -> None:
+    """Record the seal that an operation states.
+
+    Raises:
+        EffectInapplicable: `landscape_seal_invalid`; `landscape_run_sealed` where there is one.
+    """
+    try:
+        seal = sole_receipt(envelope, SEAL_RECEIPT, RunSealed)
+    except ValueError as error:
+        raise _inapplicable(str(error), "landscape_seal_invalid") from None
+    tables = operation.transaction.tables
+    if tables.get(schema.landscape_seals, seal.run_id) is not None:
+        raise _inapplicable(f"{seal.run_id} has a seal", "landscape_run_sealed")
+    document = seal.model_dump()
+    tables.put(
+        schema.landscape_seals,
+        {
+            "run_id": seal.run_id,
+            "record_count": seal.record_count,
+            "run_digest": seal.run_digest,
+            "table_digests": canonicalize(document["table_digests"]),
+            "ec_sequence_number": operation.sequence,
+            "sealed_at_us": operation.transaction.head_now.committed_at_us,
+        },
+    )
+
+
+def _inapplicable(message: str, code: str) -> EffectInapplicable:
+    return EffectInapplicable(message, code=code, field="primitive_effects.0.payload")

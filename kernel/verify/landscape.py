@@ -1,0 +1,73 @@
+"""Runs against their seals: every record of a sealed run read and digested again (ruling L4).
+
+A run without a seal is running, or its process ended before the seal; then a record is only held
+to the rules of its table by whoever reads it.
+"""
+
+from hashlib import sha256
+
+import orjson
+from sqlalchemy import Table
+
+from kernel.errors import LedgerCorrupt
+from kernel.landscape.digest import RunDigest, digest_of
+from kernel.landscape.errors import RecordDamaged
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.tables import Row
+from kernel.verify.reading import Reader
+
+_PAYLOADS_AT_ONCE = 16
+
+
+def check_runs(reader: Reader, view: LedgerView) -> None:
+    """Hold every sealed run against its seal, and what runs have kept against its hashes."""
+    for seal in reader.pages(schema.landscape_seals):
+        with reader.findings.guard(schema.landscape_runs, seal["run_id"]):
+            _check_run(reader, view, seal)
+    for table in (*schema.LANDSCAPE_TABLES, schema.landscape_payloads):
+        with reader.findings.guard(table, "runs"):
+            _name_orphans(reader, table)
+    for run in reader.pages(schema.landscape_runs):
+        with reader.findings.guard(schema.landscape_payloads, run["run_id"]):
+            _check_payloads(reader, run["run_id"])
+
+
+def _name_orphans(reader: Reader, table: Table) -> None:
+    for (run_id,) in reader.tables.counts(table, "run_id"):
+        if reader.get(schema.landscape_runs, run_id) is None:
+            reader.findings.add(table, run_id, "extra", "there is no such run")
+
+
+def _check_payloads(reader: Reader, run_id: str) -> None:
+    table = schema.landscape_payloads
+    for payload in reader.pages(table, {"run_id": run_id}, page_rows=_PAYLOADS_AT_ONCE):
+        content, content_hash = payload["content"], payload["content_hash"]
+        if not isinstance(content, bytes) or sha256(content).hexdigest() != content_hash:
+            key = f"{run_id}/{content_hash}"
+            reader.findings.add(table, key, "bytes_changed", "the content has another hash")
+
+
+def _check_run(reader: Reader, view: LedgerView, seal: Row) -> None:
+    run_id, findings = seal["run_id"], reader.findings
+    if reader.get(schema.landscape_runs, run_id) is None:
+        findings.add(schema.landscape_runs, run_id, "missing", "its seal is on the log")
+        return
+    try:
+        digest = digest_of(view, run_id)
+    except RecordDamaged as damaged:
+        findings.add(damaged.table, damaged.key, "field_differs", damaged.rule)
+        return
+    except LedgerCorrupt as error:
+        findings.add(schema.landscape_runs, run_id, "unreadable", str(error))
+        return
+    if digest.run_digest != seal["run_digest"]:
+        _name_tables(reader, digest, orjson.loads(seal["table_digests"]))
+
+
+def _name_tables(reader: Reader, digest: RunDigest, sealed: dict[str, dict[str, object]]) -> None:
+    for name in sorted(sealed.keys() | digest.table_digests.keys()):
+        was, is_now = sealed.get(name), digest.table_digests.get(name)
+        if was != is_now:
+            message = f"the run's records are not those that its seal states: {is_now} is not {was}"
+            reader.findings.add(f"landscape_{name}", digest.run_id, "digest_differs", message)

@@ -1,0 +1,113 @@
+"""What happened to a token, whatever one asks about (seed 003, Lineage Query System)."""
+
+import pytest
+
+from kernel.landscape.errors import LandscapeRefused, RecordDamaged
+from kernel.landscape.lineage import explain, lineage_of
+from kernel.landscape.lineage_text import explanation_text, graph_mermaid, lineage_mermaid
+from kernel.landscape.payloads import purge_payloads
+from kernel.landscape.record_rules import KEYS, TABLES
+from tests.kernel.landscape.runs import whole_run
+
+
+@pytest.fixture
+def run(recorder):
+    recorded = whole_run(recorder)
+    recorder.end_run("run-1")
+    return recorded
+
+
+def explained(ledger, record_id, **options):
+    return ledger.read(lambda view: explain(view, record_id, **options))
+
+
+@pytest.mark.spec("seed 003, Lineage Query System")
+def test_a_token_is_explained_from_its_source_to_its_outcome(ledger, run):
+    lineage = ledger.read(lambda view: lineage_of(view, "run-1", run["token"]["token_id"]))
+    assert lineage.source_data == {"text": "Motion GRANTED"}
+    assert [state["node_id"] for state in lineage.states] == ["parse", "classify"]
+    assert [(call["call_type"], call["call_index"]) for call in lineage.calls] == [
+        *(("filesystem", 0), ("llm", 0), ("llm", 1)),
+    ]
+    assert lineage.outcome["outcome"] == "forked"
+    branches = {branch["token_id"] for branch in run["branches"]}
+    assert {link["token_id"] for link in lineage.children} > branches
+    branch = ledger.read(lambda view: lineage_of(view, "run-1", run["branches"][0]["token_id"]))
+    assert [link["parent_token_id"] for link in branch.parents] == [run["token"]["token_id"]]
+    assert [event["mode"] for event in branch.routing_events] == ["move"]
+    assert branch.outcome["outcome"] == "coalesced"
+
+
+def test_a_forked_row_has_an_answer_for_each_of_its_ways(ledger, run):
+    everything = explained(ledger, run["row"]["row_id"])
+    assert everything.kind == "rows"
+    assert len(everything.lineages) == 8
+    to_sink = explained(ledger, run["row"]["row_id"], sink="sure")
+    assert [lineage.token["token_id"] for lineage in to_sink.lineages] == [run["out"]["token_id"]]
+    assert to_sink.lineages[0].artifacts[0]["path_or_uri"] == "out.csv"
+    assert explained(ledger, run["row"]["row_id"], sink="nowhere").lineages == ()
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "checkpoints"])
+def test_every_id_of_a_run_is_explained_as_what_it_is(ledger, run, name):
+    [row, *_] = ledger.read(lambda view: view.tables.select(TABLES[name], limit=1))
+    explanation = explained(ledger, row[KEYS[name]])
+    assert (explanation.kind, explanation.record) == (name, row)
+    assert "run run-1: completed" in explanation_text(explanation)
+    assert lineage_mermaid(explanation).startswith("flowchart LR\n")
+
+
+def test_what_nothing_is_called_is_refused(ledger, run):
+    for options in ({}, {"run_id": "run-1"}, {"run_id": "run-2"}):
+        with pytest.raises(LandscapeRefused) as refused:
+            explained(ledger, "nobody", **options)
+        assert refused.value.code == "landscape_unknown"
+
+
+@pytest.mark.spec("seed 003, Tier 1 Principle")
+@pytest.mark.parametrize(
+    ("name", "change", "rule"),
+    [
+        ("node_states", {"status": "gone"}, "status is none of"),
+        ("node_states", {"output_hash": None}, "completed requires output_hash"),
+        ("rows", {"source_data_hash": "ab"}, "is no SHA-256"),
+        ("token_outcomes", {"is_terminal": 0}, "is_terminal is 0"),
+        ("tokens", {"row_id": "nowhere"}, "which is not in landscape_rows"),
+        ("runs", {"settings_json": "{"}, "settings_json no canonical data"),
+    ],
+)
+def test_a_damaged_record_stops_the_answer_and_is_named(ledger, run, name, change, rule):
+    token_id = run["token"]["token_id"]
+    table, key = TABLES[name], KEYS[name]
+    with ledger.store.transaction() as tables:
+        where = {"run_id": "run-1"} | ({} if name in ("rows", "runs") else {"token_id": token_id})
+        row = tables.select(table, where)[0]
+        record_key = ("run-1",) if name == "runs" else ("run-1", row[key])
+        tables.update(table, record_key, change)
+    with pytest.raises(RecordDamaged, match=rule) as damaged:
+        explained(ledger, token_id)
+    assert damaged.value.table == table.name
+    assert damaged.value.key == "/".join(record_key)
+
+
+def test_a_purged_payload_is_told_from_one_that_never_was(ledger, run):
+    purge_payloads(ledger, before_us=1 << 60)
+    lineage = ledger.read(lambda view: lineage_of(view, "run-1", run["token"]["token_id"]))
+    assert (lineage.source_data_state, lineage.source_data) == ("purged", None)
+
+
+def test_a_changed_payload_is_damage(ledger, run):
+    with ledger.store.transaction() as tables:
+        key = ("run-1", run["row"]["source_data_ref"])
+        tables.update(schema_payloads(), key, {"content": b"{}"})
+    with pytest.raises(RecordDamaged, match="another hash"):
+        explained(ledger, run["token"]["token_id"])
+
+
+def schema_payloads():
+    return TABLES["runs"].metadata.tables["landscape_payloads"]
+
+
+def test_a_name_of_the_pipeline_is_no_mermaid():
+    nodes = [{"node_id": 'a"]; click', "node_type": "source"}]
+    assert '"]; click' not in graph_mermaid(nodes, [])

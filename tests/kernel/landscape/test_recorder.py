@@ -1,0 +1,192 @@
+"""What a recorder records, refuses and loses nothing of (seed 003, LandscapeRecorder)."""
+
+import threading
+
+import pytest
+
+from kernel.landscape.errors import LandscapeRefused, RecordRefused
+from kernel.landscape.record_rules import TABLES
+from kernel.landscape.recorder import Recorder
+from tests.kernel.landscape.runs import begin, whole_run
+
+
+def rows_of(ledger, name, **where):
+    return ledger.read(lambda view: view.tables.select(TABLES[name], where))
+
+
+@pytest.mark.spec("seed 003, Database Schema")
+def test_a_whole_run_has_records_in_every_table_and_reads_back_as_recorded(ledger, recorder):
+    recorded = whole_run(recorder)
+    recorder.flush()
+    empty = {name for name in TABLES if not rows_of(ledger, name, run_id="run-1")}
+    assert empty == {"checkpoints"}
+    [row] = rows_of(ledger, "rows", run_id="run-1")
+    assert row == recorded["row"]
+    recorder.end_run("run-1")
+    [run] = rows_of(ledger, "runs", run_id="run-1")
+    assert (run["status"], run["reproducibility_grade"]) == ("completed", "replay_reproducible")
+
+
+@pytest.mark.spec("seed 003, Atomic Operations")
+def test_a_fork_of_a_token_that_has_ended_leaves_nothing_behind(ledger, recorder):
+    begin(recorder)
+    row = recorder.create_row("run-1", "source", 0, {"a": 1})
+    token = recorder.create_token("run-1", row["row_id"])
+    recorder.record_token_outcome("run-1", token["token_id"], "routed", sink_name="sure")
+    recorder.flush()
+    recorder.fork_token("run-1", token, ["a", "b"])
+    other = recorder.create_row("run-1", "source", 1, {"a": 2})
+    with pytest.raises(LandscapeRefused) as refused:
+        recorder.flush()
+    assert refused.value.code == "landscape_conflict"
+    assert [t["token_id"] for t in rows_of(ledger, "tokens")] == [token["token_id"]]
+    assert rows_of(ledger, "token_parents") == []
+    # What fitted was written.
+    assert other["row_id"] in {row["row_id"] for row in rows_of(ledger, "rows")}
+
+
+@pytest.mark.spec("seed 003, Terminal State Reference")
+def test_a_token_has_one_terminal_outcome_and_any_number_of_buffered_ones(ledger, recorder):
+    begin(recorder)
+    row = recorder.create_row("run-1", "source", 0, {"a": 1})
+    token_id = recorder.create_token("run-1", row["row_id"])["token_id"]
+    for _ in range(2):
+        recorder.record_token_outcome("run-1", token_id, "buffered", batch_id="b")
+    recorder.record_token_outcome("run-1", token_id, "completed", sink_name="sure")
+    recorder.flush()
+    recorder.record_token_outcome("run-1", token_id, "failed", error_hash="ab" * 32)
+    with pytest.raises(LandscapeRefused):
+        recorder.flush()
+    outcomes = rows_of(ledger, "token_outcomes", token_id=token_id)
+    assert sorted(outcome["outcome"] for outcome in outcomes) == [
+        *("buffered", "buffered", "completed"),
+    ]
+
+
+@pytest.mark.spec("seed 003, Discriminated Union (NodeState)")
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        ("completed", {}),
+        ("completed", {"output": 1, "error": "no"}),
+        ("pending", {"output": 1}),
+        ("failed", {"success_reason": "none"}),
+        ("open", {}),
+        ("done", {}),
+    ],
+)
+def test_a_state_that_lacks_or_has_a_field_against_its_status_is_not_recorded(
+    ledger, recorder, status, fields
+):
+    begin(recorder)
+    state = recorder.begin_node_state("run-1", "t", "parse", 0, {"a": 1})
+    with pytest.raises(RecordRefused) as refused:
+        recorder.complete_node_state("run-1", state["state_id"], status, duration_us=1, **fields)
+    assert refused.value.code == "landscape_record_invalid"
+    recorder.flush()
+    [stored] = rows_of(ledger, "node_states")
+    assert stored == state
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_finished_state_is_not_finished_again(ledger, recorder, flushed):
+    begin(recorder)
+    state_id = recorder.begin_node_state("run-1", "t", "parse", 0, {"a": 1})["state_id"]
+    for status, fields in (("pending", {}), ("completed", {"output": None})):
+        if flushed:
+            recorder.flush()
+        recorder.complete_node_state("run-1", state_id, status, duration_us=1, **fields)
+    if flushed:
+        recorder.flush()
+    with pytest.raises(LandscapeRefused, match="is completed"):
+        recorder.complete_node_state("run-1", state_id, "failed", duration_us=1)
+    recorder.flush()
+    [stored] = rows_of(ledger, "node_states")
+    assert stored["status"] == "completed"
+
+
+def test_two_recorders_cannot_both_finish_a_state(ledger, recorder):
+    begin(recorder)
+    state_id = recorder.begin_node_state("run-1", "t", "parse", 0, {"a": 1})["state_id"]
+    recorder.flush()
+    other = Recorder(ledger)
+    for each in (recorder, other):
+        each.complete_node_state("run-1", state_id, "failed", duration_us=1)
+    recorder.flush()
+    with pytest.raises(LandscapeRefused):
+        other.flush()
+
+
+@pytest.mark.spec("seed 003, Thread Safety")
+def test_call_indices_are_counted_on_over_threads_and_recorders(ledger, recorder):
+    begin(recorder)
+    state_id = recorder.begin_node_state("run-1", "t", "classify", 0, {"a": 1})["state_id"]
+    recorder.flush()
+
+    def call(each):
+        for number in range(10):
+            each.record_call(
+                "run-1", "llm", "success", {"n": number}, state_id=state_id, response=1
+            )
+            each.flush()
+
+    threads = [
+        threading.Thread(target=call, args=[each])
+        for each in (recorder, recorder, Recorder(ledger))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    calls = rows_of(ledger, "calls", state_id=state_id)
+    assert sorted(call["call_index"] for call in calls) == [*range(30)]
+
+
+@pytest.mark.spec("seed 003, XOR Constraint")
+@pytest.mark.parametrize("parents", [{}, {"state_id": "s", "operation_id": "o"}])
+def test_a_call_has_exactly_one_parent(recorder, parents):
+    begin(recorder)
+    with pytest.raises(RecordRefused, match="exactly one"):
+        recorder.record_call("run-1", "http", "success", {}, response=1, **parents)
+
+
+def test_nothing_is_added_to_a_run_that_is_over(ledger, recorder):
+    begin(recorder)
+    recorder.end_run("run-1")
+    recorder.create_row("run-1", "source", 0, {"a": 1})
+    with pytest.raises(LandscapeRefused) as refused:
+        recorder.flush()
+    assert refused.value.code == "landscape_run_over"
+    with pytest.raises(LandscapeRefused):
+        recorder.end_run("run-1", "failed")
+
+
+@pytest.mark.spec("seed 003, No Silent Drops")
+def test_a_run_is_not_completed_while_a_token_is_on_its_way(recorder):
+    begin(recorder)
+    row = recorder.create_row("run-1", "source", 0, {"a": 1})
+    recorder.create_token("run-1", row["row_id"])
+    with pytest.raises(LandscapeRefused) as refused:
+        recorder.end_run("run-1")
+    assert refused.value.code == "landscape_incomplete"
+    assert recorder.end_run("run-1", "interrupted")["status"] == "interrupted"
+
+
+@pytest.mark.parametrize("branches", [[], ["b"] * 10_001])
+def test_a_fork_has_branches_and_not_too_many(recorder, branches):
+    begin(recorder)
+    token = {"token_id": "t", "row_id": "r", "run_id": "run-1"}
+    with pytest.raises(LandscapeRefused, match="branches"):
+        recorder.fork_token("run-1", token, branches)
+    with pytest.raises(LandscapeRefused, match="branches"):
+        recorder.coalesce_tokens("run-1", [token] * len(branches))
+
+
+def test_a_group_is_written_when_it_is_full_and_what_waits_when_it_is_asked_for(ledger):
+    recorder = Recorder(ledger, group_records=4)
+    begin(recorder)
+    for number in range(3):
+        recorder.create_row("run-1", "source", number, {"n": number})
+    assert len(rows_of(ledger, "nodes")) == 7
+    recorder.flush()
+    assert len(rows_of(ledger, "rows")) == 3

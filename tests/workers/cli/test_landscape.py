@@ -1,0 +1,60 @@
+"""`rotulus explain` and `rotulus landscape`, on the file of a data folder."""
+
+import json
+
+import pytest
+
+from kernel.landscape.recorder import Recorder
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.sqlite import SqliteStore
+from tests.kernel.build import FakeHost
+from tests.kernel.landscape.runs import whole_run
+from tests.workers.cli.command import printed, rotulus
+
+pytestmark = pytest.mark.spec("seed 003")
+
+
+@pytest.fixture
+def run(data_folder):
+    ledger = Ledger.create(SqliteStore(data_folder.ledger_path), FakeHost().host)
+    recorder = Recorder(ledger)
+    recorded = whole_run(recorder)
+    recorder.end_run("run-1")
+    ledger.close()
+    return recorded
+
+
+def test_an_id_is_explained_as_text_as_json_and_as_a_graph(run):
+    token_id = run["token"]["token_id"]
+    text = rotulus("explain", token_id).output
+    for part in ("source: row 0 of source", "[1] classify: completed, 5.0 ms", "outcome: FORKED"):
+        assert part in text
+    document = printed("explain", run["row"]["row_id"], "--sink", "sure", "--format", "json")
+    assert [each["token"]["token_id"] for each in document["lineages"]] == [run["out"]["token_id"]]
+    assert rotulus("explain", "run-1", "--format", "mermaid").output.startswith("flowchart LR")
+    unknown = rotulus("explain", "nobody")
+    assert (unknown.exit_code, "landscape_unknown" in unknown.output) == (1, True)
+
+
+def test_runs_are_listed_reported_on_and_lose_their_payloads(run):
+    assert "run-1" in rotulus("landscape", "runs").output
+    assert printed("landscape", "report", "run-1", "--json")["counts"]["rows"] == 1
+    assert printed("landscape", "report", "run-1", "graph", "--json")["node_count"] == 7
+    assert printed("landscape", "diagnose", "--json")["status"] == "WARNING"
+    purged = printed("landscape", "purge", "--days", "0", "--json")
+    assert purged["runs"] == ["run-1"]
+    assert purged["deleted_count"] > 0
+    summary = printed("landscape", "report", "run-1", "--json")
+    assert summary["reproducibility_grade"] == "attributable_only"
+
+
+def test_a_run_goes_out_and_is_not_taken_in_where_it_is(run, tmp_path):
+    key, file = tmp_path / "key", tmp_path / "run.jsonl"
+    key.write_bytes(b"secret")
+    lines = rotulus("landscape", "export", "run-1", "--key-file", str(key)).output
+    assert json.loads(lines.splitlines()[-1])["record_type"] == "manifest"
+    file.write_text(lines)
+    refused = rotulus("landscape", "import", str(file), "--key-file", str(key))
+    assert (refused.exit_code, "landscape_conflict" in refused.output) == (1, True)
+    rotulus("landscape", "export", "run-1", "--csv", str(tmp_path / "csv"))
+    assert (tmp_path / "csv" / "rows.csv").is_file()

@@ -1,0 +1,184 @@
+"""Runs as JSON, the same at every door (seed 003): what ran, what it came to, why it went so.
+
+Times are ISO 8601 in UTC, durations are milliseconds (`_ms`), and data is as it was recorded: in
+canonical form, in which a tag tells bytes, whole floats and large integers
+(`kernel/landscape/canonical_types.py`). Every function raises `LandscapeRefused`
+(`landscape_unknown`) of what is not there, and `RecordDamaged` of a record that breaks its rules.
+"""
+
+from typing import Any, Literal
+
+import orjson
+
+from kernel.host import iso_time
+from kernel.landscape.canonical_types import canonical_data
+from kernel.landscape.lineage import Explanation, TokenLineage, explain
+from kernel.landscape.lineage_text import explanation_text, graph_mermaid, lineage_mermaid
+from kernel.landscape.reports import (
+    activity_since,
+    error_causes_of,
+    errors_of,
+    failure_of,
+    graph_of,
+    llm_usage_of,
+    newest_runs,
+    outcomes_of,
+    performance_of,
+    problems_now,
+    run_document,
+    summary_of,
+)
+from kernel.ledger.ledger import LedgerView
+
+Document = dict[str, Any]
+ErrorKind = Literal["all", "validation", "transform"]
+
+LIMIT_MAX = 500
+MINUTES_MAX = 60 * 24 * 366
+
+
+def list_runs(view: LedgerView, *, limit: int = 50, status: str | None = None) -> list[Document]:
+    """Return the newest runs, those of a status where one is named."""
+    return [
+        _shown(run_document(view, run)) for run in newest_runs(view, limit=limit, status=status)
+    ]
+
+
+def run_summary(view: LedgerView, run_id: str) -> Document:
+    """Return what a run came to: counts, errors, outcomes, grade, its seal."""
+    return _shown_object(summary_of(view, run_id))
+
+
+def explain_token(
+    view: LedgerView, record_id: str, *, run_id: str | None = None, sink: str | None = None
+) -> Document:
+    """Return what an id names and the whole lineage of each token that it leads to."""
+    return explanation_document(explain(view, record_id, run_id=run_id, sink=sink))
+
+
+def explain_text(
+    view: LedgerView, record_id: str, *, run_id: str | None = None, sink: str | None = None
+) -> str:
+    """Return the same as text."""
+    return explanation_text(explain(view, record_id, run_id=run_id, sink=sink))
+
+
+def explain_mermaid(
+    view: LedgerView, record_id: str, *, run_id: str | None = None, sink: str | None = None
+) -> str:
+    """Return the same as a Mermaid graph; of a run its own graph."""
+    explanation = explain(view, record_id, run_id=run_id, sink=sink)
+    if explanation.kind == "runs":
+        return graph_mermaid(explanation.related["nodes"], explanation.related["edges"])
+    return lineage_mermaid(explanation)
+
+
+def errors(
+    view: LedgerView, run_id: str, *, error_type: ErrorKind = "all", limit: int = 100
+) -> Document:
+    """Return errors of a run."""
+    return _shown_object(errors_of(view, run_id, kind=error_type, limit=limit))
+
+
+def dag_structure(view: LedgerView, run_id: str) -> Document:
+    """Return the graph of a run, also as Mermaid."""
+    return graph_of(view, run_id)
+
+
+def performance_report(view: LedgerView, run_id: str) -> Document:
+    """Return for how long each node worked, the slowest first; linear in the run's states."""
+    return _shown_object(performance_of(view, run_id))
+
+
+def error_analysis(view: LedgerView, run_id: str) -> Document:
+    """Return the errors of a run by their causes, the most frequent first."""
+    return _shown_object(error_causes_of(view, run_id))
+
+
+def llm_usage_report(view: LedgerView, run_id: str) -> Document:
+    """Return how models were called in a run, by node; linear in its calls."""
+    return _shown_object(llm_usage_of(view, run_id))
+
+
+def outcome_analysis(view: LedgerView, run_id: str) -> Document:
+    """Return where the tokens of a run ended; linear in its outcomes."""
+    return outcomes_of(view, run_id)
+
+
+def recent_activity(view: LedgerView, now_us: int, *, minutes: int = 60) -> Document:
+    """Return the runs that began in the last minutes, the newest first."""
+    document = activity_since(view, max(0, now_us - minutes * 60_000_000))
+    return {"time_window_minutes": minutes, **_shown_object(document)}
+
+
+def failure_context(view: LedgerView, run_id: str, *, limit: int = 10) -> Document:
+    """Return what failed in a run, with what to ask next."""
+    return _shown_object(failure_of(view, run_id, limit=limit))
+
+
+def diagnose(view: LedgerView, now_us: int) -> Document:
+    """Return what needs attention among the newest runs: failed, stuck, unsealed, many errors."""
+    return _shown_object(problems_now(view, now_us))
+
+
+def explanation_document(explanation: Explanation) -> Document:
+    """Return an explanation."""
+    return {
+        "kind": explanation.kind,
+        "run": _shown(explanation.run),
+        "record": _shown(explanation.record),
+        "lineages": [_lineage(lineage) for lineage in explanation.lineages],
+        "related": {name: _shown(rows) for name, rows in explanation.related.items()},
+        "is_cut": explanation.is_cut,
+    }
+
+
+def _lineage(lineage: TokenLineage) -> Document:
+    data = orjson.loads(canonical_data(lineage.source_data))
+    return {
+        "token": _shown(lineage.token),
+        "source_row": {
+            **_shown_object(lineage.source_row),
+            "source_data_state": lineage.source_data_state,
+            "source_data": data,
+        },
+        "outcome": _shown(lineage.outcome),
+        "node_states": _shown(lineage.states),
+        "routing_events": _shown(lineage.routing_events),
+        "operations": _shown(lineage.operations),
+        "calls": _shown(lineage.calls),
+        "parents": _shown(lineage.parents),
+        "children": _shown(lineage.children),
+        "batches": _shown(lineage.batches),
+        "artifacts": _shown(lineage.artifacts),
+        "validation_errors": _shown(lineage.validation_errors),
+        "transform_errors": _shown(lineage.transform_errors),
+        "outcomes": _shown(lineage.outcomes),
+    }
+
+
+def _shown_object(value: Document) -> Document:
+    document: Document = _shown(value)
+    return document
+
+
+def _shown(value: Any) -> Any:
+    """Return a document with times as texts, durations in milliseconds and JSON as it is meant."""
+    if isinstance(value, list):
+        return [_shown(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    document: Document = {}
+    for key, each in value.items():
+        # A column's name is a text of the schema's own class, which is no key in JSON.
+        name = str(key)
+        if name.endswith("_at_us") or name == "since_us":
+            document[name.removesuffix("_us")] = None if each is None else iso_time(each)
+        elif name.endswith("_us"):
+            document[f"{name.removesuffix('_us')}_ms"] = None if each is None else each / 1000
+        elif name.endswith("_json"):
+            loaded = None if each is None else orjson.loads(each)
+            document[name.removesuffix("_json")] = loaded
+        else:
+            document[name] = _shown(each)
+    return document
