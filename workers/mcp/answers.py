@@ -27,7 +27,8 @@ TEXT_CHARS_MAX: Final = 8000
 
 def dumped(document: Any) -> bytes:
     """Return the bytes of an answer: objects in the order of their making, no spaces."""
-    return orjson.dumps(document, default=_plain)
+    # Names of columns are texts of SQLAlchemy's own kind.
+    return orjson.dumps(document, default=_plain, option=orjson.OPT_NON_STR_KEYS)
 
 
 def fitted(document: Document, *, is_exact: bool = False) -> bytes:

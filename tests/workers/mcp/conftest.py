@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,13 @@ import pytest
 from mcp import ClientSession
 from mcp.shared.memory import create_connected_server_and_client_session
 
+from kernel.landscape.recorder import Recorder
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.sqlite import SqliteStore
+from tests.kernel.landscape.runs import whole_run
 from tests.ledgers.make import write
 from workers.environment.ledger_access import LedgerPlace
+from workers.environment.system_host import system_host
 from workers.mcp.server import build_server
 from workers.mcp.tool import ToolContext
 
@@ -25,7 +30,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("record") / "data"
     folder.mkdir(mode=0o700)
     write(folder / "ledger.db")
+    with closing(Ledger(SqliteStore(folder / "ledger.db"), system_host())) as ledger:
+        run_once(ledger)
     return folder
+
+
+def run_once(ledger: Ledger) -> None:
+    """Record a run with a fork, a batch, calls to a model and errors, as it ends."""
+    recorder = Recorder(ledger)
+    whole_run(recorder)
+    recorder.end_run("run-1")
 
 
 @dataclass

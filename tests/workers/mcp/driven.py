@@ -22,6 +22,18 @@ SEALED = "SELECT session_id FROM audit_sessions WHERE seal_sequence IS NOT NULL 
 REQUEST = "SELECT request_id FROM outbox WHERE queue = 'binding-evaluation' LIMIT 1"
 
 
+REPORTS = (
+    "get_run_summary",
+    "get_errors",
+    "get_dag_structure",
+    "get_performance_report",
+    "get_error_analysis",
+    "get_llm_usage_report",
+    "get_outcome_analysis",
+    "get_failure_context",
+)
+
+
 async def drive(session: ClientSession, run_sql: str = RUN) -> dict[str, Any]:
     """Call every tool once and return the answers by name."""
     ask = Asker(session)
@@ -70,6 +82,11 @@ async def drive(session: ClientSession, run_sql: str = RUN) -> dict[str, Any]:
     await call("merkle_root", session_id=thoughts)
     await call("merkle_verify", session_id=thoughts, sequence=1)
     await call("list_rounds")
+    run_id = (await call("list_runs"))["runs"][0]["run_id"]
+    for tool in REPORTS:
+        await call(tool, run_id=run_id)
+    [token] = await ask.values("SELECT token_id FROM landscape_tokens ORDER BY token_id LIMIT 1")
+    await call("explain_token", token_id=token, run_id=run_id)
     await call("describe_schema")
     await call("query", sql="SELECT count(*) AS n FROM kernel_event_log")
     return answers

@@ -18,7 +18,7 @@ from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.honest import write_honestly
 from tests.workers.api.asking import binding, enqueued
 from tests.workers.api.door import ANY_JSON, running_door
-from tests.workers.mcp.conftest import Asker, asking
+from tests.workers.mcp.conftest import Asker, asking, run_once
 from tests.workers.mcp.driven import RUN_OF_POSTGRES, drive
 from workers.environment.system_host import system_host
 from workers.mcp.answers import ANSWER_BYTES_MAX, fitted, page, part_of, shortened
@@ -51,6 +51,7 @@ async def test_every_tool_answers_from_postgres(postgres_url):
     host = FakeHost()
     with closing(Ledger.create(PostgresStore(postgres_url), host.host)) as ledger:
         write_honestly(ledger, host)
+        run_once(ledger)
     async with asking(SecretStr(postgres_url)) as ask:
         answers = await drive(ask.session, RUN_OF_POSTGRES)
     assert answers.keys() == READING
@@ -176,6 +177,11 @@ async def test_proofs_are_those_that_a_client_of_the_gateway_verifies(folder):
         ("merkle_root", {"session_id": ""}, "INVALID_REQUEST"),
         ("merkle_finalize", {"session_id": "x/../y"}, "INVALID_REQUEST"),
         ("describe_schema", {"table": "x"}, "not_found"),
+        ("get_run_summary", {"run_id": "x"}, "landscape_unknown"),
+        ("get_errors", {"run_id": "x"}, "landscape_unknown"),
+        ("get_failure_context", {"run_id": "x"}, "landscape_unknown"),
+        ("explain_token", {"token_id": "x"}, "landscape_unknown"),
+        ("list_runs", {"status": "COMPLETED"}, "INVALID_REQUEST"),
         ("query", {"sql": "DELETE FROM nodes"}, "query_refused"),
         ("query", {"sql": "SELECT x FROM nodes"}, "query_failed"),
         ("query", {"sql": hostile_queries.ENDLESS[0]}, "query_timed_out"),

@@ -16,6 +16,7 @@ from workers.mcp.answers import dumped
 from workers.mcp.errors import error_document
 from workers.mcp.tool import Document, Tool, ToolContext
 from workers.mcp.tools.queues import requests_summary
+from workers.views import landscape
 from workers.views.attention import PARTS, attention
 from workers.views.audit import CostTotalsDocument, page_document, totals_document
 from workers.views.implications import implications_document
@@ -35,12 +36,14 @@ LOOKED_AT_MAX = 1000
 class Diagnose(Tool):
     """Scan for what is wrong: a sentence for each thing that needs somebody, and what to do.
 
-    Begin here. Without a gateway the record alone is looked at: pauses and halts.
+    Begin here. Without a gateway the record alone is looked at: pauses, halts, and runs that
+    failed, are stuck or have many errors.
     """
 
     async def answer(self, context: ToolContext) -> Document:
         """Return what the record says, and what the gateway says where there is one."""
-        record = await context.read(_recorded)
+        now_us = system_host().now_us()
+        record = await context.read(lambda view: _recorded(view, now_us))
         try:
             state = await context.gateway_state()
         except GatewayError as error:
@@ -59,7 +62,7 @@ class Diagnose(Tool):
 
 
 class GetRecentActivity(Tool):
-    """Show what happened lately: operations by intent and actor, and the newest of them.
+    """Show what happened lately: operations by intent and actor, the newest of them, runs.
 
     `complete` says whether all of the time was summed up, or its first 10,000 operations.
     """
@@ -68,33 +71,39 @@ class GetRecentActivity(Tool):
 
     async def answer(self, context: ToolContext) -> Document:
         """Return the sums and the newest operations, the newest first."""
-        since_us = system_host().now_us() - self.minutes * 60_000_000
+        now_us = system_host().now_us()
+        since_us = now_us - self.minutes * 60_000_000
 
-        def read(view: LedgerView) -> tuple[CostTotalsDocument, list[OperationEntryDocument]]:
+        def read(
+            view: LedgerView,
+        ) -> tuple[CostTotalsDocument, list[OperationEntryDocument], Document]:
             sums = cost_totals(view, after=0, limit=SUMMED_UP_MAX, from_us=since_us, before_us=None)
             first = max(0, view.head().ec_sequence_number - LOOKED_AT_MAX)
             page = find_operations(
                 view, AuditFilter(from_us=since_us), after=first, limit=LOOKED_AT_MAX
             )
             newest = page_document(page)["operations"][-NEWEST_SHOWN:]
-            return totals_document(sums.totals, sums.next_after), newest[::-1]
+            runs = landscape.recent_activity(view, now_us, minutes=self.minutes)
+            return totals_document(sums.totals, sums.next_after), newest[::-1], runs
 
-        totals, newest = await context.read(read)
+        totals, newest, runs = await context.read(read)
         count = sum(total["operations"] for total in totals["totals"])
         return {
             "summary": f"{count} operations since {iso_time(since_us)}",
             "by_intent": totals["totals"],
             "complete": totals["next_after"] is None,
             "newest": newest,
+            "runs": runs,
         }
 
 
-def _recorded(view: LedgerView) -> Document:
+def _recorded(view: LedgerView, now_us: int) -> Document:
     recorded = {
         "tree_head": tree_head(view.log_tree()),
         "requests": count_requests(view),
         "pauses": pauses_of(view),
         "halts": implications_document(view, limit=HALTS_SHOWN_MAX)["halts"],
+        "runs": landscape.diagnose(view, now_us),
     }
     document: Document = orjson.loads(dumped(recorded))
     return document
