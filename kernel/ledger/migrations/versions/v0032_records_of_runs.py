@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0034"
+revision = "0032"
 down_revision = "0031"
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
