@@ -11,7 +11,8 @@ be written (§2.3); their authors may send them again.
 On PostgreSQL a batch is computed on a snapshot, and the head is held only while it is written; a
 batch beside which others have written is computed again (decision kernel/0255), at last with the
 head held, and in halves where that would be for long (decision actors/0099). The next batch is
-computed when this one is durable, not while it is written (decision kernel/0300).
+computed when this one is durable, not while it is written (decision kernel/0300, measured by stage
+in decision kernel/0450).
 
 When another writer has not given the head up in time, everybody who waits behind the batch is
 answered like it: the next batch would wait as long again (decision actors/0098).
