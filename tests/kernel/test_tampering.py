@@ -25,7 +25,8 @@ def stated():
 
 
 def test_the_table_has_every_column_of_the_schema():
-    tables = schema.metadata.sorted_tables
+    # What runs have is changed column by column in `landscape/test_run_seals.py`.
+    tables = [table for table in schema.metadata.sorted_tables if "landscape" not in table.name]
     columns = {(table.name, column.name) for table in tables for column in table.columns}
     assert stated().keys() == columns | {(table.name, "row") for table in tables}
 

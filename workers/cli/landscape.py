@@ -1,6 +1,6 @@
 """`rotulus landscape`: runs, what they came to, their seals and payloads (seed 003)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from workers.cli.reading import locked_ledger, read_record
 from workers.environment.system_host import system_host
 from workers.views import landscape as views
 
-_REPORTS: dict[str, Callable[[LedgerView, str], dict[str, Any]]] = {
+_REPORTS: dict[str, Callable[[LedgerView, str], Mapping[str, Any]]] = {
     "summary": views.run_summary,
     "graph": views.dag_structure,
     "performance": views.performance_report,
@@ -56,7 +56,7 @@ def runs(folder: Path | None, /, limit: int, *, status: str | None, as_json: boo
     if as_json:
         print_document(rows, as_json=True)
         return
-    print_table(_RUN_COLUMNS, [[row[name] for name in _RUN_COLUMNS] for row in rows])
+    print_table(_RUN_COLUMNS, [[dict(row)[name] for name in _RUN_COLUMNS] for row in rows])
 
 
 @landscape.command()

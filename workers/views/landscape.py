@@ -6,9 +6,10 @@ canonical form, in which a tag tells bytes, whole floats and large integers
 (`landscape_unknown`) of what is not there, and `RecordDamaged` of a record that breaks its rules.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import orjson
+from typing_extensions import TypedDict
 
 from kernel.host import iso_time
 from kernel.landscape.canonical_types import canonical_data
@@ -33,25 +34,79 @@ from kernel.ledger.ledger import LedgerView
 Document = dict[str, Any]
 ErrorKind = Literal["all", "validation", "transform"]
 
+
+class RunDocument(TypedDict):
+    """A run; its digest once the log states it."""
+
+    run_id: str
+    status: str
+    started_at: str
+    completed_at: str | None
+    config_hash: str
+    canonical_version: str
+    reproducibility_grade: str | None
+    run_digest: str | None
+    sealed_by_sequence: str | None
+
+
+class RunSummaryDocument(RunDocument):
+    """What a run came to, in numbers."""
+
+    run_duration_ms: float | None
+    counts: dict[str, int]
+    errors: dict[str, int]
+    outcome_distribution: dict[str, int]
+
+
+class ExplanationDocument(TypedDict):
+    """What an id names, and the lineage of each token that it leads to."""
+
+    kind: str
+    run: dict[str, Any]
+    record: dict[str, Any]
+    lineages: list[dict[str, Any]]
+    related: dict[str, list[dict[str, Any]]]
+    is_cut: bool
+
+
+class ActivityDocument(TypedDict):
+    """The runs that began lately."""
+
+    time_window_minutes: int
+    since: str
+    total_runs: int
+    status_summary: dict[str, int]
+    runs: list[dict[str, Any]]
+
+
+class DiagnosisDocument(TypedDict):
+    """What needs attention."""
+
+    status: str
+    problems: list[dict[str, str]]
+    recent_runs: list[RunDocument]
+    next_steps: list[str]
+
+
 LIMIT_MAX = 500
 MINUTES_MAX = 60 * 24 * 366
 
 
-def list_runs(view: LedgerView, *, limit: int = 50, status: str | None = None) -> list[Document]:
+def list_runs(view: LedgerView, *, limit: int = 50, status: str | None = None) -> list[RunDocument]:
     """Return the newest runs, those of a status where one is named."""
     return [
         _shown(run_document(view, run)) for run in newest_runs(view, limit=limit, status=status)
     ]
 
 
-def run_summary(view: LedgerView, run_id: str) -> Document:
+def run_summary(view: LedgerView, run_id: str) -> RunSummaryDocument:
     """Return what a run came to: counts, errors, outcomes, grade, its seal."""
-    return _shown_object(summary_of(view, run_id))
+    return cast("RunSummaryDocument", _shown(summary_of(view, run_id)))
 
 
 def explain_token(
     view: LedgerView, record_id: str, *, run_id: str | None = None, sink: str | None = None
-) -> Document:
+) -> ExplanationDocument:
     """Return what an id names and the whole lineage of each token that it leads to."""
     return explanation_document(explain(view, record_id, run_id=run_id, sink=sink))
 
@@ -105,10 +160,10 @@ def outcome_analysis(view: LedgerView, run_id: str) -> Document:
     return outcomes_of(view, run_id)
 
 
-def recent_activity(view: LedgerView, now_us: int, *, minutes: int = 60) -> Document:
+def recent_activity(view: LedgerView, now_us: int, *, minutes: int = 60) -> ActivityDocument:
     """Return the runs that began in the last minutes, the newest first."""
     document = activity_since(view, max(0, now_us - minutes * 60_000_000))
-    return {"time_window_minutes": minutes, **_shown_object(document)}
+    return cast("ActivityDocument", {"time_window_minutes": minutes, **_shown(document)})
 
 
 def failure_context(view: LedgerView, run_id: str, *, limit: int = 10) -> Document:
@@ -116,12 +171,12 @@ def failure_context(view: LedgerView, run_id: str, *, limit: int = 10) -> Docume
     return _shown_object(failure_of(view, run_id, limit=limit))
 
 
-def diagnose(view: LedgerView, now_us: int) -> Document:
+def diagnose(view: LedgerView, now_us: int) -> DiagnosisDocument:
     """Return what needs attention among the newest runs: failed, stuck, unsealed, many errors."""
-    return _shown_object(problems_now(view, now_us))
+    return cast("DiagnosisDocument", _shown(problems_now(view, now_us)))
 
 
-def explanation_document(explanation: Explanation) -> Document:
+def explanation_document(explanation: Explanation) -> ExplanationDocument:
     """Return an explanation."""
     return {
         "kind": explanation.kind,

@@ -31,32 +31,36 @@ async def get(door, path, **query):
     return answer.json()
 
 
+async def report(door, name):
+    return (await get(door, f"{RUNS}/run-1/{name}"))["content"]
+
+
 async def test_a_run_is_listed_summed_up_and_reported_on(door: Door, run):
-    [listed] = await get(door, RUNS)
+    [listed] = (await get(door, RUNS))["runs"]
     assert (listed["run_id"], listed["status"]) == ("run-1", "completed")
-    assert await get(door, RUNS, status="failed") == []
+    assert (await get(door, RUNS, status="failed"))["runs"] == []
     summary = await get(door, f"{RUNS}/run-1")
     assert summary["counts"]["tokens"] == 8
     assert summary["counts"]["source_load"] == 1
     assert summary["errors"] == {"validation": 1, "transform": 1, "total": 2}
     assert summary["outcome_distribution"]["consumed_in_batch"] == 2
-    performance = await get(door, f"{RUNS}/run-1/performance_report")
+    performance = await report(door, "performance_report")
     assert performance["node_performance"][0]["node_id"] == "classify"
     assert performance["total_processing_ms"] == pytest.approx(3 * 1.5 + 5.0 + 0.01)
-    usage = await get(door, f"{RUNS}/run-1/llm_usage_report")
+    usage = await report(door, "llm_usage_report")
     assert usage["by_node"]["classify"]["successful"] == 2
     assert usage["by_node"]["classify"]["failed"] == 0
-    outcomes = await get(door, f"{RUNS}/run-1/outcome_analysis")
+    outcomes = await report(door, "outcome_analysis")
     assert outcomes["summary"] == {
         "terminal_tokens": 8,
         "non_terminal_tokens": 0,
         "fork_operations": 1,
         "join_operations": 1,
     }
-    failure = await get(door, f"{RUNS}/run-1/failure_context")
+    failure = await report(door, "failure_context")
     assert failure["failed_node_states"][0]["error"] == {"why": "no label"}
     for name in REPORTS:
-        assert (await get(door, f"{RUNS}/run-1/{name}"))["run_id"] == "run-1"
+        assert (await report(door, name))["run_id"] == "run-1"
 
 
 async def test_an_id_is_explained(door: Door, run):

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Response
+from typing_extensions import TypedDict
 
 from actors.commit.run_units import RunSealDocument, SealRunUnit
 from kernel.landscape.seals import seal_to_state
@@ -42,27 +43,44 @@ REPORTS: Mapping[str, Callable[[LedgerView, str], Document]] = MappingProxyType(
 _Limit = Annotated[int, Query(ge=1, le=landscape.LIMIT_MAX)]
 _Text = Annotated[str, Query(min_length=1, max_length=512)]
 
+
+class RecordedRunsDocument(TypedDict):
+    """The newest runs."""
+
+    runs: list[landscape.RunDocument]
+
+
+class RunReportDocument(TypedDict):
+    """A report on a run; what it holds depends on its name."""
+
+    run_id: str
+    report: str
+    content: dict[str, Any]
+
+
 router = json_router(prefix="/v1/landscape", tags=["landscape"])
 
 
 @router.get("/runs")
 async def runs(
     services: Given, limit: _Limit = 50, status: RunStatus | None = None
-) -> list[Document]:
+) -> RecordedRunsDocument:
     """Return the newest runs, those of a status where one is named."""
-    return await services.read(lambda view: landscape.list_runs(view, limit=limit, status=status))
+    newest = await services.read(lambda view: landscape.list_runs(view, limit=limit, status=status))
+    return {"runs": newest}
 
 
 @router.get("/runs/{run_id}")
-async def run_summary(run_id: RecordId, services: Given) -> Document:
+async def run_summary(run_id: RecordId, services: Given) -> landscape.RunSummaryDocument:
     """Return what a run came to."""
     return await services.read(lambda view: landscape.run_summary(view, run_id))
 
 
 @router.get("/runs/{run_id}/{report}")
-async def run_report(run_id: RecordId, report: ReportName, services: Given) -> Document:
+async def run_report(run_id: RecordId, report: ReportName, services: Given) -> RunReportDocument:
     """Return a report on a run."""
-    return await services.read(lambda view: REPORTS[report](view, run_id))
+    content = await services.read(lambda view: REPORTS[report](view, run_id))
+    return {"run_id": run_id, "report": report, "content": content}
 
 
 @router.post("/runs/{run_id}/seal")
@@ -75,7 +93,7 @@ async def seal_run(run_id: RecordId, services: Given) -> RunSealDocument | Respo
 @router.get("/explain")
 async def explain(
     services: Given, record_id: _Text, run_id: _Text | None = None, sink: _Text | None = None
-) -> Document:
+) -> landscape.ExplanationDocument:
     """Return what an id names, and the lineage of every token that it leads to."""
     return await services.read(
         lambda view: landscape.explain_token(view, record_id, run_id=run_id, sink=sink)
@@ -85,7 +103,7 @@ async def explain(
 @router.get("/activity")
 async def activity(
     services: Given, minutes: Annotated[int, Query(ge=1, le=landscape.MINUTES_MAX)] = 60
-) -> Document:
+) -> landscape.ActivityDocument:
     """Return the runs that began in the last minutes."""
     now_us = services.ledger.host.now_us()
     return await services.read(
@@ -94,7 +112,7 @@ async def activity(
 
 
 @router.get("/diagnose")
-async def diagnose(services: Given) -> Document:
+async def diagnose(services: Given) -> landscape.DiagnosisDocument:
     """Return what needs attention among the newest runs."""
     now_us = services.ledger.host.now_us()
     return await services.read(lambda view: landscape.diagnose(view, now_us))
