@@ -23,3 +23,15 @@ FOREVER = {**SECURITY, "Cache-Control": "public, max-age=31536000, immutable"}
 
 RECHECK = {**SECURITY, "Cache-Control": "no-cache"}
 """Headers of a file that was requested under another version."""
+
+PAGE = {
+    **LIVE,
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY.replace(
+        "form-action 'none'", "form-action 'self'"
+    ),
+    "Referrer-Policy": "same-origin",
+}
+"""Headers of a page with forms: they go to this origin alone.
+
+Under `no-referrer` a browser sends `Origin: null` with a form, which is refused.
+"""

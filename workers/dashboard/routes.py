@@ -1,4 +1,4 @@
-"""The routes of the dashboard; all of them only read.
+"""The routes of the dashboard; all of them only read, but for the forms of the pages.
 
 URLs are built from the request's `root_path` and the path under which the router is included,
 so the page works under any mount point. Every answer carries the security headers.
@@ -11,7 +11,7 @@ from typing import Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Request
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Template
 from starlette.responses import HTMLResponse, Response
 
 from workers.dashboard import formatting, page_model
@@ -19,12 +19,17 @@ from workers.dashboard.assets import Assets, load_assets
 from workers.dashboard.event_stream import EventStream
 from workers.dashboard.headers import FOREVER, LIVE, RECHECK
 from workers.dashboard.hub import Published, SnapshotHub
+from workers.dashboard.pages import ROUTES
+from workers.dashboard.pages.page import Handler, Pages, templates
+from workers.dashboard.pages.source import PageSource
 from workers.dashboard.refusals import refusal
 from workers.dashboard.snapshot_json import snapshot_json
 
 
-def build_router(hub: SnapshotHub) -> APIRouter:
+def build_router(hub: SnapshotHub, source: PageSource | None = None) -> APIRouter:
     """Return the router of the dashboard; the caller runs `hub.run()` and calls `hub.stop()`.
+
+    Without a source of pages only the overview is served.
 
     Templates and files are read here, once, and never again while serving.
     """
@@ -60,20 +65,31 @@ def build_router(hub: SnapshotHub) -> APIRouter:
     )
     for path, endpoint in table:
         router.add_api_route(path, endpoint, response_model=None, include_in_schema=False)
+    if source is not None:
+        _add_pages(router, Pages(source, assets))
     return router
+
+
+def _add_pages(router: APIRouter, pages: Pages) -> None:
+    def answering(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            return await handler(pages, request)
+
+        return answer
+
+    for route in ROUTES:
+        router.add_api_route(
+            route.path,
+            answering(route.handler),
+            methods=[route.method],
+            response_model=None,
+            include_in_schema=False,
+        )
 
 
 @cache
 def _load_template() -> Template:
-    templates = Environment(
-        loader=PackageLoader("workers.dashboard", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
-    return templates.get_template("overview.html")
+    return templates().get_template("overview.html")
 
 
 def _base(request: Request, route: str) -> str:

@@ -45,7 +45,7 @@ def tidy(value: T, name: str = "") -> T:
 
 def _tidy(value: Any, name: str) -> Any:
     if isinstance(value, str):
-        return _text(value)
+        return bounded_text(value)
     if isinstance(value, tuple):
         return tuple(_tidy(item, name) for item in value[: LIST_LIMITS.get(name, LIST_LIMIT)])
     if is_dataclass(value) and not isinstance(value, type):
@@ -55,6 +55,7 @@ def _tidy(value: Any, name: str) -> Any:
     return value
 
 
-def _text(text: str) -> str:
+def bounded_text(text: str) -> str:
+    """Return a text with at most `TEXT_CHARS_MAX` characters, none of which misleads a reader."""
     clipped = text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 1] + "…"
     return clipped.translate(_HARMLESS)

@@ -64,6 +64,7 @@ from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
 from workers.gateway.dashboard_source import LiveSource
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway.metrics import install as install_metrics
+from workers.gateway.page_source import LivePages
 from workers.gateway.publishing import publishing_of
 from workers.gateway.tracing_switch import gateway_traces
 from workers.implications.detecting_process import DetectingProcess
@@ -236,7 +237,12 @@ def build_gateway(
         retention_days=settings.kernel_retention_days,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
-    app = build_app(services, build_router(hub), hosts=settings.host_names, host=host)
+    app = build_app(
+        services,
+        build_router(hub, LivePages(services)),
+        hosts=settings.host_names,
+        host=host,
+    )
     metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
     install_metrics(app, metrics)
     traces.install(app)

@@ -44,6 +44,7 @@ from workers.clients.worker_proof import WorkerProof
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.gateway.dashboard_source import LiveSource
+from workers.gateway.page_source import LivePages
 from workers.gateway.wiring import replaying, reporting, writing
 from workers.use_cases.log_publishing import LogPublishing
 
@@ -180,7 +181,7 @@ async def running_door(
         held_shards=held_shards,
         publishing=None if publishing is None else publishing(ledger),
     )
-    router = build_router(SnapshotHub(LiveSource(services, 4)))
+    router = build_router(SnapshotHub(LiveSource(services, 4)), LivePages(services))
     app = build_app(services, router, hosts=hosts, host=host)
     share_routes(app, router)
     async with anyio.create_task_group() as tasks, http_client(app) as http:

@@ -2,18 +2,15 @@
 
 from typing import Annotated
 
-import structlog
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from actors.commit.work_units import DismissUnit, PauseUnit, RequeueUnit
 from kernel.work.dead_letters import DeadLetterDismissal, DeadLetters, dead_letters
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.pauses import PauseDecision
 from kernel.work.request_lists import RequestPage, RequestSearch, list_requests
 from kernel.work.requests import REQUESTS_MAX, State
-from queues.errors import QueueError
 from queues.work_queue import WorkQueue
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
@@ -25,12 +22,12 @@ from workers.api.routes.work_requests import (
     RequestId,
 )
 from workers.api.services import Given, Services
+from workers.use_cases import queue_operations
 from workers.views.records import SEQUENCE_MAX
 
 PAGE_MAX = 500
 
 router = json_router(prefix="/v1/queues/{queue}", tags=["operators"])
-_log = structlog.get_logger(__name__)
 
 
 class PauseBody(BaseModel):
@@ -143,9 +140,8 @@ async def dead(
 @router.post("/requeue")
 async def requeue(queue: QueueName, body: RequeueBody, services: Given) -> ReceiptsDocument:
     """Ask anew for dead letters, each as a request of its own; again is the same request."""
-    _queue(services, queue)
-    receipts = await services.write(RequeueUnit(queue, tuple(body.request_ids)))
-    await _queue(services, queue).remove_closed(body.request_ids)
+    known = _queue(services, queue)
+    receipts = await queue_operations.requeue(services.write, queue, known, body.request_ids)
     return {"requests": list(receipts)}
 
 
@@ -154,20 +150,16 @@ async def dismiss(queue: QueueName, body: DismissBody, services: Given) -> Dismi
     """Settle dead letters without asking for them anew, on the record; again changes nothing."""
     known = _queue(services, queue)
     dismissal = DeadLetterDismissal(body.reason, body.decided_by)
-    dismissed = await services.write(DismissUnit(queue, tuple(body.request_ids), dismissal))
-    await known.remove_closed(body.request_ids)
+    dismissed = await queue_operations.dismiss(
+        services.write, queue, known, body.request_ids, dismissal
+    )
     return {"dismissed": dismissed}
 
 
 async def _switch(services: Services, name: str, body: PauseBody, *, paused: bool) -> PauseDocument:
     queue = _queue(services, name)
     decision = PauseDecision(name, body.priority, body.decided_by, body.reason)
-    changed = await services.write(PauseUnit(decision, paused))
-    try:
-        await (queue.pause if paused else queue.resume)(body.priority)
-    except QueueError as error:
-        # The relay puts it right once Redis answers.
-        _log.info("pause_waits_for_redis", queue=name, code=error.code)
+    changed = await queue_operations.switch(services.write, queue, decision, paused=paused)
     return {"changed": changed}
 
 

@@ -12,7 +12,7 @@ from fastapi import Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from actors.commit.work_units import CancelRequestUnit, RequestWorkUnit
+from actors.commit.work_units import RequestWorkUnit
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.requests import (
@@ -33,6 +33,7 @@ from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.outcome_watch import Until
 from workers.api.services import Given, Services
+from workers.use_cases import queue_operations
 from workers.views.waiting import CapacityHolder, Surroundings, held_back, why_waiting
 
 WAIT_S_MAX = 30
@@ -175,8 +176,9 @@ async def cancel(
 ) -> CancelledDocument:
     """Take a request back; `cancelled` is false where it had its outcome before."""
     _existing(await services.read(lambda view: _status(view, queue, request_id)), request_id)
-    cancelled, status = await services.write(CancelRequestUnit(request_id, body.reason))
-    await services.queues[queue].remove_closed([request_id])
+    cancelled, status = await queue_operations.cancel(
+        services.write, services.queues[queue], request_id, body.reason
+    )
     return {"cancelled": cancelled, "request": status}
 
 
@@ -187,15 +189,8 @@ async def waiting(
     """Say in one sentence why an open request waits; null where it has its outcome."""
     status = await services.read(lambda view: _status(view, queue, request_id))
     state = _existing(status, request_id).state
-    now_us = services.ledger.host.now_us()
-    held = await services.read(lambda view: held_back(view, request_id, now_us))
-    if held is None:
-        return {"request_id": request_id, "state": state, "why": None}
-    try:
-        around = await _surroundings(services, queue, request_id)
-    except QueueError:
-        around = None
-    return {"request_id": request_id, "state": "open", "why": why_waiting(held, around)}
+    why = await why_open(services, queue, request_id)
+    return {"request_id": request_id, "state": state if why is None else "open", "why": why}
 
 
 @router.get("/requests/{request_id:path}")
@@ -203,6 +198,19 @@ async def status(queue: QueueName, request_id: RequestIdInPath, services: Given)
     """Return a request as it stands."""
     state = await services.read(lambda view: _status(view, queue, request_id))
     return _existing(state, request_id)
+
+
+async def why_open(services: Services, queue: str, request_id: str) -> str | None:
+    """Say why a request waits; None where it has its outcome."""
+    now_us = services.ledger.host.now_us()
+    held = await services.read(lambda view: held_back(view, request_id, now_us))
+    if held is None:
+        return None
+    try:
+        around = await _surroundings(services, queue, request_id)
+    except QueueError:
+        around = None
+    return why_waiting(held, around)
 
 
 async def _surroundings(services: Services, queue: str, request_id: str) -> Surroundings:

@@ -76,6 +76,8 @@ function write(element, name, data) {
     element.replaceChildren(...value.map((text) => fill(document.createElement("li"), text)));
   } else if (element.textContent !== value) {
     element.textContent = value;
+    // A name that leads to its page; encoded, it can be no other path and no other scheme.
+    if (element.dataset.to) element.href = element.dataset.to + encodeURIComponent(value);
   }
 }
 

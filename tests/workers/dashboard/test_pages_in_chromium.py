@@ -1,0 +1,144 @@
+"""The pages in the system's Chromium: read, acted on and accessible, with and without JavaScript.
+
+One browser and one gateway serve all tests of this file. Where there is no Chromium they are
+skipped, and say so.
+"""
+
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import anyio
+import pytest
+import uvicorn
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from kernel.work.contents import BINDING_QUEUE
+from tests.kernel.build import FakeHost
+from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
+from tests.workers.api.door import running_door
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+]
+LOOKS = [
+    (theme, width, script)
+    for theme in ("light", "dark")
+    for width in (1440, 390)
+    for script in (True, False)
+]
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
+
+
+@dataclass
+class Served:
+    """A gateway on a port of the loopback, with an open request and a dead letter."""
+
+    url: str
+    open_request: str
+    dead_letter: str
+
+    def page_of(self, request_id: str) -> str:
+        return f"{self.url}/queues/{BINDING_QUEUE}/requests/{quote(request_id, safe='')}"
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    is_ready, ids, servers = threading.Event(), [], []
+
+    async def serve() -> None:
+        async with running_door(host=FakeHost().host) as door:
+            asked = (binding(key, binding_id=f"<b>{key}</b>") for key in ("waits", "broke"))
+            ids.extend(row["request_id"] for row in await enqueued(door, BINDINGS, *asked))
+            await given_up(door, BINDING_QUEUE, ids[1], "broken")
+            config = uvicorn.Config(door.app, log_level="error", lifespan="off")
+            servers.append(uvicorn.Server(config))
+            is_ready.set()
+            await servers[0].serve(sockets=[listener])
+
+    thread = threading.Thread(target=anyio.run, args=(serve,))
+    thread.start()
+    assert is_ready.wait(20)
+    yield Served(url, *ids)
+    servers[0].should_exit = True
+    thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize(("theme", "width", "script"), LOOKS)
+def test_each_page_fits_and_axe_finds_nothing(browser, served, theme, width, script):
+    context = browser.new_context(
+        color_scheme=theme,
+        viewport={"width": width, "height": 900},
+        java_script_enabled=script,
+    )
+    page = context.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    queue = f"{served.url}/queues/{BINDING_QUEUE}"
+    requests = (served.open_request, served.dead_letter)
+    for url in (queue, *map(served.page_of, requests), f"{served.url}/queues/none"):
+        page.goto(url)
+        expect(page.locator("h1")).to_be_visible()
+        main = page.locator("main").bounding_box()
+        assert main is not None
+        assert main["width"] <= width
+        # A tool may evaluate where the page may not run a script; axe itself needs one.
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, url
+        if script:
+            findings = Axe().run(page)
+            assert findings.violations_count == 0, findings.generate_report()
+    assert all(url.startswith(served.url) for url in asked)
+    context.close()
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_a_queue_is_paused_and_resumed_with_and_without_javascript(browser, served, script):
+    context = browser.new_context(java_script_enabled=script)
+    page = context.new_page()
+    page.goto(f"{served.url}/queues/{BINDING_QUEUE}")
+    page.get_by_label("Reason").fill("an exchange")
+    page.get_by_label("Your name").fill("ada")
+    page.get_by_role("button", name="Pause the queue").click()
+    expect(page.get_by_role("status")).to_contain_text("Paused.")
+    expect(page.locator("main")).to_contain_text("by ada at 127.0.0.1: an exchange")
+    page.get_by_role("button", name="Resume the queue").click()
+    expect(page.get_by_role("status")).to_contain_text("Resumed.")
+    expect(page.locator("main")).to_contain_text("Nothing is paused.")
+    context.close()
+
+
+def test_nothing_is_lost_without_a_reason(browser, served):
+    page = browser.new_page()
+    page.goto(served.page_of(served.open_request))
+    button = page.get_by_role("button", name="Cancel the request")
+    button.click()
+    expect(button).to_be_visible()
+    page.get_by_label("Reason").fill("not wanted")
+    button.click()
+    expect(page.get_by_role("status")).to_contain_text("Cancelled")
+    expect(page.locator("main")).to_contain_text("not wanted (127.0.0.1)")
+    page.close()

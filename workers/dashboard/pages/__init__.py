@@ -1,0 +1,11 @@
+"""The pages of single things: one row for each, with what answers its path."""
+
+from workers.dashboard.pages import actions, queues, requests, workers
+from workers.dashboard.pages.page import PageRoute
+
+ROUTES = (
+    PageRoute("GET", "/queues/{queue}", queues.show),
+    PageRoute("GET", "/queues/{queue}/requests/{request_id:path}", requests.show),
+    PageRoute("POST", "/queues/{queue}/{verb}", actions.act),
+    PageRoute("GET", "/workers/{worker_id}", workers.show),
+)

@@ -1,0 +1,75 @@
+"""What the pages of single things share: their template, their links, their answers."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+from anyio import to_thread
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from actors.error_codes import status_of
+from workers.dashboard.assets import Assets
+from workers.dashboard.headers import PAGE
+from workers.dashboard.pages.source import PageSource
+from workers.dashboard.sanitize import bounded_text
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Where pages read, and the files that they name."""
+
+    source: PageSource
+    assets: Assets
+
+    async def answer(
+        self, request: Request, template: str, context: Mapping[str, Any], status: int = 200
+    ) -> Response:
+        """Return a page; a thread renders it, so that it does not hold the loop."""
+        base: str = request.scope.get("root_path", "").rstrip("/")
+        static = f"{base}/static/{self.assets.version}"
+        loaded = templates().get_template(f"pages/{template}.html")
+        html = await to_thread.run_sync(
+            lambda: loaded.render({"base": base, "static": static, **context})
+        )
+        return HTMLResponse(html, status, headers=PAGE)
+
+    async def refused(self, request: Request, code: str, message: str) -> Response:
+        """Return a page that says what was refused, with its code."""
+        context = {"code": code, "message": message}
+        return await self.answer(request, "refused", context, status_of(code))
+
+
+Handler = Callable[[Pages, Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class PageRoute:
+    """A path of the pages and what answers it."""
+
+    method: str
+    path: str
+    handler: Handler
+
+
+def in_url(text: str) -> str:
+    """Return a text as one segment of a path."""
+    return quote(text, safe="")
+
+
+@cache
+def templates() -> Environment:
+    """Return the templates of the dashboard; each escapes what it shows."""
+    environment = Environment(
+        loader=PackageLoader("workers.dashboard", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(in_url=in_url, shown=bounded_text)
+    return environment

@@ -1,0 +1,62 @@
+"""What operators do to queues, for every door: first the record is written, then Redis follows.
+
+Where Redis does not answer, the record holds and the relay puts Redis right once it answers.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import structlog
+
+from actors.commit.units import Unit
+from actors.commit.work_units import CancelRequestUnit, DismissUnit, PauseUnit, RequeueUnit
+from kernel.work.dead_letters import DeadLetterDismissal
+from kernel.work.pauses import PauseDecision
+from kernel.work.requests import WorkReceipt, WorkStatus
+from queues.errors import QueueError
+from queues.work_queue import WorkQueue
+
+Write = Callable[[Unit], Awaitable[Any]]
+
+_log = structlog.get_logger(__name__)
+
+
+async def switch(write: Write, queue: WorkQueue, decision: PauseDecision, *, paused: bool) -> bool:
+    """Pause or resume a queue or a priority; return whether that changed anything."""
+    changed: bool = await write(PauseUnit(decision, paused))
+    try:
+        await (queue.pause if paused else queue.resume)(decision.priority)
+    except QueueError as error:
+        _log.info("pause_waits_for_redis", queue=decision.queue, code=error.code)
+    return changed
+
+
+async def requeue(
+    write: Write, name: str, queue: WorkQueue, request_ids: Sequence[str]
+) -> tuple[WorkReceipt, ...]:
+    """Ask anew for dead letters, each as a request of its own; again is the same request."""
+    receipts: tuple[WorkReceipt, ...] = await write(RequeueUnit(name, tuple(request_ids)))
+    await queue.remove_closed(request_ids)
+    return receipts
+
+
+async def dismiss(
+    write: Write,
+    name: str,
+    queue: WorkQueue,
+    request_ids: Sequence[str],
+    dismissal: DeadLetterDismissal,
+) -> int:
+    """Settle dead letters without asking for them anew; return how many were not settled before."""
+    dismissed: int = await write(DismissUnit(name, tuple(request_ids), dismissal))
+    await queue.remove_closed(request_ids)
+    return dismissed
+
+
+async def cancel(
+    write: Write, queue: WorkQueue, request_id: str, reason: str
+) -> tuple[bool, WorkStatus]:
+    """Take a request back; the first value is False where it had its outcome before."""
+    cancelled, status = await write(CancelRequestUnit(request_id, reason))
+    await queue.remove_closed([request_id])
+    return cancelled, status
