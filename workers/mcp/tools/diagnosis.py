@@ -76,7 +76,7 @@ class GetRecentActivity(Tool):
 
         def read(
             view: LedgerView,
-        ) -> tuple[CostTotalsDocument, list[OperationEntryDocument], Document]:
+        ) -> tuple[CostTotalsDocument, list[OperationEntryDocument], landscape.ActivityDocument]:
             sums = cost_totals(view, after=0, limit=SUMMED_UP_MAX, from_us=since_us, before_us=None)
             first = max(0, view.head().ec_sequence_number - LOOKED_AT_MAX)
             page = find_operations(

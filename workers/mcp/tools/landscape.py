@@ -1,6 +1,6 @@
 """Tools of runs, by the names of seed 003: what ran, what it came to, why a row went as it did."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -63,10 +63,10 @@ class _Report(Tool):
     offset: Offset = 0
 
     async def reported(
-        self, context: ToolContext, summary: str, read: Callable[[LedgerView], Document]
+        self, context: ToolContext, summary: str, read: Callable[[LedgerView], Mapping[str, Any]]
     ) -> Document:
         """Return a report on the run, or a part of it."""
-        document: dict[str, Any] = await context.read(read)
+        document = dict(await context.read(read))
         if self.part:
             return part_of(document, self.part, self.offset)
         return {"summary": f"{summary} of {self.run_id}", "report": document}
