@@ -526,8 +526,10 @@ SHOWN_ELSEWHERE = {
     "recorded_model_output_conflict",
     "binding_manifest_cycle_not_next",
     "filing_relationship_transition_disallowed",
+    "key_handover_invalid",
 }
-"""What needs more on the ledger: test_model_outputs.py, test_manifests.py, test_adjudication.py."""
+"""What needs more on the ledger: test_model_outputs.py, test_manifests.py, test_adjudication.py,
+test_key_handover.py."""
 
 
 def test_every_code_in_the_stores_has_a_case():

@@ -64,8 +64,8 @@ def served() -> Iterator[Served]:
 
     async def serve() -> None:
         async with running_door(host=FakeHost().host) as door:
-            asked = (binding(key, binding_id=f"<b>{key}</b>") for key in ("waits", "broke"))
-            ids.extend(row["request_id"] for row in await enqueued(door, BINDINGS, *asked))
+            bindings = (binding(key, binding_id=f"<b>{key}</b>") for key in ("waits", "broke"))
+            ids.extend(row["request_id"] for row in await enqueued(door, BINDINGS, *bindings))
             await given_up(door, BINDING_QUEUE, ids[1], "broken")
             config = uvicorn.Config(door.app, log_level="error", lifespan="off")
             servers.append(uvicorn.Server(config))
@@ -96,8 +96,8 @@ def test_each_page_fits_and_axe_finds_nothing(browser, served, theme, width, scr
         java_script_enabled=script,
     )
     page = context.new_page()
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     queue = f"{served.url}/queues/{BINDING_QUEUE}"
     requests = (served.open_request, served.dead_letter)
     for url in (queue, *map(served.page_of, requests), f"{served.url}/queues/none"):
@@ -111,7 +111,7 @@ def test_each_page_fits_and_axe_finds_nothing(browser, served, theme, width, scr
         if script:
             findings = Axe().run(page)
             assert findings.violations_count == 0, findings.generate_report()
-    assert all(url.startswith(served.url) for url in asked)
+    assert all(url.startswith(served.url) for url in urls)
     context.close()
 
 
