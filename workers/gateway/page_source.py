@@ -7,7 +7,7 @@ import structlog
 from kernel.errors import KernelError
 from kernel.ledger.ledger import LedgerView
 from kernel.work.dead_letters import DeadLetterDismissal, dead_letters
-from kernel.work.outcomes import REASON_CHARS_MAX
+from kernel.work.outcomes import REASON_CHARS_MAX, open_by_queue
 from kernel.work.pauses import PauseDecision, pauses_of
 from kernel.work.request_lists import RequestSearch, list_requests
 from kernel.work.requests import status_of
@@ -19,6 +19,7 @@ from workers.api.routes.work_requests import why_open
 from workers.api.services import Services
 from workers.dashboard.pages.source import OperatorAction, QueuePicture, RequestPicture
 from workers.use_cases import queue_operations
+from workers.views.backlog import backlog
 
 PAGE_ROWS = 50
 
@@ -45,7 +46,7 @@ class LivePages:
         def read(view: LedgerView) -> QueuePicture:
             return QueuePicture(
                 tuple(priority.name for priority in queue.priorities),
-                depth,
+                None if depth is None else backlog(depth, open_by_queue(view).get(name, 0)),
                 tuple(pause for pause in pauses_of(view) if pause.queue == name),
                 list_requests(view, name, search, after=after, limit=PAGE_ROWS),
                 dead_letters(view, name, error_signature=None, after="", limit=PAGE_ROWS),

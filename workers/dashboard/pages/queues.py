@@ -1,7 +1,7 @@
 """The page of a queue: its numbers, its pauses, its dead letters, its requests by a search."""
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import get_args
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from kernel.work.request_lists import RequestSearch
 from kernel.work.requests import State
-from queues.items import QueueDepth
 from workers.dashboard.pages.forms import VERBS
 from workers.dashboard.pages.page import Pages
+from workers.views.backlog import Backlog
 from workers.views.records import SEQUENCE_MAX
 
 STATES: tuple[State, ...] = get_args(State)
@@ -31,7 +31,7 @@ async def show(pages: Pages, request: Request) -> Response:
     context = {
         "name": name,
         "picture": picture,
-        "numbers": _numbers(picture.depth),
+        "numbers": _numbers(picture.backlog),
         "filters": filters,
         "states": STATES,
         "next_query": urlencode({key: value for key, value in following.items() if value}),
@@ -58,13 +58,15 @@ def done_of(query: Mapping[str, str]) -> str | None:
     return None if verb is None else verb.done
 
 
-def _numbers(depth: QueueDepth | None) -> dict[str, Any]:
-    if depth is None:
+def _numbers(backlog: Backlog | None) -> dict[str, int]:
+    """Return the open requests and where they stand, whose sum they are."""
+    if backlog is None:
         return {}
     return {
-        "Ready": sum(depth.ready.values()),
-        "Suspended": sum(depth.suspended.values()),
-        "Delayed": depth.delayed,
-        "In flight": depth.in_flight,
-        "Dead in Redis": depth.dead,
+        "Open": backlog.open,
+        "Ready": backlog.ready,
+        "Held": backlog.held,
+        "Delayed": backlog.delayed,
+        "Suspended": backlog.suspended,
+        "In flight": backlog.in_flight,
     }

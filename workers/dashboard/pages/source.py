@@ -7,8 +7,8 @@ from kernel.work.dead_letters import DeadLetters
 from kernel.work.pauses import Pause
 from kernel.work.request_lists import RequestPage, RequestSearch
 from kernel.work.requests import WorkStatus
-from queues.items import QueueDepth
 from queues.worker_heartbeats import WorkerBeat
+from workers.views.backlog import Backlog
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class QueuePicture:
     """A queue with a page of its requests and of its unsettled dead letters."""
 
     priorities: tuple[str, ...]
-    depth: QueueDepth | None
+    backlog: Backlog | None
     """None where Redis does not answer."""
 
     pauses: tuple[Pause, ...]
