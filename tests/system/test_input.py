@@ -81,7 +81,7 @@ def test_an_undisturbed_run_takes_every_docket_and_logs_nothing(reference: Refer
     assert reference.report["ingest"]["operations_accepted"] == 544
     assert reference.report["record"]["authorities_equal"] == 4
     assert reference.stderr.startswith("Rotulus is up: http://127.0.0.1:")
-    assert steps_and_log(reference.stderr) == ({"ingest", "queues", "verify"}, [])
+    assert steps_and_log(reference.stderr) == ({"ingest", "queues", "proof", "verify"}, [])
 
 
 def test_a_second_run_accepts_nothing_and_leaves_the_record_as_it_is(reference: Reference) -> None:

@@ -1,10 +1,12 @@
 """A folder that any static server can hold: the checkpoint and the tiles, as tlog-tiles lays them.
 
 A tile is on the disk before the checkpoint that needs it. Tiles never change, so one that is there
-is left alone.
+is left alone. What is published is for everybody to read and for nobody else to write; where the
+folder lies in one that lets nobody else in, it is as private as that.
 """
 
 import os
+import stat
 from pathlib import Path
 from shutil import rmtree
 
@@ -18,10 +20,12 @@ from kernel.proof.tiles import (
     tile_path,
 )
 from kernel.proof.verification import ProofInvalid
+from workers.environment.private_files import FILE_MODE
 
 CHECKPOINT = "checkpoint"
 PUBLIC_MODE = 0o644
 
+_OTHERS = 0o077
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -41,8 +45,7 @@ def write_tiles(folder: Path, tree: LogTree, size: int, published: int = 0) -> N
             width = min(TILE_WIDTH, count - index * TILE_WIDTH)
             path = folder / tile_path(level, index, width)
             if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(path, b"".join(tree.tile(level, index)[:width]), PUBLIC_MODE)
+                _publish(folder, path, b"".join(tree.tile(level, index)[:width]))
             if width == TILE_WIDTH:
                 rmtree(path.with_name(f"{path.name}.p"), ignore_errors=True)
         level += 1
@@ -54,8 +57,17 @@ def write_checkpoint(folder: Path, note: bytes) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / CHECKPOINT, note, PUBLIC_MODE)
+    _publish(folder, folder / CHECKPOINT, note)
+
+
+def _publish(folder: Path, path: Path, content: bytes) -> None:
+    """Write a file of a folder, and the folders that lead to it."""
+    missing = [parent for parent in (path.parent, *path.parent.parents) if not parent.exists()]
+    around = folder.parent if folder in missing else folder
+    is_private = around.exists() and not stat.S_IMODE(around.stat().st_mode) & _OTHERS
+    for parent in reversed(missing):
+        parent.mkdir(0o700 if is_private else 0o755, exist_ok=True)
+    write_whole(path, content, FILE_MODE if is_private else PUBLIC_MODE)
 
 
 def published_checkpoint(folder: Path) -> bytes | None:

@@ -35,6 +35,7 @@ from actors.orchestrator.intents import (
     ReportExternalEffect,
     ResumeImplications,
     ReviewMembership,
+    SealRun,
     StateThought,
     UpdateBinding,
 )
@@ -51,6 +52,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import GENESIS_POLICY, Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, Envelope
+from kernel.model.landscape_receipts import RunSealed
 from kernel.model.receipt import MANIFEST_RECEIPT
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model.stated_receipts import (
@@ -194,6 +196,10 @@ def extracted_claim(ledger, node_id, source_ref, value="A. Clerk", **changes):
     )
 
 
+HANDOVER = handed_over().document
+"""A hand-over, signed once: a signature under ML-DSA is never the same again."""
+
+
 EVERY_KIND = {
     "create_source": lambda _: source("src-3", metadata={"title": "Order"}),
     "synthesize_cu": lambda _: understanding("cu-2", "src-1", "src-2"),
@@ -231,8 +237,10 @@ EVERY_KIND = {
         verb="audit_session_start",
         stated={"session_id": "s-1", "task_id": "task-1"},
     ),
-    "record_key_handover": lambda _: RecordKeyHandover(
-        intent_key="k", handover=handed_over().document
+    "record_key_handover": lambda _: RecordKeyHandover(intent_key="k", handover=HANDOVER),
+    "seal_run": lambda _: SealRun(
+        intent_key="k",
+        seal=RunSealed(run_id="run-1", record_count=0, run_digest="0" * 64, table_digests={}),
     ),
     "record_implication_run": lambda ledger: RecordImplicationRun(
         intent_key="k", run=next_run(ledger)
@@ -823,6 +831,7 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
         "recalculate_authority",
         "recalculate_page",
         "record_key_handover",
+        "seal_run",
         "anchor_belief",
         "synthesized_cu",
         "record_extracted_claim",
