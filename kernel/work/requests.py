@@ -189,6 +189,9 @@ def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
     if outcome is None:
         return WorkStatus(**shared, priority=row["priority"], state="open")
     receipt = closing_receipt(view, request_id)
+    if outcome["outcome"] == "dead_letter":
+        shared["requeued_as"] = requeued_as(view, row["queue"], request_id)
+        shared["dismissed"] = (view.receipt(dismissed_id(request_id)) or {}).get("reason")
     return WorkStatus(
         **shared,
         priority=row["priority"],
@@ -197,8 +200,6 @@ def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
         operation_id=outcome["operation_id"],
         reason=receipt.get("reason"),
         result=_result(receipt),
-        requeued_as=requeued_as(view, row["queue"], request_id),
-        dismissed=(view.receipt(dismissed_id(request_id)) or {}).get("reason"),
     )
 
 
