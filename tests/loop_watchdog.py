@@ -49,6 +49,9 @@ class Stall:
     collecting_s: float = 0.0
     """How much of it went into a collection of garbage, which any callback may meet."""
 
+    ended_s: float = 0.0
+    """When it ended, on the monotonic clock, which the processes of a machine share."""
+
     def __str__(self) -> str:
         collecting = f", {self.collecting_s * 1000:.1f} ms of it collecting garbage"
         return (
@@ -129,7 +132,7 @@ class LoopWatchdog:
             await asyncio.sleep(_PROBE_S)
             late_s = min(loop.time() - due_s, time.process_time() - used_s)
             if late_s > self._least():
-                self._keep(Stall("starved", late_s, "threads beside the loop", self._beside))
+                self._keep("starved", late_s, "threads beside the loop", self._beside)
 
     def _least(self) -> float:
         return self._stalls[-1].seconds if len(self._stalls) >= _KEPT_MAX else 0.005
@@ -137,7 +140,7 @@ class LoopWatchdog:
     def _ran(self, handle: object, seconds: float) -> None:
         handle_seen, stack = self._seen
         stack = stack if handle_seen is handle else ""
-        self._keep(Stall("callback", seconds, repr(handle), stack, self._collecting_s))
+        self._keep("callback", seconds, repr(handle), stack, self._collecting_s)
 
     def _collect(self, phase: str, _: dict[str, int]) -> None:
         if self._running is None or self._running[0] != threading.get_ident():
@@ -147,7 +150,10 @@ class LoopWatchdog:
         else:
             self._collecting_s += time.thread_time() - self._collection_began_s
 
-    def _keep(self, stall: Stall) -> None:
+    def _keep(
+        self, measure: str, seconds: float, callback: str, stack: str, collecting_s: float = 0.0
+    ) -> None:
+        stall = Stall(measure, seconds, callback, stack, collecting_s, time.monotonic())
         self._stalls = sorted([*self._stalls, stall], key=lambda kept: -kept.seconds)[:_KEPT_MAX]
         self._notice()
 
