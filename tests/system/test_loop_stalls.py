@@ -48,7 +48,7 @@ class MeasuredGateway:
         return response
 
     def new_stalls(self) -> list[Stall]:
-        """Return what held the loop since the gateway was ready: its report comes a little later."""
+        """Return what held the loop since the gateway was ready; its report comes later."""
         time.sleep(0.3)
         stalls = self.gateway.stalls()
         return [stall for stall in stalls if stall.ended_s - stall.seconds > self.ready_s]
