@@ -161,13 +161,14 @@ def _run(
     say(f"{answers.count} answers; asked again: {dict(answers.again)}")
     _wait(fleet, lambda: not fleet.open_requests(), patience_s)
     drained_s = time.monotonic()
+    # Whoever is stopped hands its shards over, which is no takeover.
+    owners = takeovers(fleet.database_url)
     fleet.stop()
     record, answered = read_record(fleet.database_url), read_answers(answers.path)
     silence_s = silences(faults, began_s, answers.waits_s)
     # Both clocks are this machine's.
     epoch_s = time.time() - time.monotonic() + began_s
-    owners = [(at_s - epoch_s, *who) for at_s, *who in takeovers(fleet.database_url)]
-    takeover_s = takeover_times(faults, owners)
+    takeover_s = takeover_times(faults, [(at_s - epoch_s, *who) for at_s, *who in owners])
     wrong = ends(fleet.processes.values()) | judge(record, answered)
     if load.error is not None:
         wrong["the load failed"] = traceback.format_exception(load.error)
@@ -337,6 +338,9 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=SECONDS_MIN / 60)
     parser.add_argument("--producers", type=int, default=PRODUCERS)
+    parser.add_argument(
+        "--patience", type=float, default=PATIENCE_S, help="seconds for what is late at the end"
+    )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="rotulus-chaos-"))
@@ -349,6 +353,7 @@ def main() -> int:
             _say,
             options.producers,
             options.kinds,
+            options.patience,
         )
     except BaseException:
         _say(f"seed {options.seed}; kept: {folder}")
