@@ -28,6 +28,9 @@ pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).resolve().parents[3]
 SLEEP = "import time; time.sleep(60)"
+BUSY_S = 5.0
+"""What a busy machine may add; who ignores the signal stays for a minute."""
+
 IGNORE_SIGTERM = """
 import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -114,7 +117,7 @@ async def test_children_that_ignore_sigterm_are_gone_within_the_bound():
         await until(lambda: len(lines) == 3)
         pids = list(tree.pids().values())
         began_s = time.monotonic()
-    assert time.monotonic() - began_s < STOP_TOTAL_S + 0.3
+    assert time.monotonic() - began_s < STOP_TOTAL_S + BUSY_S
     assert not any(runs(pid) for pid in pids)
 
 
@@ -130,7 +133,7 @@ async def test_a_slow_child_does_not_use_up_the_time_of_the_ones_before_it():
     async with Supervisor(specs, sink=lines):
         await until(lambda: len(lines) == 2)
         began_s = time.monotonic()
-    assert time.monotonic() - began_s < STOP_TOTAL_S + 0.3
+    assert time.monotonic() - began_s < STOP_TOTAL_S + BUSY_S
     await until(lambda: b"finished\n" in lines, 1.0)
 
 
@@ -475,7 +478,7 @@ async def test_a_service_whose_stop_hangs_is_killed():
     began_s = time.monotonic()
     async with Supervisor([ServiceSpec("redis", service, grace_s=0.2)]):
         began_s = time.monotonic()
-    assert time.monotonic() - began_s < STOP_TOTAL_S
+    assert time.monotonic() - began_s < STOP_TOTAL_S + BUSY_S
     assert service.process.wait(5) == -signal.SIGKILL
 
 
@@ -555,7 +558,7 @@ async def test_ctrl_c_reaches_the_supervisor_alone_which_stops_the_children(runn
     os.killpg(process.pid, signal.SIGINT)
     began_s = time.monotonic()
     await until(lambda: process.poll() is not None)
-    assert time.monotonic() - began_s < STOP_TOTAL_S + 0.5
+    assert time.monotonic() - began_s < STOP_TOTAL_S + BUSY_S
     assert process.returncode == 0
     assert b"stopped by SIGINT" in process.stderr.read()
     assert out.read_text() == "finished cleanly"
