@@ -57,7 +57,7 @@ def grown(tables: Tables, stored: bytes | None, old_size: int, size: int) -> byt
         if row is None:
             raise LedgerCorrupt(f"the log has no row {sequence}, up to {size} are counted")
         growth.add(row["row_bytes"])
-    return growth.frontier.to_bytes()
+    return growth.frontier().to_bytes()
 
 
 def build(tables: Tables) -> bytes:
@@ -71,33 +71,39 @@ def build(tables: Tables) -> bytes:
     names, page = ("ec_sequence_number", "row_bytes"), [(0, b"")]
     while page:
         page = tables.columns(
-            schema.kernel_event_log, names, after=growth.frontier.size, limit=BUILD_PAGE_ROWS
+            schema.kernel_event_log, names, after=growth.size, limit=BUILD_PAGE_ROWS
         )
         for sequence, row_bytes in page:
-            if sequence != growth.frontier.size + 1:
-                raise LedgerCorrupt(f"the log has no row {growth.frontier.size + 1}")
+            if sequence != growth.size + 1:
+                raise LedgerCorrupt(f"the log has no row {growth.size + 1}")
             growth.add(row_bytes)
-    return growth.frontier.to_bytes()
+    return growth.frontier().to_bytes()
 
 
 class _Growth:
     """A tree to which rows are added."""
 
     def __init__(self, tables: Tables, frontier: Frontier) -> None:
-        self.frontier = frontier
+        self.size = frontier.size
         self._tables = tables
+        self._frontier = frontier
+        """Over the rows before the leaves."""
+
         self._leaves: list[bytes] = []
         """The newest leaves of the open tile, as many as were added here."""
 
     def add(self, row_bytes: bytes) -> None:
-        leaf = leaf_hash(row_bytes)
-        self.frontier = self.frontier.append(leaf)
-        self._leaves.append(leaf)
-        if self.frontier.size % TILE_WIDTH == 0:
-            begin = self.frontier.size - TILE_WIDTH
+        self._leaves.append(leaf_hash(row_bytes))
+        self.size += 1
+        if self.size % TILE_WIDTH == 0:
+            begin = self.size - TILE_WIDTH
             before = _leaves(self._tables, begin, TILE_WIDTH - len(self._leaves))
             self._add_tile(begin // TILE_WIDTH, [*before, *self._leaves])
+            self._frontier = self.frontier()
             self._leaves = []
+
+    def frontier(self) -> Frontier:
+        return self._frontier.extended(self._leaves)
 
     def _add_tile(self, index: int, hashes: list[bytes]) -> None:
         tiles, level, stored = self._tables, 0, b"".join(hashes)

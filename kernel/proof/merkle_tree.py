@@ -7,7 +7,7 @@ node a level that does. A complete subtree is known by its level and its index t
 leaves from `index << level` on, `1 << level` of them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from hashlib import sha256
@@ -56,12 +56,18 @@ class Frontier:
 
     def append(self, leaf: bytes) -> "Frontier":
         """Return the frontier with the hash of a further leaf."""
-        roots, node = self.roots, leaf
-        level = self.size
-        while level & 1:
-            roots, node = roots[:-1], node_hash(roots[-1], node)
-            level >>= 1
-        return Frontier(self.size + 1, (*roots, node))
+        return self.extended([leaf])
+
+    def extended(self, leaves: Sequence[bytes]) -> "Frontier":
+        """Return the frontier with the hashes of further leaves."""
+        roots = [*self.roots]
+        for size, leaf in enumerate(leaves, self.size):
+            level, node = size, leaf
+            while level & 1:
+                node = node_hash(roots.pop(), node)
+                level >>= 1
+            roots.append(node)
+        return Frontier(self.size + len(leaves), tuple(roots))
 
     @property
     def root(self) -> bytes:
