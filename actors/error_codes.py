@@ -236,7 +236,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "commit_outcome_unknown": ErrorCode(None, "service", may_be_taken=True),
         "archive_unavailable": ErrorCode(503, "service", is_retryable=True),
         "archive_segment_missing": ErrorCode(503, "service", is_retryable=True),
-        "archive_not_configured": ErrorCode(503, "service", is_retryable=True),
+        "archive_not_configured": ErrorCode(500, "service"),
         "archive_segment_damaged": ErrorCode(500, "service"),
         "ledger_failed": ErrorCode(None, "service", may_be_taken=True),
         "ledger_corrupt": ErrorCode(None, "service"),

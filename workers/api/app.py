@@ -17,6 +17,7 @@ from workers.api.middleware.request_guard import RequestGuardMiddleware
 from workers.api.middleware.thin_routes import ThinRoutesMiddleware
 from workers.api.openapi_errors import ERROR_RESPONSES
 from workers.api.routes import (
+    archive,
     audit,
     authority,
     belief_sessions,
@@ -70,6 +71,7 @@ MODULES = (
     thoughts,
     rounds,
     erasures,
+    archive,
     worker_reports,
     cron_jobs,
     health,

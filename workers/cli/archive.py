@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,18 @@ import click
 
 from kernel.log_archival import archive_status
 from kernel.verify.archive import verify_archive
-from workers.cli.common import as_json, clean_errors, ledger_dir, print_document, read_settings
+from workers.cli.common import (
+    as_json,
+    clean_errors,
+    gateway_url,
+    ledger_dir,
+    print_document,
+    read_settings,
+)
+from workers.cli.gateway_call import ask_gateway
 from workers.cli.reading import locked_ledger, read_record
+from workers.environment.data_folder import DataFolder
+from workers.environment.settings import Settings
 from workers.environment.terminal_progress import Progress
 from workers.use_cases.log_archiving import US_PER_DAY, archive_steps, give_space_back
 
@@ -58,22 +69,41 @@ def status(data_dir: Path | None, *, as_json: bool) -> None:
 def run(data_dir: Path | None, days: int | None, *, as_json: bool) -> None:
     """Move old rows to the archive, collect envelopes whose grace is over, give the space back.
 
-    Nothing else may run on the data folder; what runs archives by itself once
-    ROTULUS_KERNEL_RETENTION_DAYS is set. Killed in the middle, the same command goes on.
+    A gateway that runs on the data folder does it, and goes on serving meanwhile; it archives by
+    itself once ROTULUS_KERNEL_RETENTION_DAYS is set. Killed in the middle, the same command goes
+    on.
     """
     settings = read_settings(data_dir)
     days = settings.kernel_retention_days if days is None else days
     if days is None:
         raise click.UsageError("--older-than, or set ROTULUS_KERNEL_RETENTION_DAYS")
-    moved = collected = 0
-    with clean_errors(), locked_ledger(settings) as ledger, Progress("archive") as progress:
-        for step in archive_steps(ledger, ledger.host.now_us() - days * US_PER_DAY):
-            moved += step.rows_moved
-            collected += step.envelopes_collected
+    with clean_errors(), Progress("archive") as progress:
+        is_served = DataFolder(settings.data_dir).in_use()
+        steps = _served_steps(settings, days) if is_served else _own_steps(settings, days)
+        moved = collected = 0
+        for rows_moved, envelopes_collected in steps:
+            moved += rows_moved
+            collected += envelopes_collected
             progress.show(f"{moved} rows moved, {collected} envelopes collected")
-        for left in give_space_back(ledger):
-            progress.show(f"{left} free pages")
     print_document({"rows_moved": moved, "envelopes_collected": collected}, as_json=as_json)
+
+
+def _served_steps(settings: Settings, days: int) -> Iterator[tuple[int, int]]:
+    """Let the gateway take steps, a few in each call (decision workers/0261)."""
+    url, is_complete = gateway_url(settings), False
+    while not is_complete:
+        done = ask_gateway(url, "/v1/archive/runs", {"older_than_days": days})
+        is_complete = done["is_complete"]
+        yield done["rows_moved"], done["envelopes_collected"]
+
+
+def _own_steps(settings: Settings, days: int) -> Iterator[tuple[int, int]]:
+    """Take steps where nothing else runs on the data folder."""
+    with locked_ledger(settings) as ledger:
+        for step in archive_steps(ledger, ledger.host.now_us() - days * US_PER_DAY):
+            yield step.rows_moved, step.envelopes_collected
+        for _ in give_space_back(ledger):
+            yield 0, 0
 
 
 @archive.command()

@@ -1,4 +1,4 @@
-"""Where the segments of the archive lie: in a folder.
+"""Where the segments of the archive lie: in a folder, unless a URL names a bucket.
 
 A segment is a file that is written once, under the hash of its content. The folder keeps it in one
 of 256 folders by the first digits of its name, for the user who runs the processes alone; it is
@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from kernel.ledger.archive import Archive, ArchiveUnavailable
+from workers.environment.archive_s3 import SUFFIX, S3Files
 from workers.environment.private_files import (
     FILE_MODE,
     FOLDER_MODE,
@@ -19,13 +20,18 @@ from workers.environment.private_files import (
     check_folder,
 )
 
-SUFFIX = ".jsonl.gz"
 _DRAFT = ".draft"
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def archive_at(url: str) -> Archive:
-    """Return the archive that a URL of the settings names."""
+    """Return the archive that a URL of the settings names.
+
+    Raises:
+        ArchiveUnavailable: see `S3Files`.
+    """
+    if url.startswith("s3:"):
+        return Archive(S3Files(url))
     return Archive(FolderFiles(Path(unquote(urlsplit(url).path))))
 
 

@@ -10,7 +10,7 @@ have the environment in which they are started.
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -60,8 +60,13 @@ MACHINE: Final = _names(
 """Variables of the parent that every child gets."""
 
 _ALWAYS: Final = ("LC_", "MALLOC_")
-_WITH: Final = (("traces_url", "OTEL_"), ("database_url", "PG"))
-"""Variables of the libraries that a setting brings in: the exporter of traces, and libpq."""
+_WITH: Final = (
+    ("traces_url", "", "OTEL_"),
+    ("database_url", "", "PG"),
+    ("archive_url", "s3:", "AWS_"),
+)
+"""Variables of the libraries that a setting brings in, by how it begins: the exporter of traces,
+libpq, and the store of an archive."""
 
 
 def child_environment(
@@ -72,7 +77,7 @@ def child_environment(
     It holds secrets in the clear, so it is for starting processes, never for showing. The parent
     has to let the child inherit `listening`.
     """
-    prefixes = (*_ALWAYS, *(prefix for name, prefix in _WITH if getattr(settings, name)))
+    prefixes = (*_ALWAYS, *_of_libraries(settings))
     env = {
         name: value
         for name, value in os.environ.items()
@@ -87,6 +92,13 @@ def child_environment(
         env[LISTENING_FD] = str(listening.fileno())
     env[_PARENT_PID] = str(os.getpid())
     return env
+
+
+def _of_libraries(settings: Settings) -> Iterator[str]:
+    for name, begin, prefix in _WITH:
+        value = getattr(settings, name)
+        if value is not None and (not begin or str(value).startswith(begin)):
+            yield prefix
 
 
 def take_parent_pid() -> int | None:

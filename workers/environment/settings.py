@@ -8,6 +8,7 @@ Rules:
 
 import ipaddress
 import os
+import re
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
@@ -38,6 +39,7 @@ ENV_PREFIX = "ROTULUS_"
 GATEWAY_PORT = 8440
 DATABASE_CONNECTIONS = 8
 WORKER_TOKEN_CHARS_MIN = 16
+_S3_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/[^?#\s]*)?")
 
 
 def _lower(value: object) -> object:
@@ -57,6 +59,17 @@ def _url_of(*schemes: str) -> AfterValidator:
         return value
 
     return AfterValidator(check)
+
+
+def _check_archive(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme == "s3" and not _S3_URL.fullmatch(url):
+        raise PydanticCustomError(
+            "archive_url_invalid",
+            "must be s3://bucket or s3://bucket/prefix; credentials, region and endpoint are those "
+            "of AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL",
+        )
+    return url
 
 
 def _is_loopback(host: str) -> bool:
@@ -79,7 +92,7 @@ def _check_loopback(host: str, info: ValidationInfo) -> None:
 RedisUrl = Annotated[str, _url_of("redis", "rediss", "unix")]
 DatabaseUrl = Annotated[SecretStr, _url_of("postgresql", "postgres")]
 HttpUrl = Annotated[str, _url_of("http", "https")]
-ArchiveUrl = Annotated[str, _url_of("file")]
+ArchiveUrl = Annotated[str, _url_of("file", "s3"), AfterValidator(_check_archive)]
 GatewayId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\w.:/-]+$")]
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error", "critical"], BeforeValidator(_lower)
@@ -187,8 +200,8 @@ class Settings(BaseSettings):
     archive_url: ArchiveUrl | None = Field(
         default=None,
         repr=False,
-        description="Folder (file:///path) of the rows that have left the log; unset: the folder "
-        "`archive` beside an SQLite file, and none for a database.",
+        description="Folder (file:///path) or bucket (s3://bucket/prefix) of what has left the "
+        "database; unset: the folder `archive` beside an SQLite file, and none for a database.",
     )
     # Declared before host, whose check reads it.
     allow_remote: bool = Field(

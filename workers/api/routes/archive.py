@@ -1,0 +1,33 @@
+"""Moving what is old to the archive over HTTP, beside the cron that does so by itself (§17.7)."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from workers.api.json_routes import json_router
+from workers.api.services import Given
+from workers.use_cases.log_archiving import ArchivalDone, archive_some
+
+DAYS_MAX = 36_500
+
+router = json_router(prefix="/v1/archive", tags=["operators"])
+
+
+class ArchivalBody(BaseModel):
+    """After how many days rows of the log are old; null: after as many as the gateway's setting."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    older_than_days: Annotated[int | None, Field(ge=0, le=DAYS_MAX, strict=True)] = None
+
+
+@router.post("/runs")
+async def archive_run(services: Given, body: ArchivalBody | None = None) -> ArchivalDone:
+    """Take a few steps of archival; ask again while it is not complete. Again changes nothing.
+
+    Whole tiles of 256 rows move, never the newest 1,024. Envelopes follow seven days later, and
+    then the space is given back.
+    """
+    days = None if body is None else body.older_than_days
+    days = services.retention_days if days is None else days
+    return await archive_some(services.ledger, services.write, days)
