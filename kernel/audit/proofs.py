@@ -10,9 +10,11 @@ it (decision kernel/0465).
 """
 
 import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+import orjson
 
 from kernel.audit.manifests import ManifestUnknown
 from kernel.audit.operations import envelope_of, first_sequence_from
@@ -24,8 +26,10 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.log_tree import LogTree
 from kernel.ledger.tables import Row
+from kernel.proof.handover_proof import HANDOVER_VERB, handover_in
 from kernel.proof.merkle_tree import ReadNode, inclusion_path, leaf_hash
 from kernel.proof.proof_file import ANCHOR_VERB, ELIMINATE_VERB, FORMAT, TLOG_PROOF
+from kernel.proof.signing_keys import NoteVerifier
 from kernel.proof.tiles import subtree_root
 from kernel.proof.verification import ProofInvalid
 from kernel.thoughts.reading import thought_path, thought_rows
@@ -39,6 +43,8 @@ from kernel.thoughts.sessions import (
 
 ANCHORS_AT_ONCE = 64
 THOUGHTS_AT_ONCE = 1000
+HANDOVERS_READ = 256
+"""Hand-overs, the newest ones, among which those that lead to some keys are looked for."""
 
 _CLOCK_SLACK_US = 60_000_000
 """How far a clock may go back between an event and the transaction that records it."""
@@ -178,6 +184,33 @@ def proof_document(
         "tlog_proof": tlog_proof,
         **subject.openings,
     }
+
+
+def handover_documents(
+    view: LedgerView, size: int, note: str, keys: Iterable[NoteVerifier], *, limit: int
+) -> list[Document]:
+    """Return the proof files of the newest hand-overs that lead to some keys, oldest first.
+
+    Each is proved under the signed checkpoint of so many rows. Hand-overs of other keys are left
+    out: anybody may state one between keys of his own.
+
+    Raises:
+        ProofInvalid: the envelope of one was erased.
+        LedgerCorrupt: a tile that this takes is not there.
+    """
+    where, tree, leading = {"semantic_intent": HANDOVER_VERB}, view.log_tree(), {*keys}
+    documents: list[Document] = []
+    for row in view.tables.select(
+        schema.kernel_event_log, where, descending=True, limit=HANDOVERS_READ
+    ):
+        if row["ec_sequence_number"] > size or len(documents) == limit:
+            continue
+        subject = ProofSubject(row, {"envelope": opening_of(view, row)})
+        handover = handover_in(orjson.loads(subject.openings["envelope"]["content"]))
+        if leading & {*handover.new}:
+            leading |= {*handover.old}
+            documents.append(proof_document("operation", subject, tree, size, note))
+    return documents[::-1]
 
 
 def consistency_document(
