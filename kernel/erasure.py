@@ -17,7 +17,7 @@ from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.legal_holds import ErasureRefused, Grounds, hold_on
 from kernel.model.receipt import Receipt
-from kernel.thoughts.sessions import thought_named
+from kernel.thoughts.sessions import content_commitment, thought_named
 
 ERASED = "payload_erased"
 
@@ -82,7 +82,7 @@ def commitment_of(view: LedgerView, payload: ErasablePayload) -> str:
     if payload.kind == "thought":
         row = thought_named(view, payload.session_id, payload.payload_id)
         if row is not None:
-            return str(orjson.loads(row["record_bytes"])["content_commitment"])
+            return content_commitment(row)
     else:
         record = view.record(schema.recorded_model_outputs, payload.payload_id)
         if record is not None:

@@ -12,7 +12,8 @@ const STATED = {
     checkInclusion(bytes(leaf), BigInt(index), BigInt(size), path.map(bytes), bytes(root)),
   consistency: ({ old_size: oldSize, old_root: oldRoot, size, root, path }) =>
     checkConsistency(BigInt(oldSize), bytes(oldRoot), BigInt(size), bytes(root), path.map(bytes)),
-  file: ({ content, vkey }) => verified(bytes(content), vkey),
+  file: ({ content, vkeys, policy }) =>
+    verified(bytes(content), vkeys, policy === null ? null : bytes(policy)),
 };
 
 for await (const line of createInterface({ input: process.stdin })) {

@@ -102,10 +102,10 @@ from kernel.model.node_kinds import (
 from kernel.model.receipt import receipt_effect
 from kernel.model.recomputes import RECALCULATE, REQUESTS
 from kernel.overlays.overlay import EMBEDDED
+from kernel.proof.handover_proof import HANDOVER_RECEIPT
 from kernel.stores.bindings import generation_in_force, last_generation
 from kernel.stores.dates import day_fields
 from kernel.stores.external_report import FAILED, PERFORMED
-from kernel.stores.key_handovers import HANDOVER_RECEIPT
 from kernel.thoughts.recording import RECEIPTS as THOUGHT_RECEIPTS
 from kernel.work.fire_targets import named
 

@@ -3,13 +3,18 @@
 A row commits to its envelope as a whole, so a proof shows all of the envelope or nothing. A
 tombstone is in no envelope: it is an event in the chain of its session, and the operation that
 anchors the session names the chain's new head. Its proof shows that operation's envelope, the
-event, and the events behind it up to that head (decision kernel/0360).
+event, and the events behind it up to that head (decision kernel/0360). A thought is in the tree of
+its session, whose root, count and head of the chain stand in a seal: its proof shows the operation
+that states the seal, the thought's record and its path in both trees, and its content or nothing of
+it (decision kernel/0465).
 """
 
 import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+import orjson
 
 from kernel.audit.manifests import ManifestUnknown
 from kernel.audit.operations import envelope_of, first_sequence_from
@@ -21,10 +26,25 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.log_tree import LogTree
 from kernel.ledger.tables import Row
+from kernel.proof.handover_proof import HANDOVER_VERB, handover_in
+from kernel.proof.merkle_tree import ReadNode, inclusion_path, leaf_hash
 from kernel.proof.proof_file import ANCHOR_VERB, ELIMINATE_VERB, FORMAT, TLOG_PROOF
+from kernel.proof.signing_keys import NoteVerifier
+from kernel.proof.tiles import subtree_root
 from kernel.proof.verification import ProofInvalid
+from kernel.thoughts.reading import thought_path, thought_rows
+from kernel.thoughts.sessions import (
+    ThoughtRefused,
+    check_sealed,
+    content_commitment,
+    session_of,
+    thought_named,
+)
 
 ANCHORS_AT_ONCE = 64
+THOUGHTS_AT_ONCE = 1000
+HANDOVERS_READ = 256
+"""Hand-overs, the newest ones, among which those that lead to some keys are looked for."""
 
 _CLOCK_SLACK_US = 60_000_000
 """How far a clock may go back between an event and the transaction that records it."""
@@ -104,6 +124,38 @@ def anchored(view: LedgerView, event: BeliefEvent, event_index: int) -> ProofSub
     )
 
 
+def thought(view: LedgerView, thought_id: str, *, with_content: bool) -> ProofSubject:
+    """Return what proves a thought, `SESSION_ID:THOUGHT_ID`, of a session that was finalized.
+
+    Reads every record of the session, because of the path in its tree of RFC 6962.
+
+    Raises:
+        ThoughtRefused: `audit_session_unknown`, `audit_session_not_finalized`, `thought_unknown`.
+        ProofInvalid: its content is to be shown, and was erased.
+        LedgerCorrupt: a node of the session's tree is not there.
+    """
+    session_id, _, name = thought_id.partition(":")
+    session = session_of(view, session_id)
+    check_sealed(session)
+    row = thought_named(view, session_id, name)
+    if row is None:
+        message = f"{session_id} has no thought {ascii(name)[:200]}"
+        raise ThoughtRefused(message, code="thought_unknown")
+    sequence, count = row["thought_sequence"], session["thought_count"]
+    eta_path = thought_path(view, session_id, sequence, count)
+    path = inclusion_path(sequence - 1, count, _nodes_of_session(view, session_id))
+    sealed = _row_at(view, session["seal_sequence"])
+    openings = {
+        "envelope": opening_of(view, sealed),
+        "thought": row["record_bytes"].decode(),
+        "eta_path": base64_lines(eta_path),
+        "rfc6962_path": base64_lines(path),
+    }
+    if with_content:
+        openings["content"] = _opening(view, content_commitment(row), "the content")
+    return ProofSubject(sealed, openings)
+
+
 SUBJECTS: Mapping[str, Callable[[LedgerView, str], ProofSubject]] = MappingProxyType(
     {"elimination": elimination, "manifest": manifest}
 )
@@ -134,6 +186,33 @@ def proof_document(
     }
 
 
+def handover_documents(
+    view: LedgerView, size: int, note: str, keys: Iterable[NoteVerifier], *, limit: int
+) -> list[Document]:
+    """Return the proof files of the newest hand-overs that lead to some keys, oldest first.
+
+    Each is proved under the signed checkpoint of so many rows. Hand-overs of other keys are left
+    out: anybody may state one between keys of his own.
+
+    Raises:
+        ProofInvalid: the envelope of one was erased.
+        LedgerCorrupt: a tile that this takes is not there.
+    """
+    where, tree, leading = {"semantic_intent": HANDOVER_VERB}, view.log_tree(), {*keys}
+    documents: list[Document] = []
+    for row in view.tables.select(
+        schema.kernel_event_log, where, descending=True, limit=HANDOVERS_READ
+    ):
+        if row["ec_sequence_number"] > size or len(documents) == limit:
+            continue
+        subject = ProofSubject(row, {"envelope": opening_of(view, row)})
+        handover = handover_in(orjson.loads(subject.openings["envelope"]["content"]))
+        if leading & {*handover.new}:
+            leading |= {*handover.old}
+            documents.append(proof_document("operation", subject, tree, size, note))
+    return documents[::-1]
+
+
 def consistency_document(
     tree: LogTree, old_size: int, old_note: str, size: int, note: str
 ) -> Document:
@@ -161,11 +240,25 @@ def opening_of(view: LedgerView, row: Row) -> Document:
     Raises:
         ProofInvalid: it was erased.
     """
-    opening = view.blob_opening(row["envelope_payload_blob_ref"])
+    return _opening(view, row["envelope_payload_blob_ref"], "the envelope")
+
+
+def _opening(view: LedgerView, commitment: str, name: str) -> Document:
+    opening = view.blob_opening(commitment)
     if opening is None:
-        raise ProofInvalid("the envelope was erased: it can be withheld, not shown")
+        raise ProofInvalid(f"{name} was erased: it can be withheld, not shown")
     salt, content = opening
     return {"salt": salt.hex(), "content": content.decode()}
+
+
+def _nodes_of_session(view: LedgerView, session_id: str) -> ReadNode:
+    """Read the leaves of a session's tree of RFC 6962, and return what computes its nodes."""
+    leaves: list[bytes] = []
+    rows = thought_rows(view, session_id, after=0, limit=THOUGHTS_AT_ONCE)
+    while rows:
+        leaves += (leaf_hash(bytes(row["record_bytes"])) for row in rows)
+        rows = thought_rows(view, session_id, after=len(leaves), limit=THOUGHTS_AT_ONCE)
+    return lambda level, index: subtree_root(leaves[index << level : (index + 1) << level])
 
 
 def _hashed(stored: bytes) -> str:

@@ -83,10 +83,17 @@ class JudgedCheckpoint:
             "tree_head": None if stated is None else f"{stated.size}:{root}",
             "tree_size": None if stated is None else str(stated.size),
             "root_hash": root,
-            "witnesses": [{"name": name, "time_s": str(time_s)} for name, time_s in self.cosigned],
+            "witnesses": [
+                {"name": _shown(name), "time_s": str(time_s)} for name, time_s in self.cosigned
+            ],
             "witnesses_known": self.witnesses_known,
             "quorum_met": self.quorum_met,
         }
+
+
+def _shown(name: str) -> str:
+    """Return a name of a policy, which is octets, as text that JSON can have."""
+    return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def judged(

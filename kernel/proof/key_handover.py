@@ -10,6 +10,7 @@ signature over it can pass for one over a checkpoint.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -99,6 +100,20 @@ def hand_over(
     }
     document["signatures"] = signatures_of(document, (*old, *new))
     return KeyHandover.of_document(document)
+
+
+def keys_for(
+    verifiers: Iterable[NoteVerifier], handovers: Iterable[KeyHandover], size: int
+) -> tuple[NoteVerifier, ...]:
+    """Return the keys that speak for a log at a size, from those that are known.
+
+    One that was handed over to no key of its kind has no successor and is left out.
+    """
+    followed, speaking = tuple(handovers), []
+    for verifier in verifiers:
+        with suppress(ProofInvalid):
+            speaking.append(key_for(verifier, followed, size))
+    return tuple(speaking)
 
 
 def key_for(verifier: NoteVerifier, handovers: Iterable[KeyHandover], size: int) -> NoteVerifier:

@@ -1,26 +1,51 @@
 // Verifies proof files by itself, in a page or under Node: copy this one file.
 //
-//     node proof_file.mjs FILE VKEY
+//     node proof_file.mjs FILE VKEY ... [--policy POLICY]
 //
 //     import { verified, ProofFileInvalid } from "./proof_file.mjs";
-//     const proved = await verified(new Uint8Array(await file.arrayBuffer()), vkey);
+//     const bytes = async (file) => new Uint8Array(await file.arrayBuffer());
+//     const proved = await verified(await bytes(file), [vkey], await bytes(policy));
 //
 // It needs what browsers and Node 20 have (SubtleCrypto with SHA-256 and Ed25519) and imports
-// nothing. `proof_file.py` beside it says what a proof file holds and where the key has to come
-// from; what both take for a proof is the same to the byte.
+// nothing. `proof_file.py` beside it says what a proof file holds, where the keys have to come from,
+// and what a policy is; what both take for a proof is the same to the byte. Signatures of ML-DSA-44
+// need Node 24.7 or a browser that has them: elsewhere such a key that has to have signed is
+// refused, and keys of a policy count as though they had not signed (`not_verified` names them).
 
 export const FORMAT = "rotulus-proof/v1";
 export const FILE_BYTES_MAX = 16 << 20;
 
 const TLOG_PROOF = "c2sp.org/tlog-proof@v1";
+const NOTE_BYTES_MAX = 64 << 10;
+const POLICY_BYTES_MAX = 1 << 20;
+const NAME_BYTES_MAX = 255;
 const BLOB_DOMAIN = "rotulus/payload/v1\0";
 const SALT_BYTES = 32;
 const HASH_BYTES = 32;
-const ED25519 = 1;
-const DIGITS_MAX = 18;
+const NUMBER_MAX = (1n << 63n) - 1n;
 const ANCHOR_VERB = "belief_anchor";
 const ELIMINATE_VERB = "ELIMINATE";
 const MANIFEST_RECEIPT = "binding_evaluation_manifest";
+const FINALIZE_VERB = "merkle_finalize";
+const SEAL_RECEIPT = "session_sealed";
+const SEAL_FORMAT = "rotulus/session-seal/v1";
+const ETA_ALGORITHM = "eta-dup-sha256-v1";
+const THOUGHT_FORMAT = "rotulus/thought/v1";
+const SEAL_COUNTS = ["leaf_count", "first_sequence", "last_sequence", "round_number"];
+const SEAL_TEXTS = [
+  ...["format", "algorithm", "session_id", "task_id", "zeta_head", "eta_root", "rfc6962_root"],
+  "sealed_at",
+];
+
+/** Kinds of key: over a text; over a time and a text; over a time and what a checkpoint states. */
+const [ED25519, ED25519_COSIGNATURE, ML_DSA_44] = [1, 4, 6];
+const LOG_KINDS = [ED25519, ML_DSA_44];
+const WITNESS_KINDS = [ED25519_COSIGNATURE, ML_DSA_44];
+const SIZES = {
+  [ED25519]: { key: 32, time: 0, signature: 64 },
+  [ED25519_COSIGNATURE]: { key: 32, time: 8, signature: 64 },
+  [ML_DSA_44]: { key: 1312, time: 8, signature: 2420 },
+};
 
 const { subtle } = globalThis.crypto;
 
@@ -29,16 +54,23 @@ export class ProofFileInvalid extends Error {
   code = "proof_invalid";
 }
 
-/** Returns what the bytes of a proof file prove; throws `ProofFileInvalid` where it is nothing. */
-export async function verified(content, vkey) {
+/**
+ * Returns what the bytes of a proof file prove, and the verdict on its checkpoint; throws
+ * `ProofFileInvalid` where it is nothing. `vkeys` are keys of the log, each of which must have
+ * signed; `policy` the bytes of a policy, or null.
+ */
+export async function verified(content, vkeys, policy = null) {
   try {
     check(content.length <= FILE_BYTES_MAX, "the file is too large");
-    const document = object(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content));
+    const document = object(utf8(content));
     check(document.format === FORMAT, `the format is not ${FORMAT}`);
     const kind = document.kind;
     check(typeof kind === "string" && Object.hasOwn(KINDS, kind), "the kind of proof is unknown");
-    const proved = { verifies: true, verdict: "unwitnessed", kind };
-    return { ...proved, ...(await KINDS[kind](document, vkey)) };
+    const members = ["format", "kind", ...MEMBERS[kind]];
+    const isWhole = Object.keys(document).every((name) => members.includes(name));
+    check(isWhole, "the file has other members");
+    const known = await policyOf([vkeys ?? []].flat(), policy);
+    return { verifies: true, kind, ...(await KINDS[kind](document, known)) };
   } catch (error) {
     if (error instanceof ProofFileInvalid) throw error;
     throw new ProofFileInvalid(`this is no proof file: ${error.message}`);
@@ -48,60 +80,81 @@ export async function verified(content, vkey) {
 /** What verifies a kind of proof file, and returns what it proves. */
 const KINDS = {
   /** An operation is in the log; its envelope may be withheld. */
-  async operation(document, vkey) {
-    const proved = await rowOf(document, vkey);
+  async operation(document, policy) {
+    const proved = await rowOf(document, policy);
     const opening = document.envelope ?? null;
     const envelope = opening === null ? null : await openedEnvelope(proved.row, opening);
     return { ...proved, envelope };
   },
 
   /** A tombstone of a belief session is in the log. */
-  async elimination(document, vkey) {
-    const proved = await rowOf(document, vkey);
+  async elimination(document, policy) {
+    const proved = await rowOf(document, policy);
     const event = await anchoredEvent(proved.row, document.envelope, document.events);
     check(event.verb === ELIMINATE_VERB, "the event is no elimination");
     return { ...proved, event };
   },
 
+  /** A thought is in a session whose seal is in the log; its content may be withheld. */
+  async thought(document, policy) {
+    const proved = await rowOf(document, policy);
+    const { seal, signed_by } = await sealOf(await openedEnvelope(proved.row, document.envelope));
+    const record = await sealedThought(document, seal);
+    const opening = document.content ?? null;
+    const content = opening === null ? null : await opened(record.content_commitment, opening);
+    return { ...proved, thought: record, content, seal, signed_by };
+  },
+
   /** A manifest of an evaluation cycle is in the log. */
-  async manifest(document, vkey) {
-    const proved = await rowOf(document, vkey);
+  async manifest(document, policy) {
+    const proved = await rowOf(document, policy);
     const effect = soleEffect(await openedEnvelope(proved.row, document.envelope));
     check(effect.receipt_subkind === MANIFEST_RECEIPT, "the operation states no manifest");
     return { ...proved, manifest: effect.payload };
   },
 
   /** The log of a checkpoint goes on from that of an older one. */
-  async consistency(document, vkey) {
-    const old = await checkpointOf(document.old_checkpoint, vkey);
-    const { origin, size, root } = await checkpointOf(document.checkpoint, vkey);
+  async consistency(document, policy) {
+    const old = await checkpointOf(document.old_checkpoint, policy);
+    const { proved, size, root } = await checkpointOf(document.checkpoint, policy);
     await checkConsistency(old.size, old.root, size, root, hashes(document.path));
-    return { origin, old_tree_head: treeHead(old.size, old.root), tree_head: treeHead(size, root) };
+    check(old.proved.origin === proved.origin, "the two checkpoints are of two logs");
+    return { ...proved, old_tree_head: old.proved.tree_head };
   },
 };
 
+/** What a file of each kind may have besides its format and its kind. */
+const MEMBERS = {
+  operation: ["row", "tlog_proof", "envelope"],
+  elimination: ["row", "tlog_proof", "envelope", "events"],
+  thought: ["row", "tlog_proof", "envelope", "thought", "content", "eta_path", "rfc6962_path"],
+  manifest: ["row", "tlog_proof", "envelope"],
+  consistency: ["old_checkpoint", "checkpoint", "path"],
+};
+
 /** Returns whose log has a row, under which head, and what the row says. */
-async function rowOf(document, vkey) {
+async function rowOf(document, policy) {
   const rowBytes = encoded(document.row);
   const { index, path, note } = tlogProof(text(document.tlog_proof));
-  const { origin, size, root } = await checkpointOf(note, vkey);
+  const { proved, size, root } = await checkpointOf(note, policy);
   await checkInclusion(await leafHash(rowBytes), index, size, path, root);
   const row = object(document.row);
   check(row.ec_sequence_number === String(index + 1n), "the row is that of another place");
-  return { origin, tree_head: treeHead(size, root), row };
+  return { ...proved, row };
 }
 
 /** Returns the envelope of an opening, to which a row commits. */
 async function openedEnvelope(row, opening) {
-  const isSalt = new RegExp(`^[0-9a-f]{${2 * SALT_BYTES}}$`).test(text(opening.salt));
-  check(isSalt, `a salt is ${SALT_BYTES} bytes in lower-case hex`);
-  const salt = Uint8Array.from(opening.salt.match(/../g), (pair) => parseInt(pair, 16));
+  return object(await opened(row.envelope_payload_blob_ref, opening));
+}
+
+/** Returns the text under a salted commitment. */
+async function opened(commitment, opening) {
+  const salt = unhex(opening.salt, SALT_BYTES);
   const content = encoded(opening.content);
-  const length = new Uint8Array(8);
-  new DataView(length.buffer).setBigUint64(0, BigInt(content.length));
-  const commitment = hex(await sha256(encoded(BLOB_DOMAIN), salt, length, content));
-  check(commitment === row.envelope_payload_blob_ref, "the row commits to another envelope");
-  return object(opening.content);
+  const framed = [encoded(BLOB_DOMAIN), salt, bigEndian(BigInt(content.length)), content];
+  check(hex(await sha256(...framed)) === commitment, "the commitment is not to what is shown");
+  return opening.content;
 }
 
 /**
@@ -133,6 +186,49 @@ async function anchoredEvent(row, opening, events) {
   return documents[0];
 }
 
+/** Returns the seal of a session that an operation states, and the keys that have signed it. */
+async function sealOf(envelope) {
+  const effect = soleEffect(envelope);
+  const isSeal = effect.receipt_subkind === SEAL_RECEIPT;
+  check(envelope.semantic_intent === FINALIZE_VERB && isSeal, "the operation is no seal");
+  const { signatures, ...seal } = effect.payload;
+  const names = [...SEAL_TEXTS, ...SEAL_COUNTS].sort();
+  check(String(Object.keys(seal).sort()) === String(names), "a seal has other fields");
+  for (const name of SEAL_TEXTS) text(seal[name]);
+  for (const name of SEAL_COUNTS) whole(seal[name]);
+  const isKnown = seal.format === SEAL_FORMAT && seal.algorithm === ETA_ALGORITHM;
+  check(isKnown && Array.isArray(signatures), "the seal is of another form");
+  const content = JSON.stringify(Object.fromEntries(names.map((name) => [name, seal[name]])));
+  const signed = encoded(`${SEAL_FORMAT}\n${content}\n`);
+  const signed_by = [];
+  for (const { vkey, line } of signatures) signed_by.push(await signer(vkey, line, signed));
+  return { seal, signed_by };
+}
+
+/** Returns the key that has signed a seal. */
+async function signer(vkey, line, signed) {
+  const key = await keyOf(vkey, [ED25519]);
+  const { id, signature } = signatureLine(line);
+  const isSigned = id === key.id && (await holds(key, signature, signed));
+  check(isSigned === true, "the seal is not signed by a key that it names");
+  return vkey;
+}
+
+/** Returns the record of a thought, which both trees of its session have at its place. */
+async function sealedThought(document, seal) {
+  const [stored, count] = [encoded(document.thought), BigInt(seal.leaf_count)];
+  const record = object(document.thought);
+  // The hashes of two nodes are 64 bytes: neither tree has an inner node that is a record.
+  const isRecord = record.format === THOUGHT_FORMAT && stored.length > 2 * HASH_BYTES;
+  check(isRecord, "this is no record of a thought");
+  check(record.session_id === seal.session_id, "the thought is of another session");
+  const place = BigInt(whole(record.sequence)) - 1n;
+  const [etaPath, path] = [hashes(document.eta_path), hashes(document.rfc6962_path)];
+  await checkEta(await sha256(stored), place, count, etaPath, unhex(seal.eta_root));
+  await checkInclusion(await leafHash(stored), place, count, path, unhex(seal.rfc6962_root));
+  return record;
+}
+
 function soleEffect(envelope) {
   const effects = envelope.primitive_effects;
   check(Array.isArray(effects) && effects.length === 1, "the envelope has other effects");
@@ -152,26 +248,187 @@ function tlogProof(proof) {
   };
 }
 
-/** Returns what a checkpoint states that the key has signed. */
-async function checkpointOf(note, vkey) {
-  const [, name, keyId, encodedKey] = /^([^+]*)\+([^+]*)\+([^]*)$/.exec(vkey.trim()) ?? [];
-  const key = decoded(encodedKey);
-  const ownId = (await sha256(encoded(`${name}\n`), key)).slice(0, 4);
-  check(key[0] === ED25519 && hex(ownId) === keyId, "the key is no Ed25519 key of a note");
-  const end = text(note).lastIndexOf("\n\n");
-  const signed = `${note.slice(0, Math.max(end, 0))}\n`;
-  const prefix = `\u2014 ${name} `;
-  for (const line of note.slice(end + 2).split("\n")) {
-    if (end < 0 || !line.startsWith(prefix)) continue;
-    const signature = decoded(line.slice(prefix.length));
-    if (hex(signature.slice(0, 4)) !== keyId) continue;
-    const imported = await subtle.importKey("raw", key.slice(1), "Ed25519", false, ["verify"]);
-    if (!(await subtle.verify("Ed25519", imported, signature.slice(4), encoded(signed)))) break;
-    const [origin, size, root] = signed.split("\n");
-    check(origin === name, `the checkpoint is of ${origin}`);
-    return { origin, size: number(size), root: decoded(root) };
+/** Returns the verdict on a checkpoint that is signed by its log, its size and its root. */
+async function checkpointOf(note, policy) {
+  check(encoded(note).length <= NOTE_BYTES_MAX, "the note of the checkpoint is too large");
+  const end = note.lastIndexOf("\n\n");
+  const isNote = !/[^\n -\uffff]/.test(note) && end >= 0 && note.endsWith("\n") && end + 2 < note.length;
+  check(isNote, "the note of the checkpoint has another form");
+  const lines = note.slice(end + 2, -1).split("\n").map(signatureLine);
+  const stated = { text: note.slice(0, end + 1) };
+  const [origin, statedSize, statedRoot] = note.slice(0, end).split("\n");
+  Object.assign(stated, { origin, size: number(statedSize), root: decoded(statedRoot) });
+  const isTree = isEqual(stated.root, await sha256()) || stated.size > 0n;
+  const originBytes = encoded(origin).length;
+  const isStated = stated.root.length === HASH_BYTES && originBytes && originBytes <= NAME_BYTES_MAX;
+  check(isTree && isStated, "the note is no checkpoint");
+  const logs = policy.logs.filter((key) => key.name === origin);
+  const times = await timesOf(lines, [...logs, ...policy.witnesses.values()], stated);
+  const signed = logs.filter((key) => (times.get(key.id) ?? null) !== null);
+  const isUntold = logs.some((key) => times.get(key.id) === null);
+  const problem = isUntold
+    ? "holds nothing of its log but ML-DSA-44, which cannot be verified here"
+    : "is not signed by its log";
+  const enough = policy.every ? policy.logs.length : 1;
+  check(signed.length >= enough, `the checkpoint of ${origin} ${problem}`);
+  const head = { origin, tree_head: `${stated.size}:${hex(stated.root)}` };
+  return { proved: { ...head, ...verdictOf(policy, times) }, size: stated.size, root: stated.root };
+}
+
+/**
+ * Returns the keys that have signed a checkpoint, by id, with their times; null where nobody can
+ * tell. A line of a key that is known has to hold; those of others say nothing.
+ */
+async function timesOf(lines, keys, stated) {
+  const known = new Map(keys.map((key) => [key.id, key]));
+  const times = new Map();
+  for (const { id, signature } of lines) {
+    const key = known.get(id);
+    if (key === undefined || times.has(id)) continue;
+    const { time, signature: length } = SIZES[key.kind];
+    const timeS = time ? BigInt(`0x0${hex(signature.slice(0, time))}`) : 0n;
+    const isForm = signature.length === time + length && timeS <= NUMBER_MAX;
+    check(isForm, `the signature of ${key.name} has another form`);
+    const held = await holds(key, signature.slice(time), message(key, timeS, stated));
+    check(held !== false, `the signature of ${key.name} does not fit the checkpoint`);
+    times.set(id, held === null ? null : timeS);
   }
-  throw new ProofFileInvalid(`the checkpoint is not signed by ${name}`);
+  return times;
+}
+
+/** Returns what a key of a kind signs of a checkpoint (C2SP signed-note, tlog-cosignature). */
+function message(key, timeS, stated) {
+  if (key.kind === ED25519) return encoded(stated.text);
+  if (key.kind === ED25519_COSIGNATURE)
+    return encoded(`cosignature/v1\ntime ${timeS}\n${stated.text}`);
+  const [name, origin] = [key.name, stated.origin].map(encoded);
+  const parts = [encoded("subtree/v1\n\0"), Uint8Array.of(name.length), name, bigEndian(timeS)];
+  parts.push(Uint8Array.of(origin.length), origin, bigEndian(0n), bigEndian(stated.size));
+  return joined([...parts, stated.root]);
+}
+
+/** Tells whether a key has signed a message, null where that cannot be verified here. */
+async function holds(key, signature, signed) {
+  const [format, name] = key.kind === ML_DSA_44 ? ["raw-public", "ML-DSA-44"] : ["raw", "Ed25519"];
+  let imported;
+  try {
+    imported = await subtle.importKey(format, key.publicKey, { name }, false, ["verify"]);
+  } catch (error) {
+    if (key.kind === ML_DSA_44) return null;
+    throw error;
+  }
+  return subtle.verify({ name }, imported, signature, signed);
+}
+
+/** Returns what a checkpoint is worth that its log has signed: witnessed or unwitnessed. */
+function verdictOf(policy, times) {
+  const witnesses = [...policy.witnesses].map(([name, key]) => [name, times.get(key.id) ?? null]);
+  const cosigned = witnesses.filter(([, timeS]) => timeS !== null);
+  const accepted = new Set(["none", ...cosigned.map(([name]) => name)]);
+  for (const [name, { enough, members }] of policy.groups)
+    if (members.filter((member) => accepted.has(member)).length >= enough) accepted.add(name);
+  const quorum_met = accepted.has(policy.quorum);
+  const isWitnessed = quorum_met && cosigned.length > 0;
+  const count = `${cosigned.length} of ${witnesses.length}`;
+  const keys = [...policy.logs, ...policy.witnesses.values()];
+  const untold = keys.filter((key) => times.get(key.id) === null).map((key) => key.name);
+  return {
+    verdict: isWitnessed ? "witnessed" : "unwitnessed",
+    message: isWitnessed ? `witnessed ${count}` : `consistent but unwitnessed (${count})`,
+    witnesses: cosigned.map(([name, timeS]) => ({ name: shown(name), time_s: String(timeS) })),
+    witnesses_known: witnesses.length,
+    quorum_met,
+    not_verified: [...new Set(untold)].sort(),
+  };
+}
+
+/** Returns by which key a line below a note is, as name and id, and the signature. */
+function signatureLine(line) {
+  const [, name, stated] = /^\u2014 ([^ ]*) (.*)$/.exec(text(line)) ?? [];
+  const signature = decoded(stated);
+  check(isName(name) && signature.length > 4, "a line below the note is no signature");
+  return { id: `${name}+${hex(signature.slice(0, 4))}`, signature: signature.slice(4) };
+}
+
+async function keyOf(vkey, kinds) {
+  const line = text(vkey).replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, "");
+  const [, name, keyId, stated] = /^([^+]*)\+([^+]*)\+([^]*)$/.exec(line) ?? [];
+  const key = decoded(stated);
+  const ownId = hex((await sha256(encoded(`${name}\n`), key)).slice(0, 4));
+  const isKind = kinds.includes(key[0]) && key.length === 1 + SIZES[key[0]].key;
+  const isKey = isKind && isName(name) && ownId === keyId;
+  check(isKey, `${name} is no key of a note of a kind that signs this`);
+  return { id: `${name}+${ownId}`, name, kind: key[0], publicKey: key.slice(1) };
+}
+
+function isName(name) {
+  const length = encoded(name).length;
+  return length > 0 && length <= NAME_BYTES_MAX && !/[\p{C}\p{Z}+]/u.test(name);
+}
+
+/** Returns whose signatures count: the logs of some keys or else of the policy, its witnesses. */
+async function policyOf(vkeys, content) {
+  check(vkeys.length > 0 || content !== null, "a key of the log or a policy is needed");
+  const nobody = { logs: [], every: false, witnesses: new Map(), groups: new Map(), quorum: "none" };
+  const policy = content === null ? nobody : await readPolicy(content);
+  if (vkeys.length === 0) return policy;
+  const logs = [];
+  for (const vkey of vkeys) logs.push(await keyOf(vkey, LOG_KINDS));
+  return { ...policy, logs, every: true };
+}
+
+/** Reads a file of C2SP tlog-policy, whose names are octets: a character stands for each here. */
+async function readPolicy(content) {
+  const octets = Array.from(content, (byte) => String.fromCharCode(byte)).join("");
+  const isText = content.length <= POLICY_BYTES_MAX && !/[^\t\n -~\x80-\xff]/.test(octets);
+  check(isText, "the policy is too large, or holds a control character");
+  const [logs, quorums, witnesses, groups] = [[], [], new Map(), new Map()];
+  for (const line of octets.split("\n")) {
+    const [keyword, ...values] = line.replace(/^[ \t]+|[ \t]+$/g, "").split(/[ \t]+/);
+    if (keyword === "" || keyword.startsWith("#")) continue;
+    const [name, ...rest] = values;
+    const isNamed = name === "none" || witnesses.has(name) || groups.has(name);
+    if (keyword === "log") {
+      logs.push(await policyKey(values, LOG_KINDS));
+    } else if (keyword === "witness" && values.length > 0 && !isNamed) {
+      witnesses.set(name, await policyKey(rest, WITNESS_KINDS));
+    } else if (keyword === "group" && values.length > 2 && !isNamed) {
+      groups.set(name, groupOf(rest, new Set([...witnesses.keys(), ...groups.keys()]), groups));
+    } else {
+      check(keyword === "quorum" && values.length === 1 && isNamed, "a line of the policy says nothing");
+      quorums.push(name);
+    }
+  }
+  const keys = [...logs, ...witnesses.values()].map((key) => hex(key.publicKey));
+  check(keys.length === new Set(keys).size, "the policy has a key twice");
+  check(quorums.length === 1, "a policy has one quorum");
+  return { logs, every: false, witnesses, groups, quorum: quorums[0] };
+}
+
+async function policyKey(values, kinds) {
+  const isLine = values.length === 1 || values.length === 2;
+  check(isLine, "a line of the policy states a key, and a URL or nothing");
+  return keyOf(utf8(octetsOf(values[0])), kinds);
+}
+
+/** Returns how many of which members are enough; nobody is a member twice. */
+function groupOf([enough, ...members], known, groups) {
+  const taken = [...[...groups.values()].flatMap((group) => group.members), ...members];
+  const isWhole = members.every((name) => known.has(name)) && taken.length === new Set(taken).size;
+  const isNumber = /^(any|all|[1-9][0-9]{0,5})$/.test(enough);
+  check(isWhole && isNumber, "a group of the policy is of another form");
+  const count = { any: 1, all: members.length }[enough] ?? Number(enough);
+  check(count <= members.length, "a group of the policy has fewer members than are enough");
+  return { enough: count, members };
+}
+
+function octetsOf(octets) {
+  return Uint8Array.from(octets, (character) => character.charCodeAt(0));
+}
+
+/** Returns a name of a policy as it is shown. */
+function shown(name) {
+  return new TextDecoder().decode(octetsOf(name));
 }
 
 /** Checks that a tree has a leaf with this hash at an index (RFC 9162 §2.1.3.2). */
@@ -221,6 +478,25 @@ export async function checkConsistency(oldSize, oldRoot, size, root, path) {
   check(isEqual(oldNode, oldRoot) && isEqual(node, root), "the path leads to another root");
 }
 
+/**
+ * Checks that a session's tree, whose last node of an odd level stands twice, has a leaf. The count
+ * has to come from the session's seal: the root does not bind it.
+ */
+export async function checkEta(leaf, place, count, path, root) {
+  check(0n <= place && place < count, `a session of ${count} thoughts has no thought ${place + 1n}`);
+  checkHashes(path);
+  let [node, width] = [leaf, count];
+  for (const sibling of path) {
+    check(width > 1n, "the path is too long");
+    const isAlone = place === width - 1n && (width & 1n) === 1n;
+    check(isEqual(sibling, node) === isAlone, "a node has another sibling than its place gives it");
+    node = await (place & 1n ? sha256(sibling, node) : sha256(node, sibling));
+    [place, width] = [place >> 1n, (width + 1n) >> 1n];
+  }
+  check(width === 1n, "the path is too short");
+  check(isEqual(node, root), "the path leads to another root");
+}
+
 /** Returns the hash of a leaf. */
 export function leafHash(rowBytes) {
   return sha256(Uint8Array.of(0), rowBytes);
@@ -231,13 +507,23 @@ function nodeHash(left, right) {
 }
 
 async function sha256(...parts) {
-  const joined = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
+  return new Uint8Array(await subtle.digest("SHA-256", joined(parts)));
+}
+
+function joined(parts) {
+  const whole = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
   let place = 0;
   for (const part of parts) {
-    joined.set(part, place);
+    whole.set(part, place);
     place += part.length;
   }
-  return new Uint8Array(await subtle.digest("SHA-256", joined));
+  return whole;
+}
+
+function bigEndian(value) {
+  const content = new Uint8Array(8);
+  new DataView(content.buffer).setBigUint64(0, value);
+  return content;
 }
 
 function checkHashes(path) {
@@ -257,9 +543,25 @@ function decoded(stated) {
 }
 
 function number(stated) {
-  const isWhole = /^(0|[1-9][0-9]*)$/.test(text(stated)) && stated.length <= DIGITS_MAX;
-  check(isWhole, "a number is not written as it should be");
+  const isWhole = /^(0|[1-9][0-9]*)$/.test(text(stated)) && stated.length <= 19;
+  check(isWhole && BigInt(stated) <= NUMBER_MAX, "a number is not written as it should be");
   return BigInt(stated);
+}
+
+/** Returns a number of JSON that every reader takes for the same whole number. */
+function whole(value) {
+  check(Number.isSafeInteger(value), "a count is no whole number");
+  return value;
+}
+
+function unhex(stated, length = HASH_BYTES) {
+  const isHex = /^[0-9a-f]*$/.test(text(stated)) && stated.length === 2 * length;
+  check(isHex, `${length} bytes in lower-case hex are expected`);
+  return Uint8Array.from(stated.match(/../g), (pair) => parseInt(pair, 16));
+}
+
+function utf8(content) {
+  return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(content);
 }
 
 function object(stated) {
@@ -279,10 +581,6 @@ function text(stated) {
   return stated;
 }
 
-function treeHead(size, root) {
-  return `${size}:${hex(root)}`;
-}
-
 function hex(content) {
   return Array.from(content, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -295,11 +593,25 @@ function check(holds, message) {
   if (!holds) throw new ProofFileInvalid(message);
 }
 
-async function main(file, vkey) {
+async function main(args) {
   const { readFile } = await import("node:fs/promises");
+  const { parseArgs } = await import("node:util");
+  let stated;
   try {
-    process.stdout.write(`${JSON.stringify(await verified(await readFile(file), vkey), null, 2)}\n`);
-    return 0;
+    stated = parseArgs({ args, allowPositionals: true, options: { policy: { type: "string" } } });
+  } catch {
+    stated = { positionals: [] };
+  }
+  const [file, ...vkeys] = stated.positionals;
+  if (file === undefined) {
+    process.stderr.write("node proof_file.mjs FILE VKEY ... [--policy POLICY]\n");
+    return 2;
+  }
+  try {
+    const policy = stated.values.policy === undefined ? null : await readFile(stated.values.policy);
+    const proved = await verified(await readFile(file), vkeys, policy);
+    process.stdout.write(`${JSON.stringify(proved, null, 2)}\n`);
+    return proved.quorum_met ? 0 : 1;
   } catch (error) {
     process.stderr.write(`proof_invalid: ${error.message}\n`);
     return 1;
@@ -318,7 +630,4 @@ async function isProgram(script) {
 }
 
 const argv = globalThis.process?.argv ?? [];
-if (await isProgram(argv[1])) {
-  if (argv.length !== 4) process.stderr.write("node proof_file.mjs FILE VKEY\n");
-  process.exitCode = argv.length === 4 ? await main(argv[2], argv[3]) : 2;
-}
+if (await isProgram(argv[1])) process.exitCode = await main(argv.slice(2));

@@ -44,6 +44,7 @@ class NoteSignature:
             not line.startswith(_SIGNATURE_MARK)
             or not is_key_name(name)
             or len(stated) <= KEY_ID_BYTES
+            or base64.b64encode(stated).decode() != encoded
         ):
             raise ProofInvalid("a line below the note is no signature")
         return cls(name, stated[:KEY_ID_BYTES], stated[KEY_ID_BYTES:])

@@ -215,12 +215,12 @@ def _line(verifier: NoteVerifier, key: bytes) -> str:
 
 
 def _read_line(text: str) -> tuple[str, str, KeyKind, bytes]:
-    name, key_id, encoded = [*text.strip().split("+", 2), "", ""][:3]
+    name, key_id, encoded = [*text.strip(" \t\r\n").split("+", 2), "", ""][:3]
     try:
         key = base64.b64decode(encoded, validate=True)
         kind = KeyKind(key[0])
     except (ValueError, IndexError):
         raise ProofInvalid("this is no key of a note") from None
-    if not is_key_name(name):
+    if not is_key_name(name) or base64.b64encode(key).decode() != encoded:
         raise ProofInvalid("this is no key of a note")
     return name, key_id, kind, key[1:]

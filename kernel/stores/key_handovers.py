@@ -9,11 +9,10 @@ from kernel.errors import EffectInapplicable
 from kernel.model.envelope import Envelope
 from kernel.model.sole_receipt import sole_receipt
 from kernel.model.stated_receipts import KeyHandedOver
+from kernel.proof.handover_proof import HANDOVER_RECEIPT
 from kernel.proof.key_handover import KeyHandover
 from kernel.proof.verification import ProofInvalid
 from kernel.stores.record import Operation
-
-HANDOVER_RECEIPT = "checkpoint_key_handed_over"
 
 
 def check_handover(_: Operation, envelope: Envelope) -> KeyHandover:

@@ -58,6 +58,12 @@ def check_state(row: Row, state: str) -> None:
         raise ThoughtRefused(f"{row['session_id']}: {message}", code=code)
 
 
+def check_sealed(row: Row) -> None:
+    """Refuse what needs a root where a session has none yet."""
+    if row["state"] == "open":
+        check_state(row, "finalized")
+
+
 def check_room(row: Row) -> None:
     """Refuse a further thought of a session that has as many as one may."""
     check_state(row, "open")
@@ -100,6 +106,11 @@ def thought_named(view: LedgerView, session_id: str, thought_id: str) -> Row | N
     where = {"session_id": session_id, "thought_id": thought_id}
     rows = view.tables.select(schema.thought_records, where, limit=1)
     return rows[0] if rows else None
+
+
+def content_commitment(row: Row) -> str:
+    """Return the commitment to the content of a thought, by its row."""
+    return str(orjson.loads(row["record_bytes"])["content_commitment"])
 
 
 def open_round(view: LedgerView) -> Row | None:

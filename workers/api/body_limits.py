@@ -15,6 +15,7 @@ from types import MappingProxyType
 from kernel.belief.limits import MAX_HYPOTHESES
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
 from kernel.proof.add_checkpoint import REQUEST_BYTES_MAX
+from kernel.proof.add_handover import REQUEST_BYTES_MAX as HANDOVER_BYTES_MAX
 
 MAX_BODY_BYTES = 8 << 20
 """Bytes of any body that is read as a whole."""
@@ -72,6 +73,7 @@ ENVELOPE = BodyLimits(body_bytes=2 * MAX_ENVELOPE_BYTES)
 _LIMITS_BY_LAST_PART: Mapping[str, BodyLimits] = MappingProxyType(
     {
         "add-checkpoint": BodyLimits(body_bytes=REQUEST_BYTES_MAX),
+        "add-handover": BodyLimits(body_bytes=HANDOVER_BYTES_MAX),
         "batches": ENVELOPE,
         "sessions": UNIVERSE,
         "eliminate": UNIVERSE,

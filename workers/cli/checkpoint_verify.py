@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import IO
 
 import click
-import orjson
 
-from kernel.proof import proof_file
 from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint
 from kernel.proof.checkpoint_verdict import CheckpointVerdict, JudgedCheckpoint, judged
 from kernel.proof.equivocation import (
@@ -18,10 +16,11 @@ from kernel.proof.equivocation import (
     equivocation_of,
     full_path,
 )
+from kernel.proof.handover_proof import proved_handover
 from kernel.proof.key_handover import KeyHandover, key_for
 from kernel.proof.proof_file import FILE_BYTES_MAX
 from kernel.proof.signed_note import NOTE_BYTES_MAX
-from kernel.proof.signing_keys import KeyKind, NoteVerifier
+from kernel.proof.signing_keys import NoteVerifier
 from kernel.proof.verification import ProofInvalid, roots_of_path
 from kernel.proof.witness_policy import POLICY_BYTES_MAX, KnownLog, WitnessPolicy
 from workers.cli.common import as_json, clean_errors, print_document
@@ -193,25 +192,6 @@ def _known(policy: WitnessPolicy, vkeys: Sequence[str]) -> Iterator[WitnessPolic
         yield policy
     for vkey in vkeys:
         yield replace(policy, logs=(KnownLog(NoteVerifier.of_vkey(vkey), None),))
-
-
-def proved_handover(content: bytes) -> KeyHandover:
-    """Return the hand-over that a proof of an operation shows, of a log that the new keys sign.
-
-    Raises:
-        ProofInvalid: it shows none, or the operation is not on that log.
-    """
-    try:
-        envelope = orjson.loads(orjson.loads(content)["envelope"]["content"])
-        [effect] = envelope["primitive_effects"]
-        handover = KeyHandover.of_document(effect["payload"])
-        signing = next(key for key in handover.new if key.kind is KeyKind.ED25519)
-        proof_file.verified(content, signing.vkey)
-    except (KeyError, TypeError, ValueError, StopIteration):
-        raise ProofInvalid("the file proves no hand-over of keys") from None
-    except proof_file.ProofFileInvalid as error:
-        raise ProofInvalid(f"the hand-over is not proved to be on the log: {error}") from None
-    return handover
 
 
 def _judged(

@@ -1,16 +1,20 @@
 """`rotulus doctor`: what is wrong here, subject by subject, and what to do about it."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
 
+from kernel.proof.verification import ProofInvalid
 from queues.client.errors import GatewayError
 from queues.connection import connect_redis, redis_problem
 from queues.redis_memory import redis_memory
 from workers.cli.common import as_json, data_dir, gateway_url, print_document, read_settings, run
+from workers.cli.publication_diagnosis import published, unreadable, witnesses
 from workers.cli.status import gateway_state
-from workers.environment.diagnosis import Diagnosis, State, diagnose
+from workers.environment.diagnosis import Diagnosis, State, diagnose, guarded
 from workers.environment.settings import Settings
 from workers.views.attention import attention
 
@@ -21,12 +25,15 @@ MARKS: dict[State, str] = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
 @as_json
 @data_dir
 def doctor(data_dir: Path | None, *, as_json: bool) -> None:
-    """Look at folder, disk, database, record, keys, Redis and gateway, and say what to do.
+    """Look at what the settings name, from the disk to the witnesses, and say what to do.
 
-    Ends with 1 where there is a problem. Nothing is changed.
+    Ends with 1 where there is a problem. Nothing is changed; a witness may cosign once more what it
+    has cosigned already.
     """
     settings = read_settings(data_dir)
-    seen = [*diagnose(settings), *run(lambda: _redis(settings)), *run(lambda: _gateway(settings))]
+    seen = [*diagnose(settings), *guarded(published, settings)]
+    for ask in (_witnesses, _redis, _gateway):
+        seen += run(partial(ask, settings))
     if as_json:
         print_document({"diagnoses": [asdict(entry) for entry in seen]}, as_json=True)
     else:
@@ -36,6 +43,13 @@ def doctor(data_dir: Path | None, *, as_json: bool) -> None:
                 click.echo(f"{'':18} do: {entry.todo}")
     if any(entry.state == "problem" for entry in seen):
         raise SystemExit(1)
+
+
+async def _witnesses(settings: Settings) -> Sequence[Diagnosis]:
+    try:
+        return await witnesses(settings)
+    except ProofInvalid as error:
+        return [unreadable(error)]
 
 
 async def _redis(settings: Settings) -> list[Diagnosis]:

@@ -1,7 +1,7 @@
 """`rotulus prove`: one file that proves something on the record to somebody who has no ledger.
 
-`operation` and `consistency` take options of their own; the kinds of `kernel.audit.proofs.SUBJECTS`
-are commands that need only an id.
+`operation`, `thought` and `consistency` take options of their own; the kinds of
+`kernel.audit.proofs.SUBJECTS` are commands that need only an id.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from kernel.audit.proofs import (
     consistency_document,
     operation,
     proof_document,
+    thought,
 )
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.log_tree import LogTree
@@ -80,6 +81,32 @@ def _operation(
         return operation(view, operation_id, with_envelope=with_envelope)
 
     _write_subject("operation", subject, data_dir, output, note_file)
+
+
+@prove.command("thought")
+@click.argument("thought_id", metavar="SESSION_ID:THOUGHT_ID")
+@_output
+@_checkpoint
+@click.option("--with-content", is_flag=True, help="Show its content; else it is withheld.")
+@ledger_dir
+def _thought(
+    data_dir: Path | None,
+    thought_id: str,
+    output: Path,
+    note_file: IO[bytes],
+    *,
+    with_content: bool,
+) -> None:
+    """Prove that a thought is in its session, and that the session's seal is in the log.
+
+    Reads the ledger by itself. The file holds the thought's record, its path in both trees of the
+    session, and the operation that states the seal. What else was thought is not in it.
+    """
+
+    def subject(view: LedgerView) -> ProofSubject:
+        return thought(view, thought_id, with_content=with_content)
+
+    _write_subject("thought", subject, data_dir, output, note_file)
 
 
 def _add(kind: str, find: Callable[[LedgerView, str], ProofSubject]) -> None:

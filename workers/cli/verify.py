@@ -14,6 +14,7 @@ from typing import BinaryIO, NoReturn
 import click
 
 from kernel.proof.proof_file import FILE_BYTES_MAX, verified
+from kernel.proof.witness_policy import POLICY_BYTES_MAX, WitnessPolicy
 from kernel.verify.expected import ExpectedHead
 from kernel.verify.export import verify_export
 from kernel.verify.since import KeptTree
@@ -66,7 +67,13 @@ from workers.environment.terminal_progress import Progress
     "--vkey",
     "vkeys",
     multiple=True,
-    help="With --proof or --evidence: a key of the log, as `rotulus checkpoint key` printed it.",
+    help="With --proof or --evidence: a key of the log, as `rotulus checkpoint key` printed it; of"
+    " several with --proof each must have signed.",
+)
+@click.option(
+    "--policy",
+    type=click.File("rb"),
+    help="With --proof: a file of tlog-policy, whose cosignatures count and how many are enough.",
 )
 @as_json
 @data_dir
@@ -76,6 +83,7 @@ def verify(  # noqa: PLR0913 - what is verified, and against what
     proof: BinaryIO | None,
     evidence: BinaryIO | None,
     vkeys: tuple[str, ...],
+    policy: BinaryIO | None,
     expect_head: ExpectedHead | None,
     since: KeptTree | None,
     *,
@@ -85,7 +93,8 @@ def verify(  # noqa: PLR0913 - what is verified, and against what
     """Recompute the whole record from its stored bytes and name the first bad row.
 
     Reads the ledger by itself; nothing else needs to run. Ends with 0 when nothing was found, with
-    1 on any finding and where there is no ledger to read, with 2 when it was called wrongly.
+    1 on any finding, where there is no ledger to read, and where a proof holds and fewer have
+    cosigned than the policy asks for; with 2 when it was called wrongly.
     """
     if evidence is not None:
         if not vkeys:
@@ -94,8 +103,7 @@ def verify(  # noqa: PLR0913 - what is verified, and against what
             verify_evidence(evidence, vkeys, as_json=as_json)
         return
     if proof is not None:
-        _verify_proof(proof, vkeys, as_json=as_json)
-        return
+        _verify_proof(proof, vkeys, policy, as_json=as_json)
     if export is not None:
         if record:
             raise click.UsageError("a file has no ledger to record a finding on")
@@ -152,12 +160,19 @@ def _expected_head(text: str | None) -> ExpectedHead | None:
         raise click.BadParameter(str(error)) from None
 
 
-def _verify_proof(proof: BinaryIO, vkeys: tuple[str, ...], *, as_json: bool) -> None:
-    if len(vkeys) != 1:
-        raise click.UsageError("--proof needs one --vkey: a file does not prove its own key")
+def _verify_proof(
+    proof: BinaryIO, vkeys: tuple[str, ...], policy_file: BinaryIO | None, *, as_json: bool
+) -> NoReturn:
+    if not vkeys and policy_file is None:
+        message = "--proof needs --vkey or --policy: a file does not prove its own key"
+        raise click.UsageError(message)
     with clean_errors():
-        document = verified(proof.read(FILE_BYTES_MAX + 1), vkeys[0])
+        policy = None if policy_file is None else policy_file.read(POLICY_BYTES_MAX + 1)
+        if policy is not None:
+            WitnessPolicy.of_bytes(policy)  # which names the line that is none
+        document = verified(proof.read(FILE_BYTES_MAX + 1), *vkeys, policy=policy)
     print_document(document, as_json=as_json)
+    sys.exit(0 if document["quorum_met"] else 1)
 
 
 def _verify_lines(export: BinaryIO, expect_head: ExpectedHead | None, *, as_json: bool) -> NoReturn:

@@ -56,6 +56,7 @@ def key(file: Path, name: str, *, as_json: bool) -> None:
 def run_witness(key_file: Path, logs: IO[bytes], port: int) -> None:
     """Serve POST /add-checkpoint at ROTULUS_HOST until SIGTERM or Ctrl-C.
 
+    A log whose keys were handed over is followed where it proves that on itself; --logs stays.
     A log that has signed two histories is refused; the first proof of that stays in FILE.cosigned,
     and `rotulus verify --evidence` judges it.
     """

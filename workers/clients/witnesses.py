@@ -6,22 +6,31 @@
    is a refusal.
 4. A witness that is at another size is asked once more, from there. One that has seen more of the
    log than the log has, or another history, is `diverged`: the log has to stop signing.
+5. One that does not know the log's keys (403) is sent the proofs of their hand-overs, once; a
+   witness that has no words for that refuses (decision workers/0263).
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import anyio
 import httpx
 
 from kernel.proof.add_checkpoint import SIZE_TYPE, AddCheckpoint
+from kernel.proof.add_handover import AddHandover
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.signed_note import signatures_of
 from kernel.proof.signing_keys import NoteVerifier
 from kernel.proof.verification import ProofInvalid
 from kernel.proof.witness_policy import WitnessPolicy
-from workers.use_cases.witnessing import Prove, WitnessOutcome, WitnessReply
+from workers.use_cases.witnessing import (
+    Prove,
+    ProveHandovers,
+    WitnessOutcome,
+    WitnessReply,
+)
 
 ASKED_S_MAX = 5.0
 ANSWER_BYTES_MAX = 32 << 10
@@ -40,6 +49,14 @@ class _Answer:
     body: str
 
 
+async def _nothing_to_prove(_: int) -> Sequence[bytes]:
+    return ()
+
+
+async def _no_handovers() -> Sequence[bytes]:
+    return ()
+
+
 class WitnessClient:
     """The witnesses of a policy that have a URL, each known by it."""
 
@@ -55,7 +72,12 @@ class WitnessClient:
         self._sizes: dict[str, int] = {}
         """The size at which each witness is, as far as it said."""
 
-    async def ask(self, checkpoint: SignedCheckpoint, prove: Prove) -> list[WitnessReply]:
+    async def ask(
+        self,
+        checkpoint: SignedCheckpoint,
+        prove: Prove,
+        prove_handovers: ProveHandovers = _no_handovers,
+    ) -> list[WitnessReply]:
         """Ask every witness to cosign a checkpoint; return what came of each."""
         replies: list[WitnessReply] = []
         if not self._keys:
@@ -64,7 +86,8 @@ class WitnessClient:
             self._http = httpx.AsyncClient(transport=self._transport, trust_env=False)
         async with anyio.create_task_group() as tasks:
             for url in [*self._keys][:WITNESSES_MAX]:
-                tasks.start_soon(self._ask_within, self._http, url, checkpoint, prove, replies)
+                ask = partial(self._asked, self._http, url, checkpoint, prove)
+                tasks.start_soon(_within, url, partial(_or_followed, ask, prove_handovers), replies)
         return replies
 
     async def aclose(self) -> None:
@@ -76,31 +99,20 @@ class WitnessClient:
         """Ask every witness whether it has seen more than a checkpoint that is public already."""
         return await self.ask(signed, _nothing_to_prove)
 
-    async def _ask_within(
+    async def _asked(
         self,
         http: httpx.AsyncClient,
         url: str,
         checkpoint: SignedCheckpoint,
         prove: Prove,
-        replies: list[WitnessReply],
-    ) -> None:
-        reply = WitnessReply(url, "unreachable", f"no answer within {ASKED_S_MAX:g} s")
-        with anyio.move_on_after(ASKED_S_MAX):
-            try:
-                reply = await self._asked(http, url, checkpoint, prove)
-            except _TRANSPORT_ERRORS as error:
-                reply = WitnessReply(url, "unreachable", type(error).__name__)
-        replies.append(reply)
-
-    async def _asked(
-        self, http: httpx.AsyncClient, url: str, checkpoint: SignedCheckpoint, prove: Prove
+        handovers: Sequence[bytes] = (),
     ) -> WitnessReply:
         size, looks = checkpoint.stated.size, prove is _nothing_to_prove
         old_size = size if looks else min(self._sizes.get(url, size), size)
         for _ in range(2):
             path = await prove(old_size) if 0 < old_size < size else ()
             request = AddCheckpoint(old_size, tuple(path), checkpoint)
-            answer = await _post(http, url, request)
+            answer = await _post(http, url, request, handovers)
             if answer.status == httpx.codes.OK:
                 return self._cosigned(url, checkpoint, answer.body)
             stated = _size_in(answer)
@@ -109,18 +121,19 @@ class WitnessClient:
             self._sizes[url] = stated
             if stated > size:
                 message = f"it has seen {stated} rows, the checkpoint has {size}"
-                return WitnessReply(url, "diverged", message)
+                return WitnessReply(url, "diverged", message, size=stated)
             if stated == old_size:
-                return WitnessReply(url, "diverged", f"it has seen another root of {size} rows")
+                message = f"it has seen another root of {size} rows"
+                return WitnessReply(url, "diverged", message, size=stated)
             if looks:
-                return WitnessReply(url, "behind", f"it has seen {stated} rows")
+                return WitnessReply(url, "behind", f"it has seen {stated} rows", size=stated)
             old_size = stated
         else:
             return WitnessReply(url, "refused", "it states another size each time")
         outcome: WitnessOutcome = "refused"
         if answer.status == httpx.codes.UNPROCESSABLE_ENTITY:
             outcome = "diverged"
-        return WitnessReply(url, outcome, f"status {answer.status}")
+        return WitnessReply(url, outcome, f"status {answer.status}", status=answer.status)
 
     def _cosigned(self, url: str, checkpoint: SignedCheckpoint, body: str) -> WitnessReply:
         keys = self._keys[url]
@@ -132,13 +145,40 @@ class WitnessClient:
             return WitnessReply(url, "refused", str(error))
         if not lines:
             return WitnessReply(url, "refused", "it has signed under none of its keys")
-        self._sizes[url] = checkpoint.stated.size
-        return WitnessReply(url, "cosigned", signatures=lines)
+        self._sizes[url] = size = checkpoint.stated.size
+        return WitnessReply(url, "cosigned", signatures=lines, size=size)
 
 
-async def _post(http: httpx.AsyncClient, url: str, request: AddCheckpoint) -> _Answer:
-    target = f"{url.rstrip('/')}/add-checkpoint"
-    async with http.stream("POST", target, content=request.to_bytes(), headers=_HEADERS) as answer:
+async def _within(
+    url: str, ask: Callable[[], Awaitable[WitnessReply]], replies: list[WitnessReply]
+) -> None:
+    reply = WitnessReply(url, "unreachable", f"no answer within {ASKED_S_MAX:g} s")
+    with anyio.move_on_after(ASKED_S_MAX):
+        try:
+            reply = await ask()
+        except _TRANSPORT_ERRORS as error:
+            reply = WitnessReply(url, "unreachable", type(error).__name__)
+    replies.append(reply)
+
+
+async def _or_followed(
+    ask: Callable[..., Awaitable[WitnessReply]], prove_handovers: ProveHandovers
+) -> WitnessReply:
+    """Ask a witness, and one that does not know the log's keys to follow their hand-over."""
+    reply = await ask()
+    if reply.status == httpx.codes.FORBIDDEN and (handovers := await prove_handovers()):
+        return await ask(handovers)
+    return reply
+
+
+async def _post(
+    http: httpx.AsyncClient, url: str, request: AddCheckpoint, handovers: Sequence[bytes]
+) -> _Answer:
+    what, content = "add-checkpoint", request.to_bytes()
+    if handovers:
+        what, content = "add-handover", AddHandover(request, tuple(handovers)).to_bytes()
+    target = f"{url.rstrip('/')}/{what}"
+    async with http.stream("POST", target, content=content, headers=_HEADERS) as answer:
         body = b""
         # As it came over the wire: what is encoded is not unpacked.
         async for part in answer.aiter_raw():
@@ -154,7 +194,3 @@ def _size_in(answer: _Answer) -> int | None:
     stated = _SIZE.fullmatch(answer.body)
     is_size = answer.status == httpx.codes.CONFLICT and answer.media_type == SIZE_TYPE
     return int(stated[1]) if is_size and stated is not None else None
-
-
-async def _nothing_to_prove(_: int) -> Sequence[bytes]:
-    return ()

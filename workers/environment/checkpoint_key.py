@@ -130,7 +130,7 @@ class CheckpointKey:
             CheckpointKeyUnusable: what was signed cannot be read, or the log was handed over.
             LedgerCorrupt: a tile of the tree is not there.
         """
-        if _handed_over_path(self.path).exists():
+        if is_handed_over(self.path):
             raise CheckpointKeyUnusable(
                 f"{self.path} has handed the log over: sign with the keys that it was handed to"
             )
@@ -201,6 +201,21 @@ def verifiers_in(path: Path) -> tuple[NoteVerifier, ...]:
         return tuple(key.verifier for key in keys_in(path))
     except CheckpointKeyUnusable:
         return ()
+
+
+def is_handed_over(path: Path) -> bool:
+    """Tell whether the keys of a file have handed the log over, and sign nothing any more."""
+    return _handed_over_path(path).exists()
+
+
+def last_signed_size(path: Path) -> int:
+    """Return how many rows the keys of a file have signed.
+
+    Raises:
+        CheckpointKeyUnusable: that cannot be read.
+        ProofInvalid: it is no checkpoint.
+    """
+    return SignedCheckpoint.of_bytes(read_private(signed_path(path))).stated.size
 
 
 def _handover_at(path: Path) -> KeyHandover | None:

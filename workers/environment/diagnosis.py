@@ -15,8 +15,9 @@ from typing import Final, Literal
 
 from kernel.ledger.ledger import LedgerView
 from kernel.verify.recent import audit_since, mark_before_last
+from workers.environment.checkpoint_key import is_handed_over, last_signed_size
 from workers.environment.data_folder import DataFolder
-from workers.environment.key_file import seal_keys
+from workers.environment.key_file import keys_in, seal_keys
 from workers.environment.ledger_access import file_of, ledger_place, open_record, open_store
 from workers.environment.private_files import check_folder
 from workers.environment.settings import Settings
@@ -36,7 +37,9 @@ TODO_BY_CODE: Final = {
     "ledger_unavailable": "name it by ROTULUS_DATA_DIR or ROTULUS_DATABASE_URL, or `rotulus up`",
     "ledger_schema_older": "stop every process, back up, `rotulus migrate`",
     "ledger_file_damaged": TODO_VERIFY,
-    "checkpoint_key_unusable": "make another with `rotulus thought key FILE`",
+    "checkpoint_key_unusable": "see the file; `rotulus thought key` makes keys that sign seals,"
+    " `rotulus checkpoint key` those of a log",
+    "witness_policy_invalid": "mend the file that ROTULUS_WITNESS_POLICY names",
 }
 """What to do about what kept a check from looking, by its code."""
 
@@ -77,21 +80,21 @@ EXPECTED: Final[dict[str, tuple[str, State, str]]] = {
 
 def diagnose(settings: Settings) -> Iterator[Diagnosis]:
     """Yield what is to be said of what the settings name, subject by subject."""
-    for check in (_folder, _disk, _database, _record, _keys):
-        yield from _guarded(check, settings)
+    for check in (_folder, _disk, _database, _record, _keys, _log_keys):
+        yield from guarded(check, settings)
 
 
-def _guarded(
+def guarded(
     check: Callable[[Settings], Iterator[Diagnosis]], settings: Settings
 ) -> Iterator[Diagnosis]:
+    """Yield what a check says, and why it cannot look where it fails."""
     try:
         yield from check(settings)
     except Exception as error:  # noqa: BLE001 - what keeps it from being looked at is the answer
         text, code = str(error), getattr(error, "code", type(error).__name__)
         what = text if text.startswith(code) else f"{code}: {text}"
-        yield Diagnosis(
-            check.__name__.removeprefix("_"), "problem", what, TODO_BY_CODE.get(code, "")
-        )
+        subject = check.__name__.removeprefix("_").replace("_", " ")
+        yield Diagnosis(subject, "problem", what, TODO_BY_CODE.get(code, ""))
 
 
 def _folder(settings: Settings) -> Iterator[Diagnosis]:
@@ -175,3 +178,22 @@ def _keys(settings: Settings) -> Iterator[Diagnosis]:
     yield Diagnosis("keys", "ok", f"{path} signs seals as {names}")
     if path.absolute().is_relative_to(DataFolder(settings.data_dir).path):
         yield Diagnosis("keys", "note", f"{path} is in the data folder", "move it out of backups")
+
+
+def _log_keys(settings: Settings) -> Iterator[Diagnosis]:
+    path = settings.checkpoint_key
+    if path is None:
+        todo = "`rotulus checkpoint key FILE`, and ROTULUS_CHECKPOINT_KEY"
+        yield Diagnosis("log keys", "note", "the log is not signed, so nobody holds it", todo)
+        return
+    names = ", ".join(f"{key.verifier.name} ({key.verifier.kind.name})" for key in keys_in(path))
+    if is_handed_over(path):
+        what, todo = f"{path} has handed the log over", "set ROTULUS_CHECKPOINT_KEY to the new keys"
+        yield Diagnosis("log keys", "problem", what, todo)
+        return
+    signed = last_signed_size(path)
+    what = f"{path} signs the log as {names}, last {signed} rows of it"
+    yield Diagnosis("log keys", "ok", what)
+    if path.absolute().is_relative_to(DataFolder(settings.data_dir).path):
+        todo = "move it out: a backup that is put back brings what was signed with it"
+        yield Diagnosis("log keys", "note", f"{path} is in the data folder", todo)

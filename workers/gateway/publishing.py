@@ -1,11 +1,10 @@
 """What publishes the log of a gateway, as its settings say."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 from kernel.ledger.ledger import Ledger
-from kernel.proof.witness_policy import POLICY_BYTES_MAX, PolicyInvalid, WitnessPolicy
 from workers.clients.witnesses import WitnessClient
+from workers.environment.known_logs import policy_at
 from workers.environment.settings import Settings
 from workers.use_cases.log_publication import LogPublisher
 from workers.use_cases.log_publishing import LogPublishing
@@ -19,7 +18,7 @@ def publishing_of(
     Raises:
         PolicyInvalid: the file of the witnesses is no policy, or cannot be read.
     """
-    policy = _policy(settings.witness_policy)
+    policy = policy_at(settings.witness_policy)
     folder, key_file = settings.published_folder, settings.checkpoint_key
     publisher = None
     if key_file is not None:
@@ -34,13 +33,3 @@ def publishing_of(
         rows=settings.checkpoint_rows,
         clock_s=clock_s,
     )
-
-
-def _policy(path: Path | None) -> WitnessPolicy:
-    if path is None:
-        return WitnessPolicy()
-    try:
-        with path.open("rb") as file:
-            return WitnessPolicy.of_bytes(file.read(POLICY_BYTES_MAX + 1))
-    except OSError as error:
-        raise PolicyInvalid(f"{path}: {error.strerror}") from error

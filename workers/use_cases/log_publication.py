@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import anyio.to_thread
+import orjson
 import structlog
 
+from kernel.audit.proofs import handover_documents
 from kernel.ledger.ledger import LedgerView
+from kernel.proof.add_handover import PROOFS_MAX
 from kernel.proof.checkpoint import Checkpoint, SignedCheckpoint
 from kernel.proof.signing_keys import NoteVerifier
 from kernel.proof.verification import ProofInvalid
@@ -95,7 +98,7 @@ class LogPublisher:
             held = await _on_thread(stack.enter_context, held_key(self._key_file))
             await self._look(held)
             signed = await _on_thread(self._signed, held)
-            cosigned = await self._cosigned(signed)
+            cosigned = await self._cosigned(signed, held.verifiers)
             await _on_thread(self._written, cosigned)
             return PublishedLog(cosigned, held.verifiers)
 
@@ -147,10 +150,16 @@ class LogPublisher:
             message = f"{self._folder} has the checkpoint of another log or key: {error}"
             raise PublicationFolderUnusable(message) from None
 
-    async def _cosigned(self, signed: SignedCheckpoint) -> SignedCheckpoint:
+    async def _cosigned(
+        self, signed: SignedCheckpoint, keys: Sequence[NoteVerifier]
+    ) -> SignedCheckpoint:
         if self._witnesses is None:
             return signed
-        replies = await self._witnesses.ask(signed, partial(self._path_to, signed.stated.size))
+        replies = await self._witnesses.ask(
+            signed,
+            partial(self._path_to, signed.stated.size),
+            partial(self._handovers_under, signed, keys),
+        )
         _check_seen(replies)
         for reply in replies:
             if reply.outcome != "cosigned":
@@ -162,6 +171,17 @@ class LogPublisher:
             return view.log_tree().consistency_path(old_size, size)
 
         return await _on_thread(self._read, path)
+
+    async def _handovers_under(
+        self, signed: SignedCheckpoint, keys: Sequence[NoteVerifier]
+    ) -> Sequence[bytes]:
+        def proofs(view: LedgerView) -> Sequence[bytes]:
+            note = signed.to_bytes().decode()
+            size = signed.stated.size
+            documents = handover_documents(view, size, note, keys, limit=PROOFS_MAX)
+            return [*map(orjson.dumps, documents)]
+
+        return await _on_thread(self._read, proofs)
 
     def _written(self, signed: SignedCheckpoint) -> None:
         try:

@@ -7,7 +7,6 @@ is as good as it was, and nothing is signed (decision workers/0201).
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -18,10 +17,11 @@ from kernel.errors import KernelError
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.proof.signing_keys import SigningKeyUnavailable
 from kernel.proof.verification import ProofInvalid
-from kernel.proof.witness_policy import KnownLog, WitnessPolicy
+from kernel.proof.witness_policy import WitnessPolicy
 from workers.environment.checkpoint_folder import published_checkpoint
-from workers.environment.checkpoint_key import CheckpointDiverged, verifiers_in
+from workers.environment.checkpoint_key import CheckpointDiverged
 from workers.environment.key_file import CheckpointKeyBusy, CheckpointKeyUnusable
+from workers.environment.known_logs import with_own_keys
 from workers.use_cases.log_publication import LogPublisher, PublicationFolderUnusable
 
 LOOK_EVERY_S = 1.0
@@ -107,12 +107,7 @@ class LogPublishing:
 
     def policy(self) -> WitnessPolicy:
         """Return the policy, with the keys of this gateway's log among those that count."""
-        if self._key_file is None:
-            return self._policy
-        known = {log.verifier for log in self._policy.logs}
-        own = (KnownLog(verifier, None) for verifier in verifiers_in(self._key_file))
-        added = tuple(log for log in own if log.verifier not in known)
-        return replace(self._policy, logs=(*self._policy.logs, *added))
+        return with_own_keys(self._policy, self._key_file)
 
     async def aclose(self) -> None:
         """Close the connections to witnesses."""

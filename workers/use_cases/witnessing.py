@@ -12,6 +12,9 @@ WitnessOutcome = Literal["cosigned", "behind", "diverged", "refused", "unreachab
 Prove = Callable[[int], Awaitable[Sequence[bytes]]]
 """Returns the path from the tree of an older size to that of the checkpoint."""
 
+ProveHandovers = Callable[[], Awaitable[Sequence[bytes]]]
+"""Returns the proof files of the hand-overs of the log's keys, all under the checkpoint."""
+
 
 @dataclass(frozen=True, slots=True)
 class WitnessReply:
@@ -21,12 +24,19 @@ class WitnessReply:
     outcome: WitnessOutcome
     message: str = ""
     signatures: tuple[NoteSignature, ...] = ()
+    status: int | None = None
+    """The status with which it refused, in the terms of HTTP."""
+
+    size: int | None = None
+    """How many rows it has seen, where it said so."""
 
 
 class Witnesses(Protocol):
     """The witnesses of a policy; none of them raises, whatever it answers."""
 
-    async def ask(self, checkpoint: SignedCheckpoint, prove: Prove) -> Sequence[WitnessReply]:
+    async def ask(
+        self, checkpoint: SignedCheckpoint, prove: Prove, prove_handovers: ProveHandovers
+    ) -> Sequence[WitnessReply]:
         """Ask every witness to cosign a checkpoint; return what came of each."""
 
     async def look(self, signed: SignedCheckpoint) -> Sequence[WitnessReply]:

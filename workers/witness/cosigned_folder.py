@@ -1,14 +1,18 @@
-"""What a witness has cosigned, a file for each log, and the evidence that it came by.
+"""What a witness has cosigned, a file for each log, the hand-overs that it follows, and evidence.
 
 The folder is made with the keys, by a command. Without it nothing is cosigned: a witness that has
 forgotten what it saw would cosign another history.
 """
 
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 
+import orjson
+
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.equivocation import Equivocation
+from kernel.proof.key_handover import KeyHandover
 from kernel.proof.verification import ProofInvalid
 from workers.environment.key_file import (
     CheckpointKeyUnusable,
@@ -55,15 +59,34 @@ class CosignedFolder:
             CheckpointKeyUnusable: it cannot be read, or is that of another log.
         """
         path = self._file_of(origin, "checkpoint")
-        if not path.exists():
-            return None
-        try:
-            checkpoint = SignedCheckpoint.of_bytes(read_private(path))
-        except ProofInvalid as error:
-            raise CheckpointKeyUnusable(f"{path}: {error}") from error
-        if checkpoint.stated.origin != origin:
-            raise CheckpointKeyUnusable(f"{path} is a checkpoint of another log")
-        return checkpoint
+        kept = [_checkpoint(path, origin, read_private(path))] if path.exists() else []
+        kept += [checkpoint for checkpoint, _ in self._handed_over(origin)]
+        return max(kept, key=lambda checkpoint: checkpoint.stated.size, default=None)
+
+    def handovers(self, origin: str) -> tuple[KeyHandover, ...]:
+        """Return the hand-overs of a log's keys that are followed.
+
+        Raises:
+            CheckpointKeyUnusable: they cannot be read, or are those of another log.
+        """
+        return tuple(handover for _, followed in self._handed_over(origin) for handover in followed)
+
+    def keep_handovers(
+        self, checkpoint: SignedCheckpoint, handovers: Sequence[KeyHandover]
+    ) -> None:
+        """Keep the hand-overs that are followed with the checkpoint under which they were proved.
+
+        They are one file, so neither is ever there without the other.
+
+        Raises:
+            CheckpointKeyUnusable: it cannot be written.
+        """
+        document = {
+            "checkpoint": checkpoint.to_bytes().decode(),
+            "handovers": [handover.document for handover in handovers],
+        }
+        path = self._file_of(checkpoint.stated.origin, "handovers.json")
+        write_private(path, orjson.dumps(document))
 
     def keep(self, checkpoint: SignedCheckpoint) -> None:
         """Keep the checkpoint that is to be cosigned, on the disk when this returns.
@@ -86,5 +109,30 @@ class CosignedFolder:
         write_private(path, equivocation.to_bytes())
         return path
 
+    def _handed_over(self, origin: str) -> list[tuple[SignedCheckpoint, list[KeyHandover]]]:
+        """Return what the file of a log's hand-overs has, nothing where there is none."""
+        path = self._file_of(origin, "handovers.json")
+        if not path.exists():
+            return []
+        try:
+            document = orjson.loads(read_private(path))
+            checkpoint = _checkpoint(path, origin, document["checkpoint"].encode())
+            handovers = [*map(KeyHandover.of_document, document["handovers"])]
+        except (ValueError, KeyError, TypeError, AttributeError, ProofInvalid) as error:
+            raise CheckpointKeyUnusable(f"{path}: {error}") from error
+        if any(handover.last.origin != origin for handover in handovers):
+            raise CheckpointKeyUnusable(f"{path} has hand-overs of another log")
+        return [(checkpoint, handovers)]
+
     def _file_of(self, origin: str, ending: str) -> Path:
         return self._path / f"{sha256(origin.encode()).hexdigest()}.{ending}"
+
+
+def _checkpoint(path: Path, origin: str, note: bytes) -> SignedCheckpoint:
+    try:
+        checkpoint = SignedCheckpoint.of_bytes(note)
+    except ProofInvalid as error:
+        raise CheckpointKeyUnusable(f"{path}: {error}") from error
+    if checkpoint.stated.origin != origin:
+        raise CheckpointKeyUnusable(f"{path} is a checkpoint of another log")
+    return checkpoint

@@ -1,4 +1,4 @@
-"""The process of a witness: `POST /add-checkpoint` over HTTP, and nothing else but its health."""
+"""The process of a witness: checkpoints and hand-overs are sent to it over HTTP."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.gateway.server import GatewayServer, server_config
 from workers.witness.cosigned_folder import CosignedFolder
-from workers.witness.witness import Witness, cosigned_path
+from workers.witness.witness import Witness, WitnessAnswer, cosigned_path
 
 PORT = 8441
 REQUESTS_MAX = 64
@@ -37,17 +37,23 @@ def witness_app(
     """Return the application; it answers only to the host names of the settings."""
     places = anyio.CapacityLimiter(requests_max)
 
-    async def add_checkpoint(request: Request) -> Response:
+    async def answered(request: Request, answer_to: Callable[[bytes], WitnessAnswer]) -> Response:
         if places.available_tokens < 1:
             return respond("gateway_full", "the witness has as much in hand as it takes")
         async with places:
             body = await request.body()
             try:
-                answer = await anyio.to_thread.run_sync(witness.add, body)
+                answer = await anyio.to_thread.run_sync(answer_to, body)
             except (CheckpointKeyUnusable, SigningKeyUnavailable) as error:
                 _log.error("witness_cannot_cosign", code=error.code, error=str(error))
                 return respond("witness_unavailable", "nothing can be cosigned now")
         return Response(answer.body, answer.status, {"Content-Type": answer.media_type})
+
+    async def add_checkpoint(request: Request) -> Response:
+        return await answered(request, witness.add)
+
+    async def add_handover(request: Request) -> Response:
+        return await answered(request, witness.add_handover)
 
     async def health(_: Request) -> Response:
         return PlainTextResponse("ok\n")
@@ -55,6 +61,7 @@ def witness_app(
     app = Starlette(
         routes=[
             Route("/add-checkpoint", add_checkpoint, methods=["POST"]),
+            Route("/add-handover", add_handover, methods=["POST"]),
             Route("/healthz", health, methods=["GET"]),
         ]
     )

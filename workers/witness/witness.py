@@ -2,7 +2,8 @@
 
 One request at a time reads what was cosigned, decides, and writes the new checkpoint to the disk;
 only then is it signed and answered. So a witness that is killed at any moment has cosigned nothing
-that it does not remember.
+that it does not remember. A log that was handed over to other keys is followed where it proves that
+(decision workers/0263).
 """
 
 import threading
@@ -13,8 +14,10 @@ from pathlib import Path
 import structlog
 
 from kernel.proof.add_checkpoint import SIZE_TYPE, AddCheckpoint, WitnessRefusal, decided
-from kernel.proof.checkpoint import signature_line
+from kernel.proof.add_handover import AddHandover, followed
+from kernel.proof.checkpoint import SignedCheckpoint, signature_line
 from kernel.proof.equivocation import Equivocation
+from kernel.proof.key_handover import KeyHandover, keys_for
 from kernel.proof.signing_keys import KeyKind, NoteVerifier, SigningKey
 from kernel.proof.verification import ProofInvalid
 from kernel.proof.witness_policy import WitnessPolicy
@@ -66,12 +69,32 @@ class Witness:
             request = AddCheckpoint.of_bytes(body)
         except ProofInvalid as error:
             return WitnessAnswer(400, f"{error}\n")
+        return self._answered(request, ())
+
+    def add_handover(self, body: bytes) -> WitnessAnswer:
+        """Answer a request to follow a hand-over of a log's keys, and cosign under the new ones.
+
+        Raises:
+            CheckpointKeyUnusable, SigningKeyUnavailable: as `add`.
+        """
+        try:
+            request = AddHandover.of_bytes(body)
+        except ProofInvalid as error:
+            return WitnessAnswer(400, f"{error}\n")
+        origin = request.request.checkpoint.stated.origin
+        if not self._logs.of_log(origin):
+            return WitnessAnswer(404, f"the log {origin!r} is not known here\n")
+        try:
+            handovers = request.handovers()
+        except ProofInvalid as error:
+            return WitnessAnswer(403, f"{error}\n")
+        return self._answered(request.request, handovers)
+
+    def _answered(self, request: AddCheckpoint, handovers: Sequence[KeyHandover]) -> WitnessAnswer:
         origin = request.checkpoint.stated.origin
         try:
             with self._deciding:
-                latest = self._cosigned.latest(origin)
-                signed = decided(request, self._logs.of_log(origin), latest)
-                self._cosigned.keep(signed)
+                signed = self._decided(request, handovers)
         except WitnessRefusal as refusal:
             return self._refused(origin, refusal)
         time_s = self._clock_s()
@@ -79,6 +102,25 @@ class Witness:
             signature_line(key, signed.note.text, signed.stated, time_s).line for key in self._keys
         ]
         return WitnessAnswer(200, "".join(lines))
+
+    def _decided(
+        self, request: AddCheckpoint, handovers: Sequence[KeyHandover]
+    ) -> SignedCheckpoint:
+        """Return what is to be cosigned, kept by then with the hand-overs that lead to it."""
+        stated = request.checkpoint.stated
+        latest, known = (
+            self._cosigned.latest(stated.origin),
+            self._cosigned.handovers(stated.origin),
+        )
+        follow = followed(known, handovers, latest)
+        verifiers = keys_for(self._logs.of_log(stated.origin), follow, stated.size)
+        signed = decided(request, verifiers, latest)
+        if len(follow) > len(known):
+            self._cosigned.keep_handovers(signed, follow)
+            _log.warning("log_handed_over", origin=stated.origin, tree_size=stated.size)
+        else:
+            self._cosigned.keep(signed)
+        return signed
 
     def _refused(self, origin: str, refusal: WitnessRefusal) -> WitnessAnswer:
         if refusal.equivocation is not None:

@@ -3,94 +3,36 @@
 import json
 import random
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from kernel.audit.proofs import SUBJECTS
-from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
 from kernel.proof import proof_file
 from kernel.proof.proof_file import KINDS, ProofFileInvalid, verified
 from kernel.work.manifests import manifest_id
 from tests.kernel.binding_world import EVENT, ask, bound, furnish
 from tests.kernel.binding_world import work as evaluate
-from tests.kernel.build import START_US, FakeHost, create, ledger_on, op_id, submit
+from tests.kernel.build import op_id
 from tests.kernel.honest import Believer
-from tests.proof_verifiers import NODE, SCRIPT, asked_of_the_script
+from tests.proof_verifiers import NODE, SCRIPT
 from tests.workers.cli.command import printed, rotulus
+from tests.workers.cli.notary import (
+    ORIGIN,
+    Notary,
+    alone,
+    assert_refused,
+    by_the_script,
+    judged_alone,
+    needs_node,
+)
 
 pytestmark = pytest.mark.spec("P5")
-
-ORIGIN = "example/log"
-
-needs_node = pytest.mark.skipif(NODE is None, reason="there is no node on the path")
-
-
-class Notary:
-    """A ledger of some operations, and its newest checkpoint."""
-
-    def __init__(self, folder, data_folder):
-        self.folder, self.ledger_path = folder, data_folder.ledger_path
-        self.key, self.public = folder / "log.key", folder / "public"
-        made = printed("checkpoint", "key", str(self.key), "--origin", ORIGIN, "--json")
-        self.vkey = made["vkey"]
-        self.grow(5)
-        self.publish()
-
-    def grow(self, count):
-        ledger, _ = ledger_on(SqliteStore(self.ledger_path))
-        with ledger.view() as view:
-            begin = view.head().ec_sequence_number
-        for number in range(begin, begin + count):
-            submit(ledger, create(f"n-{number}", "Note") | {"operation_id": op_id(f"{number}")})
-        ledger.close()
-
-    def ledger(self, time_us=START_US):
-        host = FakeHost()
-        host.time_us = time_us
-        return Ledger(SqliteStore(self.ledger_path), host.host)
-
-    def publish(self):
-        printed("checkpoint", "publish", str(self.public), "--key", str(self.key), "--json")
-
-    def prove(self, operation_id, *options, kind="operation"):
-        output = self.folder / "proof.json"
-        note = str(self.public / "checkpoint")
-        result = rotulus(
-            "prove", kind, operation_id, "--output", str(output), "--checkpoint", note, *options
-        )
-        return result, output
-
-    def proved(self, kind, subject):
-        """What the command and the files that stand alone say of a proof; all say the same."""
-        result, file = self.prove(subject, kind=kind)
-        assert result.exit_code == 0, result.output
-        shown = printed("verify", "--proof", str(file), "--vkey", self.vkey, "--json")
-        assert shown == verified(file.read_bytes(), self.vkey)
-        if NODE is not None:
-            assert by_the_script([file.read_bytes()], self.vkey) == [shown]
-        return shown
 
 
 @pytest.fixture
 def notary(tmp_path, data_folder):
     return Notary(tmp_path, data_folder)
-
-
-def alone(file, vkey, folder, source=proof_file.__file__, program=(sys.executable, "-I")):
-    """Run a file that stands alone where nothing of Rotulus can be imported."""
-    copy = folder / f"alone{Path(source).suffix}"
-    shutil.copy(source, copy)
-    command = [*program, str(copy), str(file), vkey]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-
-
-def by_the_script(contents, vkey):
-    questions = ({"kind": "file", "content": each.hex(), "vkey": vkey} for each in contents)
-    return asked_of_the_script(questions)
 
 
 def test_a_proof_verifies_without_a_ledger_and_without_rotulus(notary, tmp_path):
@@ -201,16 +143,8 @@ def test_a_log_is_proved_to_go_on_from_a_checkpoint_that_was_kept(notary):
     assert "proof_invalid" in refused.stderr
 
 
-def assert_refused(files, vkey):
-    for content in files:
-        with pytest.raises(ProofFileInvalid):
-            verified(content, vkey)
-    if NODE is not None:
-        assert by_the_script(files, vkey) == [None] * len(files)
-
-
 def test_every_kind_that_is_verified_is_written():
-    assert {*SUBJECTS, "operation", "consistency"} == set(KINDS)
+    assert {*SUBJECTS, "operation", "thought", "consistency"} == set(KINDS)
 
 
 def test_an_envelope_is_shown_under_its_commitment_where_that_is_asked_for(notary):
@@ -241,13 +175,6 @@ def test_a_file_that_was_changed_proves_nothing(notary, tmp_path):
     refused = rotulus("verify", "--proof", str(file), "--vkey", notary.vkey)
     assert (refused.exit_code, "proof_invalid" in refused.stderr) == (1, True)
     assert rotulus("verify", "--proof", str(file)).exit_code == 2
-
-
-def judged_alone(content, vkey):
-    try:
-        return verified(content, vkey)
-    except ProofFileInvalid:
-        return None
 
 
 @pytest.mark.parametrize(

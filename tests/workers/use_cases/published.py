@@ -4,14 +4,16 @@ import shutil
 
 import httpx
 
+from kernel.canonical import digest
 from kernel.ledger.sqlite import SqliteStore
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.witness_policy import WitnessPolicy
 from tests.contract.test_log_tree import add_rows
-from tests.kernel.build import ledger_on
+from tests.kernel.build import ledger_on, submit
+from tests.kernel.test_key_handover import stated
 from tests.signed_log import witness_key
 from workers.clients.witnesses import WitnessClient
-from workers.environment.checkpoint_key import create_key
+from workers.environment.checkpoint_key import create_key, held_key
 from workers.environment.settings import Settings
 from workers.use_cases.log_publication import LogPublisher
 from workers.use_cases.log_publishing import LogPublishing
@@ -59,14 +61,30 @@ class LogWorld:
         self.opened().grow(rows)
         self.grow(2, name)
 
+    def hand_over(self, name):
+        """Hand the log over to new keys, on the log; from then on they publish it."""
+        old, self.key = self.key, self.folder / name
+        create_key(self.key, ORIGIN)
+        with held_key(old) as held, held_key(self.key) as successor:
+            handover = held.hand_over(successor)
+        self.record(handover.document)
+        return handover
+
+    def record(self, document):
+        """Put a hand-over onto the log, as a gateway does."""
+        envelope = stated(document, idempotency_key=digest(document))
+        assert submit(self.ledger, envelope, submitter="orchestrator").ec_sequence_number
+
     def policy(self):
         lines = [f"log {vkey}" for vkey in self.vkeys]
         lines += [f"witness w1 {WITNESS.verifier.vkey} {WITNESS_URL}", "quorum w1"]
         return WitnessPolicy.of_bytes("\n".join(lines).encode())
 
+    def witness(self):
+        return Witness([WITNESS], self.policy(), CosignedFolder(self.cosigned), lambda: 7)
+
     def witnesses(self):
-        witness = Witness([WITNESS], self.policy(), CosignedFolder(self.cosigned), lambda: 7)
-        app = witness_app(witness, Settings(allowed_hosts="witness.test"))
+        app = witness_app(self.witness(), Settings(allowed_hosts="witness.test"))
         return WitnessClient(self.policy(), transport=httpx.ASGITransport(app=app))
 
     def publisher(self, witnesses=None):

@@ -135,8 +135,9 @@ class Answers:
         self.outcomes = list(outcomes)
         self.asked = []
 
-    async def ask(self, _, prove):
+    async def ask(self, _, prove, prove_handovers):
         self.asked.append("ask")
+        assert await prove_handovers() == []
         path = await prove(2)
         assert len(path) == 1
         return [WitnessReply("http://w", self.outcomes.pop(0))]

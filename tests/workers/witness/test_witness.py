@@ -136,8 +136,8 @@ def test_keys_are_made_by_a_command_and_never_written_over(tmp_path):
 STEPS = ("fsync", "rename", "open", "write")
 
 
-def killed_before(step, witness, content):
-    """Let a process add a checkpoint, killed before its step; return the steps that it made."""
+def killed_before(step, add, content):
+    """Let a process call a witness, killed before its step; return the steps that it made."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -152,7 +152,7 @@ def killed_before(step, witness, content):
 
         for name in STEPS:
             setattr(os, name, partial(counted, name, getattr(os, name)))
-        answer = witness.add(content)
+        answer = add(content)
         os.fdopen(theirs, "w").write(f"{count} {answer.status}")
         os._exit(0)
     os.close(theirs)
@@ -166,12 +166,12 @@ def test_a_kill_at_any_step_leaves_the_old_checkpoint_or_the_new_one(opened, key
     opened().add(body(0, 5))
     [file] = cosigned_path(key_file).iterdir()
     before = file.read_bytes()
-    total, status = killed_before(0, opened(), body(5, 9)).split()
+    total, status = killed_before(0, opened().add, body(5, 9)).split()
     assert (status, SignedCheckpoint.of_bytes(file.read_bytes()).stated.size) == ("200", 9)
     sizes = set()
     for step in range(1, int(total) + 1):
         file.write_bytes(before)
-        assert killed_before(step, opened(), body(5, 9)) == ""
+        assert killed_before(step, opened().add, body(5, 9)) == ""
         size = SignedCheckpoint.of_bytes(file.read_bytes()).stated.size
         sizes.add(size)
         # Whatever was killed, the log can go on, and no other history is cosigned.
