@@ -66,11 +66,13 @@ def test_two_recorders_do_not_both_try_a_batch_again(ledger, recorder):
 @pytest.mark.spec("seed 003, Reproducibility Grades")
 def test_a_call_is_answered_from_the_record_until_its_payload_goes(ledger, recorder):
     whole_run(recorder)
-    asked = stable_hash({"ask": "granted"})
-    call = recorder.find_call_by_request_hash("run-1", "llm", asked)
+    request_hash = stable_hash({"ask": "granted"})
+    call = recorder.find_call_by_request_hash("run-1", "llm", request_hash)
     assert recorder.get_call_response_data("run-1", call["call_id"]) == {"answer": "granted"}
-    assert recorder.find_call_by_request_hash("run-1", "llm", asked, sequence_index=1) is None
-    assert recorder.find_call_by_request_hash("run-1", "http", asked) is None
+    assert (
+        recorder.find_call_by_request_hash("run-1", "llm", request_hash, sequence_index=1) is None
+    )
+    assert recorder.find_call_by_request_hash("run-1", "http", request_hash) is None
     [file] = recorder.get_records("run-1", "calls", call_type="filesystem").records
     recorder.end_run("run-1")
     purge_payloads(ledger, before_us=1 << 60)
