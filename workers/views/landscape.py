@@ -180,13 +180,14 @@ def explanation_document(explanation: Explanation) -> ExplanationDocument:
         "kind": explanation.kind,
         "run": shown(explanation.run),
         "record": shown(explanation.record),
-        "lineages": [_lineage(lineage) for lineage in explanation.lineages],
+        "lineages": [lineage_document(lineage) for lineage in explanation.lineages],
         "related": {name: shown(rows) for name, rows in explanation.related.items()},
         "is_cut": explanation.is_cut,
     }
 
 
-def _lineage(lineage: TokenLineage) -> Document:
+def lineage_document(lineage: TokenLineage) -> Document:
+    """Return the lineage of a token."""
     data = orjson.loads(canonical_data(lineage.source_data))
     return {
         "token": shown(lineage.token),
