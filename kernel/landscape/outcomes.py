@@ -18,7 +18,7 @@ class OutcomeRecording(Recording):
     """Records the outcomes of tokens and the ends of runs."""
 
     def record_token_outcome(
-        self, run_id: str, token_id: str, outcome: str, *, context: Any = None, **fields: Any
+        self, /, run_id: str, token_id: str, outcome: str, *, context: Any = None, **fields: Any
     ) -> Row:
         """Record where a token's way ends, or that it waits in a batch (`buffered`).
 

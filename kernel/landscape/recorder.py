@@ -17,6 +17,7 @@ from kernel.landscape.canonical_types import CANONICAL_VERSION, canonical_data
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.outcomes import OutcomeRecording
 from kernel.landscape.record_group import RecordUnit
+from kernel.landscape.record_reading import RecordReading
 from kernel.landscape.record_rules import TABLES, part_key
 from kernel.landscape.work_recording import WorkRecording
 from kernel.ledger.tables import Row
@@ -25,7 +26,7 @@ BRANCHES_MAX = 10_000
 """Children of one fork or expansion, and parents of one join."""
 
 
-class Recorder(WorkRecording, OutcomeRecording):
+class Recorder(WorkRecording, OutcomeRecording, RecordReading):
     """Records runs, their graph, rows and tokens; see the head of this file."""
 
     def begin_run(

@@ -16,7 +16,7 @@ from kernel.landscape.grades import grade_now
 from kernel.landscape.lineage_text import graph_mermaid
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored
 from kernel.landscape.seals import seal_of
-from kernel.ledger.landscape_tables import RUN_STATUSES
+from kernel.ledger.landscape_tables import OUTCOMES, RUN_STATUSES
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 
@@ -386,8 +386,8 @@ def _count(view: LedgerView, name: str, run_id: str, **where: Any) -> int:
 
 
 def _outcomes(view: LedgerView, run_id: str) -> dict[str, int]:
-    counts = Counter(row["outcome"] for row in records_of(view.tables, run_id, "token_outcomes"))
-    return dict(sorted(counts.items()))
+    counts = {each: _count(view, "token_outcomes", run_id, outcome=each) for each in OUTCOMES}
+    return {outcome: count for outcome, count in sorted(counts.items()) if count}
 
 
 def _ranked(counts: Counter[tuple[str, str]], *names: str) -> list[Document]:

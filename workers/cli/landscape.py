@@ -1,13 +1,16 @@
 """`rotulus landscape`: runs, what they came to, their seals and payloads (seed 003)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import click
 
 from kernel.landscape.export import export_csv, export_run, import_run
+from kernel.landscape.open_lineage import open_lineage_events
 from kernel.landscape.payloads import purge_payloads
+from kernel.landscape.prov_json import prov_document
 from kernel.ledger.landscape_tables import RUN_STATUSES
 from kernel.ledger.ledger import LedgerView
 from workers.cli.common import (
@@ -32,6 +35,12 @@ _REPORTS: dict[str, Callable[[LedgerView, str], Mapping[str, Any]]] = {
     "models": views.llm_usage_report,
     "outcomes": views.outcome_analysis,
     "failure": views.failure_context,
+}
+_FORMATS: dict[str, Callable[[LedgerView, str], Iterator[bytes]]] = {
+    "openlineage": lambda view, run_id: open_lineage_events(
+        view, run_id, producer=f"urn:rotulus:{version('rotulus')}"
+    ),
+    "prov": prov_document,
 }
 _RUN_COLUMNS = ("run_id", "status", "started_at", "completed_at", "reproducibility_grade")
 _US_PER_DAY = 86_400_000_000
@@ -93,11 +102,23 @@ def seal(folder: Path | None, run_id: str, *, as_json: bool) -> None:
 
 @landscape.command()
 @click.argument("run_id")
+@click.option(
+    "--format",
+    "shape",
+    type=click.Choice(["records", *_FORMATS]),
+    default="records",
+    show_default=True,
+    help="JSON lines that verify by themselves, events of OpenLineage, or W3C PROV-JSON.",
+)
 @click.option("--key-file", type=click.Path(exists=True, path_type=Path), help="Signs each line.")
 @click.option("--csv", "folder", type=click.Path(file_okay=False, path_type=Path), help="As files.")
 @click.pass_obj
-def export(data_dir: Path | None, run_id: str, key_file: Path | None, folder: Path | None) -> None:
-    """Write RUN_ID as JSON lines that verify by themselves, or as CSV files."""
+def export(
+    data_dir: Path | None, run_id: str, shape: str, key_file: Path | None, folder: Path | None
+) -> None:
+    """Write RUN_ID as JSON lines that verify by themselves, in another format, or as CSV files."""
+    if shape != "records" and (key_file or folder):
+        raise click.UsageError("--key-file and --csv are of the format `records`")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         read_record(data_dir, lambda view: export_csv(view, run_id, folder))
@@ -105,8 +126,9 @@ def export(data_dir: Path | None, run_id: str, key_file: Path | None, folder: Pa
     key = None if key_file is None else key_file.read_bytes()
 
     def write(view: LedgerView) -> None:
-        for line in export_run(view, run_id, key):
-            click.echo(line, nl=False)
+        pieces = _FORMATS[shape](view, run_id) if shape in _FORMATS else None
+        for piece in pieces or export_run(view, run_id, key):
+            click.echo(piece, nl=False)
 
     read_record(data_dir, write)
 

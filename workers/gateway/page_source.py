@@ -20,6 +20,14 @@ from workers.api.services import Services
 from workers.dashboard.pages.source import OperatorAction, QueuePicture, RequestPicture
 from workers.use_cases import queue_operations
 from workers.views.backlog import backlog
+from workers.views.run_pages import (
+    RunPicture,
+    RunsPicture,
+    TokenPicture,
+    run_picture,
+    runs_picture,
+    token_picture,
+)
 
 PAGE_ROWS = 50
 
@@ -67,6 +75,18 @@ class LivePages:
         """Return the last report of a living worker; None where there is none."""
         beats = await self._services.heartbeats.alive()
         return next((beat for beat in beats if beat.worker_id == worker_id), None)
+
+    async def runs(self, status: str | None, before_us: int | None) -> RunsPicture:
+        """Return a page of runs, the newest first, those of a status where one is named."""
+        return await self._services.read(lambda view: runs_picture(view, status, before_us))
+
+    async def run(self, run_id: str, after: str | None) -> RunPicture:
+        """Return a run, with the tokens behind an id."""
+        return await self._services.read(lambda view: run_picture(view, run_id, after))
+
+    async def token(self, run_id: str, token_id: str) -> TokenPicture:
+        """Return the way of a token."""
+        return await self._services.read(lambda view: token_picture(view, run_id, token_id))
 
     async def act(self, action: OperatorAction) -> None:
         """Do what is asked; it is on the record when this returns."""

@@ -24,6 +24,7 @@ HINTS: Mapping[str, str] = MappingProxyType(
         "query_timed_out": "ask for less: a WHERE on a key, a LIMIT, no join without a condition",
         "not_found": "ids are given whole, as another tool's answer has them",
         "SESSION_NOT_FOUND": "list_sessions gives the ids of belief sessions",
+        "landscape_unknown": "list_runs gives the ids of runs, list_tokens those of tokens",
         "answer_too_large": "pass a smaller limit, or part",
     }
 )

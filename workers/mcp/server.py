@@ -16,6 +16,9 @@ from workers.mcp.tools import TOOLS
 CALL_S_MAX: Final = 60.0
 """Time for one call, a gateway's answer included."""
 
+_UNLISTED: Final = frozenset({"title", "pattern", "minLength"})
+"""What a schema says that no model has to read: a refusal says it where it matters."""
+
 INSTRUCTIONS: Final = """\
 Rotulus is a runtime whose every decision is an operation on one tamper-evident log. Begin with \
 diagnose. To explain a case: list_sessions (its title), get_session (what is still possible), \
@@ -80,7 +83,7 @@ def _listed(name: str, tool: type[Tool]) -> ListedTool:
     return ListedTool(
         name=name,
         description=(tool.__doc__ or "").replace("\n    ", "\n").strip(),
-        inputSchema=_without_titles(tool.model_json_schema()),
+        inputSchema=_as_listed(_schema_of(tool)),
         annotations=ToolAnnotations(
             readOnlyHint=not tool.writes,
             destructiveHint=False,
@@ -90,10 +93,23 @@ def _listed(name: str, tool: type[Tool]) -> ListedTool:
     )
 
 
-def _without_titles(schema: Any) -> Any:
-    """Return a schema without the titles that repeat its names, and without its docstring."""
-    schema.pop("title", None)
+def _schema_of(tool: type[Tool]) -> Document:
+    schema = tool.model_json_schema()
     schema.pop("description", None)
-    for field in schema.get("properties", {}).values():
-        field.pop("title", None)
     return schema
+
+
+def _as_listed(schema: Any, *, is_named: bool = False) -> Any:
+    """Return a schema without its titles and without what every text has to be.
+
+    `is_named` is a mapping of fields by their names, which may be any word.
+    """
+    if isinstance(schema, list):
+        return [_as_listed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _as_listed(value, is_named=key == "properties" and not is_named)
+        for key, value in schema.items()
+        if is_named or key not in _UNLISTED
+    }

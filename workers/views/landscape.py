@@ -94,14 +94,12 @@ MINUTES_MAX = 60 * 24 * 366
 
 def list_runs(view: LedgerView, *, limit: int = 50, status: str | None = None) -> list[RunDocument]:
     """Return the newest runs, those of a status where one is named."""
-    return [
-        _shown(run_document(view, run)) for run in newest_runs(view, limit=limit, status=status)
-    ]
+    return [shown(run_document(view, run)) for run in newest_runs(view, limit=limit, status=status)]
 
 
 def run_summary(view: LedgerView, run_id: str) -> RunSummaryDocument:
     """Return what a run came to: counts, errors, outcomes, grade, its seal."""
-    return cast("RunSummaryDocument", _shown(summary_of(view, run_id)))
+    return cast("RunSummaryDocument", shown(summary_of(view, run_id)))
 
 
 def explain_token(
@@ -132,7 +130,7 @@ def errors(
     view: LedgerView, run_id: str, *, error_type: ErrorKind = "all", limit: int = 100
 ) -> Document:
     """Return errors of a run."""
-    return _shown_object(errors_of(view, run_id, kind=error_type, limit=limit))
+    return shown_object(errors_of(view, run_id, kind=error_type, limit=limit))
 
 
 def dag_structure(view: LedgerView, run_id: str) -> Document:
@@ -142,17 +140,17 @@ def dag_structure(view: LedgerView, run_id: str) -> Document:
 
 def performance_report(view: LedgerView, run_id: str) -> Document:
     """Return for how long each node worked, the slowest first; linear in the run's states."""
-    return _shown_object(performance_of(view, run_id))
+    return shown_object(performance_of(view, run_id))
 
 
 def error_analysis(view: LedgerView, run_id: str) -> Document:
     """Return the errors of a run by their causes, the most frequent first."""
-    return _shown_object(error_causes_of(view, run_id))
+    return shown_object(error_causes_of(view, run_id))
 
 
 def llm_usage_report(view: LedgerView, run_id: str) -> Document:
     """Return how models were called in a run, by node; linear in its calls."""
-    return _shown_object(llm_usage_of(view, run_id))
+    return shown_object(llm_usage_of(view, run_id))
 
 
 def outcome_analysis(view: LedgerView, run_id: str) -> Document:
@@ -163,64 +161,66 @@ def outcome_analysis(view: LedgerView, run_id: str) -> Document:
 def recent_activity(view: LedgerView, now_us: int, *, minutes: int = 60) -> ActivityDocument:
     """Return the runs that began in the last minutes, the newest first."""
     document = activity_since(view, max(0, now_us - minutes * 60_000_000))
-    return cast("ActivityDocument", {"time_window_minutes": minutes, **_shown(document)})
+    return cast("ActivityDocument", {"time_window_minutes": minutes, **shown(document)})
 
 
 def failure_context(view: LedgerView, run_id: str, *, limit: int = 10) -> Document:
     """Return what failed in a run, with what to ask next."""
-    return _shown_object(failure_of(view, run_id, limit=limit))
+    return shown_object(failure_of(view, run_id, limit=limit))
 
 
 def diagnose(view: LedgerView, now_us: int) -> DiagnosisDocument:
     """Return what needs attention among the newest runs: failed, stuck, unsealed, many errors."""
-    return cast("DiagnosisDocument", _shown(problems_now(view, now_us)))
+    return cast("DiagnosisDocument", shown(problems_now(view, now_us)))
 
 
 def explanation_document(explanation: Explanation) -> ExplanationDocument:
     """Return an explanation."""
     return {
         "kind": explanation.kind,
-        "run": _shown(explanation.run),
-        "record": _shown(explanation.record),
-        "lineages": [_lineage(lineage) for lineage in explanation.lineages],
-        "related": {name: _shown(rows) for name, rows in explanation.related.items()},
+        "run": shown(explanation.run),
+        "record": shown(explanation.record),
+        "lineages": [lineage_document(lineage) for lineage in explanation.lineages],
+        "related": {name: shown(rows) for name, rows in explanation.related.items()},
         "is_cut": explanation.is_cut,
     }
 
 
-def _lineage(lineage: TokenLineage) -> Document:
+def lineage_document(lineage: TokenLineage) -> Document:
+    """Return the lineage of a token."""
     data = orjson.loads(canonical_data(lineage.source_data))
     return {
-        "token": _shown(lineage.token),
+        "token": shown(lineage.token),
         "source_row": {
-            **_shown_object(lineage.source_row),
+            **shown_object(lineage.source_row),
             "source_data_state": lineage.source_data_state,
             "source_data": data,
         },
-        "outcome": _shown(lineage.outcome),
-        "node_states": _shown(lineage.states),
-        "routing_events": _shown(lineage.routing_events),
-        "operations": _shown(lineage.operations),
-        "calls": _shown(lineage.calls),
-        "parents": _shown(lineage.parents),
-        "children": _shown(lineage.children),
-        "batches": _shown(lineage.batches),
-        "artifacts": _shown(lineage.artifacts),
-        "validation_errors": _shown(lineage.validation_errors),
-        "transform_errors": _shown(lineage.transform_errors),
-        "outcomes": _shown(lineage.outcomes),
+        "outcome": shown(lineage.outcome),
+        "node_states": shown(lineage.states),
+        "routing_events": shown(lineage.routing_events),
+        "operations": shown(lineage.operations),
+        "calls": shown(lineage.calls),
+        "parents": shown(lineage.parents),
+        "children": shown(lineage.children),
+        "batches": shown(lineage.batches),
+        "artifacts": shown(lineage.artifacts),
+        "validation_errors": shown(lineage.validation_errors),
+        "transform_errors": shown(lineage.transform_errors),
+        "outcomes": shown(lineage.outcomes),
     }
 
 
-def _shown_object(value: Document) -> Document:
-    document: Document = _shown(value)
+def shown_object(value: Document) -> Document:
+    """Return a document as it is shown."""
+    document: Document = shown(value)
     return document
 
 
-def _shown(value: Any) -> Any:
+def shown(value: Any) -> Any:
     """Return a document with times as texts, durations in milliseconds and JSON as it is meant."""
     if isinstance(value, list):
-        return [_shown(each) for each in value]
+        return [shown(each) for each in value]
     if not isinstance(value, dict):
         return value
     document: Document = {}
@@ -235,5 +235,5 @@ def _shown(value: Any) -> Any:
             loaded = None if each is None else orjson.loads(each)
             document[name.removesuffix("_json")] = loaded
         else:
-            document[name] = _shown(each)
+            document[name] = shown(each)
     return document

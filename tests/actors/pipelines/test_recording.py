@@ -1,10 +1,14 @@
 """The recorder from coroutines: many at once, one group, everything durable after a flush."""
 
+import inspect
+
 import anyio
 import pytest
 
 from actors.pipelines.recording import AsyncRecorder
+from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.record_rules import TABLES
+from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost
@@ -30,4 +34,28 @@ async def test_coroutines_record_at_once_and_nothing_that_was_flushed_is_missing
         ledger.read, lambda view: view.tables.select(TABLES["rows"], {"run_id": "run-1"})
     )
     assert sorted(row["row_index"] for row in rows) == [*range(20)]
+    await anyio.to_thread.run_sync(ledger.close)
+
+
+async def test_every_method_of_the_recorder_is_there_by_its_name_and_does_the_same(tmp_path):
+    others = {"whole"}  # A block is a function for `record`.
+    names = {
+        name for name, value in inspect.getmembers(Recorder, callable) if not name.startswith("_")
+    }
+    assert {name for name in names - others if not hasattr(AsyncRecorder, name)} == {"record_of"}
+    ledger = await anyio.to_thread.run_sync(
+        lambda: Ledger.create(SqliteStore(tmp_path / "ledger.db"), FakeHost().host)
+    )
+    recorder = AsyncRecorder(ledger)
+    await recorder.begin_run({}, run_id="run-1")
+    await recorder.register_node("run-1", "s", "csv", "source")
+    row = await recorder.create_row("run-1", "s", 0, {"n": 0}, keep_payload=True)
+    token = await recorder.create_token("run-1", row["row_id"])
+    for child in await recorder.fork_token("run-1", token, ["a", "b"]):
+        await recorder.record_token_outcome("run-1", child["token_id"], "routed", sink_name="s")
+    assert (await recorder.get_record("run-1", "rows", row["row_id"])) == row
+    assert len((await recorder.get_records("run-1", "tokens", row_id=row["row_id"])).records) == 3
+    assert (await recorder.end_run("run-1"))["status"] == "completed"
+    with pytest.raises(LandscapeRefused):
+        await recorder.get_run("run-2")
     await anyio.to_thread.run_sync(ledger.close)

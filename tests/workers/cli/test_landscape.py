@@ -58,3 +58,14 @@ def test_a_run_goes_out_and_is_not_taken_in_where_it_is(run, tmp_path):
     assert (refused.exit_code, "landscape_conflict" in refused.output) == (1, True)
     rotulus("landscape", "export", "run-1", "--csv", str(tmp_path / "csv"))
     assert (tmp_path / "csv" / "rows.csv").is_file()
+
+
+def test_a_run_goes_out_in_the_formats_of_others(run, tmp_path):
+    lines = rotulus("landscape", "export", "run-1", "--format", "openlineage").output.splitlines()
+    assert [json.loads(lines[at])["eventType"] for at in (0, -1)] == ["START", "COMPLETE"]
+    document = json.loads(rotulus("landscape", "export", "run-1", "--format", "prov").output)
+    assert "wasDerivedFrom" in document
+    refused = rotulus(
+        "landscape", "export", "run-1", "--format", "prov", "--csv", str(tmp_path / "csv")
+    )
+    assert refused.exit_code == 2

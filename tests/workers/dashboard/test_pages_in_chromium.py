@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 import anyio
+import anyio.to_thread
 import pytest
 import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from kernel.landscape.recorder import Recorder
+from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE
 from tests.kernel.build import FakeHost
+from tests.kernel.landscape.runs import whole_run
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
 from tests.workers.api.door import running_door
 
@@ -46,14 +50,22 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is install
 
 @dataclass
 class Served:
-    """A gateway on a port of the loopback, with an open request and a dead letter."""
+    """A gateway on a port of the loopback, with an open request, a dead letter and a run."""
 
     url: str
     open_request: str
     dead_letter: str
+    token: str
 
     def page_of(self, request_id: str) -> str:
         return f"{self.url}/queues/{BINDING_QUEUE}/requests/{quote(request_id, safe='')}"
+
+
+def recorded_token(ledger: Ledger) -> str:
+    recorder = Recorder(ledger)
+    token_id: str = whole_run(recorder)["token"]["token_id"]
+    recorder.end_run("run-1")
+    return token_id
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +79,7 @@ def served() -> Iterator[Served]:
             bindings = (binding(key, binding_id=f"<b>{key}</b>") for key in ("waits", "broke"))
             ids.extend(row["request_id"] for row in await enqueued(door, BINDINGS, *bindings))
             await given_up(door, BINDING_QUEUE, ids[1], "broken")
+            ids.append(await anyio.to_thread.run_sync(recorded_token, door.ledger))
             config = uvicorn.Config(door.app, log_level="error", lifespan="off")
             servers.append(uvicorn.Server(config))
             is_ready.set()
@@ -100,7 +113,9 @@ def test_each_page_fits_and_axe_finds_nothing(browser, served, theme, width, scr
     page.on("request", lambda request: urls.append(request.url))
     queue = f"{served.url}/queues/{BINDING_QUEUE}"
     requests = (served.open_request, served.dead_letter)
-    for url in (queue, *map(served.page_of, requests), f"{served.url}/queues/none"):
+    run = f"{served.url}/runs/run-1"
+    of_runs = (f"{served.url}/runs", run, f"{run}/tokens/{served.token}", f"{run}/tokens/none")
+    for url in (queue, *map(served.page_of, requests), f"{served.url}/queues/none", *of_runs):
         page.goto(url)
         expect(page.locator("h1")).to_be_visible()
         main = page.locator("main").bounding_box()
@@ -142,3 +157,16 @@ def test_nothing_is_lost_without_a_reason(browser, served):
     expect(page.get_by_role("status")).to_contain_text("Cancelled")
     expect(page.locator("main")).to_contain_text("not wanted (127.0.0.1)")
     page.close()
+
+
+def test_a_run_is_followed_from_the_list_to_the_words_of_its_source(browser, served):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{served.url}/runs")
+    page.get_by_role("link", name="run-1", exact=True).click()
+    expect(page.locator("h1")).to_have_text("Run run-1")
+    page.get_by_role("link", name=served.token).click()
+    expect(page.locator("main")).to_contain_text("Motion GRANTED")
+    page.get_by_role("link", name="Run run-1").click()
+    expect(page.locator("h1")).to_have_text("Run run-1")
+    context.close()

@@ -1,5 +1,6 @@
 """Every tool that reads, called with ids that other tools gave: the same over every transport."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mcp import ClientSession
@@ -23,6 +24,8 @@ REQUEST = "SELECT request_id FROM outbox WHERE queue = 'binding-evaluation' LIMI
 
 
 REPORTS = (
+    "get_run",
+    "get_run_contract",
     "get_run_summary",
     "get_errors",
     "get_dag_structure",
@@ -32,6 +35,8 @@ REPORTS = (
     "get_outcome_analysis",
     "get_failure_context",
 )
+
+LISTINGS = (*("list_nodes", "list_rows", "list_tokens", "list_contract_violations"),)
 
 
 async def drive(session: ClientSession, run_sql: str = RUN) -> dict[str, Any]:
@@ -82,11 +87,22 @@ async def drive(session: ClientSession, run_sql: str = RUN) -> dict[str, Any]:
     await call("merkle_root", session_id=thoughts)
     await call("merkle_verify", session_id=thoughts, sequence=1)
     await call("list_rounds")
+    await _drive_runs(ask, call)
+    await call("describe_schema")
+    await call("query", sql="SELECT count(*) AS n FROM kernel_event_log")
+    return answers
+
+
+async def _drive_runs(ask: Asker, call: Callable[..., Awaitable[Any]]) -> None:
     run_id = (await call("list_runs"))["runs"][0]["run_id"]
     for tool in REPORTS:
         await call(tool, run_id=run_id)
     [token] = await ask.values("SELECT token_id FROM landscape_tokens ORDER BY token_id LIMIT 1")
     await call("explain_token", token_id=token, run_id=run_id)
-    await call("describe_schema")
-    await call("query", sql="SELECT count(*) AS n FROM kernel_event_log")
-    return answers
+    await call("explain_field", run_id=run_id, field_name="text")
+    for tool in LISTINGS:
+        await call(tool, run_id=run_id)
+    operation = (await call("list_operations", run_id=run_id))["operations"][0]["operation_id"]
+    await call("get_operation_calls", operation_id=operation, run_id=run_id)
+    state = (await call("get_node_states", run_id=run_id))["node_states"][0]["state_id"]
+    await call("get_calls", state_id=state, run_id=run_id)

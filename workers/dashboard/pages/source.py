@@ -9,6 +9,7 @@ from kernel.work.request_lists import RequestPage, RequestSearch
 from kernel.work.requests import WorkStatus
 from queues.worker_heartbeats import WorkerBeat
 from workers.views.backlog import Backlog
+from workers.views.run_pages import RunPicture, RunsPicture, TokenPicture
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,30 @@ class PageSource(Protocol):
 
         Raises:
             QueueError: `queue_unavailable`.
+        """
+        ...
+
+    async def runs(self, status: str | None, before_us: int | None) -> RunsPicture:
+        """Return a page of runs, the newest first, those of a status where one is named.
+
+        Raises:
+            RecordDamaged: a record breaks a rule; so the two below.
+        """
+        ...
+
+    async def run(self, run_id: str, after: str | None) -> RunPicture:
+        """Return a run, with the tokens behind an id.
+
+        Raises:
+            LandscapeRefused: `landscape_unknown`.
+        """
+        ...
+
+    async def token(self, run_id: str, token_id: str) -> TokenPicture:
+        """Return the way of a token.
+
+        Raises:
+            LandscapeRefused: `landscape_unknown`.
         """
         ...
 

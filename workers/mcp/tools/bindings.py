@@ -7,6 +7,7 @@ from pydantic import Field
 from kernel.audit.manifests import manifests_of
 from workers.mcp.answers import page, part_of
 from workers.mcp.fields import AfterName, AfterSequence, Limit, Name, Offset, Part
+from workers.mcp.part_tool import PartTool
 from workers.mcp.tool import Document, Tool, ToolContext, existing
 from workers.views.audit import manifests_document
 from workers.views.bindings import describe_binding, list_bindings
@@ -33,22 +34,19 @@ class ListBindings(Tool):
         )
 
 
-class GetBinding(Tool):
+class GetBinding(PartTool):
     """Show a source binding with the generation that is in force."""
 
     binding_id: Name
-    part: Part = ""
-    offset: Offset = 0
 
-    async def answer(self, context: ToolContext) -> Document:
-        """Return the binding, or a part of it."""
-        binding = existing(
-            await context.read(lambda view: describe_binding(view, self.binding_id)),
-            self.binding_id,
-        )
-        if self.part:
-            return part_of(binding, self.part, self.offset)
-        return {"summary": f"{binding['state']}: {binding['title'] or 'no title'}", **binding}
+    async def whole(self, context: ToolContext) -> Document:
+        """Return the binding."""
+        binding = await context.read(lambda view: describe_binding(view, self.binding_id))
+        return {**existing(binding, self.binding_id)}
+
+    def summary(self, document: Document) -> str:
+        """Return its state and title."""
+        return f"{document['state']}: {document['title'] or 'no title'}"
 
 
 class ListManifests(Tool):

@@ -1,15 +1,17 @@
 """Tools of runs, by the names of seed 003: what ran, what it came to, why a row went as it did."""
 
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from kernel.ledger.ledger import LedgerView
-from workers.mcp.answers import part_of, whole_page
-from workers.mcp.fields import Limit, Name, Offset, Part
+from workers.mcp.answers import whole_page
+from workers.mcp.fields import Limit, Name
+from workers.mcp.part_tool import PartTool
 from workers.mcp.tool import Document, Tool, ToolContext
-from workers.views import landscape
+from workers.views import landscape, run_records
 
 RunStatus = Literal["running", "completed", "failed", "interrupted"]
 
@@ -30,7 +32,7 @@ class ListRuns(Tool):
         )
 
 
-class ExplainToken(Tool):
+class ExplainToken(PartTool):
     """Explain a token, or what any id of a run leads to: its whole lineage.
 
     The id may be that of a row, a node, a state, an operation or an authority, too. Shows the
@@ -41,123 +43,154 @@ class ExplainToken(Tool):
     token_id: Annotated[Name, Field(description="A token, or another id that a record has.")]
     run_id: Annotated[Name | None, Field(description="Where the id is in several runs.")] = None
     sink: Annotated[Name | None, Field(description="Only what ended in this sink.")] = None
-    part: Part = ""
-    offset: Offset = 0
 
-    async def answer(self, context: ToolContext) -> Document:
-        """Return the lineage, or a part of it."""
+    async def whole(self, context: ToolContext) -> Document:
+        """Return the lineage."""
         document = await context.read(
             lambda view: landscape.explain_token(
                 view, self.token_id, run_id=self.run_id, sink=self.sink
             )
         )
-        if self.part:
-            return part_of(document, self.part, self.offset)
-        count = len(document["lineages"])
-        return {"summary": f"{document['kind']}: the lineage of {count} tokens", **document}
+        return {**document}
+
+    def summary(self, document: Document) -> str:
+        """Return what the id names, and how many tokens are explained."""
+        return f"{document['kind']}: the lineage of {len(document['lineages'])} tokens"
 
 
-class _Report(Tool):
+class _Report(PartTool):
+    """A report on a run; `about` is what it is of the run."""
+
+    about: ClassVar[str]
+    under = "report"
+
     run_id: Name
-    part: Part = ""
-    offset: Offset = 0
 
-    async def reported(
-        self, context: ToolContext, summary: str, read: Callable[[LedgerView], Mapping[str, Any]]
-    ) -> Document:
-        """Return a report on the run, or a part of it."""
-        document = dict(await context.read(read))
-        if self.part:
-            return part_of(document, self.part, self.offset)
-        return {"summary": f"{summary} of {self.run_id}", "report": document}
+    @abstractmethod
+    def reported(self, view: LedgerView) -> Mapping[str, Any]:
+        """Return what the view says of the run."""
+
+    async def whole(self, context: ToolContext) -> Document:
+        """Return the report."""
+        return {**await context.read(self.reported)}
+
+    def summary(self, document: Document) -> str:
+        """Return what the report is about."""
+        return f"{self.about} of {document['run_id']}"
+
+
+class GetRun(_Report):
+    """Show a run as it is recorded: its configuration, its schema, when it began and ended."""
+
+    about = "the record"
+
+    def reported(self, view: LedgerView) -> Mapping[str, Any]:
+        """Return the record."""
+        return run_records.run_record(view, self.run_id)
 
 
 class GetRunSummary(_Report):
     """Show what a run came to: counts, errors, outcomes, its grade, its seal on the log."""
 
-    async def answer(self, context: ToolContext) -> Document:
+    about = "the summary"
+
+    def reported(self, view: LedgerView) -> Mapping[str, Any]:
         """Return the summary."""
-        return await self.reported(
-            context, "the summary", lambda view: landscape.run_summary(view, self.run_id)
-        )
+        return landscape.run_summary(view, self.run_id)
 
 
 class GetErrors(_Report):
     """List errors of a run: of validation, of transforms, or all."""
 
+    about = "errors"
+
     error_type: landscape.ErrorKind = "all"
     limit: Limit = 20
 
-    async def answer(self, context: ToolContext) -> Document:
+    def reported(self, view: LedgerView) -> Mapping[str, Any]:
         """Return the errors."""
-        return await self.reported(
-            context,
-            "errors",
-            lambda view: landscape.errors(
-                view, self.run_id, error_type=self.error_type, limit=self.limit
-            ),
-        )
+        return landscape.errors(view, self.run_id, error_type=self.error_type, limit=self.limit)
 
 
 class GetDagStructure(_Report):
     """Show the graph of a run: its nodes and edges, also as Mermaid."""
 
-    async def answer(self, context: ToolContext) -> Document:
+    about = "the graph"
+
+    def reported(self, view: LedgerView) -> Mapping[str, Any]:
         """Return the graph."""
-        return await self.reported(
-            context, "the graph", lambda view: landscape.dag_structure(view, self.run_id)
-        )
+        return landscape.dag_structure(view, self.run_id)
 
 
 class GetPerformanceReport(_Report):
     """Show for how long each node of a run worked, the slowest first."""
 
-    async def answer(self, context: ToolContext) -> Document:
-        """Return the report."""
-        return await self.reported(
-            context, "performance", lambda view: landscape.performance_report(view, self.run_id)
-        )
+    about = "performance"
+
+    def reported(self, view: LedgerView) -> Mapping[str, Any]:
+        """Return the performance."""
+        return landscape.performance_report(view, self.run_id)
 
 
 class GetErrorAnalysis(_Report):
     """Group the errors of a run by their causes, the most frequent first."""
 
-    async def answer(self, context: ToolContext) -> Document:
-        """Return the groups."""
-        return await self.reported(
-            context, "causes of errors", lambda view: landscape.error_analysis(view, self.run_id)
-        )
+    about = "causes of errors"
+
+    def reported(self, view: LedgerView) -> Mapping[str, Any]:
+        """Return the causes of errors."""
+        return landscape.error_analysis(view, self.run_id)
 
 
 class GetLlmUsageReport(_Report):
     """Show how models were called in a run: how often, how long, how many failed, by node."""
 
-    async def answer(self, context: ToolContext) -> Document:
-        """Return the report."""
-        return await self.reported(
-            context, "calls to models", lambda view: landscape.llm_usage_report(view, self.run_id)
-        )
+    about = "calls to models"
+
+    def reported(self, view: LedgerView) -> Mapping[str, Any]:
+        """Return the calls to models."""
+        return landscape.llm_usage_report(view, self.run_id)
 
 
 class GetOutcomeAnalysis(_Report):
     """Show where the tokens of a run ended: outcomes, sinks, what has not ended."""
 
-    async def answer(self, context: ToolContext) -> Document:
-        """Return the distribution."""
-        return await self.reported(
-            context, "outcomes", lambda view: landscape.outcome_analysis(view, self.run_id)
-        )
+    about = "outcomes"
+
+    def reported(self, view: LedgerView) -> Mapping[str, Any]:
+        """Return the outcomes."""
+        return landscape.outcome_analysis(view, self.run_id)
 
 
 class GetFailureContext(_Report):
     """Show what failed in a run, in which patterns, and what to ask next."""
 
+    about = "failures"
+
     limit: Limit = 10
 
-    async def answer(self, context: ToolContext) -> Document:
+    def reported(self, view: LedgerView) -> Mapping[str, Any]:
         """Return the failures."""
-        return await self.reported(
-            context,
-            "failures",
-            lambda view: landscape.failure_context(view, self.run_id, limit=self.limit),
-        )
+        return landscape.failure_context(view, self.run_id, limit=self.limit)
+
+
+class GetRunContract(_Report):
+    """Show what a run's source and nodes say that its data is: schemas, and renamed fields."""
+
+    about = "the contract"
+
+    def reported(self, view: LedgerView) -> Mapping[str, Any]:
+        """Return the contract."""
+        return run_records.run_contract(view, self.run_id)
+
+
+class ExplainField(_Report):
+    """Show where a field of a run comes from: its names, and which schemas declare it."""
+
+    about = "a field"
+
+    field_name: Annotated[Name, Field(description="Its name in the source, or after it.")]
+
+    def reported(self, view: LedgerView) -> Mapping[str, Any]:
+        """Return a field."""
+        return run_records.explain_field(view, self.run_id, self.field_name)

@@ -12,9 +12,10 @@ from kernel.work.pauses import pauses_of
 from kernel.work.queue_kinds import QUEUE_KINDS
 from kernel.work.requests import outcome_of, status_of
 from queues.client.errors import GatewayError
-from workers.mcp.answers import page, part_of, shortened
+from workers.mcp.answers import page, shortened
 from workers.mcp.errors import error_document
-from workers.mcp.fields import NAME_CHARS_MAX, AfterName, Limit, Name, Offset, Part
+from workers.mcp.fields import NAME_CHARS_MAX, AfterName, Limit, Name
+from workers.mcp.part_tool import PartTool
 from workers.mcp.tool import Document, Tool, ToolContext, ToolRefused
 from workers.views.records import RequestCounts, count_requests
 
@@ -42,7 +43,7 @@ class GetQueues(Tool):
         return document | {"depths": live["queues"], "fleet": live["fleet"]}
 
 
-class GetRequest(Tool):
+class GetRequest(PartTool):
     """Show a request for work as it stands: what was asked for, and how it ended.
 
     Of an open one the gateway says in a sentence why it waits. Of the queue of authorities there is
@@ -50,11 +51,9 @@ class GetRequest(Tool):
     """
 
     request_id: Name
-    part: Part = ""
-    offset: Offset = 0
 
-    async def answer(self, context: ToolContext) -> Document:
-        """Return the request, or a part of it."""
+    async def whole(self, context: ToolContext) -> Document:
+        """Return the request, and of an open one why it waits."""
         status, outcome = await context.read(
             lambda view: (
                 status_of(view, self.request_id),
@@ -65,13 +64,15 @@ class GetRequest(Tool):
         if stated is None:
             message = f"nobody asked for {self.request_id!r}"
             raise ToolRefused(message, code="work_request_unknown")
-        document = asdict(stated)
-        if self.part:
-            return part_of(document, self.part, self.offset)
         queue = AUTHORITY_QUEUE if status is None else status.queue
+        document = {**asdict(stated), "queue": queue}
         if stated.state == "open":
             document["waiting"] = await _waiting(context, queue, self.request_id)
-        return {"summary": f"{stated.state}, of {queue}", **document}
+        return document
+
+    def summary(self, document: Document) -> str:
+        """Return how it stands, and of which queue it is."""
+        return f"{document['state']}, of {document['queue']}"
 
 
 class ListDeadLetters(Tool):

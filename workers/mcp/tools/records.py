@@ -8,59 +8,55 @@ from kernel.audit.log import log_document
 from kernel.extractions.reading import describe_run, describe_source, runs_in_state
 from kernel.ledger.ledger import LedgerView
 from kernel.stores.extraction import State
-from workers.mcp.answers import page, part_of
-from workers.mcp.fields import AfterName, AfterSequence, Limit, Name, Offset, Part
+from workers.mcp.answers import page
+from workers.mcp.fields import AfterName, AfterSequence, Limit, Name
+from workers.mcp.part_tool import PartTool
 from workers.mcp.tool import Document, Tool, ToolContext, existing
 from workers.views.records import describe_node, describe_operation
 
 
-class GetOperation(Tool):
+class GetOperation(PartTool):
     """Show an operation: its row of the log, envelope, effects and receipts.
 
     Of a refused operation there are receipts alone; they say by which check and why.
     """
 
     operation_id: Name
-    part: Part = ""
-    offset: Offset = 0
 
-    async def answer(self, context: ToolContext) -> Document:
-        """Return the operation, or a part of it."""
-        record = existing(
-            await context.read(lambda view: describe_operation(view, self.operation_id)),
-            self.operation_id,
-        )
-        if self.part:
-            return part_of(record, self.part, self.offset)
-        row = record.get("row")
+    async def whole(self, context: ToolContext) -> Document:
+        """Return the operation."""
+        record = await context.read(lambda view: describe_operation(view, self.operation_id))
+        return {**existing(record, self.operation_id)}
+
+    def summary(self, document: Document) -> str:
+        """Return what was done, and by whom."""
+        row = document.get("row")
         what = (
             f"{row['semantic_intent']} by {row['actor']}, row {row['ec_sequence_number']},"
-            f" with {len(record.get('effects', []))} effects"
+            f" with {len(document.get('effects', []))} effects"
             if row is not None
             else "not on the log"
         )
-        return {"summary": f"{what}; {len(record['receipts'])} receipts", **record}
+        return f"{what}; {len(document['receipts'])} receipts"
 
 
-class GetNode(Tool):
+class GetNode(PartTool):
     """Show a node of the graph as it is now: a source, a claim, an understanding, a binding, ….
 
     `authority_stale_since` says since when an understanding's authority waits for a recompute.
     """
 
     node_id: Name
-    part: Part = ""
-    offset: Offset = 0
 
-    async def answer(self, context: ToolContext) -> Document:
-        """Return the node, or a part of it."""
-        node = existing(
-            await context.read(lambda view: describe_node(view, self.node_id)), self.node_id
-        )
-        if self.part:
-            return part_of(node, self.part, self.offset)
-        kind = f"{node['node_kind']}, {node['state']}, version {node['version']}"
-        return {"summary": f"{kind}, last changed at {node['updated_at']}", **node}
+    async def whole(self, context: ToolContext) -> Document:
+        """Return the node."""
+        node = await context.read(lambda view: describe_node(view, self.node_id))
+        return {**existing(node, self.node_id)}
+
+    def summary(self, document: Document) -> str:
+        """Return what it is, and when it changed."""
+        kind = f"{document['node_kind']}, {document['state']}, version {document['version']}"
+        return f"{kind}, last changed at {document['updated_at']}"
 
 
 class ListLog(Tool):
@@ -117,40 +113,37 @@ class ListExtractions(Tool):
         )
 
 
-class GetExtraction(Tool):
+class GetExtraction(PartTool):
     """Show a run of an extraction: its steps, what it read, which fields failed and why."""
 
     extraction_run_id: Name
-    part: Part = ""
-    offset: Offset = 0
 
-    async def answer(self, context: ToolContext) -> Document:
-        """Return the run, or a part of it."""
-        run = existing(
-            await context.read(lambda view: describe_run(view, self.extraction_run_id)),
-            self.extraction_run_id,
-        )
-        if self.part:
-            return part_of(run, self.part, self.offset)
-        return {"summary": f"{run['state']}: {len(run['values'])} values", **run}
+    async def whole(self, context: ToolContext) -> Document:
+        """Return the run."""
+        run = await context.read(lambda view: describe_run(view, self.extraction_run_id))
+        return {**existing(run, self.extraction_run_id)}
+
+    def summary(self, document: Document) -> str:
+        """Return its state, and how many values it read."""
+        return f"{document['state']}: {len(document['values'])} values"
 
 
-class GetSourceFields(Tool):
+class GetSourceFields(PartTool):
     """Show the fields of a source as its extractions left them: current, failed or stale."""
 
     source_ref: Annotated[Name, Field(description="Id of the source's node.")]
-    part: Part = ""
-    offset: Offset = 0
 
-    async def answer(self, context: ToolContext) -> Document:
-        """Return the fields, or a part of them."""
+    async def whole(self, context: ToolContext) -> Document:
+        """Return the fields."""
         source = await context.read(lambda view: describe_source(view, self.source_ref))
         if not source["runs"] and not source["fields"]:
             existing(
                 await context.read(lambda view: describe_node(view, self.source_ref)),
                 self.source_ref,
             )
-        if self.part:
-            return part_of(source, self.part, self.offset)
-        counts = f"{len(source['fields'])} fields, {len(source['runs'])} runs"
-        return {"summary": f"{source['extraction_state'] or 'never extracted'}: {counts}", **source}
+        return {**source}
+
+    def summary(self, document: Document) -> str:
+        """Return the state, and how many fields and runs there are."""
+        counts = f"{len(document['fields'])} fields, {len(document['runs'])} runs"
+        return f"{document['extraction_state'] or 'never extracted'}: {counts}"

@@ -1,0 +1,110 @@
+"""Runs at a glance: a page of runs, what each node of one did, and where its tokens ended.
+
+Counts are asked of the database, along indexes; nothing here reads all records of a run.
+"""
+
+from dataclasses import dataclass
+
+from kernel.landscape.digest import records_of
+from kernel.landscape.listing import page_of
+from kernel.landscape.record_rules import TABLES, check_stored
+from kernel.landscape.reports import run_of_id
+from kernel.ledger.landscape_tables import RUN_STATUSES, STATE_STATUSES
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.tables import Row
+
+NODES_SHOWN_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRuns:
+    """Some runs, the newest first, and before which start the next page is: None after the last."""
+
+    runs: list[Row]
+    next_before_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCounts:
+    """A node and how many of its states are in each status."""
+
+    node: Row
+    states: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TokensPage:
+    """Some tokens, each with its terminal outcome, None while it is on its way."""
+
+    tokens: list[tuple[Row, Row | None]]
+    next_after: str | None
+
+
+def runs_page(
+    view: LedgerView, *, status: str | None, before_us: int | None, limit: int
+) -> RecordedRuns:
+    """Return the runs that began before a time, those of a status where one is named.
+
+    Runs that began in the same microsecond as the last of a page are on that page, too.
+
+    Raises:
+        RecordDamaged: a record breaks a rule.
+    """
+    where = {"status": status} if status in RUN_STATUSES else {}
+    rows = view.tables.select(
+        TABLES["runs"],
+        where,
+        order_by="started_at_us",
+        after=before_us,
+        descending=True,
+        limit=limit + 1,
+    )
+    page, last_us = rows[:limit], None
+    if len(rows) > limit:
+        last_us = page[-1]["started_at_us"]
+        shown = {row["run_id"] for row in page}
+        alike = view.tables.select(TABLES["runs"], where | {"started_at_us": last_us})
+        page += [row for row in alike if row["run_id"] not in shown]
+    return RecordedRuns([check_stored(TABLES["runs"], row) for row in page], last_us)
+
+
+def node_counts(view: LedgerView, run_id: str) -> list[NodeCounts]:
+    """Return the nodes of a run in the order of its pipeline, at most `NODES_SHOWN_MAX`.
+
+    Raises:
+        LandscapeRefused: `landscape_unknown`.
+        RecordDamaged: a record breaks a rule.
+    """
+    run_of_id(view, run_id)
+    nodes = [check_stored(TABLES["nodes"], row) for row in records_of(view.tables, run_id, "nodes")]
+    nodes.sort(
+        key=lambda node: (node["sequence_in_pipeline"] is None, node["sequence_in_pipeline"] or 0)
+    )
+    return [NodeCounts(node, _states(view, node)) for node in nodes[:NODES_SHOWN_MAX]]
+
+
+def _states(view: LedgerView, node: Row) -> dict[str, int]:
+    of_node = {"run_id": node["run_id"], "node_id": node["node_id"]}
+    return {
+        status: view.tables.count(TABLES["node_states"], {**of_node, "status": status})
+        for status in STATE_STATUSES
+    }
+
+
+def tokens_page(view: LedgerView, run_id: str, *, after: str | None, limit: int) -> TokensPage:
+    """Return some tokens of a run in the order of their ids.
+
+    Raises:
+        LandscapeRefused: `landscape_unknown`.
+        RecordDamaged: a record breaks a rule.
+    """
+    page = page_of(view, run_id, "tokens", {}, after=after, limit=limit)
+    ids = [token["token_id"] for token in page.records]
+    terminal = {"run_id": run_id, "is_terminal": 1}
+    rows = view.tables.select_any(TABLES["token_outcomes"], "token_id", ids, terminal)
+    outcomes = {row["token_id"]: check_stored(TABLES["token_outcomes"], row) for row in rows}
+    following = page.next_after
+    return TokensPage(
+        [(token, outcomes.get(token["token_id"])) for token in page.records],
+        None if following is None else str(following),
+    )

@@ -1,0 +1,84 @@
+"""Runs as the dashboard shows them: a list, one run with its graph, the way of one token.
+
+Shown as in `workers.views.landscape`. Functions of one run raise `LandscapeRefused`
+(`landscape_unknown`) of what is not there, and all raise `RecordDamaged`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from kernel.landscape import overview
+from kernel.landscape.lineage import lineage_of
+from kernel.landscape.record_rules import TABLES
+from kernel.landscape.reports import run_of_id
+from kernel.ledger.ledger import LedgerView
+from workers.views import landscape
+from workers.views.landscape import Document
+
+RUNS_SHOWN = 20
+TOKENS_SHOWN = 50
+ERRORS_SHOWN = 10
+
+_COUNTED = ("rows", "tokens", "validation_errors", "transform_errors")
+
+
+@dataclass(frozen=True, slots=True)
+class RunsPicture:
+    """A page of runs, each with its counts."""
+
+    runs: list[Document]
+    next_before_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunPicture:
+    """A run: what it came to, its nodes, its newest errors, and a page of its tokens."""
+
+    summary: landscape.RunSummaryDocument
+    nodes: list[Document]
+    errors: Document
+    tokens: list[Document]
+    next_after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPicture:
+    """The way of a token, as `explain_token` has it."""
+
+    run: Document
+    lineage: Document
+
+
+def runs_picture(view: LedgerView, status: str | None, before_us: int | None) -> RunsPicture:
+    """Return a page of runs, the newest first."""
+    page = overview.runs_page(view, status=status, before_us=before_us, limit=RUNS_SHOWN)
+    runs = [
+        landscape.shown_object(run)
+        | {name: view.tables.count(TABLES[name], {"run_id": run["run_id"]}) for name in _COUNTED}
+        for run in page.runs
+    ]
+    return RunsPicture(runs, page.next_before_us)
+
+
+def run_picture(view: LedgerView, run_id: str, after: str | None) -> RunPicture:
+    """Return a run, with the tokens behind an id."""
+    tokens = overview.tokens_page(view, run_id, after=after, limit=TOKENS_SHOWN)
+    return RunPicture(
+        landscape.run_summary(view, run_id),
+        [
+            landscape.shown_object(counts.node) | {"states": counts.states}
+            for counts in overview.node_counts(view, run_id)
+        ],
+        landscape.errors(view, run_id, limit=ERRORS_SHOWN),
+        [
+            landscape.shown_object(token) | {"outcome": landscape.shown(outcome)}
+            for token, outcome in tokens.tokens
+        ],
+        tokens.next_after,
+    )
+
+
+def token_picture(view: LedgerView, run_id: str, token_id: str) -> TokenPicture:
+    """Return the way of a token."""
+    run: dict[str, Any] = landscape.shown(run_of_id(view, run_id))
+    return TokenPicture(run, landscape.lineage_document(lineage_of(view, run_id, token_id)))
