@@ -191,12 +191,19 @@ class WorkRecording(Recording):
         self.group.add(unit)
         return [dict(row) for _, row in unit.added]
 
-    def create_batch(self, run_id: str, aggregation_node_id: str, *, attempt: int = 0) -> Row:
+    def create_batch(
+        self,
+        run_id: str,
+        aggregation_node_id: str,
+        *,
+        attempt: int = 0,
+        batch_id: str | None = None,
+    ) -> Row:
         """Record that a batch begins to gather."""
         return self._record_of(
             run_id,
             "batches",
-            self._new_id(),
+            batch_id or self._new_id(),
             aggregation_node_id=aggregation_node_id,
             attempt=attempt,
             status="draft",

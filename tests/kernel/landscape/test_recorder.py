@@ -190,3 +190,45 @@ def test_a_group_is_written_when_it_is_full_and_what_waits_when_it_is_asked_for(
     assert len(rows_of(ledger, "nodes")) == 7
     recorder.flush()
     assert len(rows_of(ledger, "rows")) == 3
+
+
+def test_what_is_recorded_as_a_whole_is_written_whole_or_not_at_all(ledger):
+    recorder = Recorder(ledger, group_records=2)
+    begin(recorder)
+    recorder.flush()
+    with recorder.whole("run-1"):
+        row = recorder.create_row("run-1", "source", 0, {"a": 1}, row_id="r", keep_payload=True)
+        token = recorder.create_token("run-1", row["row_id"], token_id="t")  # noqa: S106 - an id
+        state = recorder.begin_node_state("run-1", "t", "parse", 1, {"a": 1})
+        recorder.complete_node_state(
+            "run-1", state["state_id"], "completed", output={"a": 2}, duration_us=1
+        )
+        recorder.fork_token("run-1", token, ["x", "y"], token_ids=["t.x", "t.y"])
+        # More records than a group has, and none of them is written before the end.
+        assert rows_of(ledger, "rows") == []
+    recorder.flush()
+    assert [row["status"] for row in rows_of(ledger, "node_states")] == ["completed"]
+    with pytest.raises(LandscapeRefused), recorder.whole("run-1"):
+        recorder.create_row("run-1", "source", 1, {"a": 1}, row_id="r1")
+        recorder.record_token_outcome("run-1", "t", "failed", error_hash="ab" * 32)
+    with pytest.raises(ZeroDivisionError), recorder.whole("run-1"):
+        recorder.create_row("run-1", "source", 2, {"a": 1 // 0})
+    recorder.flush()
+    assert [row["row_id"] for row in rows_of(ledger, "rows")] == ["r"]
+
+
+def test_a_batch_becomes_a_token_of_which_every_member_is_a_parent(ledger, recorder):
+    begin(recorder)
+    tokens = []
+    for place in range(3):
+        row = recorder.create_row("run-1", "source", place, {"a": place})
+        tokens.append(recorder.create_token("run-1", row["row_id"]))
+    batch = recorder.create_batch("run-1", "gather", batch_id="b1")
+    made = recorder.consume_batch("run-1", batch["batch_id"], tokens, token_id="b1.0")  # noqa: S106 - an id
+    recorder.flush()
+    parents = rows_of(ledger, "token_parents", token_id=made["token_id"])
+    assert [link["parent_token_id"] for link in parents] == [t["token_id"] for t in tokens]
+    assert made["row_id"] == tokens[0]["row_id"]
+    assert {row["outcome"] for row in rows_of(ledger, "token_outcomes")} == {"consumed_in_batch"}
+    [output] = rows_of(ledger, "batch_outputs")
+    assert (output["batch_id"], output["output_id"]) == ("b1", "b1.0")
