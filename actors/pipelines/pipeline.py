@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 from actors.errors import PipelineInvalid
 from actors.pipelines.graph import ERROR, PipelineGraph, ports_of
@@ -26,7 +26,7 @@ CONCURRENCY_MAX = 64
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _PIPELINE_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
-Declare = Callable[[Any], PipelineNode]
+_Declare = Callable[[Any], PipelineNode]
 
 
 class Pipeline:
@@ -75,7 +75,11 @@ class Pipeline:
         """
         return PipelineGraph(self._nodes)
 
-    def source(self, function: Any = None, /, **options: Any) -> Any:
+    @overload
+    def source(self, function: None = None, /, **options: Any) -> _Declare: ...
+    @overload
+    def source(self, function: object, /, **options: Any) -> PipelineNode: ...
+    def source(self, function: Any = None, /, **options: Any) -> _Declare | PipelineNode:
         """Declare where rows come from: a function that returns an iterable, the same each time.
 
         One that takes an argument is called with the number of rows that are on record, and begins
@@ -83,21 +87,33 @@ class Pipeline:
         """
         return self._declared("source", function, {"determinism": "io_read", **options})
 
-    def transform(self, function: Any = None, /, **options: Any) -> Any:
+    @overload
+    def transform(self, function: None = None, /, **options: Any) -> _Declare: ...
+    @overload
+    def transform(self, function: object, /, **options: Any) -> PipelineNode: ...
+    def transform(self, function: Any = None, /, **options: Any) -> _Declare | PipelineNode:
         """Declare what makes of a row another one, or of one several, by returning a list.
 
         Options: `after`, `attempts`, `pause_s`, `on_error`, `name`, `determinism`, `version`.
         """
         return self._declared("transform", function, options)
 
-    def gate(self, function: Any = None, /, **options: Any) -> Any:
+    @overload
+    def gate(self, function: None = None, /, **options: Any) -> _Declare: ...
+    @overload
+    def gate(self, function: object, /, **options: Any) -> PipelineNode: ...
+    def gate(self, function: Any = None, /, **options: Any) -> _Declare | PipelineNode:
         """Declare what returns the label of the way on which a row goes on, or a list of labels.
 
         Options: those of a transform.
         """
         return self._declared("gate", function, options)
 
-    def aggregation(self, function: Any = None, /, **options: Any) -> Any:
+    @overload
+    def aggregation(self, function: None = None, /, **options: Any) -> _Declare: ...
+    @overload
+    def aggregation(self, function: object, /, **options: Any) -> PipelineNode: ...
+    def aggregation(self, function: Any = None, /, **options: Any) -> _Declare | PipelineNode:
         """Declare what makes of a batch of rows one, or several.
 
         A batch closes at `count` rows, when `when(rows)` says so, and at the end of the source.
@@ -105,21 +121,31 @@ class Pipeline:
         """
         return self._declared("aggregation", function, options)
 
-    def join(self, function: Any = None, /, **options: Any) -> Any:
+    @overload
+    def join(self, function: None = None, /, **options: Any) -> _Declare: ...
+    @overload
+    def join(self, function: object, /, **options: Any) -> PipelineNode: ...
+    def join(self, function: Any = None, /, **options: Any) -> _Declare | PipelineNode:
         """Declare what makes one row of those that a fork sent apart.
 
         Options: those of a transform, and `needs_all=False` to join what came.
         """
         return self._declared("coalesce", function, options)
 
-    def sink(self, function: Any = None, /, **options: Any) -> Any:
+    @overload
+    def sink(self, function: None = None, /, **options: Any) -> _Declare: ...
+    @overload
+    def sink(self, function: object, /, **options: Any) -> PipelineNode: ...
+    def sink(self, function: Any = None, /, **options: Any) -> _Declare | PipelineNode:
         """Declare where rows go: a `PipelineSink`, or a function of a row and its token's id.
 
         Options: `after` (none where it only takes what failed), `name`, `determinism`, `version`.
         """
         return self._declared("sink", function, {"determinism": "io_write", **options})
 
-    def _declared(self, node_type: NodeType, function: Any, options: dict[str, Any]) -> Any:
+    def _declared(
+        self, node_type: NodeType, function: Any, options: dict[str, Any]
+    ) -> _Declare | PipelineNode:
         if function is None:
             return lambda declared: self._add(node_type, declared, options)
         return self._add(node_type, function, options)

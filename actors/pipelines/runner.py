@@ -14,10 +14,11 @@ kernel/0470). So each row is recorded once, and outputs and lineage are those of
 disturbed, as far as the functions return the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 import anyio.to_thread
 
@@ -71,8 +72,8 @@ class PipelineRun:
         self._failure: BaseException | None = None
         self._is_settled = False
 
-    def begin(self, run_id: str) -> None:
-        """Record that a run begins, with its first rows.
+    def begin(self, run_id: str, config: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Record that a run begins under a configuration, with its first rows.
 
         Raises:
             LandscapeRefused: `landscape_conflict` where there is a run of this id.
@@ -84,8 +85,8 @@ class PipelineRun:
         if self._failure is not None:
             raise self._stopped()
         with self._records.commit():
-            config = {"pipeline": self._pipeline.name, **self._pipeline.config}
-            self._state.source_operation = self._records.begin(config)
+            stated = {"pipeline": self._pipeline.name, **config}
+            self._state.source_operation = self._records.begin(stated)
             self._record_rows(rows)
             self._checkpoint()
         self._records.flush()

@@ -4,11 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from pydantic import BaseModel
+
 from actors.pipelines.events import CallMade
 from kernel.landscape.canonical_types import Canonical, canonical_data
 from kernel.ledger.landscape_tables import CALL_TYPES
 
 T = TypeVar("T")
+AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 CALLS_MAX = 1000
 """Calls that a node makes for one token in one attempt."""
@@ -20,23 +23,23 @@ class RowRefused(Exception):
     """Raised by a node: trying this row again would change nothing."""
 
 
-class AskModel(Protocol):
-    """Asks the model of this process; blocks the thread of the node."""
-
-    def __call__(self, question: str, text: str, grammar: Mapping[str, Any]) -> "ModelReply":
-        """Return the answer to a question about a text, of the grammar (a JSON schema)."""
-
-
 @dataclass(frozen=True, slots=True)
 class ModelReply:
     """An answer of a model, with what a record says of the call."""
 
-    answer: Any
+    text: str
     request: Mapping[str, Any]
     """The prompt and every parameter."""
 
     response: Mapping[str, Any]
     """The text of the answer, the model's version and what it used."""
+
+
+class AskModel(Protocol):
+    """Asks the model of this process; blocks the thread of the node."""
+
+    def __call__(self, question: str, text: str, grammar: Mapping[str, Any]) -> ModelReply:
+        """Return the answer to a question about a text, asked for in a grammar (JSON schema)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +84,14 @@ class NodeStep:
         self._note(call_type, asked_for, content, None, started_us)
         return response
 
-    def ask_model(self, question: str, text: str, grammar: Mapping[str, Any]) -> Any:
+    def ask_model(self, question: str, text: str, answer: type[AnswerT]) -> AnswerT:
         """Ask the model a question about a text, record the call, and return its answer.
 
-        The text is data to the model, never an instruction. The answer is of the grammar.
+        The text is data to the model, never an instruction. The answer is held against its type;
+        one that is something else fails the attempt.
         """
         started_us = self._tools.now_us()
+        grammar = answer.model_json_schema()
         asked_for = {"question": question, "text": text, "grammar": grammar}
         try:
             reply = self._tools.ask_model(question, text, grammar)
@@ -97,7 +102,7 @@ class NodeStep:
         request = Canonical(canonical_data(dict(reply.request)))
         response = Canonical(canonical_data(dict(reply.response)))
         self._note("llm", request, response, None, started_us)
-        return reply.answer
+        return answer.model_validate_json(reply.text)
 
     def _note(
         self,
