@@ -64,7 +64,8 @@ class Pipeline:
         self.config = dict(config or {})
         self.concurrency = concurrency
         self.commit_rows = commit_rows
-        self._nodes: list[PipelineNode] = []
+        self.nodes: list[PipelineNode] = []
+        """In the order in which they were declared."""
 
     @cached_property
     def graph(self) -> PipelineGraph:
@@ -73,7 +74,7 @@ class Pipeline:
         Raises:
             PipelineInvalid: it cannot run so.
         """
-        return PipelineGraph(self._nodes)
+        return PipelineGraph(self.nodes)
 
     @overload
     def source(self, function: None = None, /, **options: Any) -> _Declare: ...
@@ -167,7 +168,7 @@ class Pipeline:
         except TypeError as error:
             raise PipelineInvalid(f"{name}: {error}") from None
         _check(node)
-        self._nodes.append(node)
+        self.nodes.append(node)
         self.__dict__.pop("graph", None)
         return node
 
@@ -179,9 +180,9 @@ class Pipeline:
         """
         if after is not None:
             return ports_of(after)
-        if not self._nodes or node_type == "source" or name in {n.on_error for n in self._nodes}:
+        if not self.nodes or node_type == "source" or name in {n.on_error for n in self.nodes}:
             return ()
-        before = self._nodes[-1]
+        before = self.nodes[-1]
         return () if before.node_type in ("sink", "gate") else (NodePort(before.name),)
 
 

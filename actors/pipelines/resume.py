@@ -27,6 +27,9 @@ class RunState:
     rows_done: int = 0
     rows_read: int = 0
     source_ended: bool = False
+    is_settled: bool = False
+    """Whether all that is left to do is to say that the run is over."""
+
     source_operation: str = ""
     positions: dict[str, int] = field(default_factory=dict)
     """Of each sink that has written, where it stands."""
@@ -46,6 +49,7 @@ class RunState:
             "rows_done": self.rows_done,
             "rows_read": self.rows_read,
             "source_ended": self.source_ended,
+            "is_settled": self.is_settled,
             "source_operation": self.source_operation,
             "positions": self.positions,
             "batches": dict(batches),

@@ -70,7 +70,6 @@ class PipelineRun:
         self._recorder = Recorder(ledger)
         self._confirmed: list[_Confirmed] = []
         self._failure: BaseException | None = None
-        self._is_settled = False
 
     def begin(self, run_id: str, config: Mapping[str, Any] = MappingProxyType({})) -> None:
         """Record that a run begins under a configuration, with its first rows.
@@ -113,7 +112,7 @@ class PipelineRun:
                 has failed, from where it may be resumed.
             LandscapeRefused: `landscape_conflict` where another process goes on with the run.
         """
-        while not self._is_settled and self._failure is None and not is_stopped():
+        while not self._state.is_settled and self._failure is None and not is_stopped():
             rows = self._state.waiting
             walked = await self._walks.walk(self._state.run_id, rows)
             await anyio.to_thread.run_sync(self._advance, rows, walked)
@@ -141,12 +140,12 @@ class PipelineRun:
             state.rows_done += len(rows)
             self._record_rows(more)
             writes = self._records.sink_writes(state.positions)
+            state.is_settled = is_last and not writes
             self._checkpoint()
         self._records.flush()
         self._confirmed = []
         state.waiting = more
         self._write(writes)
-        self._is_settled = is_last and not writes
 
     def _read(self) -> list[SourceRow]:
         try:
@@ -200,7 +199,7 @@ class PipelineRun:
         status: RunStatus = "interrupted"
         if self._failure is not None:
             status = "failed"
-        elif self._is_settled:
+        elif self._state.is_settled:
             status = "completed"
         self._recorder.end_run(self._state.run_id, status)
         if self._failure is not None:
