@@ -130,6 +130,9 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "landscape_payload_gone": ErrorCode(None, "request"),
         "landscape_import_invalid": ErrorCode(None, "request"),
         "landscape_record_damaged": ErrorCode(500, "service"),
+        "pipeline_invalid": ErrorCode(None, "request"),
+        "pipeline_stopped": ErrorCode(None, "unknown"),
+        "pipeline_source_differs": ErrorCode(None, "request"),
         # Actors and their transactions.
         "mailbox_full": ErrorCode(429, "service", is_retryable=True),
         "runtime_full": ErrorCode(503, "service", is_retryable=True),

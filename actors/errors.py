@@ -160,3 +160,21 @@ class ModelError(ActorError):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class PipelineInvalid(ActorError):
+    """A pipeline cannot run as it is declared; nothing was recorded."""
+
+    code = "pipeline_invalid"
+
+
+class PipelineStopped(ActorError):
+    """A source or a sink raised, so the run ended as failed; it may go on where it is."""
+
+    code = "pipeline_stopped"
+
+
+class PipelineSourceDiffers(ActorError):
+    """The source gives other rows than those that the run has recorded; nothing was added."""
+
+    code = "pipeline_source_differs"

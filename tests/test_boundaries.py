@@ -56,6 +56,8 @@ ALLOWED_FILES: Mapping[str, tuple[str, frozenset[str]]] = {
         frozenset({"time.monotonic", "time.sleep"}),
     ),
     "workers/gateway/metrics.py": ("limits how often it reads", frozenset({"time.monotonic"})),
+    "workers/pipelines/fleet.py": ("hands a node's pause out", frozenset({"time.sleep"})),
+    "workers/pipelines/process.py": ("hands a node's pause out", frozenset({"time.sleep"})),
     "workers/gateway/wiring.py": ("hands the clock out", frozenset({"time.monotonic"})),
     "workers/gateway/request_spans.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
     "workers/implications/detecting_process.py": (

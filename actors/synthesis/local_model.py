@@ -8,6 +8,7 @@ import re
 
 import orjson
 
+from actors.synthesis.label_choice import asks_for_a_label, labelled
 from actors.synthesis.model_client import LOCAL_PROVIDER, ModelAnswer, ModelCall
 from actors.synthesis.prompt import CONTENT, parse_prompt
 
@@ -25,8 +26,11 @@ class LocalModel:
     external = False
 
     async def complete(self, call: ModelCall) -> ModelAnswer:
-        """Answer with an understanding draft that quotes every source which has a sentence."""
+        """Answer with a draft that quotes every source which has a sentence, or with a label."""
         prompt = parse_prompt(call.prompt)
+        if asks_for_a_label(call.parameters.grammar):
+            read = "\n".join(field.text for field in prompt.fields if field.kind == CONTENT)
+            return _answer(call, labelled(call.parameters.grammar, read))
         query_words = frozenset(_words(prompt.query))
         quotes = [
             {"quote": sentence, "source": field.source}
@@ -43,9 +47,13 @@ class LocalModel:
             }
         else:
             draft = {"intent_kind": "no_finding"}
-        text = orjson.dumps(draft, option=orjson.OPT_SORT_KEYS).decode()
-        usage = {"prompt_tokens": len(_words(call.prompt)), "completion_tokens": len(_words(text))}
-        return ModelAnswer(text, LOCAL_VERSION, LOCAL_PROVIDER, usage)
+        return _answer(call, draft)
+
+
+def _answer(call: ModelCall, document: object) -> ModelAnswer:
+    text = orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode()
+    usage = {"prompt_tokens": len(_words(call.prompt)), "completion_tokens": len(_words(text))}
+    return ModelAnswer(text, LOCAL_VERSION, LOCAL_PROVIDER, usage)
 
 
 def _best_sentence(text: str, query_words: frozenset[str]) -> str:

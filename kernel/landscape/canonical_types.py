@@ -62,6 +62,10 @@ class DataRefused(FieldRefused):
     """A value has no canonical form; `field` is its place in the data."""
 
 
+class Canonical(bytes):
+    """Canonical bytes of a value, where they are at hand already: their canonical form is they."""
+
+
 def canonical_data(value: Any) -> bytes:
     """Return the canonical bytes of a value.
 
@@ -69,6 +73,8 @@ def canonical_data(value: Any) -> bytes:
         DataRefused: `data_not_finite`, `data_type_unknown`, `data_too_deep`, `data_too_large`,
             `data_not_canonical`.
     """
+    if type(value) is Canonical:
+        return value
     content = _written(value)
     if content is None:
         try:
@@ -79,6 +85,19 @@ def canonical_data(value: Any) -> bytes:
         problem = f"{len(content)} bytes, {DATA_BYTES_MAX} are allowed"
         raise DataRefused("data_too_large", "", problem)
     return content
+
+
+UNREADABLE = "__canonical_error__"
+"""In what is recorded of a value without a canonical form, beside how it looks: why."""
+
+
+def canonical_or_shown(value: Any) -> bytes:
+    """Return the canonical bytes of a value, or of how it looks where it has none."""
+    try:
+        return canonical_data(value)
+    except DataRefused as error:
+        shown = {"__repr__": repr(value)[:4096], "__type__": type(value).__name__}
+        return canonical_data(shown | {UNREADABLE: str(error)})
 
 
 def stable_hash(value: Any) -> str:
@@ -97,6 +116,8 @@ def restored(content: bytes) -> Any:
         ValueError: the bytes are not what `canonical_data` writes.
     """
     try:
+        if type(content) is Canonical:
+            return _restored(orjson.loads(memoryview(content)))
         value = _restored(orjson.loads(content))
         is_canonical = canonical_data(value) == content
     except (DataRefused, ValueError, RecursionError) as error:

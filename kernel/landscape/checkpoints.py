@@ -113,6 +113,24 @@ def resume_point(view: LedgerView, run_id: str, current_topology: str) -> Resume
             sealed; `landscape_topology_differs` where the graph is another now, or the checkpoint
             is of another program.
     """
+    run, checkpoint = newest_checkpoint(view, run_id, current_topology)
+    state = None if checkpoint is None else checkpoint["aggregation_state_json"]
+    return ResumePoint(
+        run,
+        checkpoint,
+        None if state is None else restored(state.encode()),
+        tuple(row["row_id"] for row in rows_to_do(view, run_id)),
+    )
+
+
+def newest_checkpoint(
+    view: LedgerView, run_id: str, current_topology: str
+) -> tuple[Row, Row | None]:
+    """Return a run that may go on, and its newest checkpoint, if it has one.
+
+    Raises:
+        LandscapeRefused: as `resume_point`.
+    """
     run = run_of_id(view, run_id)
     if run["status"] == "completed" or seal_of(view, run_id) is not None:
         raise LandscapeRefused(f"the run {run_id} is over", code="landscape_run_over")
@@ -131,13 +149,7 @@ def resume_point(view: LedgerView, run_id: str, current_topology: str) -> Resume
     if checkpoint is not None and checkpoint["format_version"] != FORMAT_VERSION:
         message = f"the checkpoint has format {checkpoint['format_version']}"
         raise LandscapeRefused(message, code="landscape_topology_differs")
-    state = None if checkpoint is None else checkpoint["aggregation_state_json"]
-    return ResumePoint(
-        run,
-        checkpoint,
-        None if state is None else restored(state.encode()),
-        tuple(row["row_id"] for row in rows_to_do(view, run_id)),
-    )
+    return run, checkpoint
 
 
 def rows_to_do(view: LedgerView, run_id: str) -> list[Row]:

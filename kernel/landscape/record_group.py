@@ -11,7 +11,8 @@ parent. So it holds under threads, several processes, and after a restart (decis
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sqlalchemy import Table
@@ -63,6 +64,12 @@ class RecordUnit:
         self.added.append((table, row))
         return row
 
+    def take(self, unit: "RecordUnit") -> None:
+        """Make the records of another unit of the same run part of this one."""
+        self.added += unit.added
+        self.changed += unit.changed
+        self.payloads += unit.payloads
+
     @property
     def size(self) -> int:
         """How many records it writes; a large payload counts as several."""
@@ -84,6 +91,25 @@ class RecordGroup:
         """Records that were added or changed and are not written, by table, run and key."""
 
         self._refused: list[LandscapeRefused] = []
+        self._whole: RecordUnit | None = None
+
+    @contextmanager
+    def whole(self, run_id: str) -> Iterator[None]:
+        """Take all that is added inside as one unit, when the block ends; if it raises, nothing.
+
+        One thread records meanwhile.
+        """
+        unit = self._whole = RecordUnit(run_id)
+        try:
+            yield
+        except BaseException:
+            with self.lock:
+                for table, row in (*unit.added, *unit.changed):
+                    self._waiting.pop(_place_of(table, row), None)
+            raise
+        finally:
+            self._whole = None
+        self.add(unit)
 
     def add(self, unit: RecordUnit) -> None:
         """Take a unit; write what waits where that is a group.
@@ -94,12 +120,15 @@ class RecordGroup:
                 gone beyond the bound.
         """
         with self.lock:
-            if self._size + unit.size > max(BOUND_RECORDS, unit.size):
+            if self._whole is None and self._size + unit.size > max(BOUND_RECORDS, unit.size):
                 self.flush()
-            self._units.append(unit)
-            self._size += unit.size
             for table, row in (*unit.added, *unit.changed):
                 self._waiting[_place_of(table, row)] = row
+            if self._whole is not None:
+                self._whole.take(unit)
+                return
+            self._units.append(unit)
+            self._size += unit.size
             is_group = self._size >= self._group_records
         if is_group:
             self.flush()

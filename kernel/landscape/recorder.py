@@ -131,9 +131,17 @@ class Recorder(WorkRecording, OutcomeRecording, RecordReading):
         return dict(token)
 
     def fork_token(
-        self, run_id: str, parent: Row, branches: Sequence[str], *, step: int | None = None
+        self,
+        run_id: str,
+        parent: Row,
+        branches: Sequence[str],
+        *,
+        step: int | None = None,
+        token_ids: Sequence[str] | None = None,
     ) -> list[Row]:
         """Record that a token goes on along several branches, and its outcome, as one.
+
+        `token_ids` are those of the children; without them new ones are made.
 
         Raises:
             LandscapeRefused: `landscape_branches` of no branch, or of too many.
@@ -146,6 +154,7 @@ class Recorder(WorkRecording, OutcomeRecording, RecordReading):
                 [parent["token_id"]],
                 parent["row_id"],
                 place,
+                token_id=_id_at(token_ids, place),
                 branch_name=branch,
                 fork_group_id=group_id,
                 step_in_pipeline=step,
@@ -166,8 +175,9 @@ class Recorder(WorkRecording, OutcomeRecording, RecordReading):
         *,
         step: int | None = None,
         record_parent_outcome: bool = True,
+        token_ids: Sequence[str] | None = None,
     ) -> list[Row]:
-        """Record that a token becomes several, and its outcome, as one.
+        """Record that a token becomes several, and its outcome, as one; see `fork_token`.
 
         Raises:
             LandscapeRefused: `landscape_branches` of no child, or of too many.
@@ -180,6 +190,7 @@ class Recorder(WorkRecording, OutcomeRecording, RecordReading):
                 [parent["token_id"]],
                 parent["row_id"],
                 place,
+                token_id=_id_at(token_ids, place),
                 expand_group_id=group_id,
                 step_in_pipeline=step,
             )
@@ -194,7 +205,12 @@ class Recorder(WorkRecording, OutcomeRecording, RecordReading):
         return [dict(child) for child in children]
 
     def coalesce_tokens(
-        self, run_id: str, parents: Sequence[Row], *, step: int | None = None
+        self,
+        run_id: str,
+        parents: Sequence[Row],
+        *,
+        step: int | None = None,
+        token_id: str | None = None,
     ) -> Row:
         """Record that tokens become one, and the outcome of each, as one.
 
@@ -205,10 +221,46 @@ class Recorder(WorkRecording, OutcomeRecording, RecordReading):
         unit, group_id = RecordUnit(run_id), self._new_id()
         token_ids = [parent["token_id"] for parent in parents]
         merged = self._child(
-            unit, token_ids, parents[0]["row_id"], 0, join_group_id=group_id, step_in_pipeline=step
+            unit,
+            token_ids,
+            parents[0]["row_id"],
+            0,
+            token_id=token_id,
+            join_group_id=group_id,
+            step_in_pipeline=step,
         )
-        for token_id in token_ids:
-            self._outcome(unit, token_id, "coalesced", join_group_id=group_id)
+        for parent_id in token_ids:
+            self._outcome(unit, parent_id, "coalesced", join_group_id=group_id)
+        self.group.add(unit)
+        return dict(merged)
+
+    def consume_batch(
+        self,
+        run_id: str,
+        batch_id: str,
+        members: Sequence[Row],
+        *,
+        step: int | None = None,
+        token_id: str | None = None,
+    ) -> Row:
+        """Record that a batch became a token, whose parents its members are, and their outcomes.
+
+        The token belongs to the row of the first member; `record_batch_output` is part of it.
+
+        Raises:
+            LandscapeRefused: `landscape_branches` of no member, or of too many.
+        """
+        _check_width(members)
+        unit = RecordUnit(run_id)
+        token_ids = [member["token_id"] for member in members]
+        merged = self._child(
+            unit, token_ids, members[0]["row_id"], 0, token_id=token_id, step_in_pipeline=step
+        )
+        fields = {"batch_id": batch_id, "output_type": "token", "output_id": merged["token_id"]}
+        output = self._row("batch_outputs", run_id, self._new_id(), fields)
+        unit.add(TABLES["batch_outputs"], output)
+        for member_id in token_ids:
+            self._outcome(unit, member_id, "consumed_in_batch", batch_id=batch_id)
         self.group.add(unit)
         return dict(merged)
 
@@ -240,6 +292,10 @@ class Recorder(WorkRecording, OutcomeRecording, RecordReading):
             {"row_id": row_id, "created_at_us": self._now_us(), **fields},
         )
         return unit.add(TABLES["tokens"], row)
+
+
+def _id_at(token_ids: Sequence[str] | None, place: int) -> str | None:
+    return None if token_ids is None else token_ids[place]
 
 
 def _check_width(items: Iterable[Any]) -> None:

@@ -1,6 +1,7 @@
 """What every method of a recorder does: make a record, give it an id and a time, hand it on."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
@@ -29,6 +30,13 @@ class Recording:
             LedgerUnavailable: nothing was written, everything waits.
         """
         self.group.flush()
+
+    def whole(self, run_id: str) -> AbstractContextManager[None]:
+        """Write what a block records in one transaction, or, if the block raises, none of it.
+
+        One thread records meanwhile; the records are durable after the next `flush`.
+        """
+        return self.group.whole(run_id)
 
     def record_of(self, run_id: str, name: str, **fields: Any) -> Row:
         """Record a record of a table under a new id, made now."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernel.canonical import sha256_hex
-from kernel.landscape.canonical_types import DataRefused, canonical_data, stable_hash
+from kernel.landscape.canonical_types import canonical_data, canonical_or_shown, stable_hash
 from kernel.landscape.record_group import RecordUnit
 from kernel.landscape.record_rules import TABLES, part_key
 from kernel.landscape.recording import Recording
@@ -191,12 +191,19 @@ class WorkRecording(Recording):
         self.group.add(unit)
         return [dict(row) for _, row in unit.added]
 
-    def create_batch(self, run_id: str, aggregation_node_id: str, *, attempt: int = 0) -> Row:
+    def create_batch(
+        self,
+        run_id: str,
+        aggregation_node_id: str,
+        *,
+        attempt: int = 0,
+        batch_id: str | None = None,
+    ) -> Row:
         """Record that a batch begins to gather."""
         return self._record_of(
             run_id,
             "batches",
-            self._new_id(),
+            batch_id or self._new_id(),
             aggregation_node_id=aggregation_node_id,
             attempt=attempt,
             status="draft",
@@ -291,7 +298,7 @@ class WorkRecording(Recording):
         destination: str = "discard",
     ) -> Row:
         """Record a row of a source that is not valid, whatever it consists of."""
-        content = _canonical_or_shown(row_data)
+        content = canonical_or_shown(row_data)
         return self._record_of(
             run_id,
             "validation_errors",
@@ -338,11 +345,3 @@ class WorkRecording(Recording):
 
     def _kept_or_none(self, run_id: str, value: Any) -> str | None:
         return None if value is None else self._kept(run_id, canonical_data(value))
-
-
-def _canonical_or_shown(value: Any) -> bytes:
-    try:
-        return canonical_data(value)
-    except DataRefused as error:
-        shown = {"__repr__": repr(value)[:4096], "__type__": type(value).__name__}
-        return canonical_data(shown | {"__canonical_error__": str(error)})

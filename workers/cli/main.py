@@ -27,6 +27,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "session": "Declare, eliminate, look at and replay a belief session.",
         "binding": "Create, change, disable, enable and look at source bindings.",
         "review": "Review batches of memberships, and what waits for a person.",
+        "pipeline": "Run a pipeline of your own; resume one, show its graph.",
         "authority": "Ask for recomputes; run the nightly tick or the backfill.",
     },
     "Look": {

@@ -21,8 +21,6 @@ from actors.commit.units import ReplayUnit, Unit
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.elimination_store import AsyncEliminationStore
 from actors.supervision import kept_up
-from actors.synthesis.local_model import LocalModel
-from actors.synthesis.model_client import ModelClient
 from actors.synthesis.synthesis import Synthesis
 from kernel.authority.requests import CASCADE_QUEUE
 from kernel.belief_record import declared_universe
@@ -51,6 +49,7 @@ from workers.api.services import (
     Traceparents,
     Write,
 )
+from workers.clients.configured_model import model_of
 from workers.clients.openai_model import HttpModel
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
@@ -326,18 +325,6 @@ def _capacity(
         f"gateway-{random_bytes(8).hex()}",
         round(settings.kernel_capacity_period_s * 1000),
         time.monotonic,
-    )
-
-
-def model_of(settings: Settings) -> ModelClient:
-    """Return the model that the settings name, this process's own where they name none."""
-    if settings.model_url is None or settings.model_name is None:
-        return LocalModel()
-    return HttpModel(
-        settings.model_url,
-        settings.model_name,
-        settings.model_key,
-        timeout_s=settings.model_timeout_s,
     )
 
 

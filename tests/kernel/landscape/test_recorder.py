@@ -4,10 +4,17 @@ import threading
 
 import pytest
 
+from kernel.landscape.canonical_types import DataRefused
 from kernel.landscape.errors import LandscapeRefused, RecordRefused
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
 from tests.kernel.landscape.runs import begin, whole_run
+
+
+def record_whole(recorder, data, token_id):
+    with recorder.whole("run-1"):
+        recorder.record_token_outcome("run-1", token_id, "failed", error_hash="ab" * 32)
+        recorder.create_row("run-1", "source", 1, data, row_id="r1")
 
 
 def rows_of(ledger, name, **where):
@@ -190,3 +197,44 @@ def test_a_group_is_written_when_it_is_full_and_what_waits_when_it_is_asked_for(
     assert len(rows_of(ledger, "nodes")) == 7
     recorder.flush()
     assert len(rows_of(ledger, "rows")) == 3
+
+
+def test_what_is_recorded_as_a_whole_is_written_whole_or_not_at_all(ledger):
+    recorder = Recorder(ledger, group_records=2)
+    begin(recorder)
+    recorder.flush()
+    with recorder.whole("run-1"):
+        row = recorder.create_row("run-1", "source", 0, {"a": 1}, row_id="r", keep_payload=True)
+        token = recorder.create_token("run-1", row["row_id"], token_id="t")  # noqa: S106 - an id
+        state = recorder.begin_node_state("run-1", "t", "parse", 1, {"a": 1})
+        recorder.complete_node_state(
+            "run-1", state["state_id"], "completed", output={"a": 2}, duration_us=1
+        )
+        recorder.fork_token("run-1", token, ["x", "y"], token_ids=["t.x", "t.y"])
+        # More records than a group has, and none of them is written before the end.
+        assert rows_of(ledger, "rows") == []
+    recorder.flush()
+    assert [row["status"] for row in rows_of(ledger, "node_states")] == ["completed"]
+    with pytest.raises(LandscapeRefused):
+        record_whole(recorder, {"a": 1}, token_id="t")  # noqa: S106 - an id
+    with pytest.raises(DataRefused):
+        record_whole(recorder, {"a": {1}}, token_id="t2")  # noqa: S106 - an id
+    recorder.flush()
+    assert [row["row_id"] for row in rows_of(ledger, "rows")] == ["r"]
+
+
+def test_a_batch_becomes_a_token_of_which_every_member_is_a_parent(ledger, recorder):
+    begin(recorder)
+    tokens = []
+    for place in range(3):
+        row = recorder.create_row("run-1", "source", place, {"a": place})
+        tokens.append(recorder.create_token("run-1", row["row_id"]))
+    batch = recorder.create_batch("run-1", "gather", batch_id="b1")
+    made = recorder.consume_batch("run-1", batch["batch_id"], tokens, token_id="b1.0")  # noqa: S106 - an id
+    recorder.flush()
+    parents = rows_of(ledger, "token_parents", token_id=made["token_id"])
+    assert [link["parent_token_id"] for link in parents] == [t["token_id"] for t in tokens]
+    assert made["row_id"] == tokens[0]["row_id"]
+    assert {row["outcome"] for row in rows_of(ledger, "token_outcomes")} == {"consumed_in_batch"}
+    [output] = rows_of(ledger, "batch_outputs")
+    assert (output["batch_id"], output["output_id"]) == ("b1", "b1.0")

@@ -1,0 +1,213 @@
+"""Runs a pipeline: rows are walked at once and recorded in their order (seed 003, ruling L1).
+
+The run goes in commits. Each is one transaction, in which the record takes
+
+1. what the sinks have written since the one before, and so the outcomes of those tokens;
+2. what happened to the rows that were walked, in the order of the source, and what batches became;
+3. the next rows of the source, before anybody begins with them;
+4. what the sinks are going to write now, and where;
+5. a checkpoint, whose number no other process can record.
+
+When it is durable, the sinks write. A process that is killed leaves a whole number of commits: the
+next one gives the sinks the writes of the last commit again, and walks its rows (decision
+kernel/0470). So each row is recorded once, and outputs and lineage are those of a run that nobody
+disturbed, as far as the functions return the same.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Literal
+
+import anyio.to_thread
+
+from actors.errors import PipelineStopped
+from actors.pipelines.batches import Batches, Walk
+from actors.pipelines.events import WalkEvent
+from actors.pipelines.graph import PipelineGraph
+from actors.pipelines.pipeline import Pipeline
+from actors.pipelines.resume import RunState, recorded_state
+from actors.pipelines.run_records import RunRecords, SinkWrite, row_name
+from actors.pipelines.sinks import SinkItem, SinkWritten
+from actors.pipelines.source_rows import SourceRow, SourceRows
+from actors.pipelines.step import WalkTools
+from actors.pipelines.walk import token_name
+from actors.pipelines.walks import Walks
+from kernel.landscape.canonical_types import restored
+from kernel.landscape.checkpoints import reopen_run
+from kernel.landscape.recorder import Recorder
+from kernel.ledger.ledger import Ledger
+
+RunStatus = Literal["completed", "interrupted", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a run ended, and how many rows it did."""
+
+    run_id: str
+    status: RunStatus
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Confirmed:
+    write: SinkWrite
+    written: SinkWritten
+    duration_us: int
+
+
+class PipelineRun:
+    """One run of a pipeline; `begin` or `resume` it, then `run` it."""
+
+    def __init__(self, pipeline: Pipeline, ledger: Ledger, tools: WalkTools, walks: Walks) -> None:
+        self._pipeline = pipeline
+        self._graph: PipelineGraph = pipeline.graph
+        self._ledger = ledger
+        self._tools = tools
+        self._walks = walks
+        self._recorder = Recorder(ledger)
+        self._confirmed: list[_Confirmed] = []
+        self._failure: BaseException | None = None
+
+    def begin(self, run_id: str, config: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Record that a run begins under a configuration, with its first rows.
+
+        Raises:
+            LandscapeRefused: `landscape_conflict` where there is a run of this id.
+            PipelineStopped: the source raised; nothing was recorded.
+        """
+        self._state = RunState(run_id)
+        self._open()
+        rows = self._read()
+        if self._failure is not None:
+            raise self._stopped()
+        with self._records.commit():
+            stated = {"pipeline": self._pipeline.name, **config}
+            self._state.source_operation = self._records.begin(stated)
+            self._record_rows(rows)
+            self._checkpoint()
+        self._records.flush()
+        self._state.waiting = rows
+
+    def resume(self, run_id: str) -> None:
+        """Go on with a run where its record ends.
+
+        Raises:
+            LandscapeRefused: see `recorded_state`.
+            PipelineSourceDiffers: the source gives other rows than are on record.
+        """
+        self._state = self._ledger.read(partial(recorded_state, run_id=run_id, graph=self._graph))
+        reopen_run(self._ledger, run_id)
+        self._open()
+        self._records.edge_ids = self._state.edge_ids
+        self._write(self._state.writes)
+
+    async def run(self, is_stopped: Callable[[], bool] = lambda: False) -> RunEnd:
+        """Run to the end, or until a stop is asked for, which is looked for between commits.
+
+        Raises:
+            PipelineStopped: the source or a sink raised; what was done is recorded, and the run
+                has failed, from where it may be resumed.
+            LandscapeRefused: `landscape_conflict` where another process goes on with the run.
+        """
+        while not self._state.is_settled and self._failure is None and not is_stopped():
+            rows = self._state.waiting
+            walked = await self._walks.walk(self._state.run_id, rows)
+            await anyio.to_thread.run_sync(self._advance, rows, walked)
+        return await anyio.to_thread.run_sync(self._end)
+
+    def _open(self) -> None:
+        state = self._state
+        self._records = RunRecords(self._recorder, self._graph, state.run_id)
+        self._batches = Batches(self._graph, self._tools, state.run_id, state.batches)
+        self._source = SourceRows(self._graph.source, state.run_id, state.rows_read)
+        self._source.has_ended = state.source_ended
+        self._began_us = self._tools.now_us()
+
+    def _advance(self, rows: Sequence[SourceRow], walked: Sequence[Sequence[WalkEvent]]) -> None:
+        """Record one commit, let the sinks write, and leave the next rows waiting."""
+        state, is_last = self._state, not rows and self._source.has_ended
+        more = self._read()
+        with self._records.commit():
+            self._record_confirmed()
+            for row, events in zip(rows, walked, strict=True):
+                walk = Walk(row.row_id, row.row_id, row.content, events)
+                self._records.plan(self._batches.take(walk))
+            if is_last:
+                self._records.plan(self._batches.close_all())
+            state.rows_done += len(rows)
+            self._record_rows(more)
+            writes = self._records.sink_writes(state.positions)
+            state.is_settled = is_last and not writes
+            self._checkpoint()
+        self._records.flush()
+        self._confirmed = []
+        state.waiting = more
+        self._write(writes)
+
+    def _read(self) -> list[SourceRow]:
+        try:
+            return self._source.read(self._ledger, self._pipeline.commit_rows)
+        except Exception as error:  # noqa: BLE001 - a source is the user's program
+            self._failure = error
+            return []
+
+    def _record_rows(self, rows: Sequence[SourceRow]) -> None:
+        state = self._state
+        for row in rows:
+            self._records.row(row.index, row.content)
+        state.rows_read += len(rows)
+        if self._source.has_ended and not state.source_ended:
+            state.source_ended = True
+            took_us = max(0, self._tools.now_us() - self._began_us)
+            self._records.source_ended(state.source_operation, state.rows_read, took_us)
+
+    def _record_confirmed(self) -> None:
+        for each in self._confirmed:
+            self._records.written(each.write, each.written, each.duration_us)
+
+    def _checkpoint(self) -> None:
+        state = self._state
+        state.commit_number += 1
+        newest = token_name(row_name(state.run_id, max(0, state.rows_read - 1)), 0)
+        stated = state.stated(self._batches.numbers)
+        self._records.checkpoint(state.commit_number, newest, stated)
+
+    def _write(self, writes: Sequence[SinkWrite]) -> None:
+        """Let the sinks write; what one has not written stays open on the record."""
+        for write in writes:
+            sink = self._graph.by_name[write.sink].function
+            items = [SinkItem(each.token_id, restored(each.data)) for each in write.arrivals]
+            started_us = self._tools.now_us()
+            try:
+                written = sink.write(items, write.position)
+            except Exception as error:  # noqa: BLE001 - a sink is the user's program
+                self._failure = self._failure or error
+                return
+            took_us = max(0, self._tools.now_us() - started_us)
+            self._confirmed.append(_Confirmed(write, written, took_us))
+            self._state.positions[write.sink] = written.position
+
+    def _end(self) -> RunEnd:
+        if self._confirmed:
+            with self._records.commit():
+                self._record_confirmed()
+                self._checkpoint()
+            self._records.flush()
+        status: RunStatus = "interrupted"
+        if self._failure is not None:
+            status = "failed"
+        elif self._state.is_settled:
+            status = "completed"
+        self._recorder.end_run(self._state.run_id, status)
+        if self._failure is not None:
+            raise self._stopped()
+        return RunEnd(self._state.run_id, status, self._state.rows_done)
+
+    def _stopped(self) -> PipelineStopped:
+        error = self._failure
+        stopped = PipelineStopped(f"{type(error).__name__}: {error}")
+        stopped.__cause__ = error
+        return stopped

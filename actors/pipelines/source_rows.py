@@ -1,0 +1,79 @@
+"""Reads the rows of a source, from where a run has them on record."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from actors.errors import PipelineSourceDiffers
+from actors.pipelines.node import PipelineNode, parameters_of
+from actors.pipelines.run_records import row_name
+from kernel.canonical import sha256_hex
+from kernel.landscape.canonical_types import Canonical, canonical_or_shown
+from kernel.landscape.digest import records_of
+from kernel.ledger.ledger import Ledger
+
+_END: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """A row of a source in its recorded form."""
+
+    index: int
+    row_id: str
+    content: Canonical
+
+
+class SourceRows:
+    """The rows of a source that a run has not on record yet."""
+
+    def __init__(self, source: PipelineNode, run_id: str, recorded: int) -> None:
+        self._source = source
+        self._run_id = run_id
+        self._next = recorded
+        self._rows: Iterator[Any] | None = None
+        self.has_ended = False
+
+    def read(self, ledger: Ledger, limit: int) -> list[SourceRow]:
+        """Return the next rows, at most so many; fewer where the source has ended.
+
+        Raises:
+            PipelineSourceDiffers: it gives other rows than are on record.
+            Exception: what the source raises.
+        """
+        if self.has_ended:
+            return []
+        if self._rows is None:
+            self._rows = self._begun(ledger)
+        rows = []
+        for data in islice(self._rows, limit):
+            content = Canonical(canonical_or_shown(data))
+            rows.append(SourceRow(self._next, row_name(self._run_id, self._next), content))
+            self._next += 1
+        self.has_ended = len(rows) < limit
+        return rows
+
+    def _begun(self, ledger: Ledger) -> Iterator[Any]:
+        if parameters_of(self._source.function):
+            behind: Iterator[Any] = iter(self._source(self._next))
+            return behind
+        rows: Iterator[Any] = iter(self._source())
+        if self._next:
+            self._pass_over(ledger, rows)
+        return rows
+
+    def _pass_over(self, ledger: Ledger, rows: Iterator[Any]) -> None:
+        """Go on to the first row that is not on record; linear in those that are."""
+        with ledger.view() as view:
+            for recorded in records_of(view.tables, self._run_id, "rows"):
+                data = next(rows, _END)
+                is_same = data is not _END and (
+                    sha256_hex(canonical_or_shown(data)) == recorded["source_data_hash"]
+                )
+                if not is_same:
+                    index = recorded["row_index"]
+                    raise PipelineSourceDiffers(
+                        f"row {index} of the source is not the one that the run has recorded; "
+                        "restore the source, or begin another run"
+                    )

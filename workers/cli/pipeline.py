@@ -1,0 +1,119 @@
+"""`rotulus pipeline`: a user's own pipeline, run, resumed, shown (seed 003)."""
+
+import re
+import signal
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from actors.pipelines.runner import RunEnd
+from kernel.landscape.lineage_text import graph_mermaid
+from workers.cli.common import as_json, clean_errors, data_dir, print_document, read_settings, run
+from workers.environment.settings import Settings
+from workers.pipelines.loading import load_pipeline
+from workers.pipelines.process import PipelineOrder, resume_pipeline, run_pipeline
+
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+fleet = click.option(
+    "--fleet", "on_fleet", is_flag=True, help="Let the workers of a running tree walk the rows."
+)
+
+
+@click.group()
+def pipeline() -> None:
+    """Run a pipeline of your own, with a record of every row."""
+
+
+@pipeline.command("run")
+@click.argument("place", metavar="MODULE:NAME")
+@click.option("--run", "run_id", metavar="ID", help="The id of the run; a new one without it.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A value of the pipeline's `config`; recorded, and the same on a resume.",
+)
+@fleet
+@as_json
+@data_dir
+def run_command(
+    place: str,
+    run_id: str | None,
+    settings: Sequence[str],
+    data_dir: Path | None,
+    *,
+    on_fleet: bool,
+    as_json: bool,
+) -> None:
+    """Run the pipeline that Python finds at MODULE:NAME, here or on a running tree's ledger."""
+    config = dict(_pair(each) for each in settings)
+    order = PipelineOrder(_checked(run_id), place, config, on_fleet=on_fleet)
+    _carry_out(run_pipeline, read_settings(data_dir), order, as_json=as_json)
+
+
+@pipeline.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("--pipeline", "place", metavar="MODULE:NAME", help="Where it is now, if elsewhere.")
+@fleet
+@as_json
+@data_dir
+def resume(
+    run_id: str, place: str | None, data_dir: Path | None, *, on_fleet: bool, as_json: bool
+) -> None:
+    """Go on with RUN, which was killed, interrupted or failed, where its record ends."""
+    order = PipelineOrder(_checked(run_id), place, on_fleet=on_fleet)
+    _carry_out(resume_pipeline, read_settings(data_dir), order, as_json=as_json)
+
+
+@pipeline.command()
+@click.argument("place", metavar="MODULE:NAME")
+def graph(place: str) -> None:
+    """Check the pipeline at MODULE:NAME and print its graph as Mermaid."""
+    with clean_errors():
+        records = load_pipeline(place).graph.records
+    click.echo(graph_mermaid(*records), nl=False)
+
+
+def _carry_out(
+    action: Callable[[Settings, PipelineOrder], Coroutine[Any, Any, RunEnd]],
+    settings: Settings,
+    order: PipelineOrder,
+    *,
+    as_json: bool,
+) -> None:
+    """Run or resume; a first SIGINT or SIGTERM ends the run behind the rows in hand.
+
+    A second one ends the process, from which the run can be resumed as well.
+    """
+    stops: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        stops.append(number)
+        click.echo("Stopping behind the rows in hand.", err=True)
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    end: RunEnd = run(lambda: action(settings, order.stopped_by(lambda: bool(stops))))
+    document = {"run_id": end.run_id, "status": end.status, "rows": end.rows}
+    print_document(document, as_json=as_json)
+    if end.status == "interrupted":
+        click.echo(f"Go on with: rotulus pipeline resume {end.run_id}", err=True)
+        raise SystemExit(130)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise click.UsageError(f"--set takes NAME=VALUE, not {text!r}")
+    return name, value
+
+
+def _checked(run_id: str | None) -> str | None:
+    if run_id is not None and not _RUN_NAME.fullmatch(run_id):
+        raise click.UsageError("a run is called by letters, digits, _ and -, 64 at most")
+    return run_id

@@ -1,0 +1,19 @@
+"""What a user's pipeline is made of; `rotulus pipeline run MODULE:NAME` runs it."""
+
+from actors.pipelines.node import PipelineNode
+from actors.pipelines.pipeline import Pipeline
+from actors.pipelines.sinks import PipelineSink, SinkItem, SinkWritten
+from actors.pipelines.step import NodeStep, RowRefused
+from workers.pipelines.file_sinks import CsvSink, JsonLinesSink
+
+__all__ = [
+    "CsvSink",
+    "JsonLinesSink",
+    "NodeStep",
+    "Pipeline",
+    "PipelineNode",
+    "PipelineSink",
+    "RowRefused",
+    "SinkItem",
+    "SinkWritten",
+]

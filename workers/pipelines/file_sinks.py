@@ -1,0 +1,111 @@
+"""Files as sinks: each write replaces whatever stands behind its position, under a lock.
+
+What a file held before a run is replaced by it. What a killed process wrote and did not confirm is
+cut off and written again, so a file has each row once, in the order of the record. A file that has
+become shorter than the record says is not written.
+"""
+
+import csv
+import fcntl
+import hashlib
+import io
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from actors.pipelines.sinks import SinkItem, SinkWritten
+from kernel.landscape.canonical_types import canonical_data
+
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class SinkFileError(Exception):
+    """A file is not as the record says, or another process writes it."""
+
+
+class JsonLinesSink:
+    """A file of rows as canonical JSON, a line each."""
+
+    version = "1"
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """What a run records of it."""
+        return {"path": str(self._path)}
+
+    def write(self, items: Sequence[SinkItem], position: int) -> SinkWritten:
+        """Write a line for each item behind a position of the file, durably."""
+        content = b"".join(canonical_data(item.row) + b"\n" for item in items)
+        return _written(self._path, content, position)
+
+
+class CsvSink:
+    """A file of comma-separated values: the named columns of each row, under their names."""
+
+    version = "1"
+
+    def __init__(self, path: str | os.PathLike[str], columns: Sequence[str]) -> None:
+        self._path = Path(path)
+        self._columns = tuple(columns)
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """What a run records of it."""
+        return {"path": str(self._path), "columns": list(self._columns)}
+
+    def write(self, items: Sequence[SinkItem], position: int) -> SinkWritten:
+        """Write a line for each item behind a position of the file, durably."""
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator="\n")
+        if position == 0:
+            writer.writerow(self._columns)
+        writer.writerows([item.row.get(name, "") for name in self._columns] for item in items)
+        return _written(self._path, text.getvalue().encode(), position)
+
+
+def _written(path: Path, content: bytes, position: int) -> SinkWritten:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(_Opened(path)) as file:
+        file.replace(content, position)
+    digest = hashlib.sha256(content).hexdigest()
+    return SinkWritten(position + len(content), str(path), digest, len(content))
+
+
+class _Opened:
+    """A file that is open under its lock."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = os.open(path, _OPEN, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise SinkFileError(f"{path}: another process is writing it") from None
+
+    def replace(self, content: bytes, position: int) -> None:
+        """Write content in place of everything behind a position."""
+        size = os.fstat(self._fd).st_size
+        if size < position:
+            message = f"{self._path} has {size} bytes, and the record says {position}"
+            raise SinkFileError(message)
+        os.ftruncate(self._fd, position)
+        rest = memoryview(content)
+        while rest:
+            count = os.pwrite(self._fd, rest, position)
+            rest, position = rest[count:], position + count
+        os.fsync(self._fd)
+        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def close(self) -> None:
+        """Give the lock back."""
+        os.close(self._fd)

@@ -1,0 +1,32 @@
+"""Loads a pipeline by the name under which Python knows it."""
+
+import os
+import sys
+from importlib import import_module
+
+from actors.errors import PipelineInvalid
+from actors.pipelines.pipeline import Pipeline
+
+
+def load_pipeline(place: str) -> Pipeline:
+    """Return the pipeline at `MODULE:NAME`, looked for in the current folder as well.
+
+    Raises:
+        PipelineInvalid: the import failed, there is no pipeline, or it cannot run as declared.
+    """
+    module_name, _, name = place.partition(":")
+    if not module_name or not name:
+        raise PipelineInvalid(f"a pipeline is named MODULE:NAME, not {place!r}")
+    folder = os.getcwd()  # noqa: PTH109 - a text, as `sys.path` holds them
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        loaded = getattr(import_module(module_name), name)
+    except PipelineInvalid:
+        raise
+    except Exception as error:
+        raise PipelineInvalid(f"{place} does not load: {error!r}") from error
+    if not isinstance(loaded, Pipeline):
+        raise PipelineInvalid(f"{place} is a {type(loaded).__name__}, no Pipeline")
+    _ = loaded.graph
+    return loaded

@@ -1,0 +1,228 @@
+"""Runs a pipeline in this process, on the ledger that the settings name.
+
+Where nothing else uses the data folder, this process holds it and states the run on the log itself.
+Where a tree runs on it, the records go into the same database beside the tree's own, rows may be
+walked by its workers, and the gateway states the run.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import anyio.to_thread
+import orjson
+
+from actors.commit.run_units import SealRunUnit
+from actors.commit.units import commit_alone
+from actors.errors import PipelineInvalid
+from actors.orchestrator.orchestrator import Orchestrator
+from actors.pipelines.pipeline import Pipeline
+from actors.pipelines.runner import PipelineRun, RunEnd
+from actors.pipelines.step import WalkTools
+from actors.pipelines.walks import LocalWalks, Walks
+from kernel.kernel import Kernel
+from kernel.landscape.errors import LandscapeRefused
+from kernel.landscape.reports import run_of_id
+from kernel.landscape.seals import seal_of, seal_to_state
+from kernel.ledger.ledger import Ledger, LedgerView
+from workers.clients.configured_model import model_of
+from workers.clients.gateway import GatewayClient
+from workers.clients.openai_model import HttpModel
+from workers.environment.data_folder import DataFolder, DataFolderBusyError
+from workers.environment.ledger_access import founded_ledger, ledger_place, open_ledger
+from workers.environment.private_files import FILE_MODE, FOLDER_MODE
+from workers.environment.settings import Settings
+from workers.environment.system_host import system_host
+from workers.pipelines.fleet import FleetWalks
+from workers.pipelines.loading import load_pipeline
+from workers.pipelines.model import PipelineModel
+
+RUN_LOCKS = "pipeline-runs"
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineOrder:
+    """What is to be run, and how."""
+
+    run_id: str | None
+    """None for a new one."""
+
+    place: str | None = None
+    """Where Python finds the pipeline; what a run is resumed from says so itself."""
+
+    config: Mapping[str, str] | None = None
+    on_fleet: bool = False
+    is_stopped: Callable[[], bool] = lambda: False
+
+    def stopped_by(self, is_stopped: Callable[[], bool]) -> "PipelineOrder":
+        """Return the same, which ends where a stop is asked for."""
+        return replace(self, is_stopped=is_stopped)
+
+
+async def run_pipeline(settings: Settings, order: PipelineOrder) -> RunEnd:
+    """Begin a run and run it to its end.
+
+    Raises:
+        PipelineInvalid, PipelineStopped, LandscapeRefused: see `PipelineRun`.
+    """
+    if order.place is None:
+        raise PipelineInvalid("a pipeline is named MODULE:NAME")
+    pipeline = load_pipeline(order.place)
+    pipeline.config |= order.config or {}
+    async with _opened(settings) as (ledger, is_alone):
+        run_id = order.run_id or ledger.host.new_id()
+        stated = {"place": order.place, "config": pipeline.config}
+        with _run_lock(settings, run_id):
+            async with _prepared(settings, pipeline, ledger, on_fleet=order.on_fleet) as run:
+                await anyio.to_thread.run_sync(run.begin, run_id, stated)
+                return await _run(settings, run, ledger, order.is_stopped, is_alone=is_alone)
+
+
+async def resume_pipeline(settings: Settings, order: PipelineOrder) -> RunEnd:
+    """Go on with a run where its record ends; one that is over is stated on the log.
+
+    Raises:
+        PipelineInvalid, PipelineStopped, PipelineSourceDiffers, LandscapeRefused: see
+            `PipelineRun`.
+    """
+    run_id = str(order.run_id)
+    async with _opened(settings) as (ledger, is_alone):
+        stated = await anyio.to_thread.run_sync(ledger.read, partial(_stated, run_id=run_id))
+        pipeline = load_pipeline(order.place or stated["place"])
+        pipeline.config |= stated["config"]
+        with _run_lock(settings, run_id):
+            ended = await anyio.to_thread.run_sync(ledger.read, partial(_unsealed, run_id=run_id))
+            if ended is not None:
+                await _seal(settings, ledger, run_id, is_alone=is_alone)
+                return ended
+            async with _prepared(settings, pipeline, ledger, on_fleet=order.on_fleet) as run:
+                await anyio.to_thread.run_sync(run.resume, run_id)
+                return await _run(settings, run, ledger, order.is_stopped, is_alone=is_alone)
+
+
+async def _run(
+    settings: Settings,
+    run: PipelineRun,
+    ledger: Ledger,
+    is_stopped: Callable[[], bool],
+    *,
+    is_alone: bool,
+) -> RunEnd:
+    end = await run.run(is_stopped)
+    if end.status == "completed":
+        await _seal(settings, ledger, end.run_id, is_alone=is_alone)
+    return end
+
+
+def _stated(view: LedgerView, run_id: str) -> dict[str, Any]:
+    """Return what a run has recorded of where its pipeline is."""
+    stated = orjson.loads(run_of_id(view, run_id)["settings_json"])
+    if not isinstance(stated.get("place"), str):
+        message = f"the run {run_id} is none of a pipeline"
+        raise LandscapeRefused(message, code="landscape_unknown")
+    return dict(stated)
+
+
+def _unsealed(view: LedgerView, run_id: str) -> RunEnd | None:
+    """Return the end of a run that is completed and has no seal; it was killed in between."""
+    if run_of_id(view, run_id)["status"] != "completed" or seal_of(view, run_id) is not None:
+        return None
+    return RunEnd(run_id, "completed", 0)
+
+
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[tuple[Ledger, bool]]:
+    """Open the ledger, and say whether nothing else uses its folder."""
+    place, host = ledger_place(settings), system_host()
+    with _held_or_shared(DataFolder(settings.data_dir)) as is_alone:
+        opened = partial(founded_ledger if is_alone else open_ledger, place, host)
+        ledger = await anyio.to_thread.run_sync(opened)
+        try:
+            yield ledger, is_alone
+        finally:
+            ledger.close()
+
+
+@contextmanager
+def _held_or_shared(folder: DataFolder) -> Iterator[bool]:
+    lock = folder.locked()
+    try:
+        lock.__enter__()
+    except DataFolderBusyError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.__exit__(None, None, None)
+
+
+@contextmanager
+def _run_lock(settings: Settings, run_id: str) -> Iterator[None]:
+    """Let one process of this machine at a time go on with a run.
+
+    Raises:
+        LandscapeRefused: `landscape_conflict` where another does.
+    """
+    locks = DataFolder(settings.data_dir).path / RUN_LOCKS
+    locks.mkdir(mode=FOLDER_MODE, exist_ok=True)
+    fd = os.open(locks / f"{run_id}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise LandscapeRefused(f"another process goes on with the run {run_id}") from None
+    finally:
+        os.close(fd)
+
+
+@asynccontextmanager
+async def _prepared(
+    settings: Settings, pipeline: Pipeline, ledger: Ledger, *, on_fleet: bool
+) -> AsyncIterator[PipelineRun]:
+    client = model_of(settings)
+    model = PipelineModel(client, settings.model_timeout_s)
+    tools = WalkTools(ledger.host.now_us, time.sleep, model)
+    local = LocalWalks(pipeline.graph, tools, pipeline.concurrency)
+    try:
+        async with _walks(settings, pipeline, local, on_fleet=on_fleet) as walks:
+            yield PipelineRun(pipeline, ledger, tools, walks)
+    finally:
+        if isinstance(client, HttpModel):
+            await client.aclose()
+
+
+@asynccontextmanager
+async def _walks(
+    settings: Settings, pipeline: Pipeline, local: LocalWalks, *, on_fleet: bool
+) -> AsyncIterator[Walks]:
+    if not on_fleet:
+        yield local
+        return
+    async with FleetWalks(gateway_of(settings), pipeline, local) as fleet:
+        yield fleet
+
+
+def gateway_of(settings: Settings) -> str:
+    """Return the gateway of the tree that runs on the data folder, else the configured one."""
+    runtime = DataFolder(settings.data_dir).read_runtime()
+    return str(runtime["gateway_url"] if runtime else settings.gateway_url)
+
+
+async def _seal(settings: Settings, ledger: Ledger, run_id: str, *, is_alone: bool) -> None:
+    """State the digest of a run on the log: the gateway does where there is one."""
+    if not is_alone:
+        async with GatewayClient(gateway_of(settings)) as gateway:
+            await gateway.post(f"/v1/landscape/runs/{run_id}/seal", {})
+        return
+
+    def seal() -> None:
+        stated = ledger.read(partial(seal_to_state, run_id=run_id))
+        commit_alone(SealRunUnit(stated), ledger, Kernel(), Orchestrator(ledger.host))
+
+    await anyio.to_thread.run_sync(seal)
