@@ -4,6 +4,7 @@ from contextlib import suppress
 
 import structlog
 
+from kernel.audit.provenance import Provenance
 from kernel.errors import KernelError
 from kernel.ledger.ledger import LedgerView
 from kernel.work.dead_letters import DeadLetterDismissal, dead_letters
@@ -20,6 +21,7 @@ from workers.api.services import Services
 from workers.dashboard.pages.source import OperatorAction, QueuePicture, RequestPicture
 from workers.use_cases import queue_operations
 from workers.views.backlog import backlog
+from workers.views.provenance import Question, explained_text, provenance_asked
 
 PAGE_ROWS = 50
 
@@ -67,6 +69,14 @@ class LivePages:
         """Return the last report of a living worker; None where there is none."""
         beats = await self._services.heartbeats.alive()
         return next((beat for beat in beats if beat.worker_id == worker_id), None)
+
+    async def explained(self, question: Question) -> Provenance | str:
+        """Return where something comes from; of an id of a run its lineage, as text."""
+
+        def read(view: LedgerView) -> Provenance | str:
+            return provenance_asked(view, question) or explained_text(view, question)
+
+        return await self._services.read(read)
 
     async def act(self, action: OperatorAction) -> None:
         """Do what is asked; it is on the record when this returns."""

@@ -100,7 +100,10 @@ def test_each_page_fits_and_axe_finds_nothing(browser, served, theme, width, scr
     page.on("request", lambda request: urls.append(request.url))
     queue = f"{served.url}/queues/{BINDING_QUEUE}"
     requests = (served.open_request, served.dead_letter)
-    for url in (queue, *map(served.page_of, requests), f"{served.url}/queues/none"):
+    explain = f"{served.url}/explain"
+    explained = (f"{explain}?id={quote(each, safe='')}" for each in (*requests, "nobody"))
+    pages = (*map(served.page_of, requests), explain, *explained)
+    for url in (queue, *pages, f"{served.url}/queues/none"):
         page.goto(url)
         expect(page.locator("h1")).to_be_visible()
         main = page.locator("main").bounding_box()

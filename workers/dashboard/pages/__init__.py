@@ -1,6 +1,6 @@
 """The pages of single things: one row for each, with what answers its path."""
 
-from workers.dashboard.pages import actions, queues, requests, workers
+from workers.dashboard.pages import actions, explanations, queues, requests, workers
 from workers.dashboard.pages.page import PageRoute
 
 ROUTES = (
@@ -8,4 +8,5 @@ ROUTES = (
     PageRoute("GET", "/queues/{queue}/requests/{request_id:path}", requests.show),
     PageRoute("POST", "/queues/{queue}/{verb}", actions.act),
     PageRoute("GET", "/workers/{worker_id}", workers.show),
+    PageRoute("GET", "/explain", explanations.show),
 )

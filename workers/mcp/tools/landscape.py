@@ -10,6 +10,7 @@ from workers.mcp.answers import part_of, whole_page
 from workers.mcp.fields import Limit, Name, Offset, Part
 from workers.mcp.tool import Document, Tool, ToolContext
 from workers.views import landscape
+from workers.views.provenance import Question, explained
 
 RunStatus = Literal["running", "completed", "failed", "interrupted"]
 
@@ -31,14 +32,15 @@ class ListRuns(Tool):
 
 
 class ExplainToken(Tool):
-    """Explain a token, or what any id of a run leads to: its whole lineage.
+    """Explain a token, or whatever else has an id: by which way it came to be.
 
-    The id may be that of a row, a node, a state, an operation or an authority, too. Shows the
-    source with its data, every state with its attempts, routing, calls, parents, children, errors
-    and the outcome.
+    Of an id of a run (token, row, node, state, call, batch) the whole lineage: the source with its
+    data, every state with its attempts, routing, calls, parents, children, errors and the outcome.
+    Of anything else on the record (an understanding's authority, an observation, an operation, a
+    request, a session, `session/hypothesis`) the steps back to the words of sources.
     """
 
-    token_id: Annotated[Name, Field(description="A token, or another id that a record has.")]
+    token_id: Annotated[Name, Field(description="A token, or any other id on the record.")]
     run_id: Annotated[Name | None, Field(description="Where the id is in several runs.")] = None
     sink: Annotated[Name | None, Field(description="Only what ended in this sink.")] = None
     part: Part = ""
@@ -46,15 +48,18 @@ class ExplainToken(Tool):
 
     async def answer(self, context: ToolContext) -> Document:
         """Return the lineage, or a part of it."""
-        document = await context.read(
-            lambda view: landscape.explain_token(
-                view, self.token_id, run_id=self.run_id, sink=self.sink
-            )
-        )
+        question = Question(self.token_id, run_id=self.run_id, sink=self.sink)
+        answer = await context.read(lambda view: explained(view, question))
+        provenance, lineage = answer["provenance"], answer["lineage"]
+        document: Mapping[str, Any] = provenance or lineage or {}
         if self.part:
             return part_of(document, self.part, self.offset)
-        count = len(document["lineages"])
-        return {"summary": f"{document['kind']}: the lineage of {count} tokens", **document}
+        summary = f"{answer['kind']}: "
+        if provenance is not None:
+            summary += f"{len(provenance['steps'])} steps back to its sources"
+        if lineage is not None:
+            summary += f"the lineage of {len(lineage['lineages'])} tokens"
+        return {"summary": summary, **document}
 
 
 class _Report(Tool):
