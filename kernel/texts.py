@@ -21,6 +21,29 @@ _RECORDED_IN = (
 _FIELDS = ("content", "text")
 
 
+def text_at(view: LedgerView, ref: str) -> str | None:
+    """Return the text of a source that is on the record; None where there is no such text."""
+    return None if "\x00" in ref else _text_in(_payload_at(view, ref))
+
+
+def _text_in(payload: Mapping[str, Any] | None) -> str | None:
+    stated = (payload.get(name) for name in _FIELDS) if payload is not None else iter(())
+    text = next((text for text in stated if isinstance(text, str)), None)
+    return None if text is None else text_of(text)
+
+
+def _payload_at(view: LedgerView, ref: str) -> Mapping[str, Any] | None:
+    node = view.node(ref)
+    if node is not None:
+        # What frames is no evidence (EC3 of §7.7).
+        return {} if node["node_kind"] in FRAMING_KINDS else node["payload"]
+    for table in _RECORDED_IN:
+        record = view.record(table, ref)
+        if record is not None:
+            return dict(record["payload"])
+    return None
+
+
 class Texts:
     """The lengths of sources' texts, read once each for one envelope."""
 
@@ -40,26 +63,12 @@ class Texts:
         if "\x00" in ref:
             # No store holds such a name, and not every store can be asked for it.
             return None
-        payload = self._payload(ref)
+        payload = self._drafts[ref] if ref in self._drafts else _payload_at(self._view, ref)
         if payload is not None:
-            stated = (payload.get(name) for name in _FIELDS)
-            text = next((text for text in stated if isinstance(text, str)), None)
-            return None if text is None else len(text_of(text))
+            text = _text_in(payload)
+            return None if text is None else len(text)
         span = span_named_by(ref)
         if span is None or span.end is None:
             return None
         whole = self.length(span.source_ref)
         return None if whole is None or span.end > whole else span.end - span.start
-
-    def _payload(self, ref: str) -> Mapping[str, Any] | None:
-        if ref in self._drafts:
-            return self._drafts[ref]
-        node = self._view.node(ref)
-        if node is not None:
-            # What frames is no evidence (EC3 of §7.7).
-            return {} if node["node_kind"] in FRAMING_KINDS else node["payload"]
-        for table in _RECORDED_IN:
-            record = self._view.record(table, ref)
-            if record is not None:
-                return dict(record["payload"])
-        return None

@@ -156,7 +156,7 @@ def lineage_mermaid(explanation: Explanation) -> str:
     def box(key: str, label: str) -> str:
         if key not in names:
             names[key] = f"N{len(names)}"
-            lines.append(f'  {names[key]}["{_label(label)}"]')
+            lines.append(f'  {names[key]}["{mermaid_label(label)}"]')
         return names[key]
 
     for lineage in explanation.lineages:
@@ -190,15 +190,15 @@ def graph_mermaid(nodes: list[Row], edges: list[Row]) -> str:
     lines = ["flowchart LR"]
     for node in nodes:
         label = f"{node['node_id']} ({node['node_type']})"
-        lines.append(f'  {names[node["node_id"]]}["{_label(label)}"]')
+        lines.append(f'  {names[node["node_id"]]}["{mermaid_label(label)}"]')
     for edge in edges:
         if edge["from_node_id"] in names and edge["to_node_id"] in names:
             ends = names[edge["from_node_id"]], names[edge["to_node_id"]]
-            lines.append(f'  {ends[0]} -->|"{_label(edge["label"])}"| {ends[1]}')
+            lines.append(f'  {ends[0]} -->|"{mermaid_label(edge["label"])}"| {ends[1]}')
     return "\n".join(lines) + "\n"
 
 
-def _label(text: str) -> str:
+def mermaid_label(text: str) -> str:
     """Return a label in which nothing is Mermaid's own."""
     printable = "".join(each if each.isprintable() else " " for each in text)
     return (

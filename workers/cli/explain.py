@@ -1,4 +1,4 @@
-"""`rotulus explain`: what an id of a run names, and by which way its row went (seed 003)."""
+"""`rotulus explain`: what an id names, and where it comes from (seed 003)."""
 
 from pathlib import Path
 
@@ -6,14 +6,15 @@ import click
 
 from workers.cli.common import ledger_dir, print_document
 from workers.cli.reading import read_record
-from workers.views.landscape import explain_mermaid, explain_text, explain_token
+from workers.views.provenance import Question, explained, explained_mermaid, explained_text
 
 
 @click.command()
 @ledger_dir
 @click.argument("record_id")
+@click.argument("hypothesis", required=False)
 @click.option("--run", "run_id", help="Of this run; else of the newest that has the id.")
-@click.option("--sink", help="Only the ways that ended in this sink.")
+@click.option("--sink", help="Of an id of a run: only the ways that ended in this sink.")
 @click.option(
     "--format",
     "shape",
@@ -23,14 +24,23 @@ from workers.views.landscape import explain_mermaid, explain_text, explain_token
     help="How it is shown.",
 )
 def explain(
-    data_dir: Path | None, record_id: str, run_id: str | None, sink: str | None, shape: str
+    data_dir: Path | None,
+    record_id: str,
+    hypothesis: str | None,
+    run_id: str | None,
+    sink: str | None,
+    shape: str,
 ) -> None:
-    """Explain RECORD_ID: a run, row, token, state, call, batch, artifact, error, node or edge."""
-    options = {"run_id": run_id, "sink": sink}
+    """Explain RECORD_ID: where it comes from, back to the words of its sources.
+
+    Of the ledger: an understanding's authority, a source, an observation or another record, an
+    operation, a request, a belief session, and with HYPOTHESIS why that one stands or was struck.
+    Of a run: a run, row, token, state, call, batch, artifact, error, node or edge.
+    """
+    question = Question(record_id, hypothesis, run_id, sink)
     if shape == "json":
-        document = read_record(data_dir, lambda view: explain_token(view, record_id, **options))
+        document = read_record(data_dir, lambda view: explained(view, question))
         print_document(document, as_json=True)
         return
-    shown = explain_mermaid if shape == "mermaid" else explain_text
-    text = read_record(data_dir, lambda view: shown(view, record_id, **options))
-    click.echo(text, nl=False)
+    shown = explained_mermaid if shape == "mermaid" else explained_text
+    click.echo(read_record(data_dir, lambda view: shown(view, question)), nl=False)

@@ -35,7 +35,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "queues": "Show the queues; pause, resume, requeue, dismiss, cancel.",
         "show": "Look at what was decided: log, sessions, operations, nodes.",
         "audit": "Ask what was done, why, and what undoing it would take.",
-        "explain": "Explain an id of a run: by which way its row went.",
+        "explain": "Explain an id: where it comes from, back to the words.",
         "landscape": "List runs and report on them; seal one, purge payloads.",
         "verify": "Recompute the record and name the first bad row.",
         "tree": "Prove that a row is in the log, and that the log only grew.",

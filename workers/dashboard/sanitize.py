@@ -55,7 +55,7 @@ def _tidy(value: Any, name: str) -> Any:
     return value
 
 
-def bounded_text(text: str) -> str:
-    """Return a text with at most `TEXT_CHARS_MAX` characters, none of which misleads a reader."""
-    clipped = text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 1] + "…"
+def bounded_text(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
+    """Return a text with at most so many characters, none of which misleads a reader."""
+    clipped = text if len(text) <= chars_max else text[: chars_max - 1] + "…"
     return clipped.translate(_HARMLESS)

@@ -4,6 +4,7 @@ from contextlib import suppress
 
 import structlog
 
+from kernel.audit.provenance import Provenance
 from kernel.errors import KernelError
 from kernel.ledger.ledger import LedgerView
 from kernel.work.dead_letters import DeadLetterDismissal, dead_letters
@@ -20,6 +21,7 @@ from workers.api.services import Services
 from workers.dashboard.pages.source import OperatorAction, QueuePicture, RequestPicture
 from workers.use_cases import queue_operations
 from workers.views.backlog import backlog
+from workers.views.provenance import Question, explained_text, provenance_asked
 from workers.views.run_pages import (
     RunPicture,
     RunsPicture,
@@ -87,6 +89,14 @@ class LivePages:
     async def token(self, run_id: str, token_id: str) -> TokenPicture:
         """Return the way of a token."""
         return await self._services.read(lambda view: token_picture(view, run_id, token_id))
+
+    async def explained(self, question: Question) -> Provenance | str:
+        """Return where something comes from; of an id of a run its lineage, as text."""
+
+        def read(view: LedgerView) -> Provenance | str:
+            return provenance_asked(view, question) or explained_text(view, question)
+
+        return await self._services.read(read)
 
     async def act(self, action: OperatorAction) -> None:
         """Do what is asked; it is on the record when this returns."""

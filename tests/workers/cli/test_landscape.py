@@ -30,8 +30,10 @@ def test_an_id_is_explained_as_text_as_json_and_as_a_graph(run):
     for part in ("source: row 0 of source", "[1] classify: completed, 5.0 ms", "outcome: FORKED"):
         assert part in text
     document = printed("explain", run["row"]["row_id"], "--sink", "sure", "--format", "json")
-    assert [each["token"]["token_id"] for each in document["lineages"]] == [run["out"]["token_id"]]
+    lineages = document["lineage"]["lineages"]
+    assert [each["token"]["token_id"] for each in lineages] == [run["out"]["token_id"]]
     assert rotulus("explain", "run-1", "--format", "mermaid").output.startswith("flowchart LR")
+    assert printed("explain", "PG-1", "--format", "json")["kind"] == "record"
     unknown = rotulus("explain", "nobody")
     assert (unknown.exit_code, "landscape_unknown" in unknown.output) == (1, True)
 

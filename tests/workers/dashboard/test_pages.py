@@ -7,7 +7,7 @@ import pytest
 
 from kernel.work.contents import BINDING_QUEUE
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
-from tests.workers.api.door import URL, Door
+from tests.workers.api.door import SESSION, URL, Door, source, understanding
 
 pytestmark = pytest.mark.anyio
 
@@ -107,3 +107,26 @@ async def test_a_form_has_limits(door: Door):
     assert (await door.http.get("/queues/none")).status_code == 404
     assert (await door.http.get("/workers/none")).status_code == 404
     assert (await door.http.get("/v1/queues")).json()["pauses"] == []
+
+
+async def test_a_way_is_shown_with_its_words_and_links(door: Door):
+    await door.declare(SESSION, "a", "b")
+    await door.operate(source("s-1", HOSTILE), understanding("u-1", "s-1"))
+    assert "What is asked" in (await door.http.get("/explain")).text
+    page = await door.http.get("/explain", params={"id": "u-1"})
+    assert page.status_code == 200
+    assert '<h2 id="subject">Authority</h2>' in page.text
+    assert '<a href="#step-' in page.text
+    assert "characters 0 to 3" in page.text
+    assert "<script>alert" not in page.text
+    assert "&lt;script&gt;alert(1)" in page.text
+    assert "form-action 'self'" in page.headers["Content-Security-Policy"]
+    survivor = await door.http.get("/explain", params={"id": SESSION, "hypothesis": "a"})
+    assert "survives" in survivor.text
+
+
+async def test_what_nobody_knows_is_said_on_the_page(door: Door):
+    page = await door.http.get("/explain", params={"id": HOSTILE})
+    assert page.status_code == 404
+    assert "landscape_unknown" in page.text
+    assert "<script>alert" not in page.text

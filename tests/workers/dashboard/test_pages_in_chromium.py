@@ -115,7 +115,10 @@ def test_each_page_fits_and_axe_finds_nothing(browser, served, theme, width, scr
     requests = (served.open_request, served.dead_letter)
     run = f"{served.url}/runs/run-1"
     of_runs = (f"{served.url}/runs", run, f"{run}/tokens/{served.token}", f"{run}/tokens/none")
-    for url in (queue, *map(served.page_of, requests), f"{served.url}/queues/none", *of_runs):
+    explain = f"{served.url}/explain"
+    explained = (f"{explain}?id={quote(each, safe='')}" for each in (*requests, "nobody"))
+    pages = (*map(served.page_of, requests), explain, *explained, *of_runs)
+    for url in (queue, *pages, f"{served.url}/queues/none"):
         page.goto(url)
         expect(page.locator("h1")).to_be_visible()
         main = page.locator("main").bounding_box()

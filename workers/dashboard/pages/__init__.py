@@ -1,6 +1,6 @@
 """The pages of single things: one row for each, with what answers its path."""
 
-from workers.dashboard.pages import actions, queues, requests, runs, workers
+from workers.dashboard.pages import actions, explanations, queues, requests, runs, workers
 from workers.dashboard.pages.page import PageRoute
 
 ROUTES = (
@@ -11,4 +11,5 @@ ROUTES = (
     PageRoute("GET", "/runs", runs.show_all),
     PageRoute("GET", "/runs/{run_id}", runs.show),
     PageRoute("GET", "/runs/{run_id}/tokens/{token_id:path}", runs.show_token),
+    PageRoute("GET", "/explain", explanations.show),
 )

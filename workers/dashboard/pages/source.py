@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from kernel.audit.provenance import Provenance
 from kernel.work.dead_letters import DeadLetters
 from kernel.work.pauses import Pause
 from kernel.work.request_lists import RequestPage, RequestSearch
 from kernel.work.requests import WorkStatus
 from queues.worker_heartbeats import WorkerBeat
 from workers.views.backlog import Backlog
+from workers.views.provenance import Question
 from workers.views.run_pages import RunPicture, RunsPicture, TokenPicture
 
 
@@ -86,6 +88,14 @@ class PageSource(Protocol):
 
     async def token(self, run_id: str, token_id: str) -> TokenPicture:
         """Return the way of a token.
+
+        Raises:
+            LandscapeRefused: `landscape_unknown`.
+        """
+        ...
+
+    async def explained(self, question: Question) -> Provenance | str:
+        """Return where something comes from; of an id of a run its lineage, as text.
 
         Raises:
             LandscapeRefused: `landscape_unknown`.

@@ -1,0 +1,66 @@
+"""The stages of the runtime's own pipeline (ruling L1), and the one in which an operation was made.
+
+Each is a node of the runtime's run. What no later stage has made came in from outside: its stage is
+the intake. Every operation passes the commit last.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+from kernel.bindings.selectors import PHASES
+from kernel.ledger.ledger import Document
+from kernel.model.receipt import MANIFEST_RECEIPT
+from kernel.model.recomputes import RECALCULATE
+
+Stage = Literal[
+    "intake",
+    "normalization",
+    "relationship_resolution",
+    "binding_evaluation",
+    "firing",
+    "extraction",
+    "recompute",
+    "commit",
+]
+
+_OF_INTENT: Mapping[str, Stage] = MappingProxyType(
+    {
+        RECALCULATE: "recompute",
+        "extraction_state_change": "extraction",
+        "binding_fire_record": "firing",
+    }
+)
+_OF_PHASE: Mapping[str, Stage] = MappingProxyType(
+    {
+        "post_group_o_normalization": "normalization",
+        "post_relationship_resolution": "relationship_resolution",
+    }
+)
+
+
+def stage_of(envelope: Document) -> Stage:
+    """Return the stage in which an operation was made, by its envelope."""
+    effects = envelope["primitive_effects"]
+    if any(effect.get("receipt_subkind") == MANIFEST_RECEIPT for effect in effects):
+        return "binding_evaluation"
+    if envelope.get("binding_fire") is not None:
+        return "firing"
+    if any("extracted" in effect.get("payload", {}) for effect in effects):
+        return "extraction"
+    return _OF_INTENT.get(envelope["semantic_intent"]) or _of_phases(effects)
+
+
+def _of_phases(effects: list[Document]) -> Stage:
+    """Return the stage of the last phase that is completed in what is written of a source."""
+    completed = {
+        phase
+        for effect in effects
+        for phase in _phases_in(effect.get("payload", {}).get("completed_phases"))
+    }
+    last = next((phase for phase in reversed(PHASES) if phase in completed), None)
+    return _OF_PHASE.get(last or "", "intake")
+
+
+def _phases_in(stated: object) -> list[str]:
+    return [name for name in stated if isinstance(name, str)] if isinstance(stated, dict) else []
