@@ -150,6 +150,7 @@ def dead(
 @click.argument("request_ids", nargs=-1)
 @signature
 @click.option("--all", "everything", is_flag=True, help="All that was given up of the queue.")
+@decided_by
 @as_json
 @click.pass_obj
 def requeue(
@@ -157,14 +158,17 @@ def requeue(
     queue: str,
     request_ids: tuple[str, ...],
     signature: str | None,
+    decided_by: str,
     *,
     everything: bool,
     as_json: bool,
 ) -> None:
     """Ask anew for dead letters of QUEUE: those named, those of a signature, or all of them."""
+    said = {"decided_by": decided_by or account_name()}
     receipts: list[Any] = []
     for ids in _meant(settings, queue, request_ids, signature, everything=everything):
-        receipts += _post(settings, f"{_path(queue)}/requeue", {"request_ids": ids})["requests"]
+        body = {"request_ids": ids, **said}
+        receipts += _post(settings, f"{_path(queue)}/requeue", body)["requests"]
     print_document({"requeued": receipts if as_json else len(receipts)}, as_json=as_json)
 
 

@@ -28,8 +28,16 @@ async def test_a_queue_or_a_priority_is_paused_and_resumed(door: Door):
     [part, whole] = sorted(
         (await door.http.get("/v1/queues")).json()["pauses"], key=lambda pause: pause["decided_by"]
     )
-    assert (part["priority"], part["decided_by"], part["reason"]) == (least_urgent, "", "")
-    assert (whole["priority"], whole["decided_by"], whole["reason"]) == (None, "ada", "an exchange")
+    assert (part["priority"], part["decided_by"], part["reason"]) == (
+        least_urgent,
+        "127.0.0.1",
+        "",
+    )
+    assert (whole["priority"], whole["decided_by"], whole["reason"]) == (
+        None,
+        "ada at 127.0.0.1",
+        "an exchange",
+    )
     wrong = await door.send(f"{BINDINGS}/pause", {"priority": "never"})
     error_of(wrong, 422, "queue_unknown_priority")
 
@@ -68,7 +76,10 @@ async def test_dead_letters_are_listed_by_signature_and_requeued(door: Door):
     ] == sorted(ids[1:])
     assert second["next_after"] is None
 
-    answer = (await door.send(f"{BINDINGS}/requeue", {"request_ids": ids[:1]})).json()
+    body = {"request_ids": ids[:1], "decided_by": "ada"}
+    answer = (await door.send(f"{BINDINGS}/requeue", body)).json()
+    status = (await door.http.get(f"{BINDINGS}/requests/{ids[0]}")).json()
+    assert status["settled_by"] == "ada at 127.0.0.1"
     assert answer["requests"][0]["duplicate"] is False
     again = (await door.send(f"{BINDINGS}/requeue", {"request_ids": ids[:1]})).json()
     assert again["requests"] == [answer["requests"][0] | {"duplicate": True}]
@@ -95,6 +106,7 @@ async def test_what_was_given_up_is_dismissed_with_a_reason(door: Door):
     assert (await door.http.get(f"{BINDINGS}/dead-letters")).json()["dead_letters"] == []
     status = (await door.http.get(f"{BINDINGS}/requests/{dead}")).json()
     assert status["dismissed"] == "the case was closed"
+    assert status["settled_by"] == "ada at 127.0.0.1"
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "requeue", "dismiss", "dead-letters"])

@@ -163,7 +163,7 @@ def test_an_operator_sees_pauses_and_takes_back(record):
     assert rotulus("queues", "pause", BINDING_QUEUE, *why).stdout == "changed: true\n"
     output = rotulus("queues").stdout
     assert f"{BINDING_QUEUE} paused at " in output
-    assert "by ada: models are being exchanged" in output
+    assert "by ada at 127.0.0.1: models are being exchanged" in output
     assert rotulus("queues", "resume", BINDING_QUEUE).stdout == "changed: true\n"
     assert "paused at" not in rotulus("queues").stdout
     [request_id] = [request["request_id"] for request in requests]

@@ -6,11 +6,10 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.work.dead_letters import dead_letters
 from kernel.work.pauses import pauses_of
 from kernel.work.queue_kinds import QUEUE_KINDS
-from kernel.work.requests import outcome_of, status_of
+from kernel.work.requests import status_of
 from queues.client.errors import GatewayError
 from workers.mcp.answers import page, part_of, shortened
 from workers.mcp.errors import error_document
@@ -45,8 +44,7 @@ class GetQueues(Tool):
 class GetRequest(Tool):
     """Show a request for work as it stands: what was asked for, and how it ended.
 
-    Of an open one the gateway says in a sentence why it waits. Of the queue of authorities there is
-    the outcome alone.
+    Of an open one the gateway says in a sentence why it waits.
     """
 
     request_id: Name
@@ -55,23 +53,16 @@ class GetRequest(Tool):
 
     async def answer(self, context: ToolContext) -> Document:
         """Return the request, or a part of it."""
-        status, outcome = await context.read(
-            lambda view: (
-                status_of(view, self.request_id),
-                outcome_of(view, AUTHORITY_QUEUE, self.request_id),
-            )
-        )
-        stated = status or outcome
-        if stated is None:
+        status = await context.read(lambda view: status_of(view, self.request_id))
+        if status is None:
             message = f"nobody asked for {self.request_id!r}"
             raise ToolRefused(message, code="work_request_unknown")
-        document = asdict(stated)
+        document = asdict(status)
         if self.part:
             return part_of(document, self.part, self.offset)
-        queue = AUTHORITY_QUEUE if status is None else status.queue
-        if stated.state == "open":
-            document["waiting"] = await _waiting(context, queue, self.request_id)
-        return {"summary": f"{stated.state}, of {queue}", **document}
+        if status.state == "open":
+            document["waiting"] = await _waiting(context, status.queue, self.request_id)
+        return {"summary": f"{status.state}, of {status.queue}", **document}
 
 
 class ListDeadLetters(Tool):
