@@ -4,7 +4,7 @@ import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
 
 from kernel.work.contents import BINDING_QUEUE
-from queues.client import Rotulus
+from queues.client import GatewayError, Rotulus
 from queues.items import NewItem
 from queues.outbox_relay import OutboxRelay
 from tests.kernel.build import FakeHost
@@ -139,7 +139,13 @@ async def test_requests_are_listed_and_searched_in_pages(door: Door):
             request["request_id"]
             async for request in rotulus.records.requests(BINDING_QUEUE, state="open")
         ]
+        everywhere = [request["request_id"] async for request in rotulus.records.requests()]
+        [named] = [request async for request in rotulus.records.requests(request_id=ids[1])]
+        with pytest.raises(GatewayError, match="no queue is called"):
+            await anext(rotulus.records.requests("none"))
     assert by_client == [ids[2], ids[0]]
+    assert everywhere == ids[::-1]
+    assert (named["queue"], named["state"]) == (BINDING_QUEUE, "dead_letter")
     wrong = await door.http.get(f"{BINDINGS}/requests", params={"state": "asleep"})
     assert wrong.status_code == 422
     error_of(await door.http.get("/v1/queues/none/requests"), 404, "work_queue_unknown")

@@ -189,6 +189,10 @@ def test_an_operator_lists_and_searches_the_requests_of_a_queue(record):
     [request] = printed("queues", "list", BINDING_QUEUE, "--key", "one", "--json")["requests"]
     assert request["request_id"] == older
     assert rotulus("queues", "list", BINDING_QUEUE, "--state", "completed").stdout == "none\n"
+    everywhere = rotulus("queues", "list").stdout
+    assert everywhere.index(newer) < everywhere.index(older)
+    [named] = printed("queues", "list", "--id", older, "--json")["requests"]
+    assert named["queue"] == BINDING_QUEUE
 
 
 def test_an_operator_lists_dead_letters_and_requeues_them(record):

@@ -9,12 +9,11 @@ from typing_extensions import TypedDict
 from kernel.work.dead_letters import DeadLetterDismissal, DeadLetters, dead_letters
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.pauses import PauseDecision
-from kernel.work.request_lists import RequestPage, RequestSearch, list_requests
-from kernel.work.requests import REQUESTS_MAX, State
+from kernel.work.requests import REQUESTS_MAX
 from queues.work_queue import WorkQueue
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
-from workers.api.routes.audit import Moment, Text, us_of
+from workers.api.routes.records import PAGE_MAX
 from workers.api.routes.work_requests import (
     NAME_CHARS_MAX,
     QueueName,
@@ -23,9 +22,6 @@ from workers.api.routes.work_requests import (
 )
 from workers.api.services import Given, Services
 from workers.use_cases import queue_operations
-from workers.views.records import SEQUENCE_MAX
-
-PAGE_MAX = 500
 
 DECIDER_CHARS_MAX = 100
 
@@ -43,27 +39,6 @@ class PauseBody(BaseModel):
     priority: Annotated[str, Field(max_length=64)] | None = None
     decided_by: Decider = ""
     reason: Annotated[str, Field(max_length=REASON_CHARS_MAX)] = ""
-
-
-class RequestCriteria(BaseModel):
-    """Which requests are meant; see `RequestSearch`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    item_key: Text = None
-    request_key: Text = None
-    state: State | None = None
-    priority: Text = None
-    words: Text = None
-    since: Moment | None = None
-    until: Moment | None = None
-    after: Annotated[int, Field(ge=0, le=SEQUENCE_MAX)] | None = None
-    limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = 100
-
-    def search(self) -> RequestSearch:
-        """Return the search that the parameters give."""
-        stated = self.model_dump(exclude={"since", "until", "after", "limit"})
-        return RequestSearch(**stated, from_us=us_of(self.since), before_us=us_of(self.until))
 
 
 class RequeueBody(BaseModel):
@@ -112,21 +87,6 @@ async def resume(
 ) -> PauseDocument:
     """End the pause of the queue, or that of a priority."""
     return await _switch(services, queue, body, request, paused=False)
-
-
-@router.get("/requests")
-async def requests(
-    queue: QueueName,
-    services: Given,
-    criteria: Annotated[RequestCriteria, Query()],
-) -> RequestPage:
-    """List the requests of a queue, newest first; go on while there is a `next_after`."""
-    _queue(services, queue)
-    return await services.read(
-        lambda view: list_requests(
-            view, queue, criteria.search(), after=criteria.after, limit=criteria.limit
-        )
-    )
 
 
 @router.get("/dead-letters")
