@@ -105,10 +105,10 @@ def _newest_first(
 
 def _named(view: LedgerView, queue: str | None, search: RequestSearch) -> list[Row]:
     """Return the requests under an id or under a producer's key, the newest first."""
-    ids = {search.request_id}
+    ids: set[str | None] = {search.request_id}
     if search.request_key is not None:
         names = sorted(QUEUE_KINDS) if queue is None else [queue]
-        by_key = {request_id_of(name, search.request_key) for name in names}
+        by_key: set[str | None] = {request_id_of(name, search.request_key) for name in names}
         ids = by_key if search.request_id is None else by_key & ids
     rows = [view.tables.get(schema.outbox, request_id) for request_id in ids if request_id]
     fitting = [
