@@ -171,6 +171,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "work_request_conflict": ErrorCode(409, "request"),
         "work_request_unknown": ErrorCode(404, "request"),
         "work_request_not_dead": ErrorCode(409, "request"),
+        "work_request_not_cancellable": ErrorCode(409, "request"),
         "work_item_full": ErrorCode(409, "request"),
         "work_requests_too_many": ErrorCode(429, "service", is_retryable=True),
         "waits_full": ErrorCode(503, "service", is_retryable=True),

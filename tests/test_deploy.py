@@ -103,6 +103,12 @@ def test_the_alerts_are_raised_by_what_they_are_about(file: str):
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+def test_ci_installs_chromium_and_fails_without_it():
+    run = (DEPLOY.parent / ".ci" / "run").read_text()
+    assert re.search(r'packages=".*\bchromium\b.*"', run)
+    assert "CHROMIUM_REQUIRED=1" in run
+
+
 def test_the_dashboard_shows_every_metric_but_those_only_alerts_need():
     shown = {
         metric_of(series).name

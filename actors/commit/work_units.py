@@ -42,7 +42,7 @@ from kernel.work.dead_letters import DeadLetterDismissal, dismiss, requeue
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close, open_request
 from kernel.work.pauses import PauseDecision, pause, resume
-from kernel.work.queue_kinds import is_built_in, is_extraction_task
+from kernel.work.queue_kinds import asked_kind, is_built_in, is_extraction_task
 from kernel.work.reports import (
     BindingEvaluated,
     BindingSuspended,
@@ -108,8 +108,15 @@ class CancelRequestUnit:
     def run(self, context: CommitContext) -> tuple[bool, WorkStatus]:
         """Return whether this call cancelled it, and its state; raises `WorkRefused`.
 
-        The run of an extraction that a worker performs is cancelled with it.
+        The run of an extraction that a worker performs is cancelled with it. What the record itself
+        asks for is not cancelled while it is open (decision kernel/0480).
         """
+        before = status_of(context.transaction, self.request_id)
+        if before is not None and before.state != "open":
+            return False, before
+        if before is not None and asked_kind(before.queue) is None:
+            message = f"the record asks for {self.request_id}, and it ends when its work is done"
+            raise WorkRefused("work_request_not_cancellable", message, "request_id")
         request = open_request(context.transaction, self.request_id)
         if request is not None and is_extraction_task(request):
             cancel_extraction(context, request, self.reason)
@@ -126,10 +133,11 @@ class RequeueUnit:
 
     queue: str
     request_ids: tuple[str, ...]
+    decided_by: str = ""
 
     def run(self, context: CommitContext) -> list[WorkReceipt]:
         """Record them; raises `WorkRefused`."""
-        return requeue(context.transaction, self.queue, self.request_ids)
+        return requeue(context.transaction, self.queue, self.request_ids, self.decided_by)
 
 
 @dataclass(frozen=True, slots=True)

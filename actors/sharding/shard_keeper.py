@@ -35,6 +35,7 @@ from actors.supervision import WakeSignal, kept_up
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import (
+    NOBODY,
     Fence,
     Shard,
     found_mail_key,
@@ -175,6 +176,16 @@ class ShardKeeper:
         recorded = self._owners_on_record.get(shard)
         is_other = recorded != self.gateway and recorded in self.table.gateways
         return owner_in(self.table, shard) or (recorded if is_other else None)
+
+    def absent_owner(self, shard: int) -> str | None:
+        """Return who has a shard on the record that no living gateway owns, `NOBODY` for nobody.
+
+        None where a living gateway owns it, and while it is not known who lives.
+        """
+        is_here = self._held_shards.fence_of(shard) is not None
+        if is_here or self.table is None or self.owner_of(shard) is not None:
+            return None
+        return self._owners_on_record.get(shard, NOBODY)
 
     def is_dead(self, gateway: str) -> bool:
         """Tell whether the lease table says that a gateway is dead; no while it is not known."""

@@ -190,7 +190,7 @@ def find_operations(
     Raises:
         LedgerCorrupt: when a row of the log is not there.
     """
-    first, last = _bounds(view, criteria)
+    first, last = bounds_of(view, criteria)
     last_seen = max(after, first - 1)
     entries: list[OperationEntry] = []
     ends_at = _ends_at(view, criteria, last)
@@ -201,7 +201,7 @@ def find_operations(
         if row is None or not first <= position_of(row) <= last:
             continue
         entry = OperationEntry.of_row(row)
-        if _matches(view, criteria, entry, row):
+        if matches(view, criteria, entry, row):
             entries.append(entry)
             if len(entries) == limit:
                 break
@@ -269,7 +269,12 @@ def sequences_that_wrote(view: LedgerView, store: str, key: str, after: int) -> 
             return
 
 
-def _bounds(view: LedgerView, criteria: AuditFilter) -> tuple[int, int]:
+def bounds_of(view: LedgerView, criteria: AuditFilter) -> tuple[int, int]:
+    """Return the first and the last sequence that a filter admits.
+
+    Raises:
+        LedgerCorrupt: when a row of the log is not there.
+    """
     first, last = criteria.from_sequence or 1, view.head().ec_sequence_number
     if criteria.to_sequence is not None:
         last = min(last, criteria.to_sequence)
@@ -326,7 +331,8 @@ def _written(view: LedgerView, key: str, after: int) -> Iterator[Candidate]:
         yield sequence, row
 
 
-def _matches(view: LedgerView, criteria: AuditFilter, entry: OperationEntry, row: Row) -> bool:
+def matches(view: LedgerView, criteria: AuditFilter, entry: OperationEntry, row: Row) -> bool:
+    """Tell whether a filter admits an operation within its bounds."""
     fields = {
         "semantic_intent": criteria.semantic_intent,
         "actor": criteria.actor,

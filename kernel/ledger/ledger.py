@@ -491,6 +491,29 @@ class LedgerView:
             schema.belief_sessions, order_by="updated_at_us", descending=True, limit=limit
         )
 
+    def belief_sessions_before(self, before: tuple[int, str] | None, *, limit: int) -> list[Row]:
+        """Return the summary rows of belief sessions, the last changed first; or behind a place.
+
+        A place is when a session changed and its id, because many may change with one commit.
+        At least `limit` rows are returned where there are so many.
+        """
+        table, time_us = schema.belief_sessions, None
+        rows: list[Row] = []
+        if before is not None:
+            time_us, session_id = before
+            same_time = self.tables.select(table, {"updated_at_us": time_us})
+            rows = [row for row in same_time if row["session_id"] < session_id]
+        further = self.tables.select(
+            table, order_by="updated_at_us", after=time_us, descending=True, limit=limit
+        )
+        if len(further) == limit:
+            # Of those that changed last on this page there may be more than were read.
+            last_us = further[-1]["updated_at_us"]
+            further = [row for row in further if row["updated_at_us"] > last_us]
+            further += self.tables.select(table, {"updated_at_us": last_us})
+        rows += further
+        return sorted(rows, key=lambda row: (row["updated_at_us"], row["session_id"]), reverse=True)
+
     def belief_sessions_after(self, session_id: str, *, limit: int) -> list[Row]:
         """Return the summary rows of belief sessions behind an id, in the order of their ids."""
         return self.tables.select(schema.belief_sessions, after=session_id, limit=limit)

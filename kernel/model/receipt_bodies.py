@@ -342,6 +342,8 @@ class WorkRequested(ReceiptBody):
     delay_s: float | None = None
     run_at: str | None = None
     requeues: Ref | None = None
+    decided_by: str | None = None
+    """Who requeued the dead letter that this asks for anew."""
 
 
 class WorkRequestClosed(ReceiptBody):

@@ -89,9 +89,9 @@ def dead_letters(
 
 
 def requeue(
-    transaction: LedgerTransaction, queue: str, request_ids: Sequence[str]
+    transaction: LedgerTransaction, queue: str, request_ids: Sequence[str], decided_by: str = ""
 ) -> list[WorkReceipt]:
-    """Ask anew for dead letters: for all that are named, or for none.
+    """Ask anew for dead letters: for all that are named, or for none; the receipts say who asked.
 
     Raises:
         WorkRefused: `work_request_unknown`, `work_request_not_dead`, or what `enqueue` raises.
@@ -101,7 +101,7 @@ def requeue(
     anew = []
     for index, request_id in enumerate(request_ids):
         try:
-            anew.append(_anew(transaction, queue, request_id))
+            anew.append(_anew(transaction, queue, request_id, decided_by))
         except WorkRefused as refused:
             refused.index = index
             raise
@@ -155,7 +155,7 @@ def dismiss(
     return len(fresh)
 
 
-def _anew(view: LedgerView, queue: str, request_id: str) -> WorkRequest:
+def _anew(view: LedgerView, queue: str, request_id: str, decided_by: str) -> WorkRequest:
     document = Request.of_row(_expect_dead(view, queue, request_id)).document
     return WorkRequest(
         queue,
@@ -163,6 +163,7 @@ def _anew(view: LedgerView, queue: str, request_id: str) -> WorkRequest:
         document["content"],
         document["priority"],
         requeues=request_id,
+        decided_by=storable(decided_by),
     )
 
 

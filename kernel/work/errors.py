@@ -12,6 +12,7 @@ Code = Literal[
     "work_request_conflict",
     "work_request_unknown",
     "work_request_not_dead",
+    "work_request_not_cancellable",
     "work_requests_too_many",
     "work_item_full",
 ]

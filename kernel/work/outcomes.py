@@ -31,6 +31,18 @@ def open_request(view: LedgerView, request_id: str) -> Request | None:
     return Request.of_row(row) if row["open"] else None
 
 
+def recorded_request(view: LedgerView, request_id: str) -> Request:
+    """Return a request of any queue, open or not, whoever asked for it.
+
+    Raises:
+        WorkRefused: `work_request_unknown`.
+    """
+    row = view.tables.get(schema.outbox, request_id)
+    if row is None:
+        raise WorkRefused("work_request_unknown", f"nobody asked for {request_id}", "request_id")
+    return Request.of_row(row)
+
+
 def close(
     transaction: LedgerTransaction,
     request_id: str,

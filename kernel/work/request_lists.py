@@ -1,8 +1,9 @@
-"""The requests of a queue in pages, newest first, by what is asked of them.
+"""The requests of a queue, or of all of them, in pages, newest first, by what is asked of them.
 
-A page is read along an index of the queue, or of one item, so it costs what it shows and not the
-past. What no index knows (an outcome, a priority, a time, words of an error) is compared with each
-request as it is read: a call looks at `SCANNED_MAX` requests at most and says where to go on.
+A page is read along an index of the queue, of one item, or of all requests, so it costs what it
+shows and not the past. What no index knows (an outcome, a priority, a time, a session, words of an
+error) is compared with each request as it is read: a call looks at `SCANNED_MAX` requests at most
+and says where to go on.
 """
 
 from collections.abc import Iterator
@@ -12,8 +13,9 @@ from itertools import islice
 
 from kernel.host import iso_time
 from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerView, Request
+from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.ledger.tables import Row
+from kernel.work.queue_kinds import QUEUE_KINDS
 from kernel.work.requests import State, closing_receipt, request_id_of
 
 SCANNED_MAX = 1000
@@ -24,8 +26,12 @@ PAGE_ROWS = 200
 class RequestSearch:
     """What is asked of requests; None asks nothing."""
 
+    request_id: str | None = None
     item_key: str | None = None
     request_key: str | None = None
+    session_id: str | None = None
+    """The session of the operation that it follows from; no producer's request has one."""
+
     state: State | None = None
     priority: str | None = None
     words: str | None = None
@@ -41,6 +47,7 @@ class RequestSummary:
 
     request_id: str
     request_sequence: int
+    queue: str
     request_key: str | None
     """The producer's name for it; None for a recompute, which no producer named."""
 
@@ -54,7 +61,7 @@ class RequestSummary:
 
 @dataclass(frozen=True, slots=True)
 class RequestPage:
-    """Requests of a queue, newest first."""
+    """Requests, newest first."""
 
     requests: tuple[RequestSummary, ...]
     next_after: int | None
@@ -62,9 +69,9 @@ class RequestPage:
 
 
 def list_requests(
-    view: LedgerView, queue: str, search: RequestSearch, *, after: int | None, limit: int
+    view: LedgerView, queue: str | None, search: RequestSearch, *, after: int | None, limit: int
 ) -> RequestPage:
-    """Return the requests of a queue that fit, of those recorded before the one `after` names."""
+    """Return the requests that fit, of a queue or of all, recorded before the one `after` names."""
     page: list[RequestSummary] = []
     scanned = 0
     last = after
@@ -80,24 +87,46 @@ def list_requests(
 
 
 def _newest_first(
-    view: LedgerView, queue: str, search: RequestSearch, after: int | None
+    view: LedgerView, queue: str | None, search: RequestSearch, after: int | None
 ) -> Iterator[Row]:
-    """Read the open requests and the closed ones, each along its part of the index."""
-    if search.request_key is not None:
-        row = view.tables.get(schema.outbox, request_id_of(queue, search.request_key))
-        fits = row is not None and search.item_key in (None, row["item_key"])
-        return iter([row] if row is not None and fits and after is None else [])
+    """Read the open requests and the closed ones, each along its part of an index."""
+    if search.request_id is not None or search.request_key is not None:
+        return iter(_named(view, queue, search) if after is None else [])
+    if queue is None and search.state != "open":
+        # Along the sequence of all requests; what is asked of an outcome is compared.
+        return _part(view, _where(search, None, None), after)
     parts = (1, 0) if search.state is None else (1,) if search.state == "open" else (0,)
-    streams = [_part(view, queue, search.item_key, is_open, after) for is_open in parts]
+    queues = sorted(QUEUE_KINDS) if queue is None else [queue]
+    streams = [
+        _part(view, _where(search, name, is_open), after) for name in queues for is_open in parts
+    ]
     return merge(*streams, key=lambda row: row["request_sequence"], reverse=True)
 
 
-def _part(
-    view: LedgerView, queue: str, item_key: str | None, is_open: int, after: int | None
-) -> Iterator[Row]:
-    where: dict[str, int | str] = {"queue": queue, "open": is_open}
-    if item_key is not None:
-        where["item_key"] = item_key
+def _named(view: LedgerView, queue: str | None, search: RequestSearch) -> list[Row]:
+    """Return the requests under an id or under a producer's key, the newest first."""
+    ids: set[str | None] = {search.request_id}
+    if search.request_key is not None:
+        names = sorted(QUEUE_KINDS) if queue is None else [queue]
+        by_key: set[str | None] = {request_id_of(name, search.request_key) for name in names}
+        ids = by_key if search.request_id is None else by_key & ids
+    rows = [view.tables.get(schema.outbox, request_id) for request_id in ids if request_id]
+    fitting = [
+        row
+        for row in rows
+        if row is not None
+        and queue in (None, row["queue"])
+        and search.item_key in (None, row["item_key"])
+    ]
+    return sorted(fitting, key=lambda row: row["request_sequence"], reverse=True)
+
+
+def _where(search: RequestSearch, queue: str | None, is_open: int | None) -> dict[str, int | str]:
+    equal = {"queue": queue, "open": is_open, "item_key": search.item_key}
+    return {name: value for name, value in equal.items() if value is not None}
+
+
+def _part(view: LedgerView, where: dict[str, int | str], after: int | None) -> Iterator[Row]:
     while True:
         rows = view.tables.select(
             schema.outbox,
@@ -122,6 +151,9 @@ def _summary_of_fitting(view: LedgerView, row: Row, search: RequestSearch) -> Re
     state: State = "open" if outcome is None else outcome["outcome"]
     if search.state not in (None, state):
         return None
+    document = Request.of_row(row).document
+    if search.session_id is not None and search.session_id != _session_of(view, row, document):
+        return None
     receipt = {} if outcome is None else closing_receipt(view, request_id)
     reason = receipt.get("reason", receipt.get("error_signature"))
     if search.words is not None and search.words.casefold() not in (reason or "").casefold():
@@ -129,7 +161,8 @@ def _summary_of_fitting(view: LedgerView, row: Row, search: RequestSearch) -> Re
     return RequestSummary(
         request_id,
         row["request_sequence"],
-        Request.of_row(row).document.get("request_key"),
+        row["queue"],
+        document.get("request_key"),
         row["item_key"],
         row["priority"],
         state,
@@ -137,6 +170,14 @@ def _summary_of_fitting(view: LedgerView, row: Row, search: RequestSearch) -> Re
         None if outcome is None else iso_time(outcome["closed_at_us"]),
         reason,
     )
+
+
+def _session_of(view: LedgerView, row: Row, document: Document) -> str | None:
+    """Return the session of the operation from which a request follows."""
+    if "request_key" in document:
+        return None
+    cause = view.tables.get(schema.kernel_event_log, row["cause_sequence"])
+    return None if cause is None else cause["session_id"]
 
 
 def _row_fits(row: Row, search: RequestSearch) -> bool:

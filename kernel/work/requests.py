@@ -70,6 +70,9 @@ class WorkRequest:
     requeues: str | None = None
     """The dead letter that this asks for anew; the kernel sets it, producers do not."""
 
+    decided_by: str = ""
+    """Who requeued it, for its receipt; who asks for the same once more may be somebody else."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkStatus:
@@ -77,7 +80,9 @@ class WorkStatus:
 
     request_id: str
     queue: str
-    request_key: str
+    request_key: str | None
+    """The producer's name for it; None for what no producer asked for, such as a recompute."""
+
     item_key: str
     priority: str
     """The priority at which it waits now."""
@@ -103,6 +108,9 @@ class WorkStatus:
 
     dismissed: str | None = None
     """Why it was dismissed, where it was given up and somebody settled it so."""
+
+    settled_by: str | None = None
+    """Who requeued or dismissed it: the name given and the address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +158,7 @@ def enqueue(
         raise _invalid(f"at most {REQUESTS_MAX} requests at once", "requests")
     fresh: dict[str, Document] = {}
     answers = []
+    said_by: dict[str, Document] = {}
     for index, request in enumerate(requests):
         try:
             checked = _check(request)
@@ -164,43 +173,59 @@ def enqueue(
         answers.append(WorkReceipt(checked.request_id, known is not None))
         if known is None:
             fresh[checked.request_id] = checked.body
+            if request.decided_by:
+                said_by[checked.request_id] = {"decided_by": request.decided_by}
     if fresh:
         _check_room(transaction, list(fresh.values()))
         transaction.next_commit_time_us()
     for request_id, body in fresh.items():
-        receipt_id = f"receipt:{request_id}:requested"
-        receipts.record(transaction, receipts.REQUESTED, receipt_id, body)
+        receipts.record(
+            transaction,
+            receipts.REQUESTED,
+            requested_id(request_id),
+            body | said_by.get(request_id, {}),
+        )
     return tuple(answers)
 
 
 def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
-    """Return a request as it stands, None where nobody asked under this id."""
+    """Return a request of any queue as it stands, None where nothing asked under this id.
+
+    Of what the record itself asks for, such as a recompute, the content is what the record says.
+    """
     row = view.tables.get(schema.outbox, request_id)
-    if row is None or asked_kind(row["queue"]) is None:
+    if row is None:
         return None
-    document = Request.of_row(row).document
-    outcome = view.outcome_of(request_id)
-    shared: dict[str, Any] = {
-        name: document[name]
-        for name in ("request_id", "queue", "request_key", "item_key", "content", "enqueued_at")
-    }
-    if due_us := due_at_us(Request.of_row(row)):
+    request, outcome = Request.of_row(row), view.outcome_of(request_id)
+    document = request.document
+    shared: dict[str, Any] = {name: row[name] for name in ("queue", "item_key", "priority")}
+    shared |= {name: document.pop(name) for name in ("request_id", "enqueued_at")}
+    shared["request_key"] = document.pop("request_key", None)
+    shared["content"] = document.get("content", document)
+    if due_us := due_at_us(request):
         shared["not_before"] = iso_time(due_us)
     if outcome is None:
-        return WorkStatus(**shared, priority=row["priority"], state="open")
+        return WorkStatus(**shared, state="open")
     receipt = closing_receipt(view, request_id)
     if outcome["outcome"] == "dead_letter":
-        shared["requeued_as"] = requeued_as(view, row["queue"], request_id)
-        shared["dismissed"] = (view.receipt(dismissed_id(request_id)) or {}).get("reason")
+        again = requeued_as(view, row["queue"], request_id)
+        dismissal = view.receipt(dismissed_id(request_id)) or {}
+        asked_anew = {} if again is None else view.receipt(requested_id(again)) or {}
+        shared |= {"requeued_as": again, "dismissed": dismissal.get("reason")}
+        shared["settled_by"] = asked_anew.get("decided_by", dismissal.get("decided_by"))
     return WorkStatus(
         **shared,
-        priority=row["priority"],
         state=outcome["outcome"],
         closed_at=iso_time(outcome["closed_at_us"]),
         operation_id=outcome["operation_id"],
-        reason=receipt.get("reason"),
+        reason=receipt.get("reason", receipt.get("error_signature")),
         result=_result(receipt),
     )
+
+
+def requested_id(request_id: str) -> str:
+    """Return the id of the receipt that records a producer's request."""
+    return f"receipt:{request_id}:requested"
 
 
 def requeue_key(request_id: str) -> str:

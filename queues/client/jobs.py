@@ -41,7 +41,9 @@ class JobStatus:
 
     request_id: str
     queue: str
-    request_key: str
+    request_key: str | None
+    """The producer's name for it; None for what no producer asked for, such as a recompute."""
+
     item_key: str
     priority: str
     """The priority at which it waits now."""
@@ -61,6 +63,9 @@ class JobStatus:
 
     dismissed: str | None = None
     """Why it was dismissed, where it was given up and somebody settled it so."""
+
+    settled_by: str | None = None
+    """Who requeued or dismissed it: the name given and the address."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,8 @@ class Records:
         """Iterate over the operations that every criterion fits, oldest first.
 
         Criteria are `entity`, `declared`, `semantic_intent`, `effect_kind`, `reversibility`,
-        `actor`, `session_id`, `since`, `until`, `from_sequence` and `to_sequence`.
+        `actor`, `session_id`, `since`, `until`, `from_sequence` and `to_sequence`. With
+        `order="newest"` the newest come first.
         """
         return self._list("/v1/audit/operations", "operations", criteria)
 
@@ -54,13 +55,19 @@ class Records:
         """Iterate over the extractions that are in a state now."""
         return self._list("/v1/extractions", "runs", {"state": state})
 
-    def requests(self, queue: str, **criteria: Any) -> AsyncIterator[Document]:
-        """Iterate over the requests of a queue that every criterion fits, newest first.
+    def requests(self, queue: str | None = None, **criteria: Any) -> AsyncIterator[Document]:
+        """Iterate over the requests that every criterion fits, of a queue or of all, newest first.
 
-        Criteria are `item_key`, `request_key`, `state`, `priority`, `words` (of the reason for
-        which it was given up or cancelled), `since` and `until`.
+        Criteria are `request_id`, `item_key`, `request_key`, `session_id` (of the operation that a
+        recompute follows from), `state`, `priority`, `words` (of the reason for which it was given
+        up or cancelled), `since` and `until`.
         """
-        return self._list(f"/v1/queues/{quoted(queue)}/requests", "requests", criteria)
+        path = "/v1/requests" if queue is None else f"/v1/queues/{quoted(queue)}/requests"
+        return self._list(path, "requests", criteria)
+
+    def sessions(self, words: str | None = None) -> AsyncIterator[Document]:
+        """Iterate over the belief sessions with these words in id or title, last changed first."""
+        return self._list("/v1/sessions", "sessions", {"words": words})
 
     def dead_letters(
         self, queue: str, error_signature: str | None = None

@@ -9,6 +9,7 @@ from kernel.audit import export as export_module
 from kernel.audit import operations as operations_module
 from kernel.audit.export import export_lines
 from kernel.audit.lineage import authority_grounds, causal_ancestors
+from kernel.audit.newest_operations import newest_operations
 from kernel.audit.operations import AuditError, AuditFilter, find_operations, first_sequence_from
 from kernel.audit.preview import LATER_WRITES_MAX, preview_rollback
 from kernel.errors import LedgerCorrupt
@@ -97,7 +98,9 @@ def with_ten_operations(store):
 def sequences(ledger, **wanted):
     with ledger.view() as view:
         page = find_operations(view, AuditFilter(**wanted))
+        newest = newest_operations(view, AuditFilter(**wanted))
     assert page.next_after is None
+    assert (newest.entries, newest.next_after) == (page.entries[::-1], None)
     return [entry.ec_sequence_number for entry in page.entries]
 
 
@@ -199,6 +202,18 @@ def test_pages_join_to_the_whole_without_gap_or_overlap(
             pages += 1
             assert pages < 50
     assert joined == whole
+    joined, before, pages = [], None, 0
+    with ledger.view() as view:
+        while pages == 0 or before is not None:
+            page = newest_operations(
+                view, AuditFilter(**wanted), before=before, limit=limit, scanned_rows_max=scanned
+            )
+            assert len(page.entries) <= limit
+            joined += [entry.ec_sequence_number for entry in page.entries]
+            before = page.next_after
+            pages += 1
+            assert pages < 50
+    assert joined == whole[::-1]
 
 
 class CountedView:

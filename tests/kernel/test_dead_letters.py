@@ -108,6 +108,21 @@ def test_only_what_is_dead_is_requeued_and_then_all_or_nothing(ledger):
     assert [letter.request_id for letter in listed(ledger).dead_letters] == [dead]
 
 
+def test_the_record_says_who_requeued_and_who_asks_later_asks_for_the_same(ledger):
+    dead = given_up(ledger, "k", "broken")
+    answers = []
+    for name in ("ada at 127.0.0.1", "bob at 127.0.0.1"):
+        with ledger.transaction() as transaction:
+            answers.append(requeue(transaction, BINDING_QUEUE, [dead], name))
+    [[first], [second]] = answers
+    assert (second.request_id, first.duplicate, second.duplicate) == (first.request_id, False, True)
+    with ledger.view() as view:
+        status = status_of(view, dead)
+        assert verify(view).ok
+    assert status is not None
+    assert status.settled_by == "ada at 127.0.0.1"
+
+
 def settle(ledger: Ledger, *request_ids: str, reason: str = "the case was closed") -> int:
     with ledger.transaction() as transaction:
         return dismiss(transaction, BINDING_QUEUE, request_ids, DeadLetterDismissal(reason, "ada"))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.audit.export import export_lines
+from kernel.audit.newest_operations import newest_operations
 from kernel.audit.operations import AuditFilter, find_operations
 from kernel.errors import LedgerCorrupt, LedgerUnavailable
 from kernel.host import parse_time_us
@@ -71,7 +72,8 @@ def said_of(ledger):
             "counts": (verification.rows, verification.blobs, verification.tree_root),
             "replays": [(replay.difference, replay.erased, replay.applied) for replay in replays],
             "pages": [
-                find_operations(view, criteria, limit=OPERATIONS)
+                find(view, criteria, limit=OPERATIONS)
+                for find in (find_operations, newest_operations)
                 for criteria in (
                     AuditFilter(),
                     AuditFilter(semantic_intent="create"),

@@ -10,8 +10,9 @@ from kernel.work.contents import BINDING_QUEUE
 from kernel.work.outcomes import close
 from kernel.work.request_lists import RequestPage, RequestSearch, list_requests
 from kernel.work.requests import State, WorkRequest, enqueue
-from tests.kernel.build import memory_ledger
+from tests.kernel.build import create, memory_ledger, submit
 
+SESSION = "session-1"
 STATES: tuple[State, ...] = ("open", "completed", "dead_letter", "cancelled")
 
 
@@ -38,6 +39,13 @@ def ledger() -> Ledger:
 def page(ledger: Ledger, after: int | None = None, limit: int = 100, **search: Any) -> RequestPage:
     with ledger.view() as view:
         return list_requests(view, BINDING_QUEUE, RequestSearch(**search), after=after, limit=limit)
+
+
+def of_all(
+    ledger: Ledger, after: int | None = None, limit: int = 100, **search: Any
+) -> RequestPage:
+    with ledger.view() as view:
+        return list_requests(view, None, RequestSearch(**search), after=after, limit=limit)
 
 
 def ids(listed: RequestPage) -> list[str]:
@@ -91,3 +99,20 @@ def test_a_search_that_fits_little_ends_early_and_says_where_to_go_on(
     assert (first.requests, first.next_after is None) == ((), False)
     second = page(ledger, first.next_after, words="broken 2")
     assert ids(second) == [oldest]
+
+
+def test_the_requests_of_all_queues_are_one_list(ledger: Ledger) -> None:
+    submit(ledger, create("u-1", "ConsolidatedUnderstanding", envelope={"session_id": SESSION}))
+    bindings = [recorded(ledger, number) for number in range(5)]
+    [recompute] = [row.request_id for row in of_all(ledger).requests if row.request_key is None]
+    expected = [*bindings[::-1], recompute]
+    assert ids(of_all(ledger)) == expected
+    first = of_all(ledger, limit=4)
+    assert ids(first) + ids(of_all(ledger, first.next_after)) == expected
+    assert ids(of_all(ledger, state="open")) == [bindings[4], bindings[0], recompute]
+    assert ids(of_all(ledger, state="dead_letter")) == [bindings[2]]
+    assert ids(of_all(ledger, request_id=bindings[1])) == [bindings[1]]
+    assert ids(of_all(ledger, request_id=bindings[1], request_key="k-2")) == []
+    assert ids(of_all(ledger, request_key="k-2")) == [bindings[2]]
+    assert ids(of_all(ledger, session_id=SESSION)) == [recompute]
+    assert ids(page(ledger, request_id=recompute)) == []

@@ -317,12 +317,16 @@ def test_a_request_has_one_outcome_and_never_a_second(ledger, outcome):
     assert findings(ledger) == ()
 
 
-def test_what_nobody_asked_for_has_no_status_and_no_outcome(ledger):
+def test_a_recompute_has_a_status_and_what_nobody_asked_for_has_none(ledger):
     submit(ledger, create("u-1", "ConsolidatedUnderstanding"))
     [authority] = everything_open(ledger)
+    with ledger.view() as view:
+        assert status_of(view, "nobody") is None
+        status = status_of(view, authority.request_id)
+    assert status is not None
+    assert (status.state, status.request_key, status.item_key) == ("open", None, "u-1")
+    assert status.content["target_cu_id"] == "u-1"
     for request_id in ("nobody", authority.request_id):
-        with ledger.view() as view:
-            assert status_of(view, request_id) is None
         with pytest.raises(WorkRefused, match="nobody asked"):
             end(ledger, request_id)
 

@@ -89,6 +89,9 @@ class Services:
     owner_url: Callable[[str], str | None] = lambda _: None
     """The URL of the other gateway that owns a session, where it advertises one."""
 
+    absent_owner: Callable[[str], str | None] = lambda _: None
+    """The gateway of a session that no living gateway owns; see `GatewayCluster.absent_owner`."""
+
     gateway_urls: Callable[[], Mapping[str, str]] = dict
     """The URLs that the living gateways advertise, by their names."""
 

@@ -16,7 +16,8 @@ from kernel.audit.manifests import (
     manifests_of,
     replay_differences,
 )
-from kernel.audit.operations import AuditFilter, Page, find_operations
+from kernel.audit.newest_operations import newest_operations
+from kernel.audit.operations import AuditFilter, OperationEntry, Page, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
 from kernel.ledger.ledger import LedgerView
@@ -116,16 +117,24 @@ def audit(context: click.Context, data_dir: Path | None) -> None:
 @click.option("--until", "before_us", type=Moment(), help="Before this time.")
 @click.option("--from", "from_sequence", type=click.IntRange(1), help="First sequence.")
 @click.option("--to", "to_sequence", type=click.IntRange(1), help="Last sequence.")
+@click.option("--newest", is_flag=True, help="The newest first; --after then goes on before it.")
 @after
 @limit
 @as_json
 @click.pass_obj
 def operations(
-    data_dir: Path | None, /, after: int, limit: int, *, as_json: bool, **conditions: Any
+    data_dir: Path | None,
+    /,
+    after: int,
+    limit: int,
+    *,
+    newest: bool,
+    as_json: bool,
+    **conditions: Any,
 ) -> None:
-    """Operations by either layer, in sequence; conditions add up."""
+    """Operations by either layer, in sequence or the newest first; conditions add up."""
     chosen = AuditFilter(**conditions)
-    page = read_record(data_dir, lambda view: _filled(view, chosen, after, limit))
+    page = read_record(data_dir, lambda view: _filled(view, chosen, after, limit, is_newest=newest))
     if as_json:
         print_document(page_document(page), as_json=True)
         return
@@ -466,14 +475,21 @@ def _amount(cost: float | None) -> str:
     return "-" if cost is None else f"{cost:g}"
 
 
-def _filled(view: LedgerView, criteria: AuditFilter, after: int, limit: int) -> Page:
+def _filled(
+    view: LedgerView, criteria: AuditFilter, after: int, limit: int, *, is_newest: bool
+) -> Page:
     """Join pages until there are enough entries: at a terminal, an empty page says nothing."""
-    page = find_operations(view, criteria, after=after, limit=limit)
-    entries = page.entries
-    while page.next_after is not None and len(entries) < limit:
-        page = find_operations(view, criteria, after=page.next_after, limit=limit - len(entries))
+    entries: tuple[OperationEntry, ...] = ()
+    while True:
+        left = limit - len(entries)
+        if is_newest:
+            page = newest_operations(view, criteria, before=after or None, limit=left)
+        else:
+            page = find_operations(view, criteria, after=after, limit=left)
         entries += page.entries
-    return Page(entries, page.next_after)
+        if page.next_after is None or len(entries) >= limit:
+            return Page(entries, page.next_after)
+        after = page.next_after
 
 
 def _known(record: T | None, name: str) -> T:

@@ -94,7 +94,9 @@ def resume(
 
 
 @queues.command("list")
-@click.argument("queue")
+@click.argument("queue", required=False)
+@click.option("--id", "request_id", help="Only the request with this id.")
+@click.option("--session", "session_id", help="Only recomputes that operations of it caused.")
 @click.option("--state", type=click.Choice(["open", "completed", "dead_letter", "cancelled"]))
 @click.option("--item", "item_key", help="Only requests for this item.")
 @click.option("--key", "request_key", help="Only the request under this key of its producer.")
@@ -109,19 +111,19 @@ def resume(
 @as_json
 @click.pass_obj
 def list_requests(
-    settings: Settings, /, queue: str, limit: int, *, as_json: bool, **criteria: Any
+    settings: Settings, /, queue: str | None, limit: int, *, as_json: bool, **criteria: Any
 ) -> None:
-    """List requests of QUEUE, newest first."""
+    """List requests of QUEUE, or of all queues, newest first."""
     stated = {name: value for name, value in criteria.items() if value is not None}
-    answer = _get(settings, f"{_path(queue)}/requests", limit=min(limit, PAGE_MAX), **stated)
+    path = "/v1/requests" if queue is None else f"{_path(queue)}/requests"
+    answer = _get(settings, path, limit=min(limit, PAGE_MAX), **stated)
     if as_json:
         print_document(answer, as_json=True)
         return
-    names = ("enqueued_at", "state", "priority", "item_key", "reason", "request_id")
+    names = ("enqueued_at", "queue", "state", "priority", "item_key", "reason", "request_id")
     rows = [tuple(request[name] or "-" for name in names) for request in answer["requests"]]
-    print_table(("asked for", "state", "priority", "item", "reason", "request"), rows)
-    if answer["next_after"] is not None:
-        click.echo(f"more: --after {answer['next_after']}")
+    heads = ("asked for", "queue", "state", "priority", "item", "reason", "request")
+    print_table(heads, rows, answer["next_after"])
 
 
 @queues.command()
@@ -150,6 +152,7 @@ def dead(
 @click.argument("request_ids", nargs=-1)
 @signature
 @click.option("--all", "everything", is_flag=True, help="All that was given up of the queue.")
+@decided_by
 @as_json
 @click.pass_obj
 def requeue(
@@ -157,14 +160,17 @@ def requeue(
     queue: str,
     request_ids: tuple[str, ...],
     signature: str | None,
+    decided_by: str,
     *,
     everything: bool,
     as_json: bool,
 ) -> None:
     """Ask anew for dead letters of QUEUE: those named, those of a signature, or all of them."""
+    said = {"decided_by": decided_by or account_name()}
     receipts: list[Any] = []
     for ids in _meant(settings, queue, request_ids, signature, everything=everything):
-        receipts += _post(settings, f"{_path(queue)}/requeue", {"request_ids": ids})["requests"]
+        body = {"request_ids": ids, **said}
+        receipts += _post(settings, f"{_path(queue)}/requeue", body)["requests"]
     print_document({"requeued": receipts if as_json else len(receipts)}, as_json=as_json)
 
 

@@ -8,11 +8,21 @@ from uuid import UUID
 import click
 from pydantic import BaseModel
 
-from workers.cli.common import as_json, data_dir, gateway_url, read_settings
+from workers.cli.common import (
+    as_json,
+    data_dir,
+    gateway_url,
+    limit,
+    print_document,
+    print_table,
+    read_settings,
+)
 from workers.cli.session_inspect import audit, replay, show, watch
 from workers.cli.session_options import SessionAddress, print_answer, session_id, survivors
 from workers.environment.system_host import system_host
 from workers.views.belief_sessions import Ontology
+
+PAGE_MAX = 500
 
 if_match = click.option(
     "--if-match", metavar="EVENT_ID", help="Only if this is the session's last audit entry."
@@ -31,6 +41,34 @@ def session(context: click.Context, data_dir: Path | None, url: str | None) -> N
 
 for _command in (show, audit, watch, replay):
     session.add_command(_command)
+
+
+@session.command("list")
+@click.option("--words", help="Only sessions with these words in their id or title.")
+@click.option("--after", help="Go on after this place, which the page before ended with.")
+@limit
+@as_json
+@click.pass_obj
+def list_sessions(
+    place: SessionAddress, words: str | None, after: str | None, limit: int, *, as_json: bool
+) -> None:
+    """List belief sessions, the last changed first."""
+    criteria = {"words": words, "after": after, "limit": min(limit, PAGE_MAX)}
+    stated = {name: value for name, value in criteria.items() if value is not None}
+    answer = place.get("/v1/sessions", **stated)
+    if as_json:
+        print_document(answer, as_json=True)
+        return
+    rows = [
+        (
+            row["updated_at"],
+            f"{row['n_survivors']}/{row['n_universe']}",
+            row["session_id"],
+            row["title"],
+        )
+        for row in answer["sessions"]
+    ]
+    print_table(("last changed", "survivors", "session", "title"), rows, answer["next_after"])
 
 
 @session.command()

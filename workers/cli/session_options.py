@@ -38,6 +38,15 @@ class SessionAddress:
 
         return run(ask_session)
 
+    def get(self, path: str, **query: Any) -> Any:
+        """Ask the gateway and return the answer's JSON."""
+
+        async def ask() -> Any:
+            async with GatewayClient(self.url) as gateway:
+                return await gateway.get(path, **query)
+
+        return run(ask)
+
 
 def print_answer(answer: BaseModel, *, as_json: bool) -> None:
     """Print what a session answered, its snapshot last."""

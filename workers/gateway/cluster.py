@@ -66,6 +66,13 @@ class GatewayCluster:
         owner = self.keeper.owner_of(shard)
         return None if owner in (None, self.keeper.gateway) else urls.get(owner)
 
+    def absent_owner(self, session_id: str) -> str | None:
+        """Return the recorded gateway of a session that no living gateway owns, empty for nobody.
+
+        None where a living gateway owns it, and while it is not known who lives.
+        """
+        return self.keeper.absent_owner(shard_of(session_id, self.held_shards.shards))
+
     async def begin(self) -> None:
         """Take the shards that this gateway may have at once; one alone then serves everything.
 

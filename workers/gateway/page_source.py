@@ -16,7 +16,6 @@ from queues.errors import QueueError
 from queues.items import QueueDepth
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import WorkerBeat
-from workers.api.routes.work_requests import why_open
 from workers.api.services import Services
 from workers.dashboard.pages.source import OperatorAction, QueuePicture, RequestPicture
 from workers.use_cases import queue_operations
@@ -30,6 +29,7 @@ from workers.views.run_pages import (
     runs_picture,
     token_picture,
 )
+from workers.views.surroundings import why_open
 
 PAGE_ROWS = 50
 
@@ -104,7 +104,6 @@ class LivePages:
         if queue is None:
             raise KernelError(f"no queue is called {action.queue!r}", code="work_queue_unknown")
         await self._act(action, queue)
-        # A requeue has no place on the record for who asked; the log names them for every verb.
         _log.info(
             "operator_acted",
             verb=action.verb,
@@ -121,7 +120,7 @@ class LivePages:
             )
             await queue_operations.switch(write, queue, decision, paused=action.verb == "pause")
         elif action.verb == "requeue":
-            await queue_operations.requeue(write, action.queue, queue, ids)
+            await queue_operations.requeue(write, action.queue, queue, ids, action.decided_by)
         elif action.verb == "dismiss":
             dismissal = DeadLetterDismissal(action.reason, action.decided_by)
             await queue_operations.dismiss(write, action.queue, queue, ids, dismissal)

@@ -230,6 +230,7 @@ def build_gateway(
         stalled_s=lambda: committer.stalled_s,
         clock_problem=clock.problem,
         owner_url=sharing.owner_url,
+        absent_owner=sharing.absent_owner,
         gateway_urls=lambda: sharing.gateway_urls.urls,
         sealing=sealing,
         publishing=publishing,

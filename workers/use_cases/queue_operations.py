@@ -21,6 +21,12 @@ Write = Callable[[Unit], Awaitable[Any]]
 _log = structlog.get_logger(__name__)
 
 
+def asked_by(name: str, address: str | None) -> str:
+    """Return who asks, as the record has it: the name given, if any, and the address."""
+    place = address or "an unknown address"
+    return f"{name} at {place}" if name else place
+
+
 async def switch(write: Write, queue: WorkQueue, decision: PauseDecision, *, paused: bool) -> bool:
     """Pause or resume a queue or a priority; return whether that changed anything."""
     changed: bool = await write(PauseUnit(decision, paused))
@@ -32,10 +38,11 @@ async def switch(write: Write, queue: WorkQueue, decision: PauseDecision, *, pau
 
 
 async def requeue(
-    write: Write, name: str, queue: WorkQueue, request_ids: Sequence[str]
+    write: Write, name: str, queue: WorkQueue, request_ids: Sequence[str], decided_by: str
 ) -> tuple[WorkReceipt, ...]:
     """Ask anew for dead letters, each as a request of its own; again is the same request."""
-    receipts: tuple[WorkReceipt, ...] = await write(RequeueUnit(name, tuple(request_ids)))
+    unit = RequeueUnit(name, tuple(request_ids), decided_by)
+    receipts: tuple[WorkReceipt, ...] = await write(unit)
     await queue.remove_closed(request_ids)
     return receipts
 
@@ -54,9 +61,16 @@ async def dismiss(
 
 
 async def cancel(
-    write: Write, queue: WorkQueue, request_id: str, reason: str
+    write: Write, queue: WorkQueue | None, request_id: str, reason: str
 ) -> tuple[bool, WorkStatus]:
-    """Take a request back; the first value is False where it had its outcome before."""
+    """Take a request back; the first value is False where it had its outcome before.
+
+    `queue` is None where the request's queue has no items.
+
+    Raises:
+        WorkRefused: `work_request_not_cancellable` for open work that the record itself asks for.
+    """
     cancelled, status = await write(CancelRequestUnit(request_id, reason))
-    await queue.remove_closed([request_id])
+    if queue is not None:
+        await queue.remove_closed([request_id])
     return cancelled, status

@@ -11,6 +11,10 @@ from kernel.host import iso_time
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 
+SCANNED_MAX = 2000
+PAGE_ROWS = 200
+TIME_DIGITS_MAX = 18
+
 
 class SessionSummaryDocument(TypedDict):
     """A session as lists show it."""
@@ -31,6 +35,14 @@ class SessionSummariesDocument(TypedDict):
     next_after: str | None
 
 
+class NewestSessionsDocument(TypedDict):
+    """A page of sessions, the last changed first."""
+
+    sessions: list[SessionSummaryDocument]
+    next_after: str | None
+    """Where the next page begins; None after the last. A page may be empty and not the last."""
+
+
 class TrailDocument(TypedDict):
     """A page of the entries of a session's trail, in order."""
 
@@ -49,6 +61,41 @@ def sessions_after(view: LedgerView, after: str, limit: int) -> SessionSummaries
     rows: Sequence[Row] = view.belief_sessions_after(after, limit=limit + 1)
     next_after = rows[limit - 1]["session_id"] if len(rows) > limit else None
     return {"sessions": [_summary(row) for row in rows[:limit]], "next_after": next_after}
+
+
+def find_sessions(
+    view: LedgerView, words: str | None, *, after: str | None, limit: int
+) -> NewestSessionsDocument:
+    """Return the sessions with these words in id or title, the last changed first.
+
+    A call looks at `SCANNED_MAX` sessions at most. `after` is a `next_after`; any other text counts
+    as none.
+    """
+    place = _place(after)
+    sessions: list[SessionSummaryDocument] = []
+    scanned = 0
+    while rows := view.belief_sessions_before(place, limit=PAGE_ROWS):
+        for row in rows:
+            if len(sessions) == limit or scanned == SCANNED_MAX:
+                return {"sessions": sessions, "next_after": _written(place)}
+            scanned += 1
+            place = row["updated_at_us"], row["session_id"]
+            if (
+                words is None
+                or words.casefold() in f"{row['session_id']} {row['title']}".casefold()
+            ):
+                sessions.append(_summary(row))
+    return {"sessions": sessions, "next_after": None}
+
+
+def _place(after: str | None) -> tuple[int, str] | None:
+    time_us, _, session_id = (after or "").partition(":")
+    is_time = time_us.isascii() and time_us.isdecimal() and len(time_us) < TIME_DIGITS_MAX
+    return (int(time_us), session_id) if is_time else None
+
+
+def _written(place: tuple[int, str] | None) -> str | None:
+    return None if place is None else f"{place[0]}:{place[1]}"
 
 
 def recorded_snapshot(

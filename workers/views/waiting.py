@@ -1,7 +1,8 @@
 """Why an open request waits, in one sentence: the first thing that keeps it from being begun.
 
 What the record says comes first (a time, an earlier step, a full cycle, a pause), then where its
-item stands in the queue, who serves the queue, and who holds its capacity. The sentence is true of
+item stands in the queue, whether its session has a gateway, who serves the queue, and who holds
+its capacity. The sentence is true of
 the moment at which it was asked for.
 """
 
@@ -9,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE, CASCADES, ready_items
 from kernel.host import iso_time
 from kernel.ledger.ledger import LedgerView, Request
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
-from kernel.work.outcomes import open_request
+from kernel.work.outcomes import recorded_request
 from kernel.work.pauses import Pause, pauses_of
 from kernel.work.ready_requests import due_at_us, fan_out_of, next_of_runs
 from queues.items import ItemPlace
@@ -30,6 +32,9 @@ class RecordedHold:
     reason: str | None
     pauses: tuple[Pause, ...] = ()
     """The pauses that hold its queue or its priority."""
+
+    session_id: str | None = None
+    """The session that records its result, where that is a certain one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,10 @@ class Surroundings:
     full_with: Sequence[CapacityHolder] = ()
     """Who holds the slots of what it would need, where all are held."""
 
+    away_gateway: str | None = None
+    """The gateway of the session that it needs, where no living gateway owns that session; empty
+    where nobody has it on the record."""
+
 
 def held_back(view: LedgerView, request_id: str, now_us: int) -> RecordedHold | None:
     """Return what the record says of a request; None where it has its outcome.
@@ -58,21 +67,33 @@ def held_back(view: LedgerView, request_id: str, now_us: int) -> RecordedHold | 
     Raises:
         WorkRefused: `work_request_unknown`.
     """
-    request = open_request(view, request_id)
-    if request is None:
+    if view.outcome_of(request_id) is not None:
         return None
+    request = recorded_request(view, request_id)
     pauses = tuple(
         pause
         for pause in pauses_of(view)
         if pause.queue == request.queue and pause.priority in (None, request.priority)
     )
-    return RecordedHold(request.queue, request.priority, _reason(view, request, now_us), pauses)
+    reason, session_id = _reason(view, request, now_us), _session_of(view, request)
+    return RecordedHold(request.queue, request.priority, reason, pauses, session_id)
+
+
+def _session_of(view: LedgerView, request: Request) -> str | None:
+    """Return the session that made the understanding whose authority is to be recomputed."""
+    node = view.node(request.item_key) if request.queue == AUTHORITY_QUEUE else None
+    created = None if node is None else view.log_row_of(node["created_by_operation_id"])
+    return None if created is None else created["session_id"]
 
 
 def _reason(view: LedgerView, request: Request, now_us: int) -> str | None:
     due_us = due_at_us(request)
     if due_us > now_us:
         return f"it is not to be begun before {iso_time(due_us)}"
+    if request.queue == AUTHORITY_QUEUE and not ready_items(view, [request]):
+        if view.open_requests_of(CASCADE_QUEUE, CASCADES):
+            return "a wide cascade is being written down; what it asks for follows"
+        return "an understanding that feeds it, or one above that, is recomputed first"
     if request.queue == EXTRACTION_QUEUE:
         for first in next_of_runs(view, [request.item_key]):
             if first.request_id != request.request_id:
@@ -95,6 +116,8 @@ def why_waiting(held: RecordedHold, around: Surroundings | None) -> str:
         return f"{what} was paused at {pause.paused_at}{by}"
     if around is None:
         return "Redis does not answer; it is handed on once Redis does"
+    if around.place is None and around.away_gateway is not None:
+        return f"{_away(around.away_gateway)}; whoever owns it next puts the request into its queue"
     if around.place is None:
         return "it is on the record and about to be put into its queue"
     return _in_queue(held, around, around.place)
@@ -107,8 +130,14 @@ def _in_queue(held: RecordedHold, around: Surroundings, place: ItemPlace) -> str
     if place.state == "delayed":
         why = f": {place.error}" if place.error else ""
         return f"it is tried again at {ends}{why}"
+    if around.away_gateway is not None:
+        return f"{_away(around.away_gateway)}; its result is recorded once another owns the session"
     if not around.workers:
         return f"no worker serves {held.queue}"
+    return _behind(around, place)
+
+
+def _behind(around: Surroundings, place: ItemPlace) -> str:
     if place.state == "suspended":
         return f"there was no capacity for it; {place.due_before} suspended ones go first"
     if around.full_with:
@@ -118,6 +147,10 @@ def _in_queue(held: RecordedHold, around: Surroundings, place: ItemPlace) -> str
     if place.due_before:
         return f"{place.due_before} that are due before it go first"
     return "it is next"
+
+
+def _away(gateway: str) -> str:
+    return f"its session's gateway{f' {gateway}' if gateway else ''} is away"
 
 
 def _named(holders: Sequence[CapacityHolder]) -> str:

@@ -113,8 +113,14 @@ async def test_what_a_dead_gateway_had_is_taken_when_its_lease_is_over(world):
     a, b = await world.pair()
     a.die()
     assert await b.turn() == [2, 3]
+    absent = [b.keeper.absent_owner(shard) for shard in range(SHARDS)]
+    assert absent == [None] * SHARDS
     world.clock.pass_a_lease()
+    await b.keeper.look()
+    absent = [b.keeper.absent_owner(shard) for shard in range(SHARDS)]
+    assert absent == ["a", "a", None, None]
     assert await b.turn() == list(range(SHARDS))
+    assert [b.keeper.absent_owner(shard) for shard in range(SHARDS)] == [None] * SHARDS
 
 
 async def test_one_that_was_started_again_under_its_name_has_its_shards_at_once(world):

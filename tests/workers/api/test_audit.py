@@ -55,6 +55,12 @@ async def test_pages_go_on_while_there_is_a_next(door: Door):
         joined += [operation["ec_sequence_number"] for operation in page["operations"]]
         after = page["next_after"]
     assert joined == whole
+    newest, before = [], "0"
+    while before is not None:
+        page = await audited(door, "operations", order="newest", after=before, limit=2)
+        newest += [operation["ec_sequence_number"] for operation in page["operations"]]
+        before = page["next_after"]
+    assert newest == whole[::-1]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
 
 from kernel.work.contents import BINDING_QUEUE
-from queues.client import Rotulus
+from queues.client import GatewayError, Rotulus
 from queues.items import NewItem
 from queues.outbox_relay import OutboxRelay
 from tests.kernel.build import FakeHost
@@ -28,8 +28,16 @@ async def test_a_queue_or_a_priority_is_paused_and_resumed(door: Door):
     [part, whole] = sorted(
         (await door.http.get("/v1/queues")).json()["pauses"], key=lambda pause: pause["decided_by"]
     )
-    assert (part["priority"], part["decided_by"], part["reason"]) == (least_urgent, "", "")
-    assert (whole["priority"], whole["decided_by"], whole["reason"]) == (None, "ada", "an exchange")
+    assert (part["priority"], part["decided_by"], part["reason"]) == (
+        least_urgent,
+        "127.0.0.1",
+        "",
+    )
+    assert (whole["priority"], whole["decided_by"], whole["reason"]) == (
+        None,
+        "ada at 127.0.0.1",
+        "an exchange",
+    )
     wrong = await door.send(f"{BINDINGS}/pause", {"priority": "never"})
     error_of(wrong, 422, "queue_unknown_priority")
 
@@ -68,7 +76,10 @@ async def test_dead_letters_are_listed_by_signature_and_requeued(door: Door):
     ] == sorted(ids[1:])
     assert second["next_after"] is None
 
-    answer = (await door.send(f"{BINDINGS}/requeue", {"request_ids": ids[:1]})).json()
+    body = {"request_ids": ids[:1], "decided_by": "ada"}
+    answer = (await door.send(f"{BINDINGS}/requeue", body)).json()
+    status = (await door.http.get(f"{BINDINGS}/requests/{ids[0]}")).json()
+    assert status["settled_by"] == "ada at 127.0.0.1"
     assert answer["requests"][0]["duplicate"] is False
     again = (await door.send(f"{BINDINGS}/requeue", {"request_ids": ids[:1]})).json()
     assert again["requests"] == [answer["requests"][0] | {"duplicate": True}]
@@ -95,6 +106,7 @@ async def test_what_was_given_up_is_dismissed_with_a_reason(door: Door):
     assert (await door.http.get(f"{BINDINGS}/dead-letters")).json()["dead_letters"] == []
     status = (await door.http.get(f"{BINDINGS}/requests/{dead}")).json()
     assert status["dismissed"] == "the case was closed"
+    assert status["settled_by"] == "ada at 127.0.0.1"
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "requeue", "dismiss", "dead-letters"])
@@ -127,7 +139,13 @@ async def test_requests_are_listed_and_searched_in_pages(door: Door):
             request["request_id"]
             async for request in rotulus.records.requests(BINDING_QUEUE, state="open")
         ]
+        everywhere = [request["request_id"] async for request in rotulus.records.requests()]
+        [named] = [request async for request in rotulus.records.requests(request_id=ids[1])]
+        with pytest.raises(GatewayError, match="no queue is called"):
+            await anext(rotulus.records.requests("none"))
     assert by_client == [ids[2], ids[0]]
+    assert everywhere == ids[::-1]
+    assert (named["queue"], named["state"]) == (BINDING_QUEUE, "dead_letter")
     wrong = await door.http.get(f"{BINDINGS}/requests", params={"state": "asleep"})
     assert wrong.status_code == 422
     error_of(await door.http.get("/v1/queues/none/requests"), 404, "work_queue_unknown")

@@ -5,6 +5,7 @@ import pytest
 from kernel.ledger import schema
 from kernel.ledger.sqlite import SqliteStore
 from kernel.proof.merkle_tree import HASH_BYTES
+from queues.client import Rotulus
 from queues.worker_heartbeats import WorkerBeat
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import (
@@ -17,6 +18,7 @@ from tests.workers.api.door import (
     rows,
     running_door,
     source,
+    transport_to,
     understanding,
 )
 from workers.api.routes.records import PAGE_MAX
@@ -188,3 +190,19 @@ async def test_reading_writes_nothing(door: Door):
     with door.ledger.view() as view:
         assert view.head() == before
     assert log_length(door.ledger) == 2
+
+
+async def test_sessions_are_listed_the_last_changed_first(door: Door):
+    sessions = [f"00000000-0000-4000-8000-00000000000{number}" for number in range(1, 6)]
+    for session_id in sessions:
+        await door.declare(session_id, "a", "b")
+    body = {"source_id": "s", "observation_id": "o", "eliminated": ["a"]}
+    assert (await door.post("eliminate", body)).status_code == 200
+    first = (await door.http.get("/v1/sessions", params={"limit": 2})).json()
+    assert [row["session_id"] for row in first["sessions"]] == [sessions[0], sessions[4]]
+    assert first["sessions"][0]["n_survivors"] == 1
+    async with Rotulus("http://127.0.0.1", transport=transport_to(door.app)) as rotulus:
+        listed = [row["session_id"] async for row in rotulus.records.sessions()]
+        [named] = [row async for row in rotulus.records.sessions(words=sessions[2][-3:])]
+    assert listed == [sessions[0], *sessions[:0:-1]]
+    assert named["session_id"] == sessions[2]

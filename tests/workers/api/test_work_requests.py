@@ -1,18 +1,20 @@
 """Asking for work over HTTP: once for each key, on record when answered, waited for, revoked."""
 
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 
+from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
 from kernel.work import requests
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.outcomes import close
 from queues.items import NewItem
-from tests.kernel.build import create, findings, submit
+from tests.kernel.build import create, findings, link, submit
 from tests.workers.api.asking import BINDINGS, EXTRACTIONS, binding, done, enqueued, step
-from tests.workers.api.door import Door, error_of, rows
+from tests.workers.api.door import SESSION, Door, error_of, rows
 from workers.api import outcome_watch
 
 pytestmark = pytest.mark.anyio
@@ -223,10 +225,56 @@ async def test_a_request_is_taken_back_once_and_leaves_the_queue(door: Door):
     assert (again["cancelled"], again["request"]) == (False, answer["request"])
 
 
+async def test_a_recompute_has_a_status_and_is_not_taken_back(door: Door):
+    submit(door.ledger, create("corpus/u-1", "ConsolidatedUnderstanding"))
+    [row] = rows(door.ledger, schema.outbox)
+    path = f"/v1/queues/{AUTHORITY_QUEUE}/requests/{row['request_id']}"
+    document = (await door.http.get(path)).json()
+    assert (document["state"], document["request_key"]) == ("open", None)
+    assert document["content"]["target_cu_id"] == "corpus/u-1"
+    refused = await door.send(f"{path}/cancel", {"reason": "no longer wanted"})
+    error_of(refused, 409, "work_request_not_cancellable")
+    await door.reporter("dead-letters", {"item_key": "corpus/u-1", "error_signature": "broken"})
+    late = (await door.send(f"{path}/cancel", {"reason": "no longer wanted"})).json()
+    assert late["cancelled"] is False
+    assert (late["request"]["state"], late["request"]["reason"]) == ("dead_letter", "broken")
+
+
+async def test_a_recompute_waits_for_what_feeds_it(door: Door):
+    submit(door.ledger, create("corpus/u-1", "ConsolidatedUnderstanding"))
+    submit(door.ledger, create("corpus/u-2", "ConsolidatedUnderstanding"))
+    submit(door.ledger, link("e-1", "corpus/u-1", "corpus/u-2"))
+    waiting = [row for row in rows(door.ledger, schema.outbox) if row["item_key"] == "corpus/u-2"]
+    said = await why(door, f"/v1/queues/{AUTHORITY_QUEUE}", waiting[-1])
+    assert said == "an understanding that feeds it, or one above that, is recomputed first"
+
+
 async def why(door: Door, path: str, request: dict[str, Any]) -> str | None:
     answer = await door.http.get(f"{path}/requests/{request['request_id']}/waiting")
     assert answer.status_code == 200, answer.text
     return answer.json()["why"]
+
+
+async def test_a_request_whose_sessions_gateway_is_away_says_so(door: Door):
+    submit(
+        door.ledger,
+        create("corpus/u-1", "ConsolidatedUnderstanding", envelope={"session_id": SESSION}),
+    )
+    [row] = rows(door.ledger, schema.outbox)
+    path = f"/v1/queues/{AUTHORITY_QUEUE}"
+    sessions: list[str] = []
+
+    def absent_owner(session_id: str) -> str:
+        sessions.append(session_id)
+        return "gateway-b"
+
+    door.app.state.services = replace(door.services, absent_owner=absent_owner)
+    away = "its session's gateway gateway-b is away; "
+    assert (await why(door, path, row)).startswith(away)
+    queue = door.services.queues[AUTHORITY_QUEUE]
+    await queue.enqueue(NewItem(row["request_id"], queue.priorities[-1].name, "cause", b"{}"))
+    assert (await why(door, path, row)).startswith(away)
+    assert sessions == [f"requests:{AUTHORITY_QUEUE}", SESSION]
 
 
 async def test_each_open_request_says_why_it_waits(door: Door):
@@ -243,7 +291,7 @@ async def test_each_open_request_says_why_it_waits(door: Door):
     behind = f"it waits behind {first['request_id']}, an earlier step of its run"
     assert await why(door, EXTRACTIONS, second) == behind
     await door.send(f"{BINDINGS}/pause", {"decided_by": "ada"})
-    assert (await why(door, BINDINGS, now)).endswith(" by ada")
+    assert (await why(door, BINDINGS, now)).endswith(" by ada at 127.0.0.1")
     await door.send(f"{BINDINGS}/requests/{now['request_id']}/cancel", {"reason": "enough"})
     assert await why(door, BINDINGS, now) is None
     answer = await door.http.get(f"{BINDINGS}/requests/unknown/waiting")

@@ -353,6 +353,8 @@ def test_audit_operations_filters_and_pages(folder: DataFolder):
         "4",
     ]
     assert whole["next_after"] is None
+    newest = printed("audit", "operations", "--newest", "--json")
+    assert newest["operations"] == whole["operations"][::-1]
     creates = printed("audit", "operations", "--intent", "create", "--actor", "user", "--json")
     assert {operation["semantic_intent"] for operation in creates["operations"]} == {"create"}
     [listed_operation] = printed("audit", "operations", "--entity", "u-1", "--json")["operations"]

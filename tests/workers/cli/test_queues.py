@@ -163,7 +163,7 @@ def test_an_operator_sees_pauses_and_takes_back(record):
     assert rotulus("queues", "pause", BINDING_QUEUE, *why).stdout == "changed: true\n"
     output = rotulus("queues").stdout
     assert f"{BINDING_QUEUE} paused at " in output
-    assert "by ada: models are being exchanged" in output
+    assert "by ada at 127.0.0.1: models are being exchanged" in output
     assert rotulus("queues", "resume", BINDING_QUEUE).stdout == "changed: true\n"
     assert "paused at" not in rotulus("queues").stdout
     [request_id] = [request["request_id"] for request in requests]
@@ -189,6 +189,10 @@ def test_an_operator_lists_and_searches_the_requests_of_a_queue(record):
     [request] = printed("queues", "list", BINDING_QUEUE, "--key", "one", "--json")["requests"]
     assert request["request_id"] == older
     assert rotulus("queues", "list", BINDING_QUEUE, "--state", "completed").stdout == "none\n"
+    everywhere = rotulus("queues", "list").stdout
+    assert everywhere.index(newer) < everywhere.index(older)
+    [named] = printed("queues", "list", "--id", older, "--json")["requests"]
+    assert named["queue"] == BINDING_QUEUE
 
 
 def test_an_operator_lists_dead_letters_and_requeues_them(record):

@@ -72,6 +72,18 @@ def test_a_session_goes_through_every_command(kept):
     )["events"]
 
 
+def test_sessions_are_listed_and_searched(kept):
+    session("declare", "a", "b", "--session-id", NEW)
+    first = session("list", "--limit", "1")
+    assert NEW in first
+    assert SESSION not in first
+    after = first.partition("more: --after ")[2].strip()
+    assert SESSION in session("list", "--after", after)
+    [listed] = answered("list", "--words", NEW[-4:])["sessions"]
+    assert (listed["session_id"], listed["n_survivors"]) == (NEW, 2)
+    assert session("list", "--words", "nothing") == "none\n"
+
+
 def test_if_match_and_force_are_passed_on(kept):
     stale = session("conclude", SESSION, "c", "--if-match", "somewhere", code=1)
     assert stale == "Error: CONFLICT: the session has moved on\n"

@@ -23,6 +23,8 @@ def around(item: ItemPlace | None, workers: int = 1, **changes) -> Surroundings:
 
 HOLDERS = [CapacityHolder(f"w-{number}", 1000 * number) for number in range(5)]
 
+AWAY = "its session's gateway{} is away"
+
 UNTIL = [f"w-{number} until 00:00:0{number} UTC" for number in range(3)]
 
 
@@ -50,6 +52,16 @@ UNTIL = [f"w-{number} until 00:00:0{number} UTC" for number in range(3)]
             FREE,
             around(place("delayed", state_ends_at_ms=61_000, error="gateway_unavailable")),
             "it is tried again at 00:01:01 UTC: gateway_unavailable",
+        ),
+        (
+            FREE,
+            around(None, away_gateway="gateway-b"),
+            f"{AWAY.format(' gateway-b')}; whoever owns it next puts the request into its queue",
+        ),
+        (
+            FREE,
+            around(place(), workers=0, away_gateway=""),
+            f"{AWAY.format('')}; its result is recorded once another owns the session",
         ),
         (FREE, around(place(), workers=0), "no worker serves binding-evaluation"),
         (

@@ -1,7 +1,7 @@
 """Auditing over HTTP: which operations, what caused them, what undoing them would take."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
@@ -10,9 +10,11 @@ from kernel.audit.adjudications import AdjudicationState, adjudications
 from kernel.audit.costs import cost_entries, cost_totals
 from kernel.audit.lineage import authority_grounds, causal_ancestors
 from kernel.audit.manifests import ManifestUnknown, manifests_of
-from kernel.audit.operations import AuditError, AuditFilter, find_operations
+from kernel.audit.newest_operations import newest_operations
+from kernel.audit.operations import AuditError, AuditFilter, Page, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
+from kernel.ledger.ledger import LedgerView
 from kernel.model.receipt import MIGRATION_KIND
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
@@ -44,6 +46,7 @@ SUMMED_UP_MAX = 10_000
 
 router = json_router(prefix="/v1/audit", tags=["audit"])
 
+Order = Literal["oldest", "newest"]
 Text = Annotated[str | None, Field(min_length=1, max_length=TEXT_MAX)]
 Sequence = Annotated[int, Field(ge=0, le=SEQUENCE_MAX)]
 After = Annotated[int, Query(ge=0, le=SEQUENCE_MAX)]
@@ -78,12 +81,13 @@ class Filters(BaseModel):
     until: Moment | None = None
     from_sequence: Sequence | None = None
     to_sequence: Sequence | None = None
+    order: Order = "oldest"
     after: Sequence = 0
     limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = 100
 
     def criteria(self) -> AuditFilter:
         """Return the filter that the parameters give."""
-        conditions = self.model_dump(exclude={"since", "until", "after", "limit"})
+        conditions = self.model_dump(exclude={"since", "until", "order", "after", "limit"})
         return AuditFilter(**conditions, from_us=us_of(self.since), before_us=us_of(self.until))
 
 
@@ -96,12 +100,18 @@ def us_of(moment: datetime | None) -> int | None:
 async def operations(
     filters: Annotated[Filters, Query()], services: Given
 ) -> OperationPageDocument:
-    """Return a page of the operations that a filter means; go on while `next_after` is given."""
-    criteria = filters.criteria()
-    page = await services.read(
-        lambda view: find_operations(view, criteria, after=filters.after, limit=filters.limit)
-    )
-    return page_document(page)
+    """Return a page of the operations that a filter means; go on while `next_after` is given.
+
+    With `order=newest` the newest come first, and `after` names the sequence before which to go on.
+    """
+    criteria, after, limit = filters.criteria(), filters.after, filters.limit
+
+    def read(view: LedgerView) -> Page:
+        if filters.order == "newest":
+            return newest_operations(view, criteria, before=after or None, limit=limit)
+        return find_operations(view, criteria, after=after, limit=limit)
+
+    return page_document(await services.read(read))
 
 
 @router.get("/ancestors/{operation_id:path}")

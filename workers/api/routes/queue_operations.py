@@ -2,19 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from kernel.work.dead_letters import DeadLetterDismissal, DeadLetters, dead_letters
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.pauses import PauseDecision
-from kernel.work.request_lists import RequestPage, RequestSearch, list_requests
-from kernel.work.requests import REQUESTS_MAX, State
+from kernel.work.requests import REQUESTS_MAX
 from queues.work_queue import WorkQueue
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
-from workers.api.routes.audit import Moment, Text, us_of
+from workers.api.routes.records import PAGE_MAX
 from workers.api.routes.work_requests import (
     NAME_CHARS_MAX,
     QueueName,
@@ -23,11 +22,13 @@ from workers.api.routes.work_requests import (
 )
 from workers.api.services import Given, Services
 from workers.use_cases import queue_operations
-from workers.views.records import SEQUENCE_MAX
 
-PAGE_MAX = 500
+DECIDER_CHARS_MAX = 100
 
 router = json_router(prefix="/v1/queues/{queue}", tags=["operators"])
+
+Decider = Annotated[str, Field(max_length=DECIDER_CHARS_MAX)]
+"""The name of who asks; the record has it with the address that the request came from."""
 
 
 class PauseBody(BaseModel):
@@ -36,46 +37,25 @@ class PauseBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     priority: Annotated[str, Field(max_length=64)] | None = None
-    decided_by: Annotated[str, Field(max_length=REASON_CHARS_MAX)] = ""
+    decided_by: Decider = ""
     reason: Annotated[str, Field(max_length=REASON_CHARS_MAX)] = ""
 
 
-class RequestCriteria(BaseModel):
-    """Which requests are meant; see `RequestSearch`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    item_key: Text = None
-    request_key: Text = None
-    state: State | None = None
-    priority: Text = None
-    words: Text = None
-    since: Moment | None = None
-    until: Moment | None = None
-    after: Annotated[int, Field(ge=0, le=SEQUENCE_MAX)] | None = None
-    limit: Annotated[int, Field(ge=1, le=PAGE_MAX)] = 100
-
-    def search(self) -> RequestSearch:
-        """Return the search that the parameters give."""
-        stated = self.model_dump(exclude={"since", "until", "after", "limit"})
-        return RequestSearch(**stated, from_us=us_of(self.since), before_us=us_of(self.until))
-
-
 class RequeueBody(BaseModel):
-    """The dead letters that are asked for anew."""
+    """The dead letters that are asked for anew, and who asks."""
 
     model_config = ConfigDict(extra="forbid")
 
     request_ids: Annotated[
         list[RequestId], Field(min_length=1, max_length=REQUESTS_MAX, fail_fast=True)
     ]
+    decided_by: Decider = ""
 
 
 class DismissBody(RequeueBody):
     """The dead letters that need nobody any more, why, and who says so."""
 
     reason: Annotated[str, Field(min_length=1, max_length=REASON_CHARS_MAX)]
-    decided_by: Annotated[str, Field(max_length=REASON_CHARS_MAX)] = ""
 
 
 class DismissDocument(TypedDict):
@@ -91,33 +71,22 @@ class PauseDocument(TypedDict):
 
 
 @router.post("/pause")
-async def pause(queue: QueueName, body: PauseBody, services: Given) -> PauseDocument:
+async def pause(
+    queue: QueueName, body: PauseBody, services: Given, request: Request
+) -> PauseDocument:
     """Let workers begin with nothing more, or nothing of a priority; asking for work goes on.
 
     The pause is on the record and holds until it is resumed, whatever Redis loses.
     """
-    return await _switch(services, queue, body, paused=True)
+    return await _switch(services, queue, body, request, paused=True)
 
 
 @router.post("/resume")
-async def resume(queue: QueueName, body: PauseBody, services: Given) -> PauseDocument:
+async def resume(
+    queue: QueueName, body: PauseBody, services: Given, request: Request
+) -> PauseDocument:
     """End the pause of the queue, or that of a priority."""
-    return await _switch(services, queue, body, paused=False)
-
-
-@router.get("/requests")
-async def requests(
-    queue: QueueName,
-    services: Given,
-    criteria: Annotated[RequestCriteria, Query()],
-) -> RequestPage:
-    """List the requests of a queue, newest first; go on while there is a `next_after`."""
-    _queue(services, queue)
-    return await services.read(
-        lambda view: list_requests(
-            view, queue, criteria.search(), after=criteria.after, limit=criteria.limit
-        )
-    )
+    return await _switch(services, queue, body, request, paused=False)
 
 
 @router.get("/dead-letters")
@@ -138,27 +107,39 @@ async def dead(
 
 
 @router.post("/requeue")
-async def requeue(queue: QueueName, body: RequeueBody, services: Given) -> ReceiptsDocument:
+async def requeue(
+    queue: QueueName, body: RequeueBody, services: Given, request: Request
+) -> ReceiptsDocument:
     """Ask anew for dead letters, each as a request of its own; again is the same request."""
     known = _queue(services, queue)
-    receipts = await queue_operations.requeue(services.write, queue, known, body.request_ids)
+    receipts = await queue_operations.requeue(
+        services.write, queue, known, body.request_ids, _asked_by(request, body.decided_by)
+    )
     return {"requests": list(receipts)}
 
 
 @router.post("/dismiss")
-async def dismiss(queue: QueueName, body: DismissBody, services: Given) -> DismissDocument:
+async def dismiss(
+    queue: QueueName, body: DismissBody, services: Given, request: Request
+) -> DismissDocument:
     """Settle dead letters without asking for them anew, on the record; again changes nothing."""
     known = _queue(services, queue)
-    dismissal = DeadLetterDismissal(body.reason, body.decided_by)
+    dismissal = DeadLetterDismissal(body.reason, _asked_by(request, body.decided_by))
     dismissed = await queue_operations.dismiss(
         services.write, queue, known, body.request_ids, dismissal
     )
     return {"dismissed": dismissed}
 
 
-async def _switch(services: Services, name: str, body: PauseBody, *, paused: bool) -> PauseDocument:
+def _asked_by(request: Request, name: str) -> str:
+    return queue_operations.asked_by(name, request.client.host if request.client else None)
+
+
+async def _switch(
+    services: Services, name: str, body: PauseBody, request: Request, *, paused: bool
+) -> PauseDocument:
     queue = _queue(services, name)
-    decision = PauseDecision(name, body.priority, body.decided_by, body.reason)
+    decision = PauseDecision(name, body.priority, _asked_by(request, body.decided_by), body.reason)
     changed = await queue_operations.switch(services.write, queue, decision, paused=paused)
     return {"changed": changed}
 

@@ -21,6 +21,7 @@ from workers.views.records import (
     describe_node,
     describe_operation,
 )
+from workers.views.session_lists import NewestSessionsDocument, find_sessions
 
 PAGE_MAX = 500
 TEXT_MAX = 512
@@ -68,6 +69,22 @@ async def operation(operation_id: RecordId, services: Given) -> OperationRecordD
     if description is None:
         raise ApiError("not_found", "no such operation is on the record")
     return description
+
+
+@router.get("/sessions")
+async def sessions(
+    services: Given,
+    words: Annotated[str | None, Query(max_length=TEXT_MAX)] = None,
+    after: Annotated[str | None, Query(max_length=TEXT_MAX)] = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
+) -> NewestSessionsDocument:
+    """List belief sessions, the last changed first; go on while there is a `next_after`.
+
+    `words` are part of a session's id or of its title.
+    """
+    return await services.read(
+        lambda view: find_sessions(view, words or None, after=after, limit=limit)
+    )
 
 
 @router.get("/nodes/{node_id:path}")

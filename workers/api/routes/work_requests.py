@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.commit.work_units import RequestWorkUnit
-from kernel.work.contents import BINDING_QUEUE
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.requests import (
     DELAY_S_MAX,
@@ -26,15 +25,13 @@ from kernel.work.requests import (
     outcome_of,
     status_of,
 )
-from queues.capacity_leases import CAPACITY_RESOURCE
-from queues.errors import QueueError
 from queues.job_progress import JobProgress
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.outcome_watch import Until
 from workers.api.services import Given, Services
 from workers.use_cases import queue_operations
-from workers.views.waiting import CapacityHolder, Surroundings, held_back, why_waiting
+from workers.views.surroundings import why_open
 
 WAIT_S_MAX = 30
 NAME_CHARS_MAX = 512
@@ -177,7 +174,7 @@ async def cancel(
     """Take a request back; `cancelled` is false where it had its outcome before."""
     _existing(await services.read(lambda view: _status(view, queue, request_id)), request_id)
     cancelled, status = await queue_operations.cancel(
-        services.write, services.queues[queue], request_id, body.reason
+        services.write, services.queues.get(queue), request_id, body.reason
     )
     return {"cancelled": cancelled, "request": status}
 
@@ -198,32 +195,6 @@ async def status(queue: QueueName, request_id: RequestIdInPath, services: Given)
     """Return a request as it stands."""
     state = await services.read(lambda view: _status(view, queue, request_id))
     return _existing(state, request_id)
-
-
-async def why_open(services: Services, queue: str, request_id: str) -> str | None:
-    """Say why a request waits; None where it has its outcome."""
-    now_us = services.ledger.host.now_us()
-    held = await services.read(lambda view: held_back(view, request_id, now_us))
-    if held is None:
-        return None
-    try:
-        around = await _surroundings(services, queue, request_id)
-    except QueueError:
-        around = None
-    return why_waiting(held, around)
-
-
-async def _surroundings(services: Services, queue: str, request_id: str) -> Surroundings:
-    """Return what Redis says around a request; of what it needs, the holders of what is full."""
-    place = await services.queues[queue].locate(request_id)
-    beats = await services.heartbeats.alive()
-    workers = sum(queue in beat.queues for beat in beats)
-    for resource in (queue, *([CAPACITY_RESOURCE] if queue == BINDING_QUEUE else [])):
-        slots, leases = services.slots.get(resource, 0), await services.leases.held(resource)
-        if len(leases) >= slots > 0:
-            holders = [CapacityHolder(lease.holder, lease.expires_at_ms) for lease in leases]
-            return Surroundings(place, workers, holders)
-    return Surroundings(place, workers)
 
 
 async def _outcomes(

@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from kernel.work.outcomes import REASON_CHARS_MAX
 from workers.dashboard.pages.source import OperatorAction
+from workers.use_cases.queue_operations import asked_by
 
 FORM_BYTES_MAX = 16_384
 NAME_CHARS_MAX = 40
@@ -70,8 +71,7 @@ async def action_of(request: Request, queue: str, verb: str) -> OperatorAction:
         )
     if rule.of_request and not 0 < len(request_id) <= REQUEST_ID_CHARS_MAX:
         raise FormRefused("work_request_invalid", "request_id: name the request")
-    address = request.client.host if request.client else "an unknown address"
-    decided_by = f"{name} at {address}" if name else address
+    decided_by = asked_by(name, request.client.host if request.client else None)
     priority = fields.get("priority") or None
     return OperatorAction(verb, queue, decided_by[:REASON_CHARS_MAX], reason, priority, request_id)
 

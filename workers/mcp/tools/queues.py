@@ -6,11 +6,10 @@ from urllib.parse import quote
 
 from pydantic import Field
 
-from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.work.dead_letters import dead_letters
 from kernel.work.pauses import pauses_of
 from kernel.work.queue_kinds import QUEUE_KINDS
-from kernel.work.requests import outcome_of, status_of
+from kernel.work.requests import status_of
 from queues.client.errors import GatewayError
 from workers.mcp.answers import page, shortened
 from workers.mcp.errors import error_document
@@ -46,28 +45,20 @@ class GetQueues(Tool):
 class GetRequest(PartTool):
     """Show a request for work as it stands: what was asked for, and how it ended.
 
-    Of an open one the gateway says in a sentence why it waits. Of the queue of authorities there is
-    the outcome alone.
+    Of an open one the gateway says in a sentence why it waits.
     """
 
     request_id: Name
 
     async def whole(self, context: ToolContext) -> Document:
         """Return the request, and of an open one why it waits."""
-        status, outcome = await context.read(
-            lambda view: (
-                status_of(view, self.request_id),
-                outcome_of(view, AUTHORITY_QUEUE, self.request_id),
-            )
-        )
-        stated = status or outcome
-        if stated is None:
+        status = await context.read(lambda view: status_of(view, self.request_id))
+        if status is None:
             message = f"nobody asked for {self.request_id!r}"
             raise ToolRefused(message, code="work_request_unknown")
-        queue = AUTHORITY_QUEUE if status is None else status.queue
-        document = {**asdict(stated), "queue": queue}
-        if stated.state == "open":
-            document["waiting"] = await _waiting(context, queue, self.request_id)
+        document = asdict(status)
+        if status.state == "open":
+            document["waiting"] = await _waiting(context, status.queue, self.request_id)
         return document
 
     def summary(self, document: Document) -> str:
