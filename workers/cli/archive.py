@@ -3,14 +3,13 @@
 import re
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
 
 from kernel.log_archival import archive_status
 from kernel.verify.archive import verify_archive
-from workers.cli.common import as_json, clean_errors, ledger_dir, print_document, read_settings
+from workers.cli.common import as_json, clean_errors, print_document, read_settings
 from workers.cli.reading import locked_ledger, read_record
 from workers.environment.terminal_progress import Progress
 from workers.use_cases.log_archiving import US_PER_DAY, archive_steps, give_space_back
@@ -38,11 +37,10 @@ class Age(click.ParamType[int]):
 
 @archive.command()
 @as_json
-@ledger_dir
-def status(data_dir: Path | None, *, as_json: bool) -> None:
+def status(*, as_json: bool) -> None:
     """Say how many rows lie in the archive, in how many bytes, and what is due."""
-    days = read_settings(data_dir).kernel_retention_days
-    known = read_record(data_dir, archive_status)
+    days = read_settings().kernel_retention_days
+    known = read_record(archive_status)
     print_document({"retention_days": days, **asdict(known)}, as_json=as_json)
 
 
@@ -54,14 +52,13 @@ def status(data_dir: Path | None, *, as_json: bool) -> None:
     help="Move rows older than so many days, such as 90d.  [ROTULUS_KERNEL_RETENTION_DAYS]",
 )
 @as_json
-@ledger_dir
-def run(data_dir: Path | None, days: int | None, *, as_json: bool) -> None:
+def run(days: int | None, *, as_json: bool) -> None:
     """Move old rows to the archive, collect envelopes whose grace is over, give the space back.
 
     Nothing else may run on the data folder; what runs archives by itself once
     ROTULUS_KERNEL_RETENTION_DAYS is set. Killed in the middle, the same command goes on.
     """
-    settings = read_settings(data_dir)
+    settings = read_settings()
     days = settings.kernel_retention_days if days is None else days
     if days is None:
         raise click.UsageError("--older-than, or set ROTULUS_KERNEL_RETENTION_DAYS")
@@ -78,8 +75,7 @@ def run(data_dir: Path | None, days: int | None, *, as_json: bool) -> None:
 
 @archive.command()
 @as_json
-@ledger_dir
-def verify(data_dir: Path | None, *, as_json: bool) -> None:
+def verify(*, as_json: bool) -> None:
     """Read every segment from the archive and hold it to what the ledger knows of it.
 
     `rotulus verify` does this too, and then verifies the rows in the segments with all others. Ends
@@ -87,7 +83,6 @@ def verify(data_dir: Path | None, *, as_json: bool) -> None:
     """
     with Progress("archive") as progress:
         checked = read_record(
-            data_dir,
             lambda view: verify_archive(view, lambda rows: progress.show(f"{rows} rows")),
         )
     document: dict[str, Any] = {

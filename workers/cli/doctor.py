@@ -1,14 +1,13 @@
 """`rotulus doctor`: what is wrong here, subject by subject, and what to do about it."""
 
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
 from queues.client.errors import GatewayError
 from queues.connection import connect_redis, redis_problem
 from queues.redis_memory import redis_memory
-from workers.cli.common import as_json, data_dir, gateway_url, print_document, read_settings, run
+from workers.cli.common import as_json, gateway_url, print_document, read_settings, run
 from workers.cli.status import gateway_state
 from workers.environment.diagnosis import Diagnosis, State, diagnose
 from workers.environment.settings import Settings
@@ -19,13 +18,12 @@ MARKS: dict[State, str] = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
 
 @click.command()
 @as_json
-@data_dir
-def doctor(data_dir: Path | None, *, as_json: bool) -> None:
+def doctor(*, as_json: bool) -> None:
     """Look at folder, disk, database, record, keys, Redis and gateway, and say what to do.
 
     Ends with 1 where there is a problem. Nothing is changed.
     """
-    settings = read_settings(data_dir)
+    settings = read_settings()
     seen = [*diagnose(settings), *run(lambda: _redis(settings)), *run(lambda: _gateway(settings))]
     if as_json:
         print_document({"diagnoses": [asdict(entry) for entry in seen]}, as_json=True)

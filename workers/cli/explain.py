@@ -1,16 +1,13 @@
 """`rotulus explain`: what an id of a run names, and by which way its row went (seed 003)."""
 
-from pathlib import Path
-
 import click
 
-from workers.cli.common import ledger_dir, print_document
+from workers.cli.common import print_document
 from workers.cli.reading import read_record
 from workers.views.landscape import explain_mermaid, explain_text, explain_token
 
 
 @click.command()
-@ledger_dir
 @click.argument("record_id")
 @click.option("--run", "run_id", help="Of this run; else of the newest that has the id.")
 @click.option("--sink", help="Only the ways that ended in this sink.")
@@ -22,15 +19,13 @@ from workers.views.landscape import explain_mermaid, explain_text, explain_token
     show_default=True,
     help="How it is shown.",
 )
-def explain(
-    data_dir: Path | None, record_id: str, run_id: str | None, sink: str | None, shape: str
-) -> None:
+def explain(record_id: str, run_id: str | None, sink: str | None, shape: str) -> None:
     """Explain RECORD_ID: a run, row, token, state, call, batch, artifact, error, node or edge."""
     options = {"run_id": run_id, "sink": sink}
     if shape == "json":
-        document = read_record(data_dir, lambda view: explain_token(view, record_id, **options))
+        document = read_record(lambda view: explain_token(view, record_id, **options))
         print_document(document, as_json=True)
         return
     shown = explain_mermaid if shape == "mermaid" else explain_text
-    text = read_record(data_dir, lambda view: shown(view, record_id, **options))
+    text = read_record(lambda view: shown(view, record_id, **options))
     click.echo(text, nl=False)

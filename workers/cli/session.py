@@ -1,16 +1,21 @@
 """`rotulus session`: the belief protocol of a running gateway at a terminal."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO
 from uuid import UUID
 
 import click
 from pydantic import BaseModel
 
-from workers.cli.common import as_json, data_dir, gateway_url, read_settings
+from workers.cli.common import as_json
 from workers.cli.session_inspect import audit, replay, show, watch
-from workers.cli.session_options import SessionAddress, print_answer, session_id, survivors
+from workers.cli.session_options import (
+    SessionAddress,
+    pass_address,
+    print_answer,
+    session_id,
+    survivors,
+)
 from workers.environment.system_host import system_host
 from workers.views.belief_sessions import Ontology
 
@@ -20,13 +25,8 @@ if_match = click.option(
 
 
 @click.group()
-@data_dir
-@click.option("--gateway", "url", help="The gateway's URL; else that of the data folder's tree.")
-@click.pass_context
-def session(context: click.Context, data_dir: Path | None, url: str | None) -> None:
+def session() -> None:
     """Declare, eliminate, look at and replay a belief session on a running gateway."""
-    settings = read_settings(data_dir)
-    context.obj = SessionAddress(url or gateway_url(settings))
 
 
 for _command in (show, audit, watch, replay):
@@ -49,10 +49,16 @@ for _command in (show, audit, watch, replay):
 )
 @click.option("--validate", is_flag=True, help="Refuse an elimination that names an unknown id.")
 @click.option("--allow-force", is_flag=True, help="Let `terminate --force` end it.")
-@click.option("--stability-window", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--stability-window",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="How many last conclusions have to be the same before it may end.",
+)
 @survivors
 @as_json
-@click.pass_obj
+@pass_address
 def declare(  # noqa: PLR0913 - a declaration has as many parts
     place: SessionAddress,
     hypotheses: Sequence[str],
@@ -97,7 +103,7 @@ def declare(  # noqa: PLR0913 - a declaration has as many parts
 @if_match
 @survivors
 @as_json
-@click.pass_obj
+@pass_address
 def eliminate(  # noqa: PLR0913
     place: SessionAddress,
     session_id: UUID,
@@ -131,7 +137,7 @@ def eliminate(  # noqa: PLR0913
 @click.argument("min_total_eliminations", type=click.IntRange(0))
 @if_match
 @as_json
-@click.pass_obj
+@pass_address
 def obligation(
     place: SessionAddress,
     session_id: UUID,
@@ -159,7 +165,7 @@ def obligation(
 @click.argument("obligation_id")
 @if_match
 @as_json
-@click.pass_obj
+@pass_address
 def leave(
     place: SessionAddress,
     session_id: UUID,
@@ -182,7 +188,7 @@ def leave(
 @click.argument("conclusion_id")
 @if_match
 @as_json
-@click.pass_obj
+@pass_address
 def conclude(
     place: SessionAddress,
     session_id: UUID,
@@ -205,7 +211,7 @@ def conclude(
 @click.option("--force", is_flag=True, help="Ask for it with several survivors.")
 @if_match
 @as_json
-@click.pass_obj
+@pass_address
 def terminate(
     place: SessionAddress, session_id: UUID, if_match: str | None, *, force: bool, as_json: bool
 ) -> None:
