@@ -194,7 +194,7 @@ def error_of(response: Refused) -> GatewayError:
     """Return what a refusal says."""
     if isinstance(response, httpx.TransportError):
         _log.debug("gateway_unreachable: %r", response)
-        return GatewayError("gateway_unreachable", "the gateway cannot be reached")
+        return GatewayError("gateway_unreachable", f"no gateway answers{_at(response)}")
     try:
         error = response.json()["error"]
         return GatewayError(
@@ -202,6 +202,14 @@ def error_of(response: Refused) -> GatewayError:
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return GatewayError("gateway_failed", f"HTTP {response.status_code}", response.status_code)
+
+
+def _at(error: httpx.TransportError) -> str:
+    try:
+        url = error.request.url
+    except RuntimeError:
+        return ""
+    return f" at {url.scheme}://{url.netloc.decode()}"
 
 
 def _is_no_owners(response: Refused) -> bool:

@@ -10,5 +10,5 @@ from workers.worker.process import serve_worker
 if __name__ == "__main__":
     witness.admit()
     speak_another_version()
-    settings = read_settings(None)
+    settings = read_settings()
     run(partial(serve_worker, settings, redis_url(settings)))

@@ -4,21 +4,13 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
 
 from kernel.log_archival import archive_status
 from kernel.verify.archive import verify_archive
-from workers.cli.common import (
-    as_json,
-    clean_errors,
-    gateway_url,
-    ledger_dir,
-    print_document,
-    read_settings,
-)
+from workers.cli.common import as_json, clean_errors, gateway_url, print_document, read_settings
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.reading import locked_ledger, read_record
 from workers.environment.data_folder import DataFolder
@@ -49,11 +41,10 @@ class Age(click.ParamType[int]):
 
 @archive.command()
 @as_json
-@ledger_dir
-def status(data_dir: Path | None, *, as_json: bool) -> None:
+def status(*, as_json: bool) -> None:
     """Say how many rows lie in the archive, in how many bytes, and what is due."""
-    days = read_settings(data_dir).kernel_retention_days
-    known = read_record(data_dir, archive_status)
+    days = read_settings().kernel_retention_days
+    known = read_record(archive_status)
     print_document({"retention_days": days, **asdict(known)}, as_json=as_json)
 
 
@@ -65,15 +56,14 @@ def status(data_dir: Path | None, *, as_json: bool) -> None:
     help="Move rows older than so many days, such as 90d.  [ROTULUS_KERNEL_RETENTION_DAYS]",
 )
 @as_json
-@ledger_dir
-def run(data_dir: Path | None, days: int | None, *, as_json: bool) -> None:
+def run(days: int | None, *, as_json: bool) -> None:
     """Move old rows to the archive, collect envelopes whose grace is over, give the space back.
 
     A gateway that runs on the data folder does it, and goes on serving meanwhile; it archives by
     itself once ROTULUS_KERNEL_RETENTION_DAYS is set. Killed in the middle, the same command goes
     on.
     """
-    settings = read_settings(data_dir)
+    settings = read_settings()
     days = settings.kernel_retention_days if days is None else days
     if days is None:
         raise click.UsageError("--older-than, or set ROTULUS_KERNEL_RETENTION_DAYS")
@@ -108,8 +98,7 @@ def _own_steps(settings: Settings, days: int) -> Iterator[tuple[int, int]]:
 
 @archive.command()
 @as_json
-@ledger_dir
-def verify(data_dir: Path | None, *, as_json: bool) -> None:
+def verify(*, as_json: bool) -> None:
     """Read every segment from the archive and hold it to what the ledger knows of it.
 
     `rotulus verify` does this too, and then verifies the rows in the segments with all others. Ends
@@ -117,7 +106,6 @@ def verify(data_dir: Path | None, *, as_json: bool) -> None:
     """
     with Progress("archive") as progress:
         checked = read_record(
-            data_dir,
             lambda view: verify_archive(view, lambda rows: progress.show(f"{rows} rows")),
         )
     document: dict[str, Any] = {

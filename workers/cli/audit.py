@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
@@ -28,7 +27,6 @@ from kernel.replay.judgement import replay_all, replay_one
 from workers.cli.common import (
     as_json,
     clean_errors,
-    ledger_dir,
     limit,
     print_document,
     print_table,
@@ -98,11 +96,8 @@ review_state = click.option(
 
 
 @click.group()
-@ledger_dir
-@click.pass_context
-def audit(context: click.Context, data_dir: Path | None) -> None:
+def audit() -> None:
     """Ask which operations did what, what caused them, what undoing would take."""
-    context.obj = data_dir
 
 
 @audit.command()
@@ -121,20 +116,10 @@ def audit(context: click.Context, data_dir: Path | None) -> None:
 @after
 @limit
 @as_json
-@click.pass_obj
-def operations(
-    data_dir: Path | None,
-    /,
-    after: int,
-    limit: int,
-    *,
-    newest: bool,
-    as_json: bool,
-    **conditions: Any,
-) -> None:
+def operations(after: int, limit: int, *, newest: bool, as_json: bool, **conditions: Any) -> None:
     """Operations by either layer, in sequence or the newest first; conditions add up."""
     chosen = AuditFilter(**conditions)
-    page = read_record(data_dir, lambda view: _filled(view, chosen, after, limit, is_newest=newest))
+    page = read_record(lambda view: _filled(view, chosen, after, limit, is_newest=newest))
     if as_json:
         print_document(page_document(page), as_json=True)
         return
@@ -146,13 +131,10 @@ def operations(
 @after
 @limit
 @as_json
-@click.pass_obj
-def ancestors(
-    data_dir: Path | None, operation_id: str, after: int, limit: int, *, as_json: bool
-) -> None:
+def ancestors(operation_id: str, after: int, limit: int, *, as_json: bool) -> None:
     """Show what caused an operation, back to the beginning of the chain, in sequence."""
     ancestry = read_record(
-        data_dir, lambda view: causal_ancestors(view, operation_id, after=after, limit=limit)
+        lambda view: causal_ancestors(view, operation_id, after=after, limit=limit)
     )
     known = _known(ancestry, operation_id)
     if as_json:
@@ -168,11 +150,9 @@ def ancestors(
 @audit.command()
 @click.argument("operation_id")
 @as_json
-@click.pass_obj
-def preview(data_dir: Path | None, operation_id: str, *, as_json: bool) -> None:
+def preview(operation_id: str, *, as_json: bool) -> None:
     """Show what undoing an operation would take; `rotulus rollback` does it."""
     previewed, refused_by = read_record(
-        data_dir,
         lambda view: (
             preview_rollback(view, operation_id),
             inverse_refused_by(view, operation_id),
@@ -217,9 +197,7 @@ def preview(data_dir: Path | None, operation_id: str, *, as_json: bool) -> None:
     help="Go on where the model is another one, or stop.",
 )
 @as_json
-@click.pass_obj
 def replay(
-    data_dir: Path | None,
     operation_id: str | None,
     first: int | None,
     last: int | None,
@@ -235,9 +213,8 @@ def replay(
     if (operation_id is None) == (first is None and last is None):
         raise click.UsageError("name an operation, or a range by --from and --to")
     with clean_errors():
-        registry = ActiveModels(read_settings(data_dir).current_model_versions)
+        registry = ActiveModels(read_settings().current_model_versions)
     tally = read_record(
-        data_dir,
         lambda view: tally_of(
             [replay_one(view, operation_id, strategy, registry)]
             if operation_id is not None
@@ -262,10 +239,9 @@ def replay(
 @audit.command()
 @click.argument("node_id")
 @as_json
-@click.pass_obj
-def authority(data_dir: Path | None, node_id: str, *, as_json: bool) -> None:
+def authority(node_id: str, *, as_json: bool) -> None:
     """Show what informed an understanding's authority, the core inputs first."""
-    known = _known(read_record(data_dir, lambda view: authority_grounds(view, node_id)), node_id)
+    known = _known(read_record(lambda view: authority_grounds(view, node_id)), node_id)
     document = grounds_document(known)
     if as_json:
         print_document(document, as_json=True)
@@ -291,9 +267,7 @@ def authority(data_dir: Path | None, node_id: str, *, as_json: bool) -> None:
 @after
 @limit
 @as_json
-@click.pass_obj
 def manifest(
-    data_dir: Path | None,
     source_event_id: str,
     after: int,
     limit: int,
@@ -318,7 +292,7 @@ def manifest(
         }
         return page, different
 
-    page, different = read_record(data_dir, read)
+    page, different = read_record(read)
     if as_json:
         document: dict[str, Any] = {**manifests_document(page)}
         if replay:
@@ -337,12 +311,9 @@ def manifest(
 @after
 @limit
 @as_json
-@click.pass_obj
-def review_queue(
-    data_dir: Path | None, state: AdjudicationState, after: int, limit: int, *, as_json: bool
-) -> None:
+def review_queue(state: AdjudicationState, after: int, limit: int, *, as_json: bool) -> None:
     """Conflicts that wait for a person to settle them, and who settled which."""
-    page = read_record(data_dir, lambda view: adjudications(view, state, after=after, limit=limit))
+    page = read_record(lambda view: adjudications(view, state, after=after, limit=limit))
     if as_json:
         print_document(adjudications_document(page), as_json=True)
         return
@@ -368,13 +339,9 @@ def review_queue(
 @after
 @limit
 @as_json
-@click.pass_obj
-def migration_reviews(
-    data_dir: Path | None, state: AdjudicationState, after: int, limit: int, *, as_json: bool
-) -> None:
+def migration_reviews(state: AdjudicationState, after: int, limit: int, *, as_json: bool) -> None:
     """Lite operations that could not be migrated, why, and who settled which."""
     page = read_record(
-        data_dir,
         lambda view: adjudications(view, state, kind=MIGRATION_KIND, after=after, limit=limit),
     )
     if as_json:
@@ -402,10 +369,7 @@ def migration_reviews(
 @after
 @limit
 @as_json
-@click.pass_obj
 def costs(
-    data_dir: Path | None,
-    /,
     after: int,
     limit: int,
     from_us: int | None,
@@ -417,7 +381,7 @@ def costs(
     """Show the estimated and the measured cost of operations, and to whom it is attributed."""
     if totals:
         summed = read_record(
-            data_dir, lambda view: joined_totals(_all_totals(view, after, from_us, before_us))
+            lambda view: joined_totals(_all_totals(view, after, from_us, before_us))
         )
         if as_json:
             print_document(totals_document(summed, None), as_json=True)
@@ -435,7 +399,6 @@ def costs(
         print_table(("intent", "actor", "operations", "estimated", "actual"), rows)
         return
     page = read_record(
-        data_dir,
         lambda view: cost_entries(
             view, after=after, limit=limit, from_us=from_us, before_us=before_us
         ),

@@ -5,7 +5,6 @@ the tick and the backfill write the ledger here, under the folder's lock; worker
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
@@ -20,14 +19,13 @@ from kernel.ledger.ledger import Ledger
 from workers.cli.common import (
     as_json,
     gateway_url,
-    ledger_dir,
+    pass_settings,
     print_document,
-    read_settings,
     run,
+    running_gateway,
 )
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.reading import locked_ledger
-from workers.environment.data_folder import DataFolder
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.use_cases.authority_sweeps import (
@@ -41,19 +39,22 @@ from workers.use_cases.authority_sweeps import (
 
 
 @click.group()
-@ledger_dir
-@click.pass_context
-def authority(context: click.Context, data_dir: Path | None) -> None:
+def authority() -> None:
     """Ask for recomputes of authorities, one by one or in bulk."""
-    context.obj = read_settings(data_dir)
 
 
 @authority.command()
 @click.argument("node_id")
 @click.option("--source", required=True, help="Why: the same source asks for the same node once.")
-@click.option("--priority", type=click.Choice(PRIORITIES), default=PRIORITIES[0], show_default=True)
+@click.option(
+    "--priority",
+    type=click.Choice(PRIORITIES),
+    default=PRIORITIES[0],
+    show_default=True,
+    help="How urgent it is.",
+)
 @as_json
-@click.pass_obj
+@pass_settings
 def recompute(
     settings: Settings, node_id: str, source: str, priority: str, *, as_json: bool
 ) -> None:
@@ -72,7 +73,7 @@ def recompute(
     help="How old a decay event has to be.",
 )
 @as_json
-@click.pass_obj
+@pass_settings
 def tick(settings: Settings, threshold_hours: int, *, as_json: bool) -> None:
     """Ask for what is due tonight: decayed inputs, and understandings that wait for the tick."""
     document = _asked_of_gateway(settings, "tick", {"threshold_hours": threshold_hours})
@@ -85,7 +86,7 @@ def tick(settings: Settings, threshold_hours: int, *, as_json: bool) -> None:
 
 @authority.command(name="backfill")
 @as_json
-@click.pass_obj
+@pass_settings
 def fill(settings: Settings, *, as_json: bool) -> None:
     """Ask for every authority that is missing, parents first, and say how far it is."""
     document = _asked_of_gateway(settings, "backfill", {})
@@ -99,11 +100,9 @@ def fill(settings: Settings, *, as_json: bool) -> None:
 
 
 def _asked_of_gateway(settings: Settings, path: str, body: dict[str, Any]) -> Any:
-    """Ask the gateway that runs on the data folder; None where none does."""
-    runtime = DataFolder(settings.data_dir).read_runtime()
-    if runtime is None:
-        return None
-    return ask_gateway(runtime["gateway_url"], f"/v1/authority/{path}", body)
+    """Ask the gateway that is named or runs on the data folder; None where there is none."""
+    url = running_gateway(settings)
+    return None if url is None else ask_gateway(url, f"/v1/authority/{path}", body)
 
 
 def _here(

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
@@ -12,13 +11,13 @@ from queues.client.source_bindings import SourceBindings
 from workers.cli.common import (
     as_json,
     gateway_url,
-    ledger_dir,
+    limit_option,
+    pass_settings,
     print_document,
     print_table,
-    read_settings,
     run,
 )
-from workers.clients.gateway import GatewayClient
+from workers.cli.gateway_call import patient_client
 from workers.demo.standing_bindings import CreatedBindings, create_standing_bindings
 from workers.environment.settings import Settings
 
@@ -51,11 +50,8 @@ title = click.option("--title", help="What people call it.")
 
 
 @click.group()
-@ledger_dir
-@click.pass_context
-def binding(context: click.Context, data_dir: Path | None) -> None:
+def binding() -> None:
     """Create, change, disable, enable and look at source bindings."""
-    context.obj = read_settings(data_dir)
 
 
 def _meaning(command: Callable[..., None]) -> Callable[..., None]:
@@ -79,7 +75,7 @@ def _meaning(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("binding_id")
 @_meaning
 @as_json
-@click.pass_obj
+@pass_settings
 def create(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: Any) -> None:
     """Create a binding in its first generation."""
     meaning = {"selector_list": {}, "target_kind": "", "corpus_id": ""} | _stated(stated)
@@ -90,12 +86,12 @@ def create(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: A
 
 @binding.command()
 @as_json
-@click.pass_obj
+@pass_settings
 def standing(settings: Settings, *, as_json: bool) -> None:
     """Create the standing bindings of dockets; those that are there stay as they are."""
 
     async def create_all() -> CreatedBindings:
-        async with GatewayClient(gateway_url(settings)) as client:
+        async with patient_client(gateway_url(settings)) as client:
             return await create_standing_bindings(client)
 
     print_document(asdict(run(create_all)), as_json=as_json)
@@ -105,7 +101,7 @@ def standing(settings: Settings, *, as_json: bool) -> None:
 @click.argument("binding_id")
 @_meaning
 @as_json
-@click.pass_obj
+@pass_settings
 def update(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: Any) -> None:
     """Change what is stated, as a further generation; the rest stays as it is."""
     print_document(
@@ -117,7 +113,7 @@ def update(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: A
 @binding.command()
 @click.argument("binding_id")
 @as_json
-@click.pass_obj
+@pass_settings
 def disable(settings: Settings, binding_id: str, *, as_json: bool) -> None:
     """Let a binding be evaluated no more."""
     answer = _ask(settings, lambda bindings: bindings.disable(binding_id))
@@ -129,7 +125,7 @@ def disable(settings: Settings, binding_id: str, *, as_json: bool) -> None:
 @approved_by
 @reason
 @as_json
-@click.pass_obj
+@pass_settings
 def enable(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: Any) -> None:
     """Let a disabled binding be evaluated again, as a further generation."""
     approval = _stated(stated).get("critical_approval")
@@ -140,9 +136,9 @@ def enable(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: A
 
 @binding.command("list")
 @click.option("--after", help="Begin behind this binding.")
-@click.option("--limit", type=click.IntRange(1, LIST_MAX), default=20, show_default=True)
+@limit_option(LIST_MAX)
 @as_json
-@click.pass_obj
+@pass_settings
 def list_(settings: Settings, after: str | None, limit: int, *, as_json: bool) -> None:
     """Bindings with their states and how many pairs are in which state."""
     document = _ask(settings, lambda bindings: bindings.page(after, limit))
@@ -168,7 +164,7 @@ def _counted(row: Mapping[str, Any]) -> str:
 @binding.command()
 @click.argument("binding_id")
 @as_json
-@click.pass_obj
+@pass_settings
 def show(settings: Settings, binding_id: str, *, as_json: bool) -> None:
     """A binding: what its generation means, and how its pairs stand."""
     document = _ask(settings, lambda bindings: bindings.show(binding_id))
@@ -200,7 +196,7 @@ def _ask(
     settings: Settings, question: Callable[[SourceBindings], Awaitable[Mapping[str, Any]]]
 ) -> Mapping[str, Any]:
     async def ask() -> Mapping[str, Any]:
-        async with GatewayClient(gateway_url(settings)) as gateway:
+        async with patient_client(gateway_url(settings)) as gateway:
             return await question(SourceBindings(gateway))
 
     answer: Mapping[str, Any] = run(ask)

@@ -24,9 +24,7 @@ from workers.cli.checkpoint_verify import policy_of, verify
 from workers.cli.common import (
     as_json,
     clean_errors,
-    data_dir,
     gateway_url,
-    ledger_dir,
     print_document,
     read_settings,
     run,
@@ -89,9 +87,7 @@ def key(
     help="A file of tlog-policy: its witnesses that have a URL are asked to cosign.",
 )
 @as_json
-@ledger_dir
 def publish_to(
-    data_dir: Path | None,
     folder: Path,
     key_file: Path,
     every: int | None,
@@ -104,7 +100,7 @@ def publish_to(
     Reads the ledger by itself. A log that does not go on from what the key last signed, from what
     FOLDER has, or from what a witness has seen is not signed.
     """
-    place = ledger_place(read_settings(data_dir))
+    place = ledger_place(read_settings())
     with clean_errors():
         policy = policy_of(policy_file)
 
@@ -128,15 +124,14 @@ def publish_to(
 @click.argument("old", type=_FILE)
 @click.argument("new", type=_FILE)
 @as_json
-@data_dir
-def hand_over(data_dir: Path | None, old: Path, new: Path, *, as_json: bool) -> None:
+def hand_over(old: Path, new: Path, *, as_json: bool) -> None:
     """Hand the log from the keys in OLD over to those in NEW, both files of `checkpoint key`.
 
     All of them sign it, OLD signs nothing any more, and a running gateway records it on the log.
     Run again it goes on. With `rotulus prove operation ID --with-envelope` whoever has a key of OLD
     follows to those of NEW (`checkpoint verify --handover`).
     """
-    settings = read_settings(data_dir)
+    settings = read_settings()
     with clean_errors(), held_key(old) as held, held_key(new) as successor:
         handover = held.hand_over(successor)
     body = {"handover": handover.document}

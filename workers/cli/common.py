@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any
+from functools import wraps
+from typing import IO, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import anyio
 import click
 import orjson
 
+from workers.cli.places import named_folder, named_gateway
 from workers.environment.child_environment import take_parent_pid
 from workers.environment.data_folder import DataFolder
 from workers.environment.event_loop import LoopFactory
@@ -18,27 +19,33 @@ from workers.environment.settings import Settings, load_settings, unknown_variab
 from workers.environment.system_host import share_interpreter
 from workers.process_tree.child_process import die_with_parent
 
+TO_DO: Final = {
+    "gateway_unreachable": "`rotulus up` starts a gateway, --gateway names another",
+}
+"""What to do about an error that does not say so itself, by its code."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for a program to read.")
-data_dir = click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where ledger and Redis keep their files.  [ROTULUS_DATA_DIR; ./rotulus-data]",
-)
-ledger_dir = click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the ledger is.  [ROTULUS_DATA_DIR; ./rotulus-data]",
-)
-limit = click.option(
-    "--limit",
-    type=click.IntRange(1, 10_000),
-    default=20,
-    show_default=True,
-    help="At most so many.",
-)
 
 
-def read_settings(data_dir: Path | None, *, child: bool = False, **options: object) -> Settings:
+def limit_option(most: int) -> Callable[[F], F]:
+    """Return the option that says how many are listed, of so many at most."""
+    return click.option(
+        "--limit",
+        type=click.IntRange(1, most),
+        default=20,
+        show_default=True,
+        help="At most so many.",
+    )
+
+
+limit = limit_option(10_000)
+
+
+def read_settings(*, child: bool = False, **options: object) -> Settings:
     """Read the settings and set logging up; a child process first ties itself to its parent.
 
     What a command's options give wins over the environment; None gives nothing.
@@ -48,13 +55,23 @@ def read_settings(data_dir: Path | None, *, child: bool = False, **options: obje
         die_with_parent(parent)
     else:
         _name_unknown_variables()
+    options |= {"data_dir": named_folder(), "gateway_url": named_gateway()}
     with clean_errors():
-        options["data_dir"] = data_dir
         known = load_settings(
             **{name: value for name, value in options.items() if value is not None}
         )
     configure_logging(known.log_level, known.log_format)
     return known
+
+
+def pass_settings(command: Callable[Concatenate[Settings, P], T]) -> Callable[P, T]:
+    """Give a command the settings, read when it is called: its own options count too."""
+
+    @wraps(command)
+    def with_settings(*arguments: P.args, **options: P.kwargs) -> T:
+        return command(read_settings(), *arguments, **options)
+
+    return with_settings
 
 
 def _name_unknown_variables() -> None:
@@ -78,10 +95,15 @@ def redis_url(settings: Settings) -> str:
     return str(settings.redis_url)
 
 
+def running_gateway(settings: Settings) -> str | None:
+    """Return the gateway that the command line names, else that of the data folder's tree."""
+    runtime = DataFolder(settings.data_dir).read_runtime() or {}
+    return named_gateway() or runtime.get("gateway_url")
+
+
 def gateway_url(settings: Settings) -> str:
-    """Return the gateway of the tree that runs on this data folder, else the configured one."""
-    runtime = DataFolder(settings.data_dir).read_runtime()
-    return str(runtime["gateway_url"] if runtime else settings.gateway_url)
+    """Return the running gateway, else the configured one."""
+    return running_gateway(settings) or str(settings.gateway_url)
 
 
 def run(
@@ -106,7 +128,7 @@ def clean_errors() -> Iterator[None]:
         code = getattr(error, "code", None)
         if not isinstance(code, str):
             raise
-        text = str(error)
+        text = "; ".join(filter(None, (str(error), TO_DO.get(code))))
         raise click.ClickException(text if text.startswith(code) else f"{code}: {text}") from None
 
 

@@ -10,7 +10,7 @@ from typing import IO, Any
 import anyio.to_thread
 import click
 
-from workers.cli.common import as_json, data_dir, print_document, read_settings, run
+from workers.cli.common import as_json, print_document, read_settings, run
 from workers.cli.up import say_death, say_troubles, say_where, worker_count
 from workers.demo.run import DemoReport, run_demo
 from workers.demo.shown_proof import ShownProof, make_key, show_proof
@@ -33,17 +33,14 @@ _PAIR_WORDS = {
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
 @click.option("--exit", "exits", is_flag=True, help="End when the record is verified.")
 @as_json
-@data_dir
 @worker_count
-def demo(
-    file: str | None, data_dir: Path | None, workers: int, *, exits: bool, as_json: bool
-) -> None:
+def demo(file: str | None, workers: int, *, exits: bool, as_json: bool) -> None:
     """Start everything, ingest dockets, verify the record, and stay up until Ctrl-C.
 
     FILE holds one docket a line (JSON Lines); without it a bundled sample of real dockets is
     taken. It may be run again at any time: what is on the record is recognised.
     """
-    settings = read_settings(data_dir)
+    settings = read_settings()
     failed = run(partial(_demo, settings, file, workers, exits=exits, as_json=as_json))
     sys.exit(1 if failed else 0)
 

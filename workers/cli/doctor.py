@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 
 import click
 
@@ -11,7 +10,7 @@ from kernel.proof.verification import ProofInvalid
 from queues.client.errors import GatewayError
 from queues.connection import connect_redis, redis_problem
 from queues.redis_memory import redis_memory
-from workers.cli.common import as_json, data_dir, gateway_url, print_document, read_settings, run
+from workers.cli.common import as_json, gateway_url, print_document, read_settings, run
 from workers.cli.publication_diagnosis import published, unreadable, witnesses
 from workers.cli.status import gateway_state
 from workers.environment.diagnosis import Diagnosis, State, diagnose, guarded
@@ -23,14 +22,13 @@ MARKS: dict[State, str] = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
 
 @click.command()
 @as_json
-@data_dir
-def doctor(data_dir: Path | None, *, as_json: bool) -> None:
+def doctor(*, as_json: bool) -> None:
     """Look at what the settings name, from the disk to the witnesses, and say what to do.
 
     Ends with 1 where there is a problem. Nothing is changed; a witness may cosign once more what it
     has cosigned already.
     """
-    settings = read_settings(data_dir)
+    settings = read_settings()
     seen = [*diagnose(settings), *guarded(published, settings)]
     for ask in (_witnesses, _redis, _gateway):
         seen += run(partial(ask, settings))

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from pathlib import Path
 from typing import IO, Any
 
 import click
@@ -19,15 +18,16 @@ import orjson
 from kernel.json_text import RepeatedKey, check_unique_keys
 from kernel.work.requests import OPEN_MAX
 from queues.client import GatewayError, Job, JobOutcome, NewRequest, Rotulus
+from queues.client.gateway_http import GIVE_UP_AFTER_S
 from workers.cli.common import (
     as_json,
-    data_dir,
     gateway_url,
     print_document,
     read_settings,
     run,
     say_what_is_read,
 )
+from workers.cli.gateway_call import said_sleep
 from workers.environment.terminal_progress import Progress, bar
 
 LINE_BYTES_MAX = 64 * 1024
@@ -50,12 +50,10 @@ FIELDS = frozenset({"content", "request_key", "priority", "delay_s", "run_at"})
     help="Seconds to wait at most.",
 )
 @as_json
-@data_dir
 def enqueue(
     queue: str,
     file: IO[bytes],
     timeout_s: float,
-    data_dir: Path | None,
     *,
     wait: bool,
     as_json: bool,
@@ -66,20 +64,21 @@ def enqueue(
     "delay_s" or a "run_at". A line with a key may be sent again in another run: it is the same
     request.
     """
-    settings = read_settings(data_dir)
+    settings = read_settings()
     say_what_is_read(file)
     requests = _read(file, queue)
 
     async def ask() -> tuple[list[Job], list[JobOutcome]]:
         total = len(requests)
-        async with Rotulus(gateway_url(settings)) as rotulus:
+        url = gateway_url(settings)
+        async with Rotulus(url, sleep=said_sleep(url, GIVE_UP_AFTER_S)) as rotulus:
             with Progress("enqueue") as progress:
                 try:
                     jobs = await rotulus.enqueue_many(
                         requests, progress=lambda done: progress.show(bar(done, total))
                     )
                 except GatewayError as error:
-                    raise click.ClickException(_refusal_text(error)) from None
+                    raise GatewayError(error.code, _refusal_text(error)) from None
             if not wait:
                 return jobs, []
             with Progress("wait") as progress:
@@ -148,7 +147,7 @@ def _refusal_text(error: GatewayError) -> str:
     """Return what was refused and why, and the part of the file that is on the record."""
     place = "" if error.index is None else f"request {error.index + 1}: "
     recorded = f" ({len(error.jobs)} before it are on the record)" if error.jobs else ""
-    return f"{error.code}: {place}{error.message}{recorded}"
+    return f"{place}{error.message}{recorded}"
 
 
 def _document(

@@ -1,10 +1,8 @@
 """`rotulus erase`: payloads go, what the record says of them stays (P6)."""
 
-from pathlib import Path
-
 import click
 
-from workers.cli.common import as_json, data_dir, gateway_url, print_document, read_settings
+from workers.cli.common import as_json, gateway_url, print_document, read_settings
 from workers.cli.gateway_call import ask_gateway
 
 reason = click.option("--reason", required=True, help="Why; it is put on the record.")
@@ -27,9 +25,7 @@ def erase() -> None:
 @reason
 @authority
 @as_json
-@data_dir
 def thought(
-    data_dir: Path | None,
     session_id: str,
     thought_id: str,
     reason: str,
@@ -39,7 +35,7 @@ def thought(
 ) -> None:
     """Erase the content of the thought THOUGHT_ID of the session SESSION_ID."""
     named = {"payload_kind": "thought", "payload_id": thought_id, "session_id": session_id}
-    _erase(data_dir, {**named, "reason": reason, "authority": authority}, as_json=as_json)
+    _erase({**named, "reason": reason, "authority": authority}, as_json=as_json)
 
 
 @erase.command()
@@ -47,15 +43,12 @@ def thought(
 @reason
 @authority
 @as_json
-@data_dir
-def model_answer(
-    data_dir: Path | None, recorded_output_id: str, reason: str, authority: str, *, as_json: bool
-) -> None:
+def model_answer(recorded_output_id: str, reason: str, authority: str, *, as_json: bool) -> None:
     """Erase what a model answered in the output RECORDED_OUTPUT_ID."""
     named = {"payload_kind": "model_answer", "payload_id": recorded_output_id}
-    _erase(data_dir, {**named, "reason": reason, "authority": authority}, as_json=as_json)
+    _erase({**named, "reason": reason, "authority": authority}, as_json=as_json)
 
 
-def _erase(data_dir: Path | None, body: dict[str, str], *, as_json: bool) -> None:
-    url = gateway_url(read_settings(data_dir))
+def _erase(body: dict[str, str], *, as_json: bool) -> None:
+    url = gateway_url(read_settings())
     print_document(ask_gateway(url, "/v1/erasures", body), as_json=as_json)

@@ -1,16 +1,13 @@
 """`rotulus explain`: what an id names, and where it comes from (seed 003)."""
 
-from pathlib import Path
-
 import click
 
-from workers.cli.common import ledger_dir, print_document
+from workers.cli.common import print_document
 from workers.cli.reading import read_record
 from workers.views.provenance import Question, explained, explained_mermaid, explained_text
 
 
 @click.command()
-@ledger_dir
 @click.argument("record_id")
 @click.argument("hypothesis", required=False)
 @click.option("--run", "run_id", help="Of this run; else of the newest that has the id.")
@@ -24,7 +21,6 @@ from workers.views.provenance import Question, explained, explained_mermaid, exp
     help="How it is shown.",
 )
 def explain(
-    data_dir: Path | None,
     record_id: str,
     hypothesis: str | None,
     run_id: str | None,
@@ -39,8 +35,8 @@ def explain(
     """
     question = Question(record_id, hypothesis, run_id, sink)
     if shape == "json":
-        document = read_record(data_dir, lambda view: explained(view, question))
+        document = read_record(lambda view: explained(view, question))
         print_document(document, as_json=True)
         return
     shown = explained_mermaid if shape == "mermaid" else explained_text
-    click.echo(read_record(data_dir, lambda view: shown(view, question)), nl=False)
+    click.echo(read_record(lambda view: shown(view, question)), nl=False)

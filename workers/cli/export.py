@@ -16,7 +16,7 @@ import click
 
 from kernel.audit.export import export_lines
 from kernel.proof import proof_file
-from workers.cli.common import clean_errors, data_dir, read_settings
+from workers.cli.common import clean_errors, read_settings
 from workers.environment.ledger_access import ledger_place, open_record
 from workers.environment.terminal_progress import Progress
 
@@ -30,13 +30,12 @@ from workers.environment.terminal_progress import Progress
     help="Where to write; - is the standard output. A file appears when it is whole, and beside it"
     " FILE.verifiers, which verify proof files by themselves.",
 )
-@data_dir
-def export(data_dir: Path | None, output: str) -> None:
+def export(output: str) -> None:
     """Write the log as JSON lines, from one snapshot, with everything that verifies it.
 
     `rotulus verify --export FILE` verifies such a file by itself.
     """
-    place = ledger_place(read_settings(data_dir))
+    place = ledger_place(read_settings())
     with clean_errors(), open_record(place) as view, Progress("export") as progress:
         last = view.head().ec_sequence_number
         rows = 0

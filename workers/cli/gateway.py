@@ -1,23 +1,21 @@
 """`rotulus gateway`: one gateway."""
 
 from functools import partial
-from pathlib import Path
 
 import click
 
-from workers.cli.common import data_dir, read_settings, redis_url, run
+from workers.cli.common import read_settings, redis_url, run
 from workers.environment.event_loop import serving_loop
 from workers.environment.listening import take_listening
 from workers.gateway.process import serve_gateway
 
 
 @click.command()
-@data_dir
-def gateway(data_dir: Path | None) -> None:
+def gateway() -> None:
     """Run one gateway: sessions, kernel, ledger, HTTP, dashboard.
 
     Needs ROTULUS_REDIS_URL; with ROTULUS_WORKER_TOKEN set, workers that know it may hand in.
     """
-    settings = read_settings(data_dir, child=True)
+    settings = read_settings(child=True)
     serve = partial(serve_gateway, settings, redis_url(settings), take_listening())
     run(serve, serving_loop())

@@ -1,16 +1,41 @@
 """Asks a gateway one thing for a command."""
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+import click
 
 from workers.cli.common import run
 from workers.clients.gateway import GatewayClient
+
+PATIENCE_S: Final = 10.0
+"""How long a command asks again where nobody answers; a shard has another gateway by then."""
+
+
+def patient_client(url: object, patience_s: float = PATIENCE_S) -> GatewayClient:
+    """Return a client that asks again for a while, and says so the first time."""
+    return GatewayClient(str(url), give_up_after_s=patience_s, sleep=said_sleep(url, patience_s))
+
+
+def said_sleep(url: object, patience_s: float) -> Callable[[float], Awaitable[None]]:
+    """Return a sleep that says the first time what it waits for."""
+    said: list[object] = []
+
+    async def sleep(pause_s: float) -> None:
+        if not said:
+            said.append(url)
+            click.echo(f"waiting for the gateway at {url}, {patience_s:.0f} s at most", err=True)
+        await anyio.sleep(pause_s)
+
+    return sleep
 
 
 def ask_gateway(url: object, path: str, body: Any = None, **query: Any) -> Any:
     """Post a body, or get where there is none, and return the answer's JSON."""
 
     async def ask() -> Any:
-        async with GatewayClient(str(url)) as client:
+        async with patient_client(url) as client:
             return await (client.get(path, **query) if body is None else client.post(path, body))
 
     return run(ask)

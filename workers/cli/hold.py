@@ -1,27 +1,23 @@
 """`rotulus hold`: legal holds, against which nothing is erased (P6)."""
 
-from pathlib import Path
 from urllib.parse import quote
 
 import click
 
-from workers.cli.common import as_json, data_dir, gateway_url, print_document, read_settings
+from workers.cli.common import as_json, gateway_url, pass_settings, print_document
 from workers.cli.erase import authority, reason
 from workers.cli.gateway_call import ask_gateway
 from workers.environment.settings import Settings
 
 
 @click.group()
-@data_dir
-@click.pass_context
-def hold(context: click.Context, data_dir: Path | None) -> None:
+def hold() -> None:
     """Set, lift and list legal holds; what is held is neither erased nor collected."""
-    context.obj = read_settings(data_dir)
 
 
 @hold.command("list")
 @as_json
-@click.pass_obj
+@pass_settings
 def list_holds(settings: Settings, *, as_json: bool) -> None:
     """List the holds that are open."""
     answer = ask_gateway(gateway_url(settings), "/v1/legal-holds")
@@ -42,7 +38,7 @@ def list_holds(settings: Settings, *, as_json: bool) -> None:
 @reason
 @authority
 @as_json
-@click.pass_obj
+@pass_settings
 def set_hold(
     settings: Settings,
     hold_id: str,
@@ -72,7 +68,7 @@ def set_hold(
 @reason
 @authority
 @as_json
-@click.pass_obj
+@pass_settings
 def lift(settings: Settings, hold_id: str, reason: str, authority: str, *, as_json: bool) -> None:
     """Lift the hold HOLD_ID, on the record."""
     path = f"/v1/legal-holds/{quote(hold_id, safe='')}/lift"

@@ -1,25 +1,22 @@
 """`rotulus implications`: how far detectors have read, what is halted, and letting it go on."""
 
-from pathlib import Path
 from urllib.parse import quote
 
 import click
 
-from workers.cli.common import as_json, data_dir, gateway_url, print_document, read_settings
+from workers.cli.common import as_json, gateway_url, pass_settings, print_document, read_settings
 from workers.cli.gateway_call import ask_gateway
 from workers.environment.settings import Settings
 
 
 @click.group(invoke_without_command=True)
 @as_json
-@data_dir
 @click.pass_context
-def implications(context: click.Context, data_dir: Path | None, *, as_json: bool) -> None:
+def implications(context: click.Context, *, as_json: bool) -> None:
     """Show the detectors of implications and what is halted; resume it."""
-    context.obj = read_settings(data_dir)
     if context.invoked_subcommand is not None:
         return
-    state = ask_gateway(gateway_url(context.obj), "/v1/implications")
+    state = ask_gateway(gateway_url(read_settings()), "/v1/implications")
     if as_json:
         print_document(state, as_json=True)
         return
@@ -39,7 +36,7 @@ def implications(context: click.Context, data_dir: Path | None, *, as_json: bool
 @implications.command()
 @click.argument("halt_id")
 @click.option("--reason", default="", help="Why; it is put on the record.")
-@click.pass_obj
+@pass_settings
 def resume(settings: Settings, halt_id: str, reason: str) -> None:
     """Let the loop or the detector halted as HALT_ID go on."""
     path = f"/v1/implications/halts/{quote(halt_id, safe='')}/resume"

@@ -1,20 +1,19 @@
 """`rotulus ingest`: dockets into a running gateway."""
 
 import sys
-from pathlib import Path
 from typing import IO, Any
 
 import click
 
+from queues.client.gateway_http import GIVE_UP_AFTER_S
 from workers.cli.common import (
     as_json,
-    data_dir,
     gateway_url,
     print_document,
     read_settings,
     run,
 )
-from workers.clients.gateway import GatewayClient
+from workers.cli.gateway_call import patient_client
 from workers.demo.ingest import Ingest
 from workers.environment.terminal_progress import Progress
 
@@ -22,13 +21,12 @@ from workers.environment.terminal_progress import Progress
 @click.command()
 @click.argument("file", type=click.File("rb"))
 @as_json
-@data_dir
-def ingest(file: IO[bytes], data_dir: Path | None, *, as_json: bool) -> None:
+def ingest(file: IO[bytes], *, as_json: bool) -> None:
     """Post the dockets of FILE (JSON Lines, - for standard input) to a running gateway."""
-    settings = read_settings(data_dir)
+    settings = read_settings()
 
     async def post() -> dict[str, Any]:
-        async with GatewayClient(gateway_url(settings)) as client:
+        async with patient_client(gateway_url(settings), GIVE_UP_AFTER_S) as client:
             with Progress("ingest") as progress:
                 summary = await Ingest(
                     client,

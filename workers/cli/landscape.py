@@ -16,7 +16,6 @@ from kernel.ledger.ledger import LedgerView
 from workers.cli.common import (
     as_json,
     gateway_url,
-    ledger_dir,
     limit,
     print_document,
     print_table,
@@ -47,21 +46,17 @@ _US_PER_DAY = 86_400_000_000
 
 
 @click.group()
-@ledger_dir
-@click.pass_context
-def landscape(context: click.Context, data_dir: Path | None) -> None:
+def landscape() -> None:
     """Look at runs: what ran, what it came to, what needs attention."""
-    context.obj = data_dir
 
 
 @landscape.command()
 @click.option("--status", type=click.Choice(RUN_STATUSES), help="Of this status only.")
 @limit
 @as_json
-@click.pass_obj
-def runs(folder: Path | None, /, limit: int, *, status: str | None, as_json: bool) -> None:
+def runs(limit: int, *, status: str | None, as_json: bool) -> None:
     """List the newest runs."""
-    rows = read_record(folder, lambda view: views.list_runs(view, limit=limit, status=status))
+    rows = read_record(lambda view: views.list_runs(view, limit=limit, status=status))
     if as_json:
         print_document(rows, as_json=True)
         return
@@ -72,30 +67,27 @@ def runs(folder: Path | None, /, limit: int, *, status: str | None, as_json: boo
 @click.argument("run_id")
 @click.argument("name", type=click.Choice(list(_REPORTS)), default="summary")
 @as_json
-@click.pass_obj
-def report(folder: Path | None, run_id: str, name: str, *, as_json: bool) -> None:
+def report(run_id: str, name: str, *, as_json: bool) -> None:
     """Report on RUN_ID: its summary, or NAME."""
-    document = read_record(folder, lambda view: _REPORTS[name](view, run_id))
+    document = read_record(lambda view: _REPORTS[name](view, run_id))
     print_document(document, as_json=as_json)
 
 
 @landscape.command()
 @as_json
-@click.pass_obj
-def diagnose(folder: Path | None, *, as_json: bool) -> None:
+def diagnose(*, as_json: bool) -> None:
     """Show what needs attention among the newest runs."""
     now_us = system_host().now_us()
-    document = read_record(folder, lambda view: views.diagnose(view, now_us))
+    document = read_record(lambda view: views.diagnose(view, now_us))
     print_document(document, as_json=as_json)
 
 
 @landscape.command()
 @click.argument("run_id")
 @as_json
-@click.pass_obj
-def seal(folder: Path | None, run_id: str, *, as_json: bool) -> None:
+def seal(run_id: str, *, as_json: bool) -> None:
     """State the digests of RUN_ID, which has ended, on the log; asks the running gateway."""
-    url = gateway_url(read_settings(folder))
+    url = gateway_url(read_settings())
     answer = ask_gateway(url, f"/v1/landscape/runs/{run_id}/seal", {})
     print_document(answer, as_json=as_json)
 
@@ -112,16 +104,13 @@ def seal(folder: Path | None, run_id: str, *, as_json: bool) -> None:
 )
 @click.option("--key-file", type=click.Path(exists=True, path_type=Path), help="Signs each line.")
 @click.option("--csv", "folder", type=click.Path(file_okay=False, path_type=Path), help="As files.")
-@click.pass_obj
-def export(
-    data_dir: Path | None, run_id: str, shape: str, key_file: Path | None, folder: Path | None
-) -> None:
+def export(run_id: str, shape: str, key_file: Path | None, folder: Path | None) -> None:
     """Write RUN_ID as JSON lines that verify by themselves, in another format, or as CSV files."""
     if shape != "records" and (key_file or folder):
         raise click.UsageError("--key-file and --csv are of the format `records`")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        read_record(data_dir, lambda view: export_csv(view, run_id, folder))
+        read_record(lambda view: export_csv(view, run_id, folder))
         return
     key = None if key_file is None else key_file.read_bytes()
 
@@ -130,18 +119,17 @@ def export(
         for piece in pieces or export_run(view, run_id, key):
             click.echo(piece, nl=False)
 
-    read_record(data_dir, write)
+    read_record(write)
 
 
 @landscape.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--key-file", type=click.Path(exists=True, path_type=Path), help="Of the lines.")
 @as_json
-@click.pass_obj
-def import_file(data_dir: Path | None, file: Path, key_file: Path | None, *, as_json: bool) -> None:
+def import_file(file: Path, key_file: Path | None, *, as_json: bool) -> None:
     """Verify the exported run in FILE and take it in, while nothing else runs."""
     key = None if key_file is None else key_file.read_bytes()
-    with locked_ledger(read_settings(data_dir)) as ledger, file.open("rb") as lines:
+    with locked_ledger(read_settings()) as ledger, file.open("rb") as lines:
         manifest = import_run(ledger, lines, key)
     print_document(manifest, as_json=as_json)
 
@@ -150,12 +138,11 @@ def import_file(data_dir: Path | None, file: Path, key_file: Path | None, *, as_
 @click.option("--days", type=click.IntRange(0), required=True, help="That ended so long ago.")
 @click.option("--failed", is_flag=True, help="Also those of runs that failed or were interrupted.")
 @as_json
-@click.pass_obj
-def purge(folder: Path | None, days: int, *, failed: bool, as_json: bool) -> None:
+def purge(days: int, *, failed: bool, as_json: bool) -> None:
     """Remove the payloads of old runs while nothing else runs; hashes and seals stay."""
     before_us = system_host().now_us() - days * _US_PER_DAY
     statuses = ("completed", "failed", "interrupted") if failed else ("completed",)
-    with locked_ledger(read_settings(folder)) as ledger:
+    with locked_ledger(read_settings()) as ledger:
         result = purge_payloads(ledger, before_us=before_us, statuses=statuses)
     document = {
         "deleted_count": result.deleted_count,

@@ -9,6 +9,8 @@ from importlib import import_module
 
 import click
 
+from workers.cli.places import add_places
+
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Start": {
         "demo": "Start everything, ingest dockets, verify the record, stay up.",
@@ -98,6 +100,7 @@ class LazyCommands(click.Group):
             gc.freeze()
             gc.enable()
         command: click.Command = getattr(module, name)
+        add_places(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -118,5 +121,8 @@ def main() -> None:
     """Rotulus: every decision through one kernel onto one tamper-evident record.
 
     `rotulus demo` shows the whole of it on real court dockets. Settings are environment variables:
-    see `rotulus settings`.
+    see `rotulus settings`. The two options below may stand behind any command as well.
     """
+
+
+add_places(main, "")

@@ -1,10 +1,8 @@
 """`rotulus mcp`: the MCP server, for models that ask what happened and why."""
 
-from pathlib import Path
-
 import click
 
-from workers.cli.common import clean_errors, data_dir, gateway_url, read_settings, run
+from workers.cli.common import clean_errors, gateway_url, read_settings, run
 from workers.environment.ledger_access import ledger_place
 from workers.environment.listening import listen
 from workers.mcp.process import HOST, PORT, serve_http, serve_stdio
@@ -23,14 +21,13 @@ from workers.mcp.tool import ToolContext
 @click.option(
     "--allow-writes", is_flag=True, help="Also the tools that record thoughts, by the gateway."
 )
-@data_dir
-def mcp(data_dir: Path | None, port: int, *, http: bool, allow_writes: bool) -> None:
+def mcp(port: int, *, http: bool, allow_writes: bool) -> None:
     """Serve what is on the record to a model, as tools of the Model Context Protocol.
 
     Speaks over standard input and output until they are closed; with --http until Ctrl-C. The
     ledger is opened to read alone. Depths of queues and workers are asked of the gateway.
     """
-    settings = read_settings(data_dir)
+    settings = read_settings()
     context = ToolContext(
         ledger_place(settings), lambda: gateway_url(settings), allow_writes=allow_writes
     )

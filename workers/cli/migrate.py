@@ -1,14 +1,12 @@
 """`rotulus migrate`: the tables of a ledger, brought to the version that this program reads."""
 
 from contextlib import ExitStack
-from pathlib import Path
 
 import click
 
 from workers.cli.common import (
     as_json,
     clean_errors,
-    ledger_dir,
     print_document,
     read_settings,
 )
@@ -21,14 +19,13 @@ from workers.environment.ledger_access import file_of, ledger_place, migrate_led
     "--dry-run", "dry", is_flag=True, help="Print the revisions and their SQL; change nothing."
 )
 @as_json
-@ledger_dir
-def migrate(data_dir: Path | None, *, dry: bool, as_json: bool) -> None:
+def migrate(*, dry: bool, as_json: bool) -> None:
     """Bring the ledger's tables to the version of this program; there is no way back.
 
     All of it happens in one transaction. Stop what runs on the ledger first, and start it again
     with this program: a writer of an earlier version is refused afterwards.
     """
-    settings = read_settings(data_dir)
+    settings = read_settings()
     place = ledger_place(settings)
     with clean_errors(), ExitStack() as stack:
         file = file_of(place)

@@ -12,7 +12,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.migration.job import LogMigration, discard, migrate
 from kernel.migration.lite_log import Taken, take_log
 from kernel.model.result import RejectedResult
-from workers.cli.common import as_json, clean_errors, data_dir, print_document, read_settings
+from workers.cli.common import as_json, clean_errors, print_document, read_settings
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import founded_ledger, ledger_place
 from workers.environment.system_host import system_host
@@ -30,9 +30,7 @@ from workers.environment.terminal_progress import Progress
 )
 @click.option("--reason", help="Why it is discarded; kept on the record.")
 @as_json
-@data_dir
 def migrate_log(
-    data_dir: Path | None,
     log: Path | None,
     discarded: tuple[str, ...],
     reason: str | None,
@@ -48,7 +46,7 @@ def migrate_log(
     """
     if bool(discarded) != bool(reason):
         raise click.UsageError("--discard and --reason go together")
-    settings = read_settings(data_dir)
+    settings = read_settings()
     kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
     with clean_errors(), DataFolder(settings.data_dir).locked():
         ledger = founded_ledger(ledger_place(settings), system_host())

@@ -3,14 +3,13 @@
 import re
 import signal
 from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
 from actors.pipelines.runner import RunEnd
 from kernel.landscape.lineage_text import graph_mermaid
-from workers.cli.common import as_json, clean_errors, data_dir, print_document, read_settings, run
+from workers.cli.common import as_json, clean_errors, print_document, read_settings, run
 from workers.environment.settings import Settings
 from workers.pipelines.loading import load_pipeline
 from workers.pipelines.process import PipelineOrder, resume_pipeline, run_pipeline
@@ -39,12 +38,10 @@ def pipeline() -> None:
 )
 @fleet
 @as_json
-@data_dir
 def run_command(
     place: str,
     run_id: str | None,
     settings: Sequence[str],
-    data_dir: Path | None,
     *,
     on_fleet: bool,
     as_json: bool,
@@ -52,7 +49,7 @@ def run_command(
     """Run the pipeline that Python finds at MODULE:NAME, here or on a running tree's ledger."""
     config = dict(_pair(each) for each in settings)
     order = PipelineOrder(_checked(run_id), place, config, on_fleet=on_fleet)
-    _carry_out(run_pipeline, read_settings(data_dir), order, as_json=as_json)
+    _carry_out(run_pipeline, read_settings(), order, as_json=as_json)
 
 
 @pipeline.command()
@@ -60,13 +57,10 @@ def run_command(
 @click.option("--pipeline", "place", metavar="MODULE:NAME", help="Where it is now, if elsewhere.")
 @fleet
 @as_json
-@data_dir
-def resume(
-    run_id: str, place: str | None, data_dir: Path | None, *, on_fleet: bool, as_json: bool
-) -> None:
+def resume(run_id: str, place: str | None, *, on_fleet: bool, as_json: bool) -> None:
     """Go on with RUN, which was killed, interrupted or failed, where its record ends."""
     order = PipelineOrder(_checked(run_id), place, on_fleet=on_fleet)
-    _carry_out(resume_pipeline, read_settings(data_dir), order, as_json=as_json)
+    _carry_out(resume_pipeline, read_settings(), order, as_json=as_json)
 
 
 @pipeline.command()

@@ -11,13 +11,13 @@ from kernel.belief.provider import HypothesisProvider
 from workers.cli.common import (
     as_json,
     clean_errors,
-    data_dir,
     gateway_url,
     print_document,
     read_settings,
     run,
 )
-from workers.clients.gateway import GatewayClient
+from workers.cli.gateway_call import patient_client
+from workers.cli.places import named_gateway
 from workers.environment.system_host import system_host
 from workers.kits.adapters import adapter_of
 from workers.kits.discovery import discover_providers
@@ -37,16 +37,14 @@ from workers.kits.play import play as play_game
     metavar="PROBE=OUTCOME",
     help="What a probe finds (ITBench); once for each probe.",
 )
-@click.option("--gateway", "through_gateway", is_flag=True, help="Play on a running gateway.")
+@click.option("--on-record", is_flag=True, help="Play on a running gateway; --gateway does too.")
 @as_json
-@data_dir
 def play(
     kit: str,
     secret: str | None,
     outcomes: Sequence[str],
-    data_dir: Path | None,
     *,
-    through_gateway: bool,
+    on_record: bool,
     as_json: bool,
 ) -> None:
     """Play KIT until one hypothesis is left or nothing can be asked any more.
@@ -54,7 +52,7 @@ def play(
     KIT is a bundled kit (20q_4, 20q_8, itb_min_4, sre_6), a file that ends in .toml, or the name
     of a hypothesis provider of an installed package. Without --secret and --outcome you are asked.
     """
-    settings = read_settings(data_dir)
+    settings = read_settings()
     with clean_errors():
         provider = _provider(kit)
         answer = _answer(provider, secret, outcomes)
@@ -63,9 +61,9 @@ def play(
 
     async def game() -> Game:
         adapter = adapter_of(provider)
-        if not through_gateway:
+        if not (on_record or named_gateway()):
             return await play_game(adapter, answer, LocalSession(provider, host), show_turn)
-        async with GatewayClient(gateway_url(settings)) as client:
+        async with patient_client(gateway_url(settings)) as client:
             session = await GatewaySession.declare(client, provider, host)
             return await play_game(adapter, answer, session, show_turn)
 

@@ -25,7 +25,7 @@ from kernel.proof.checkpoint import Checkpoint
 from kernel.proof.proof_file import FILE_BYTES_MAX
 from kernel.proof.signed_note import NOTE_BYTES_MAX
 from kernel.proof.verification import ProofInvalid
-from workers.cli.common import clean_errors, ledger_dir, read_settings
+from workers.cli.common import clean_errors, read_settings
 from workers.environment.checkpoint_folder import PUBLIC_MODE, write_whole
 from workers.environment.checkpoint_key import check_continued
 from workers.environment.ledger_access import ledger_place, open_record
@@ -63,9 +63,7 @@ def prove() -> None:
 @_output
 @_checkpoint
 @click.option("--with-envelope", is_flag=True, help="Show the envelope; else it is withheld.")
-@ledger_dir
 def _operation(
-    data_dir: Path | None,
     operation_id: str,
     output: Path,
     note_file: IO[bytes],
@@ -80,7 +78,7 @@ def _operation(
     def subject(view: LedgerView) -> ProofSubject:
         return operation(view, operation_id, with_envelope=with_envelope)
 
-    _write_subject("operation", subject, data_dir, output, note_file)
+    _write_subject("operation", subject, output, note_file)
 
 
 @prove.command("thought")
@@ -88,9 +86,7 @@ def _operation(
 @_output
 @_checkpoint
 @click.option("--with-content", is_flag=True, help="Show its content; else it is withheld.")
-@ledger_dir
 def _thought(
-    data_dir: Path | None,
     thought_id: str,
     output: Path,
     note_file: IO[bytes],
@@ -106,7 +102,7 @@ def _thought(
     def subject(view: LedgerView) -> ProofSubject:
         return thought(view, thought_id, with_content=with_content)
 
-    _write_subject("thought", subject, data_dir, output, note_file)
+    _write_subject("thought", subject, output, note_file)
 
 
 def _add(kind: str, find: Callable[[LedgerView, str], ProofSubject]) -> None:
@@ -116,9 +112,8 @@ def _add(kind: str, find: Callable[[LedgerView, str], ProofSubject]) -> None:
     @click.argument("subject_id", metavar="ID")
     @_output
     @_checkpoint
-    @ledger_dir
-    def _(data_dir: Path | None, subject_id: str, output: Path, note_file: IO[bytes]) -> None:
-        _write_subject(kind, lambda view: find(view, subject_id), data_dir, output, note_file)
+    def _(subject_id: str, output: Path, note_file: IO[bytes]) -> None:
+        _write_subject(kind, lambda view: find(view, subject_id), output, note_file)
 
 
 for _kind, _find in SUBJECTS.items():
@@ -129,15 +124,12 @@ for _kind, _find in SUBJECTS.items():
 @click.argument("old_note_file", metavar="OLD", type=click.File("rb"))
 @_output
 @_checkpoint
-@ledger_dir
-def _consistency(
-    data_dir: Path | None, old_note_file: IO[bytes], output: Path, note_file: IO[bytes]
-) -> None:
+def _consistency(old_note_file: IO[bytes], output: Path, note_file: IO[bytes]) -> None:
     """Prove that the log of a checkpoint goes on from that of OLD, a checkpoint that was kept.
 
     The file holds both checkpoints and the path between them, and nothing of any row.
     """
-    with clean_errors(), open_record(ledger_place(read_settings(data_dir))) as view:
+    with clean_errors(), open_record(ledger_place(read_settings())) as view:
         tree = view.log_tree()
         old_note, old = _signed(tree, old_note_file)
         note, signed = _signed(tree, note_file)
@@ -148,11 +140,10 @@ def _consistency(
 def _write_subject(
     kind: str,
     subject: Callable[[LedgerView], ProofSubject],
-    data_dir: Path | None,
     output: Path,
     note_file: IO[bytes],
 ) -> None:
-    with clean_errors(), open_record(ledger_place(read_settings(data_dir))) as view:
+    with clean_errors(), open_record(ledger_place(read_settings())) as view:
         tree = view.log_tree()
         note, signed = _signed(tree, note_file)
         _write(output, proof_document(kind, subject(view), tree, signed.size, note))

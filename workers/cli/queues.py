@@ -1,7 +1,6 @@
 """`rotulus queues`: what an operator sees of the queues and does to them, through the gateway."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -9,14 +8,15 @@ import click
 
 from workers.cli.common import (
     as_json,
-    data_dir,
     gateway_url,
     limit,
+    pass_settings,
     print_document,
     print_table,
     read_settings,
 )
 from workers.cli.gateway_call import ask_gateway
+from workers.cli.places import named_gateway
 from workers.environment.data_folder import DataFolder
 from workers.environment.settings import Settings
 from workers.environment.system_host import account_name
@@ -34,14 +34,12 @@ signature = click.option("--signature", help="Only what was given up for this re
 
 @click.group(invoke_without_command=True)
 @as_json
-@data_dir
 @click.pass_context
-def queues(context: click.Context, data_dir: Path | None, *, as_json: bool) -> None:
+def queues(context: click.Context, *, as_json: bool) -> None:
     """Show what each queue holds, by state and age; pause, resume, requeue, dismiss and cancel."""
-    context.obj = read_settings(data_dir)
     if context.invoked_subcommand is not None:
         return
-    state = _get(context.obj, "/v1/queues")
+    state = _get(read_settings(), "/v1/queues")
     if as_json:
         print_document(state, as_json=True)
         return
@@ -72,7 +70,7 @@ def queues(context: click.Context, data_dir: Path | None, *, as_json: bool) -> N
 @priority
 @decided_by
 @reason
-@click.pass_obj
+@pass_settings
 def pause(
     settings: Settings, queue: str, priority: str | None, decided_by: str, reason: str
 ) -> None:
@@ -85,7 +83,7 @@ def pause(
 @priority
 @decided_by
 @reason
-@click.pass_obj
+@pass_settings
 def resume(
     settings: Settings, queue: str, priority: str | None, decided_by: str, reason: str
 ) -> None:
@@ -97,7 +95,11 @@ def resume(
 @click.argument("queue", required=False)
 @click.option("--id", "request_id", help="Only the request with this id.")
 @click.option("--session", "session_id", help="Only recomputes that operations of it caused.")
-@click.option("--state", type=click.Choice(["open", "completed", "dead_letter", "cancelled"]))
+@click.option(
+    "--state",
+    type=click.Choice(["open", "completed", "dead_letter", "cancelled"]),
+    help="Only what is in this state.",
+)
 @click.option("--item", "item_key", help="Only requests for this item.")
 @click.option("--key", "request_key", help="Only the request under this key of its producer.")
 @click.option("--words", help="Only what was given up or cancelled for a reason with these words.")
@@ -109,7 +111,7 @@ def resume(
 @priority
 @limit
 @as_json
-@click.pass_obj
+@pass_settings
 def list_requests(
     settings: Settings, /, queue: str | None, limit: int, *, as_json: bool, **criteria: Any
 ) -> None:
@@ -131,7 +133,7 @@ def list_requests(
 @signature
 @limit
 @as_json
-@click.pass_obj
+@pass_settings
 def dead(
     settings: Settings, queue: str, signature: str | None, limit: int, *, as_json: bool
 ) -> None:
@@ -154,7 +156,7 @@ def dead(
 @click.option("--all", "everything", is_flag=True, help="All that was given up of the queue.")
 @decided_by
 @as_json
-@click.pass_obj
+@pass_settings
 def requeue(
     settings: Settings,
     queue: str,
@@ -182,7 +184,7 @@ def requeue(
 @click.option("--reason", required=True, help="Why; it is put on the record.")
 @decided_by
 @as_json
-@click.pass_obj
+@pass_settings
 def dismiss(
     settings: Settings,
     queue: str,
@@ -208,7 +210,7 @@ def dismiss(
 @click.argument("request_ids", nargs=-1, required=True)
 @click.option("--reason", required=True, help="Why; it is put on the record.")
 @as_json
-@click.pass_obj
+@pass_settings
 def cancel(
     settings: Settings, queue: str, request_ids: tuple[str, ...], reason: str, *, as_json: bool
 ) -> None:
@@ -227,10 +229,10 @@ def cancel(
 
 @queues.command("set-aside")
 @as_json
-@click.pass_obj
+@pass_settings
 def set_aside(settings: Settings, *, as_json: bool) -> None:
     """List requests that ended each process that took them, and processes that die alike."""
-    runtime = DataFolder(settings.data_dir).read_runtime() or {}
+    runtime = (not named_gateway() and DataFolder(settings.data_dir).read_runtime()) or {}
     answer = _get(settings, "/v1/shards/set-aside")
     answer["died_alike"] = runtime.get("died_alike", [])
     if as_json:
@@ -251,7 +253,7 @@ def set_aside(settings: Settings, *, as_json: bool) -> None:
 @queues.command("put-back")
 @click.argument("shard", type=int)
 @click.argument("offset")
-@click.pass_obj
+@pass_settings
 def put_back(settings: Settings, shard: int, offset: str) -> None:
     """Let the request that was set aside at OFFSET of SHARD be taken again."""
     answer = _post(settings, "/v1/shards/put-back", {"shard": shard, "offset": offset})
@@ -262,7 +264,7 @@ def put_back(settings: Settings, shard: int, offset: str) -> None:
 @click.argument("queue")
 @click.argument("request_id")
 @as_json
-@click.pass_obj
+@pass_settings
 def why(settings: Settings, queue: str, request_id: str, *, as_json: bool) -> None:
     """Say in a sentence why REQUEST_ID of QUEUE waits."""
     answer = _get(settings, f"{_path(queue)}/requests/{quote(request_id, safe=':')}/waiting")
@@ -275,7 +277,7 @@ def why(settings: Settings, queue: str, request_id: str, *, as_json: bool) -> No
 @queues.command()
 @click.argument("queue")
 @click.argument("request_id")
-@click.pass_obj
+@pass_settings
 def request(settings: Settings, queue: str, request_id: str) -> None:
     """Show a request of QUEUE as it stands, as JSON."""
     path = f"{_path(queue)}/requests/{quote(request_id, safe=':')}"

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TypeVar
 
 import click
@@ -16,9 +15,9 @@ from workers.environment.settings import Settings
 T = TypeVar("T")
 
 
-def read_record(data_dir: Path | None, question: Callable[[LedgerView], T]) -> T:
+def read_record(question: Callable[[LedgerView], T]) -> T:
     """Ask one snapshot of the record that the settings name, and return the answer."""
-    place = ledger_place(read_settings(data_dir))
+    place = ledger_place(read_settings())
     with clean_errors(), open_record(place) as view:
         return question(view)
 

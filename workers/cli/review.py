@@ -5,7 +5,6 @@ A batch ends with 1 unless every item succeeded.
 
 import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import IO, Any
 
 import click
@@ -21,17 +20,16 @@ from kernel.model.stated_receipts import BATCH_ITEMS_MAX
 from kernel.reviews.batch import BatchReview
 from workers.cli.common import (
     as_json,
-    data_dir,
     gateway_url,
-    ledger_dir,
+    limit_option,
     print_document,
     print_table,
     read_settings,
     run,
     say_what_is_read,
 )
+from workers.cli.gateway_call import patient_client
 from workers.cli.reading import read_record
-from workers.clients.gateway import GatewayClient
 from workers.clients.reviews import ReviewClient, batch_of
 
 FILE_BYTES_MAX = 2 << 20
@@ -48,13 +46,11 @@ def review() -> None:
 @click.option("--id", "batch_review_id", help="The batch's own id.  [from its items]")
 @click.option("--prior", "prior_batch_review_ref", help="The batch of which this is a retry.")
 @as_json
-@data_dir
 def review_batch(
     file: IO[bytes],
     source_batch_id: str | None,
     batch_review_id: str | None,
     prior_batch_review_ref: str | None,
-    data_dir: Path | None,
     *,
     as_json: bool,
 ) -> None:
@@ -72,7 +68,7 @@ def review_batch(
         "prior_batch_review_ref": prior_batch_review_ref,
     }
     batch = _batch(stated, {name: value for name, value in options.items() if value is not None})
-    answer = _ask(data_dir, lambda client: client.review_batch(batch))
+    answer = _ask(lambda client: client.review_batch(batch))
     _finish(answer, as_json=as_json)
 
 
@@ -84,12 +80,9 @@ def review_batch(
     help="What kept items from succeeding is put right: retry them too.",
 )
 @as_json
-@data_dir
-def retry_batch(
-    batch_review_id: str, data_dir: Path | None, *, remediated: bool, as_json: bool
-) -> None:
+def retry_batch(batch_review_id: str, *, remediated: bool, as_json: bool) -> None:
     """Review again the items of a batch that failed and may succeed now."""
-    answer = _ask(data_dir, lambda client: client.retry(batch_review_id, remediated=remediated))
+    answer = _ask(lambda client: client.retry(batch_review_id, remediated=remediated))
     if answer is None:
         click.echo("nothing to retry")
         return
@@ -99,10 +92,9 @@ def retry_batch(
 @review.command("show")
 @click.argument("batch_review_id")
 @as_json
-@ledger_dir
-def show_batch(batch_review_id: str, data_dir: Path | None, *, as_json: bool) -> None:
+def show_batch(batch_review_id: str, *, as_json: bool) -> None:
     """Show a batch with the state of every item as it is now."""
-    document = read_record(data_dir, lambda view: reviewed_batch(view, batch_review_id))
+    document = read_record(lambda view: reviewed_batch(view, batch_review_id))
     if document is None:
         raise click.ClickException(f"batch_review_unknown: no batch review {batch_review_id}")
     print_document(document, as_json=as_json)
@@ -111,16 +103,13 @@ def show_batch(batch_review_id: str, data_dir: Path | None, *, as_json: bool) ->
 @review.command("queue")
 @click.argument("kind", type=click.Choice(["relationship", "observation", "outcome"]))
 @click.option("--after", default="", help="Go on after the place that the last page named.")
-@click.option("--limit", type=click.IntRange(1, REVIEWS_MAX), default=20, show_default=True)
+@limit_option(REVIEWS_MAX)
 @as_json
-@ledger_dir
-def show_queue(
-    kind: ReviewKind, after: str, limit: int, data_dir: Path | None, *, as_json: bool
-) -> None:
+def show_queue(kind: ReviewKind, after: str, limit: int, *, as_json: bool) -> None:
     """Show what waits for a person: KIND is relationship, observation or outcome."""
     if kind == "outcome" and after and not (after.isascii() and after.isdigit()):
         raise _invalid("outcomes go on after a number")
-    page = read_record(data_dir, lambda view: open_reviews(view, kind, after=after, limit=limit))
+    page = read_record(lambda view: open_reviews(view, kind, after=after, limit=limit))
     if as_json:
         print_document(page.document(), as_json=True)
         return
@@ -137,13 +126,12 @@ def show_queue(
 @click.option("--label", "normalized_label", help="What is decided; a confirmation has one.")
 @click.option("--scope", "scope_targets", multiple=True, help="What a ruling is about.")
 @as_json
-@data_dir
-def decide(data_dir: Path | None, *, as_json: bool, **stated: Any) -> None:
+def decide(*, as_json: bool, **stated: Any) -> None:
     """Confirm or reject evidence that waits; with --scope an observation becomes a ruling."""
     body = {name: value for name, value in stated.items() if value is not None}
     body["scope_targets"] = list(body["scope_targets"])
     key = digest(body)
-    answer = _ask(data_dir, lambda client: client.decide(key, **body))
+    answer = _ask(lambda client: client.decide(key, **body))
     print_document(answer, as_json=as_json)
 
 
@@ -151,18 +139,17 @@ def decide(data_dir: Path | None, *, as_json: bool, **stated: Any) -> None:
 @click.argument("receipt_id")
 @click.option("--reason", required=True, help="Why nothing is done about it.")
 @as_json
-@data_dir
-def dismiss(receipt_id: str, reason: str, data_dir: Path | None, *, as_json: bool) -> None:
+def dismiss(receipt_id: str, reason: str, *, as_json: bool) -> None:
     """Settle an outcome that a person has looked at."""
-    answer = _ask(data_dir, lambda client: client.dismiss(receipt_id, reason))
+    answer = _ask(lambda client: client.dismiss(receipt_id, reason))
     print_document(answer, as_json=as_json)
 
 
-def _ask(data_dir: Path | None, question: Callable[[ReviewClient], Awaitable[Any]]) -> Any:
-    url = gateway_url(read_settings(data_dir))
+def _ask(question: Callable[[ReviewClient], Awaitable[Any]]) -> Any:
+    url = gateway_url(read_settings())
 
     async def ask() -> Any:
-        async with GatewayClient(url) as gateway:
+        async with patient_client(url) as gateway:
             return await question(ReviewClient(gateway))
 
     return run(ask)

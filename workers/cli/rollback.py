@@ -5,7 +5,6 @@ the ledger file is written here, under the folder's lock.
 """
 
 import os
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,8 +13,9 @@ from pydantic import SecretStr
 from actors.commit.units import commit_alone
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.kernel import Kernel
-from workers.cli.common import as_json, clean_errors, ledger_dir, print_document, read_settings
+from workers.cli.common import as_json, clean_errors, pass_settings, print_document, running_gateway
 from workers.cli.gateway_call import ask_gateway
+from workers.cli.places import named_gateway
 from workers.cli.reading import locked_ledger
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import ledger_place, open_record
@@ -38,18 +38,15 @@ token = click.option("--token", help="A confirmation, from `rotulus rollback con
 
 
 @click.group()
-@ledger_dir
-@click.pass_context
-def rollback(context: click.Context, data_dir: Path | None) -> None:
+def rollback() -> None:
     """Undo an operation or an epoch, or build the state again from the log."""
-    context.obj = read_settings(data_dir)
 
 
 @rollback.command()
 @click.argument("operation_id")
 @dry
 @as_json
-@click.pass_obj
+@pass_settings
 def operation(settings: Settings, operation_id: str, *, dry: bool, as_json: bool) -> None:
     """Undo one operation whose effects are all reversible (tier 1)."""
     _do(settings, UndoOperation(tier=1, operation_id=operation_id), dry=dry, as_json=as_json)
@@ -60,7 +57,7 @@ def operation(settings: Settings, operation_id: str, *, dry: bool, as_json: bool
 @dry
 @token
 @as_json
-@click.pass_obj
+@pass_settings
 def epoch(
     settings: Settings, epoch_id: str, token: str | None, *, dry: bool, as_json: bool
 ) -> None:
@@ -78,7 +75,7 @@ def epoch(
 @dry
 @token
 @as_json
-@click.pass_obj
+@pass_settings
 def rebuild(
     settings: Settings, checkpoint: int, token: str | None, *, dry: bool, as_json: bool
 ) -> None:
@@ -99,7 +96,7 @@ def rebuild(
 )
 @click.option("--scope", required=True, help="As the dry run names it.")
 @click.option("--digest", required=True, help="As the dry run computed it.")
-@click.pass_obj
+@pass_settings
 def confirm(settings: Settings, role: Any, tier: str, scope: str, digest: str) -> None:
     """Print a token that confirms one dry run, once, for a quarter of an hour."""
     host = system_host()
@@ -119,7 +116,9 @@ def _keys(settings: Settings) -> Any:
 def _do(settings: Settings, undoing: Undoing, *, dry: bool, as_json: bool) -> None:
     kernel = Kernel(idempotency_window_hours=settings.kernel_idempotency_window_hours)
     with clean_errors():
-        if dry:
+        if dry and (url := named_gateway()):
+            document = ask_gateway(url, "/v1/rollbacks/dry-run", undoing.model_dump())
+        elif dry:
             with open_record(ledger_place(settings)) as view:
                 document = dry_run(kernel, view, undoing)
         else:
@@ -135,9 +134,9 @@ def _do(settings: Settings, undoing: Undoing, *, dry: bool, as_json: bool) -> No
 def _carry_out(settings: Settings, kernel: Kernel, undoing: Undoing) -> Any:
     """Undo what is asked for, or the next page of it; whoever stopped before it goes on here."""
     folder = DataFolder(settings.data_dir)
-    runtime = folder.read_runtime()
-    if runtime is not None and not isinstance(undoing, BuildAgain):
-        return ask_gateway(runtime["gateway_url"], "/v1/rollbacks", undoing.model_dump())
+    url = running_gateway(settings)
+    if url is not None and not isinstance(undoing, BuildAgain):
+        return ask_gateway(url, "/v1/rollbacks", undoing.model_dump())
 
     def archive(content: bytes) -> None:
         archives = folder.path / "rebuild-archives"

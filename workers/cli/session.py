@@ -1,7 +1,6 @@
 """`rotulus session`: the belief protocol of a running gateway at a terminal."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO
 from uuid import UUID
 
@@ -10,15 +9,18 @@ from pydantic import BaseModel
 
 from workers.cli.common import (
     as_json,
-    data_dir,
-    gateway_url,
     limit,
     print_document,
     print_table,
-    read_settings,
 )
 from workers.cli.session_inspect import audit, replay, show, watch
-from workers.cli.session_options import SessionAddress, print_answer, session_id, survivors
+from workers.cli.session_options import (
+    SessionAddress,
+    pass_address,
+    print_answer,
+    session_id,
+    survivors,
+)
 from workers.environment.system_host import system_host
 from workers.views.belief_sessions import Ontology
 
@@ -30,13 +32,8 @@ if_match = click.option(
 
 
 @click.group()
-@data_dir
-@click.option("--gateway", "url", help="The gateway's URL; else that of the data folder's tree.")
-@click.pass_context
-def session(context: click.Context, data_dir: Path | None, url: str | None) -> None:
+def session() -> None:
     """Declare, eliminate, look at and replay a belief session on a running gateway."""
-    settings = read_settings(data_dir)
-    context.obj = SessionAddress(url or gateway_url(settings))
 
 
 for _command in (show, audit, watch, replay):
@@ -48,7 +45,7 @@ for _command in (show, audit, watch, replay):
 @click.option("--after", help="Go on after this place, which the page before ended with.")
 @limit
 @as_json
-@click.pass_obj
+@pass_address
 def list_sessions(
     place: SessionAddress, words: str | None, after: str | None, limit: int, *, as_json: bool
 ) -> None:
@@ -87,10 +84,16 @@ def list_sessions(
 )
 @click.option("--validate", is_flag=True, help="Refuse an elimination that names an unknown id.")
 @click.option("--allow-force", is_flag=True, help="Let `terminate --force` end it.")
-@click.option("--stability-window", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--stability-window",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="How many last conclusions have to be the same before it may end.",
+)
 @survivors
 @as_json
-@click.pass_obj
+@pass_address
 def declare(  # noqa: PLR0913 - a declaration has as many parts
     place: SessionAddress,
     hypotheses: Sequence[str],
@@ -135,7 +138,7 @@ def declare(  # noqa: PLR0913 - a declaration has as many parts
 @if_match
 @survivors
 @as_json
-@click.pass_obj
+@pass_address
 def eliminate(  # noqa: PLR0913
     place: SessionAddress,
     session_id: UUID,
@@ -169,7 +172,7 @@ def eliminate(  # noqa: PLR0913
 @click.argument("min_total_eliminations", type=click.IntRange(0))
 @if_match
 @as_json
-@click.pass_obj
+@pass_address
 def obligation(
     place: SessionAddress,
     session_id: UUID,
@@ -197,7 +200,7 @@ def obligation(
 @click.argument("obligation_id")
 @if_match
 @as_json
-@click.pass_obj
+@pass_address
 def leave(
     place: SessionAddress,
     session_id: UUID,
@@ -220,7 +223,7 @@ def leave(
 @click.argument("conclusion_id")
 @if_match
 @as_json
-@click.pass_obj
+@pass_address
 def conclude(
     place: SessionAddress,
     session_id: UUID,
@@ -243,7 +246,7 @@ def conclude(
 @click.option("--force", is_flag=True, help="Ask for it with several survivors.")
 @if_match
 @as_json
-@click.pass_obj
+@pass_address
 def terminate(
     place: SessionAddress, session_id: UUID, if_match: str | None, *, force: bool, as_json: bool
 ) -> None:

@@ -15,6 +15,7 @@ from kernel.belief.limits import decode_json
 from workers.cli.common import as_json, print_document
 from workers.cli.session_options import (
     SessionAddress,
+    pass_address,
     print_answer,
     print_line,
     session_id,
@@ -32,7 +33,7 @@ NAMES_SHOWN_MAX = 5
 @session_id
 @survivors
 @as_json
-@click.pass_obj
+@pass_address
 def show(place: SessionAddress, session_id: UUID, survivors: int, *, as_json: bool) -> None:
     """Show the state of the session."""
     print_answer(
@@ -45,7 +46,7 @@ def show(place: SessionAddress, session_id: UUID, survivors: int, *, as_json: bo
 @session_id
 @click.option("--since", metavar="EVENT_ID", help="Only what came after this entry.")
 @as_json
-@click.pass_obj
+@pass_address
 def audit(place: SessionAddress, session_id: UUID, since: str | None, *, as_json: bool) -> None:
     """The audit trail; with --json what `replay FILE` reads."""
 
@@ -67,7 +68,7 @@ def audit(place: SessionAddress, session_id: UUID, since: str | None, *, as_json
 @session_id
 @click.option("--since", metavar="EVENT_ID", help="Only what comes after this entry.")
 @as_json
-@click.pass_obj
+@pass_address
 def watch(place: SessionAddress, session_id: UUID, since: str | None, *, as_json: bool) -> None:
     """The audit trail as it grows, until the session ends; with --json an entry a line."""
 
@@ -85,7 +86,7 @@ def watch(place: SessionAddress, session_id: UUID, since: str | None, *, as_json
 @click.argument("file", required=False, type=click.File("rb"))
 @click.option("--session", "known_as", type=click.UUID, help="Replay this session of the gateway.")
 @as_json
-@click.pass_obj
+@pass_address
 def replay(
     place: SessionAddress, file: IO[bytes] | None, known_as: UUID | None, *, as_json: bool
 ) -> None:

@@ -2,14 +2,18 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
 from pydantic import BaseModel
 
-from workers.cli.common import print_document, run
+from workers.cli.common import gateway_url, print_document, read_settings, run
+from workers.cli.gateway_call import patient_client
 from workers.clients.belief_session import SessionClient
-from workers.clients.gateway import GatewayClient
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 session_id = click.argument("session_id", type=click.UUID)
 survivors = click.option(
@@ -33,7 +37,7 @@ class SessionAddress:
         """Ask the session and return what it answered."""
 
         async def ask_session() -> Any:
-            async with GatewayClient(self.url) as gateway:
+            async with patient_client(self.url) as gateway:
                 return await ask(SessionClient(gateway, str(known_as), **options))
 
         return run(ask_session)
@@ -42,10 +46,20 @@ class SessionAddress:
         """Ask the gateway and return the answer's JSON."""
 
         async def ask() -> Any:
-            async with GatewayClient(self.url) as gateway:
+            async with patient_client(self.url) as gateway:
                 return await gateway.get(path, **query)
 
         return run(ask)
+
+
+def pass_address(command: Callable[Concatenate[SessionAddress, P], T]) -> Callable[P, T]:
+    """Give a command the gateway that serves its session."""
+
+    @wraps(command)
+    def with_address(*arguments: P.args, **options: P.kwargs) -> T:
+        return command(SessionAddress(gateway_url(read_settings())), *arguments, **options)
+
+    return with_address
 
 
 def print_answer(answer: BaseModel, *, as_json: bool) -> None:

@@ -1,7 +1,6 @@
 """`rotulus show`: look at the record; reads the ledger by itself, so nothing else needs to run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ from kernel.belief.events import BeliefEvent
 from kernel.extractions.reading import describe_run, describe_source, runs_in_state
 from kernel.ledger.ledger import LedgerView
 from kernel.stores.extraction import STATES
-from workers.cli.common import as_json, ledger_dir, limit, print_document, print_table
+from workers.cli.common import as_json, limit, print_document, print_table
 from workers.cli.reading import read_record
 from workers.views.records import count_requests, describe_operation
 from workers.views.session_lists import newest_sessions
@@ -20,22 +19,16 @@ HASH_CHARS = 12
 
 
 @click.group()
-@ledger_dir
-@click.pass_context
-def show(context: click.Context, data_dir: Path | None) -> None:
+def show() -> None:
     """Look at what was decided: sessions, operations, nodes, extractions, requests, the log."""
-    context.obj = data_dir
 
 
 @show.command()
 @limit
 @as_json
-@click.pass_obj
-def log(data_dir: Path | None, limit: int, *, as_json: bool) -> None:
+def log(limit: int, *, as_json: bool) -> None:
     """The newest rows of the log, newest first."""
-    documents = read_record(
-        data_dir, lambda view: [log_document(view, row) for row in view.log_tail(limit)]
-    )
+    documents = read_record(lambda view: [log_document(view, row) for row in view.log_tail(limit)])
     _table(
         documents,
         as_json,
@@ -54,11 +47,10 @@ def log(data_dir: Path | None, limit: int, *, as_json: bool) -> None:
 @click.argument("session_id", required=False)
 @limit
 @as_json
-@click.pass_obj
-def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_json: bool) -> None:
+def session(session_id: str | None, limit: int, *, as_json: bool) -> None:
     """The newest sessions, or one session's audit trail."""
     if session_id is None:
-        summaries = read_record(data_dir, lambda view: newest_sessions(view, limit))
+        summaries = read_record(lambda view: newest_sessions(view, limit))
         _table(
             summaries,
             as_json,
@@ -70,7 +62,7 @@ def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_jso
             ),
         )
         return
-    events = read_record(data_dir, lambda view: view.belief_events(session_id))
+    events = read_record(lambda view: view.belief_events(session_id))
     if not events:
         raise click.ClickException(f"SESSION_NOT_FOUND: {session_id}")
     documents = [BeliefEvent.from_bytes(event).to_dict() for event in events]
@@ -89,26 +81,23 @@ def session(data_dir: Path | None, session_id: str | None, limit: int, *, as_jso
 
 @show.command()
 @click.argument("operation_id")
-@click.pass_obj
-def operation(data_dir: Path | None, operation_id: str) -> None:
+def operation(operation_id: str) -> None:
     """An operation: its row, envelope, effects and receipts, as JSON."""
-    _print(data_dir, lambda view: describe_operation(view, operation_id), "not_found", operation_id)
+    _print(lambda view: describe_operation(view, operation_id), "not_found", operation_id)
 
 
 @show.command()
 @click.argument("node_id")
-@click.pass_obj
-def node(data_dir: Path | None, node_id: str) -> None:
+def node(node_id: str) -> None:
     """A node of the graph, as JSON."""
-    _print(data_dir, lambda view: view.node(node_id), "not_found", node_id)
+    _print(lambda view: view.node(node_id), "not_found", node_id)
 
 
 @show.command()
 @click.argument("run_id")
-@click.pass_obj
-def extraction(data_dir: Path | None, run_id: str) -> None:
+def extraction(run_id: str) -> None:
     """A run of an extraction: its steps, what it read, and what failed, as JSON."""
-    _print(data_dir, lambda view: describe_run(view, run_id), "extraction_run_not_known", run_id)
+    _print(lambda view: describe_run(view, run_id), "extraction_run_not_known", run_id)
 
 
 @show.command()
@@ -122,16 +111,13 @@ def extraction(data_dir: Path | None, run_id: str) -> None:
 @click.option("--source", "source_ref", help="Show the fields of this source instead, as JSON.")
 @limit
 @as_json
-@click.pass_obj
-def extractions(
-    data_dir: Path | None, state: str, source_ref: str | None, limit: int, *, as_json: bool
-) -> None:
+def extractions(state: str, source_ref: str | None, limit: int, *, as_json: bool) -> None:
     """Runs of extractions that are in a state, and why; or the fields of one source."""
     if source_ref is not None:
-        document = read_record(data_dir, lambda view: describe_source(view, source_ref))
+        document = read_record(lambda view: describe_source(view, source_ref))
         print_document(document, as_json=True)
         return
-    page = read_record(data_dir, lambda view: runs_in_state(view, state, after="", limit=limit))
+    page = read_record(lambda view: runs_in_state(view, state, after="", limit=limit))
     _table(
         page.runs,
         as_json,
@@ -148,10 +134,9 @@ def extractions(
 
 @show.command()
 @as_json
-@click.pass_obj
-def requests(data_dir: Path | None, *, as_json: bool) -> None:
+def requests(*, as_json: bool) -> None:
     """Show the requests for work on the record, and how they ended."""
-    counts = read_record(data_dir, count_requests)
+    counts = read_record(count_requests)
     if as_json:
         print_document(counts, as_json=True)
         return
@@ -175,13 +160,12 @@ def _table(
 
 
 def _print(
-    data_dir: Path | None,
     read: Callable[[LedgerView], Mapping[str, Any] | None],
     missing: str,
     name: str,
 ) -> None:
     """Print what a name stands for; fail with a code where it stands for nothing."""
-    document = read_record(data_dir, read)
+    document = read_record(read)
     if document is None:
         raise click.ClickException(f"{missing}: {name}")
     print_document(document, as_json=True)

@@ -1,6 +1,5 @@
 """`rotulus simulate`: what an operation would come to, asked of a running gateway."""
 
-from pathlib import Path
 from typing import IO, Any
 from uuid import UUID
 
@@ -8,7 +7,7 @@ import click
 import orjson
 
 from kernel.json_text import RepeatedKey, check_unique_keys
-from workers.cli.common import as_json, data_dir, gateway_url, print_document, read_settings
+from workers.cli.common import as_json, gateway_url, print_document, read_settings
 from workers.cli.gateway_call import ask_gateway
 from workers.environment.system_host import system_host
 
@@ -17,14 +16,13 @@ from workers.environment.system_host import system_host
 @click.argument("session", type=click.UUID)
 @click.argument("file", type=click.File("rb"))
 @as_json
-@data_dir
-def simulate(session: UUID, file: IO[bytes], data_dir: Path | None, *, as_json: bool) -> None:
+def simulate(session: UUID, file: IO[bytes], *, as_json: bool) -> None:
     """Ask what the operation in FILE (JSON, - for standard input) would come to in SESSION.
 
     FILE holds an object with an "intent" or an "envelope", and if need be a "policy", a
     "retention" and a "simulation_key". Nothing of the operation happens.
     """
-    settings = read_settings(data_dir)
+    settings = read_settings()
     body = _body(file.read())
     # The gateway may be asked again when it does not answer, and must know the asking then.
     body.setdefault("simulation_key", system_host().new_id())

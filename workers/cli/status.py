@@ -2,15 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from queues.client.errors import GatewayError
 from workers.cli.common import (
     as_json,
-    data_dir,
     gateway_url,
     print_document,
     print_table,
@@ -27,10 +24,9 @@ COUNTS: Final = ("open", "ready", "held", "delayed", "suspended", "in_flight")
 
 @click.command()
 @as_json
-@data_dir
-def status(data_dir: Path | None, *, as_json: bool) -> None:
+def status(*, as_json: bool) -> None:
     """Show health, queues, workers and what needs attention; ends with 1 where something does."""
-    url = gateway_url(read_settings(data_dir))
+    url = gateway_url(read_settings())
     state = run(lambda: gateway_state(url))
     state["attention"] = list(attention(state))
     if as_json:
@@ -56,11 +52,7 @@ async def gateway_state(url: str) -> dict[str, Any]:
         GatewayError: it does not answer.
     """
     async with GatewayClient(url, give_up_after_s=0) as client:
-        try:
-            return await read_state(client)
-        except GatewayError as error:
-            hint = f"{error.message} at {url}; `rotulus up` starts a gateway"
-            raise GatewayError(error.code, hint) from error
+        return await read_state(client)
 
 
 def _about(url: str, state: Mapping[str, Any]) -> Iterator[str]:

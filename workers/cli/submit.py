@@ -1,6 +1,5 @@
 """`rotulus submit`: an envelope, put through the kernel by a running gateway."""
 
-from pathlib import Path
 from typing import IO, Any
 from uuid import UUID
 
@@ -9,10 +8,9 @@ import orjson
 
 from kernel.json_text import RepeatedKey, check_unique_keys
 from queues.client.log_proofs import LogProofs
-from workers.cli.common import as_json, data_dir, gateway_url, print_document, read_settings, run
-from workers.cli.gateway_call import ask_gateway
+from workers.cli.common import as_json, gateway_url, print_document, read_settings, run
+from workers.cli.gateway_call import ask_gateway, patient_client
 from workers.cli.tree import proof_document
-from workers.clients.gateway import GatewayClient
 
 
 @click.command()
@@ -24,15 +22,12 @@ from workers.clients.gateway import GatewayClient
     help="Have the answer prove that the row is in the log, and verify that.",
 )
 @as_json
-@data_dir
-def submit(
-    session: UUID, file: IO[bytes], data_dir: Path | None, *, proof: bool, as_json: bool
-) -> None:
+def submit(session: UUID, file: IO[bytes], *, proof: bool, as_json: bool) -> None:
     """Submit the envelope in FILE (JSON, - for standard input) in SESSION.
 
     It may be submitted again after any failure: its idempotency key makes it take effect once.
     """
-    url = gateway_url(read_settings(data_dir))
+    url = gateway_url(read_settings())
     envelope = _envelope(file.read())
     if not proof:
         result = ask_gateway(url, f"/v1/sessions/{session}/envelopes", envelope)
@@ -40,7 +35,7 @@ def submit(
         return
 
     async def ask() -> dict[str, Any]:
-        async with GatewayClient(url) as gateway:
+        async with patient_client(url) as gateway:
             result, inclusion = await LogProofs(gateway).submit(str(session), envelope)
         return result | {"inclusion_proof": proof_document(inclusion)}
 

@@ -1,10 +1,8 @@
 """`rotulus tee`: a causal graph and its incidents, over gRPC."""
 
-from pathlib import Path
-
 import click
 
-from workers.cli.common import clean_errors, data_dir, read_settings
+from workers.cli.common import clean_errors, read_settings
 from workers.tee.server import PORT, serve_tee
 
 
@@ -16,13 +14,12 @@ from workers.tee.server import PORT, serve_tee
     show_default=True,
     help="Port to bind; 0: any free port.",
 )
-@data_dir
-def tee(data_dir: Path | None, port: int) -> None:
+def tee(port: int) -> None:
     """Serve the Tee contract from the ledger: a causal graph, and incidents over it.
 
     Binds ROTULUS_HOST, and says where it listens. gRPC health is served on the same port. Ends on
     SIGTERM or Ctrl-C, when the calls that run have ended.
     """
-    settings = read_settings(data_dir, child=True)
+    settings = read_settings(child=True)
     with clean_errors():
         serve_tee(settings, port, lambda address: click.echo(f"tee listens on {address}"))

@@ -13,13 +13,12 @@ from kernel.proof.verification import ProofInvalid
 from workers.cli.common import (
     as_json,
     clean_errors,
-    data_dir,
     gateway_url,
     print_document,
     read_settings,
     run,
 )
-from workers.clients.gateway import GatewayClient
+from workers.cli.gateway_call import patient_client
 from workers.clients.thoughts import ThoughtClient, merkle_verify
 from workers.environment.key_file import new_keys, write_keys
 
@@ -28,20 +27,15 @@ Ask = Callable[[ThoughtClient], Coroutine[Any, Any, Any]]
 
 
 @click.group()
-@data_dir
-@click.option("--gateway", "url", help="The gateway's URL; else that of the data folder's tree.")
-@click.pass_context
-def thought(context: click.Context, data_dir: Path | None, url: str | None) -> None:
+def thought() -> None:
     """Record what was thought, close it into a root, and prove a thought."""
-    context.obj = url, data_dir
 
 
-def _ask(context: click.Context, session_id: UUID, ask: Ask) -> Any:
-    url, folder = context.obj
-    address = url or gateway_url(read_settings(folder))
+def _ask(session_id: UUID, ask: Ask) -> Any:
+    address = gateway_url(read_settings())
 
     async def asked() -> Any:
-        async with GatewayClient(address) as client:
+        async with patient_client(address) as client:
             return await ask(ThoughtClient(client, session_id))
 
     return run(asked)
@@ -51,10 +45,9 @@ def _ask(context: click.Context, session_id: UUID, ask: Ask) -> Any:
 @_SESSION
 @click.argument("task_id")
 @as_json
-@click.pass_context
-def start(context: click.Context, session_id: UUID, task_id: str, *, as_json: bool) -> None:
+def start(session_id: UUID, task_id: str, *, as_json: bool) -> None:
     """Begin the session SESSION_ID, a UUID, for TASK_ID."""
-    answer = _ask(context, session_id, lambda client: client.audit_session_start(task_id))
+    answer = _ask(session_id, lambda client: client.audit_session_start(task_id))
     print_document(answer, as_json=as_json)
 
 
@@ -64,9 +57,7 @@ def start(context: click.Context, session_id: UUID, task_id: str, *, as_json: bo
 @click.argument("thought_type", type=click.Choice(get_args(ThoughtType)))
 @click.argument("content")
 @as_json
-@click.pass_context
 def record(
-    context: click.Context,
     session_id: UUID,
     thought_id: str,
     thought_type: ThoughtType,
@@ -76,7 +67,6 @@ def record(
 ) -> None:
     """Record a thought under THOUGHT_ID; the same again is the same thought."""
     answer = _ask(
-        context,
         session_id,
         lambda client: client.thought_record(thought_id, thought_type, content),
     )
@@ -86,58 +76,52 @@ def record(
 @thought.command()
 @_SESSION
 @as_json
-@click.pass_context
-def verify(context: click.Context, session_id: UUID, *, as_json: bool) -> None:
+def verify(session_id: UUID, *, as_json: bool) -> None:
     """Have the chain read again from its first thought."""
-    answer = _ask(context, session_id, ThoughtClient.audit_verify_chain)
+    answer = _ask(session_id, ThoughtClient.audit_verify_chain)
     print_document(answer, as_json=as_json)
 
 
 @thought.command()
 @_SESSION
 @as_json
-@click.pass_context
-def finalize(context: click.Context, session_id: UUID, *, as_json: bool) -> None:
+def finalize(session_id: UUID, *, as_json: bool) -> None:
     """Seal the session behind its closing reflection, and print its root."""
-    answer = _ask(context, session_id, ThoughtClient.merkle_finalize)
+    answer = _ask(session_id, ThoughtClient.merkle_finalize)
     print_document(answer, as_json=as_json)
 
 
 @thought.command()
 @_SESSION
 @as_json
-@click.pass_context
-def root(context: click.Context, session_id: UUID, *, as_json: bool) -> None:
+def root(session_id: UUID, *, as_json: bool) -> None:
     """Print the root, null until the session is finalized."""
-    print_document(_ask(context, session_id, ThoughtClient.merkle_root), as_json=as_json)
+    print_document(_ask(session_id, ThoughtClient.merkle_root), as_json=as_json)
 
 
 @thought.command()
 @_SESSION
 @as_json
-@click.pass_context
-def end(context: click.Context, session_id: UUID, *, as_json: bool) -> None:
+def end(session_id: UUID, *, as_json: bool) -> None:
     """End the session."""
-    print_document(_ask(context, session_id, ThoughtClient.audit_session_end), as_json=as_json)
+    print_document(_ask(session_id, ThoughtClient.audit_session_end), as_json=as_json)
 
 
 @thought.command()
 @_SESSION
 @as_json
-@click.pass_context
-def show(context: click.Context, session_id: UUID, *, as_json: bool) -> None:
+def show(session_id: UUID, *, as_json: bool) -> None:
     """Print where the session stands and its first thoughts."""
-    print_document(_ask(context, session_id, ThoughtClient.thoughts), as_json=as_json)
+    print_document(_ask(session_id, ThoughtClient.thoughts), as_json=as_json)
 
 
 @thought.command()
 @_SESSION
 @click.argument("sequence", type=click.IntRange(1))
 @as_json
-@click.pass_context
-def prove(context: click.Context, session_id: UUID, sequence: int, *, as_json: bool) -> None:
+def prove(session_id: UUID, sequence: int, *, as_json: bool) -> None:
     """Fetch the proof of thought SEQUENCE, verify it here, and print it."""
-    proof = _ask(context, session_id, lambda client: client.proof(sequence))
+    proof = _ask(session_id, lambda client: client.proof(sequence))
     try:
         merkle_verify(proof)
     except ProofInvalid as error:

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -11,13 +10,12 @@ from queues.client.log_proofs import InclusionProof, LogProofs, TreeHead
 from workers.cli.common import (
     as_json,
     clean_errors,
-    data_dir,
     gateway_url,
     print_document,
     read_settings,
     run,
 )
-from workers.clients.gateway import GatewayClient
+from workers.cli.gateway_call import patient_client
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import file_of, ledger_place, rebuild_tree
 
@@ -33,20 +31,18 @@ def tree() -> None:
 
 @tree.command()
 @as_json
-@data_dir
-def head(data_dir: Path | None, *, as_json: bool) -> None:
+def head(*, as_json: bool) -> None:
     """Print the head of the tree, in the form in which `consistency` takes it again."""
-    print_document(_head(_ask(data_dir, LogProofs.head)), as_json=as_json)
+    print_document(_head(_ask(LogProofs.head)), as_json=as_json)
 
 
 @tree.command()
 @click.argument("sequence", type=click.IntRange(1))
 @click.option("--size", type=_SIZE, help="The tree of the first so many rows.  [all]")
 @as_json
-@data_dir
-def inclusion(data_dir: Path | None, sequence: int, size: int | None, *, as_json: bool) -> None:
+def inclusion(sequence: int, size: int | None, *, as_json: bool) -> None:
     """Prove that the row SEQUENCE is in the log."""
-    proof = _ask(data_dir, lambda proofs: proofs.inclusion(sequence, size))
+    proof = _ask(lambda proofs: proofs.inclusion(sequence, size))
     print_document(proof_document(proof), as_json=as_json)
 
 
@@ -54,20 +50,18 @@ def inclusion(data_dir: Path | None, sequence: int, size: int | None, *, as_json
 @click.argument("old", metavar="SIZE:ROOT")
 @click.option("--size", type=_SIZE, help="The tree of the first so many rows.  [all]")
 @as_json
-@data_dir
-def consistency(data_dir: Path | None, old: str, size: int | None, *, as_json: bool) -> None:
+def consistency(old: str, size: int | None, *, as_json: bool) -> None:
     """Prove that the log only grew since a head SIZE:ROOT that was kept."""
     kept = _kept(old)
-    new = _ask(data_dir, lambda proofs: proofs.grown_from(kept, size))
+    new = _ask(lambda proofs: proofs.grown_from(kept, size))
     print_document({"consistent_with": old, **_head(new)}, as_json=as_json)
 
 
 @tree.command()
 @as_json
-@data_dir
-def rebuild(data_dir: Path | None, *, as_json: bool) -> None:
+def rebuild(*, as_json: bool) -> None:
     """Build the frontier and the tiles anew from the rows of the log; nothing else is changed."""
-    settings = read_settings(data_dir)
+    settings = read_settings()
     place = ledger_place(settings)
     with clean_errors(), ExitStack() as stack:
         file = file_of(place)
@@ -105,11 +99,11 @@ def _kept(text: str) -> TreeHead:
         raise click.BadParameter("a head is SIZE:ROOT, as `rotulus tree head` prints it") from None
 
 
-def _ask(data_dir: Path | None, question: Callable[[LogProofs], Awaitable[T]]) -> T:
-    url = gateway_url(read_settings(data_dir))
+def _ask(question: Callable[[LogProofs], Awaitable[T]]) -> T:
+    url = gateway_url(read_settings())
 
     async def ask() -> T:
-        async with GatewayClient(url) as gateway:
+        async with patient_client(url) as gateway:
             return await question(LogProofs(gateway))
 
     answer: T = run(ask)

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import anyio
 import click
 
 from queues.client.errors import GatewayError
-from workers.cli.common import data_dir, read_settings, run
+from workers.cli.common import read_settings, run
 from workers.clients.gateway import GatewayClient
 from workers.environment.ledger_access import shown_place
 from workers.process_tree.supervisor import AlikeDeaths
@@ -23,13 +22,12 @@ worker_count = click.option(
 
 
 @click.command()
-@data_dir
 @worker_count
-def up(data_dir: Path | None, workers: int) -> None:
+def up(workers: int) -> None:
     """Run Redis, a gateway and workers in one process tree until Ctrl-C."""
 
     async def stay() -> None:
-        settings = read_settings(data_dir)
+        settings = read_settings()
         async with running_tree(settings, workers=workers, died_alike=say_death) as tree:
             say_where(tree)
             await say_troubles(tree)

@@ -8,7 +8,6 @@ wrongly.
 
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 import click
@@ -19,7 +18,7 @@ from kernel.verify.expected import ExpectedHead
 from kernel.verify.export import verify_export
 from kernel.verify.since import KeptTree
 from workers.cli.checkpoint_verify import verify_evidence
-from workers.cli.common import as_json, clean_errors, data_dir, print_document, read_settings
+from workers.cli.common import as_json, clean_errors, print_document, read_settings
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import (
     ledger_place,
@@ -76,9 +75,7 @@ from workers.environment.terminal_progress import Progress
     help="With --proof: a file of tlog-policy, whose cosignatures count and how many are enough.",
 )
 @as_json
-@data_dir
-def verify(  # noqa: PLR0913 - what is verified, and against what
-    data_dir: Path | None,
+def verify(  # noqa: PLR0913 - as many ways to name what is verified
     export: BinaryIO | None,
     proof: BinaryIO | None,
     evidence: BinaryIO | None,
@@ -108,7 +105,7 @@ def verify(  # noqa: PLR0913 - what is verified, and against what
         if record:
             raise click.UsageError("a file has no ledger to record a finding on")
         _verify_lines(export, expect_head, as_json=as_json)
-    settings = read_settings(data_dir)
+    settings = read_settings()
     place = ledger_place(settings)
     with clean_errors(), Progress("verify") as progress:
         step = progress.count

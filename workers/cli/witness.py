@@ -60,7 +60,7 @@ def run_witness(key_file: Path, logs: IO[bytes], port: int) -> None:
     A log that has signed two histories is refused; the first proof of that stays in FILE.cosigned,
     and `rotulus verify --evidence` judges it.
     """
-    settings = read_settings(None, child=True)
+    settings = read_settings(child=True)
     with clean_errors():
         known = WitnessPolicy.of_bytes(logs.read(POLICY_BYTES_MAX + 1))
 

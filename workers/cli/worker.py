@@ -1,25 +1,23 @@
 """`rotulus worker`: one worker."""
 
 from functools import partial
-from pathlib import Path
 
 import click
 
-from workers.cli.common import data_dir, read_settings, redis_url, run
+from workers.cli.common import read_settings, redis_url, run
 from workers.environment.listening import take_listening
 from workers.worker.process import serve_worker
 
 
 @click.command()
-@data_dir
 @click.option("--queues", help="Queues to drain, separated by commas; all of them by default.")
 @click.option("--concurrency", type=int, help="Batches to drain at once.")
-def worker(data_dir: Path | None, queues: str | None, concurrency: int | None) -> None:
+def worker(queues: str | None, concurrency: int | None) -> None:
     """Run one worker: slots that drain the work queues.
 
     Needs ROTULUS_REDIS_URL, ROTULUS_GATEWAY_URL and ROTULUS_WORKER_TOKEN, and reads the ledger in
     the data folder.
     """
-    settings = read_settings(data_dir, child=True, worker_queues=queues, worker_slots=concurrency)
+    settings = read_settings(child=True, worker_queues=queues, worker_slots=concurrency)
     measured = take_listening()
     run(partial(serve_worker, settings, redis_url(settings), measured=measured))

@@ -1,8 +1,10 @@
 """The command `rotulus` in the test's process."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import click
 from click.testing import CliRunner, Result
 
 from workers.cli.main import main
@@ -19,3 +21,19 @@ def printed(*arguments: str, code: int = 0, stdin: str | None = None) -> Any:
     result = rotulus(*arguments, stdin=stdin)
     assert result.exit_code == code, result.output
     return json.loads(result.stdout)
+
+
+def commands(name: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield the command of this name and all that lie under it, with the words that call them."""
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    yield from _below((name,), command)
+
+
+def _below(
+    path: tuple[str, ...], command: click.Command
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            yield from _below((*path, name), below)

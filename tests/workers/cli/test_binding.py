@@ -4,7 +4,7 @@ import pytest
 
 from tests.workers.cli.command import printed, rotulus
 from tests.workers.cli.test_queues import OneRecord
-from workers.cli import binding as binding_module
+from workers.cli import gateway_call
 
 pytestmark = pytest.mark.spec("004 §13.1")
 
@@ -14,7 +14,7 @@ MEANS = ["--target", "court_disposition_observation", "--corpus", "c"]
 @pytest.fixture(autouse=True)
 def record(monkeypatch) -> OneRecord:
     record = OneRecord()
-    monkeypatch.setattr(binding_module, "GatewayClient", record.client)
+    monkeypatch.setattr(gateway_call, "GatewayClient", record.client)
     return record
 
 

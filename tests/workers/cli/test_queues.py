@@ -62,7 +62,7 @@ class OneRecord:
 
         return ClientOfDoor()
 
-    def rotulus(self, url: str) -> Any:
+    def rotulus(self, url: str, **_options: object) -> Any:
         record, late = self, LateTransport()
 
         class RotulusOfDoor(Rotulus):

@@ -11,7 +11,7 @@ from tests.kernel.build import FakeHost, accept
 from tests.kernel.every import dated, own
 from tests.workers.api.test_reviews import batch, item
 from tests.workers.cli.command import rotulus
-from workers.cli import review as review_module
+from workers.cli import gateway_call
 from workers.environment.data_folder import DataFolder
 
 
@@ -23,7 +23,7 @@ class Gateway:
         self.posted: list[tuple[str, Any]] = []
         self.shown: dict[str, Any] = {}
 
-    def __call__(self, _url: str) -> Self:
+    def __call__(self, _url: str, **_options: object) -> Self:
         return self
 
     async def __aenter__(self) -> Self:
@@ -48,7 +48,7 @@ class Gateway:
 @pytest.fixture
 def gateway(monkeypatch: pytest.MonkeyPatch) -> Gateway:
     gateway = Gateway()
-    monkeypatch.setattr(review_module, "GatewayClient", gateway)
+    monkeypatch.setattr(gateway_call, "GatewayClient", gateway)
     return gateway
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.workers.api.door import SESSION, URL
 from tests.workers.api.kept import kept_door
 from tests.workers.cli.command import rotulus
-from workers.cli import session_options as session_place
+from workers.cli import gateway_call
 from workers.clients.gateway import GatewayClient
 
 NEW = "00000000-0000-4000-8000-000000000009"
@@ -35,7 +35,7 @@ class Bridge(httpx.AsyncBaseTransport):
 def kept(monkeypatch):
     with kept_door() as kept:
         client = partial(GatewayClient, transport=Bridge(kept))
-        monkeypatch.setattr(session_place, "GatewayClient", client)
+        monkeypatch.setattr(gateway_call, "GatewayClient", client)
         yield kept
 
 

@@ -12,8 +12,6 @@ from tests.workers.api.door import ONTOLOGY, SESSION
 from tests.workers.cli.command import printed, rotulus
 from tests.workers.cli.test_queues import OneRecord
 from workers.cli import gateway_call
-from workers.cli import submit as submit_module
-from workers.cli import tree as tree_module
 
 pytestmark = pytest.mark.spec("P5")
 
@@ -21,8 +19,7 @@ pytestmark = pytest.mark.spec("P5")
 @pytest.fixture
 def record(monkeypatch) -> OneRecord:
     record = OneRecord()
-    for module in (tree_module, submit_module, gateway_call):
-        monkeypatch.setattr(module, "GatewayClient", record.client)
+    monkeypatch.setattr(gateway_call, "GatewayClient", record.client)
     body = {"session_id": SESSION, "ontology": ONTOLOGY, "hypotheses": ["a", "b"]}
     gateway_call.ask_gateway("http://gateway", "/v1/sessions", body)
     return record

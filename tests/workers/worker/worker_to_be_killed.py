@@ -61,7 +61,7 @@ class Held:
 
 
 if __name__ == "__main__":
-    settings = read_settings(None)
+    settings = read_settings()
     arguments = sys.argv[1:]
     around = lambda evaluator: Held(evaluator, *arguments)  # noqa: E731
     run(partial(serve_worker, settings, redis_url(settings), around))

@@ -50,7 +50,7 @@ class ExplainToken(PartTool):
         """Return the lineage of an id of a run, or the way of anything else to its sources."""
         question = Question(self.token_id, run_id=self.run_id, sink=self.sink)
         answer = await context.read(lambda view: explained(view, question))
-        explanation = answer["provenance"] or answer["lineage"] or {}
+        explanation: Mapping[str, Any] = answer["provenance"] or answer["lineage"] or {}
         return {"kind": answer["kind"], **explanation}
 
     def summary(self, document: Document) -> str:

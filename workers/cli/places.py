@@ -1,0 +1,136 @@
+"""Where a command works: in a data folder and through a gateway, in a folder alone, or in neither.
+
+Rules:
+- Every command and every group takes `--data-dir` and `--gateway`, so both may stand anywhere
+  behind `rotulus`. Of several the last one counts (decision workers/0290).
+- A command to which an option would mean nothing refuses it, wherever it stands, and says why.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+
+_META: Final = "rotulus.places"
+_SCHEMES: Final = ("http://", "https://")
+
+
+class PlaceRefusal(NamedTuple):
+    """Why a command does not take an option; empty where it does."""
+
+    gateway: str = ""
+    data_dir: str = ""
+
+
+_READS: Final = PlaceRefusal("it reads the ledger itself, of --data-dir or ROTULUS_DATABASE_URL")
+_WRITES: Final = PlaceRefusal("it writes to the ledger itself, while nothing else runs")
+_STARTS: Final = PlaceRefusal(
+    "it starts a gateway of its own; ROTULUS_HOST and ROTULUS_PORT say where"
+)
+_FILES: Final = "it works on the files that it is given"
+_FILES_ALONE: Final = PlaceRefusal(_FILES, _FILES)
+
+REFUSED: Final[Mapping[str, PlaceRefusal]] = {
+    "demo": _STARTS,
+    "up": _STARTS,
+    "gateway": _STARTS,
+    "tee": PlaceRefusal("it keeps its sessions in the folder and asks no gateway"),
+    "settings": PlaceRefusal(*["it prints the same wherever it runs"] * 2),
+    "witness": _FILES_ALONE,
+    "dockets": _FILES_ALONE,
+    "thought key": _FILES_ALONE,
+    "checkpoint key": _FILES_ALONE,
+    "checkpoint stamp": _FILES_ALONE,
+    "checkpoint verify": _FILES_ALONE,
+    "checkpoint verify-stamp": _FILES_ALONE,
+    "checkpoint publish": _READS,
+    "show": _READS,
+    "audit": _READS,
+    "explain": _READS,
+    "verify": _READS,
+    "prove": _READS,
+    "export": _READS,
+    "archive": _WRITES,
+    "archive status": _READS,
+    "archive verify": _READS,
+    "landscape": _READS,
+    "landscape import": _WRITES,
+    "landscape purge": _WRITES,
+    "landscape seal": PlaceRefusal(),
+    "review show": _READS,
+    "review queue": _READS,
+    "tree rebuild": _WRITES,
+    "rollback confirm": PlaceRefusal("it signs with the keys of ROTULUS_…_CONFIRMATION_KEY here"),
+    "rollback rebuild": _WRITES,
+    "migrate": _WRITES,
+    "migrate-log": _WRITES,
+}
+"""By the command's words, or the first of them; what is not named takes both options."""
+
+
+def refused_of(path: str) -> PlaceRefusal:
+    """Return what the command of these words refuses."""
+    return REFUSED.get(path) or REFUSED.get(path.split(" ", maxsplit=1)[0], PlaceRefusal())
+
+
+def add_places(command: click.Command, path: str) -> None:
+    """Give a command, and what lies under it, the two options, unless it has them."""
+    if any(isinstance(parameter, _Place) for parameter in command.params):
+        return
+    refused = refused_of(path) if not isinstance(command, click.Group) else PlaceRefusal()
+    command.params += [
+        _Place(
+            "--data-dir",
+            type=click.Path(path_type=Path, file_okay=False),
+            help="Folder of the ledger and of Redis.  [ROTULUS_DATA_DIR; ./rotulus-data]",
+            refused=refused.data_dir,
+        ),
+        _Place(
+            "--gateway",
+            metavar="URL",
+            help="Gateway to ask; else that of the data folder's tree.  [ROTULUS_GATEWAY_URL]",
+            refused=refused.gateway,
+        ),
+    ]
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            add_places(below, f"{path} {name}")
+
+
+def named_folder() -> Path | None:
+    """Return the data folder that the command line names."""
+    folder: Path | None = _named().get("data_dir")
+    return folder
+
+
+def named_gateway() -> str | None:
+    """Return the gateway that the command line names."""
+    url: str | None = _named().get("gateway")
+    return url
+
+
+def _named() -> dict[str, Any]:
+    context = click.get_current_context(silent=True)
+    return {} if context is None else context.meta.get(_META, {})
+
+
+class _Place(click.Option):
+    """One of the two options; its value goes where a command and its group share what was given."""
+
+    def __init__(self, name: str, *, refused: str, **described: Any) -> None:
+        super().__init__(
+            [name], expose_value=False, callback=self._take, hidden=bool(refused), **described
+        )
+        self._refused = refused
+
+    def _take(self, context: click.Context, _: click.Parameter, value: Any) -> None:
+        named = context.meta.setdefault(_META, {})
+        if value is not None:
+            if self.name == "gateway" and not value.startswith(_SCHEMES):
+                message = f"{value!r} is no URL that starts with {' or '.join(_SCHEMES)}"
+                raise click.BadParameter(message, context, self)
+            named[self.name] = value
+        if self._refused and named.get(self.name) is not None:
+            message = f"{self.opts[0]} means nothing to `{context.command_path}`: {self._refused}"
+            raise click.UsageError(message, context)
