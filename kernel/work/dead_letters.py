@@ -20,7 +20,7 @@ from kernel.ledger.tables import Row
 from kernel.model.receipt import Receipt
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import storable
-from kernel.work.queue_kinds import asked_kind
+from kernel.work.queue_kinds import asked_kind, not_asked
 from kernel.work.receipts import DISMISSED
 from kernel.work.requests import (
     WorkReceipt,
@@ -97,7 +97,7 @@ def requeue(
         WorkRefused: `work_request_unknown`, `work_request_not_dead`, or what `enqueue` raises.
     """
     if asked_kind(queue) is None:
-        raise WorkRefused("work_queue_unknown", f"nobody may ask {queue!r}", "queue")
+        raise WorkRefused("work_queue_unknown", not_asked(queue), "queue")
     anew = []
     for index, request_id in enumerate(request_ids):
         try:

@@ -14,7 +14,7 @@ from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.work import receipts
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import storable
-from kernel.work.queue_kinds import QUEUE_KINDS
+from kernel.work.queue_kinds import QUEUE_KINDS, no_such_queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def _body(decision: PauseDecision) -> Document:
     queue, priority = decision.queue, decision.priority
     kind = QUEUE_KINDS.get(queue)
     if kind is None:
-        raise WorkRefused("work_queue_unknown", f"no queue is called {queue!r}", "queue")
+        raise WorkRefused("work_queue_unknown", no_such_queue(queue), "queue")
     body = {
         "queue": queue,
         "decided_by": storable(decision.decided_by),

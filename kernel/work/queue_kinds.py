@@ -8,6 +8,7 @@ queue, so a process that lacks a plug-in verifies what others recorded.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -107,6 +108,20 @@ def asked_kind(queue: str) -> QueueKind | None:
     """Return the row of a queue of which work may be asked, None where there is none here."""
     kind = _kinds.get(queue)
     return None if kind is None or kind.content is None else kind
+
+
+def no_such_queue(name: str) -> str:
+    """Return a sentence that says that no queue has this name, and which may be meant."""
+    near = get_close_matches(name[:NAME_CHARS_MAX], _kinds, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_kinds)}"
+    return f"no queue is called {name!r}; {hint}"
+
+
+def not_asked(queue: str) -> str:
+    """Return a sentence that says why nobody may ask a queue for work."""
+    if queue in _kinds:
+        return f"nobody may ask {queue!r}: the record alone does"
+    return no_such_queue(queue)
 
 
 def is_built_in(queue: str) -> bool:

@@ -30,7 +30,7 @@ from kernel.stores.bindings import generation_in_force
 from kernel.work import receipts
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.errors import WorkRefused
-from kernel.work.queue_kinds import QUEUE_KINDS, QueueKind, asked_kind, is_built_in
+from kernel.work.queue_kinds import QUEUE_KINDS, QueueKind, asked_kind, is_built_in, not_asked
 from kernel.work.ready_requests import due_at_us
 
 REQUESTS_MAX = 256
@@ -290,8 +290,7 @@ def read_content(request: Request) -> Any:
 def _check(request: WorkRequest) -> _Checked:
     kind = asked_kind(request.queue)
     if kind is None:
-        message = f"nobody may ask {request.queue!r}: no queue and no plug-in here is called so"
-        raise WorkRefused("work_queue_unknown", message, "queue")
+        raise WorkRefused("work_queue_unknown", not_asked(request.queue), "queue")
     key = request.request_key
     if not 1 <= len(key) <= KEY_CHARS_MAX or not _is_text(key):
         raise _invalid(f"a key is a text of 1 to {KEY_CHARS_MAX} characters", "request_key")

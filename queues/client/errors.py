@@ -30,8 +30,11 @@ class GatewayError(Exception):
 
     @property
     def field(self) -> str:
-        """Return the field that is to blame, "" where there is none."""
-        return str(self.details.get("field", ""))
+        """Return the field that is to blame, the first of several, "" where there is none."""
+        match self.details:
+            case {"field": field} | {"problems": [{"field": field}, *_]}:
+                return str(field).removeprefix("body.")
+        return ""
 
     @property
     def index(self) -> int | None:

@@ -27,6 +27,7 @@ from kernel.replay.judgement import replay_all, replay_one
 from workers.cli.common import (
     as_json,
     clean_errors,
+    coded,
     limit,
     print_document,
     print_table,
@@ -136,7 +137,7 @@ def ancestors(operation_id: str, after: int, limit: int, *, as_json: bool) -> No
     ancestry = read_record(
         lambda view: causal_ancestors(view, operation_id, after=after, limit=limit)
     )
-    known = _known(ancestry, operation_id)
+    known = _known(ancestry, "operation", operation_id)
     if as_json:
         print_document(ancestry_document(known), as_json=True)
         return
@@ -158,7 +159,7 @@ def preview(operation_id: str, *, as_json: bool) -> None:
             inverse_refused_by(view, operation_id),
         ),
     )
-    known = _known(previewed, operation_id)
+    known = _known(previewed, "operation", operation_id)
     if as_json:
         print_document(preview_document(known, refused_by), as_json=True)
         return
@@ -241,7 +242,7 @@ def replay(
 @as_json
 def authority(node_id: str, *, as_json: bool) -> None:
     """Show what informed an understanding's authority, the core inputs first."""
-    known = _known(read_record(lambda view: authority_grounds(view, node_id)), node_id)
+    known = _known(read_record(lambda view: authority_grounds(view, node_id)), "node", node_id)
     document = grounds_document(known)
     if as_json:
         print_document(document, as_json=True)
@@ -455,9 +456,9 @@ def _filled(
         after = page.next_after
 
 
-def _known(record: T | None, name: str) -> T:
+def _known(record: T | None, kind: str, name: str) -> T:
     if record is None:
-        raise click.ClickException(f"not_found: {name}")
+        raise coded("not_found", f"no {kind} {name}")
     return record
 
 

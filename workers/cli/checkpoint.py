@@ -30,6 +30,7 @@ from workers.cli.common import (
     run,
 )
 from workers.cli.gateway_call import ask_gateway
+from workers.cli.input_file import InputFile
 from workers.clients.witnesses import WitnessClient
 from workers.environment.checkpoint_key import create_key, held_key
 from workers.environment.command_key import CommandKey
@@ -51,7 +52,7 @@ def checkpoint() -> None:
 @click.option(
     "--signer",
     "signers",
-    type=(click.File("rb"), str),
+    type=(InputFile(), str),
     multiple=True,
     metavar="PEM COMMAND",
     help="Instead of making keys: a public key in PEM, and the program that signs with its private"
@@ -83,7 +84,7 @@ def key(
 @click.option(
     "--policy",
     "policy_file",
-    type=click.File("rb"),
+    type=InputFile(),
     help="A file of tlog-policy: its witnesses that have a URL are asked to cosign.",
 )
 @as_json

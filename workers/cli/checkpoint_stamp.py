@@ -8,6 +8,7 @@ import click
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.signed_note import NOTE_BYTES_MAX
 from workers.cli.common import as_json, clean_errors, print_document, run
+from workers.cli.input_file import InputFile
 from workers.clients.time_stamps import (
     STAMP_BYTES_MAX,
     TimeStamp,
@@ -22,14 +23,14 @@ PEM_BYTES_MAX = 1 << 20
 _roots = click.option(
     "--tsa-roots",
     "roots_file",
-    type=click.File("rb"),
+    type=InputFile(),
     required=True,
     help="Root certificates of the authority, in PEM.",
 )
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=InputFile())
 @click.option("--tsa", "url", required=True, help="URL of a time stamping authority.")
 @_roots
 @click.option(
@@ -55,8 +56,8 @@ def stamp(file: IO[bytes], url: str, roots_file: IO[bytes], output: Path, *, as_
 
 
 @click.command("verify-stamp")
-@click.argument("file", type=click.File("rb"))
-@click.argument("stamp_file", metavar="STAMP", type=click.File("rb"))
+@click.argument("file", type=InputFile())
+@click.argument("stamp_file", metavar="STAMP", type=InputFile())
 @_roots
 @as_json
 def verify_stamp(

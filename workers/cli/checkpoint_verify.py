@@ -24,13 +24,14 @@ from kernel.proof.signing_keys import NoteVerifier
 from kernel.proof.verification import ProofInvalid, roots_of_path
 from kernel.proof.witness_policy import POLICY_BYTES_MAX, KnownLog, WitnessPolicy
 from workers.cli.common import as_json, clean_errors, print_document
+from workers.cli.input_file import InputFile
 from workers.environment.checkpoint_folder import PUBLIC_MODE, nodes_in, write_whole
 
 _REFUSED = (CheckpointVerdict.INVALID, CheckpointVerdict.DIVERGED)
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=InputFile())
 @click.option(
     "--vkey",
     "vkeys",
@@ -40,16 +41,14 @@ _REFUSED = (CheckpointVerdict.INVALID, CheckpointVerdict.DIVERGED)
 @click.option(
     "--policy",
     "policy_file",
-    type=click.File("rb"),
+    type=InputFile(),
     help="A file of tlog-policy: whose cosignatures count, and how many are enough.",
 )
-@click.option(
-    "--kept", type=click.File("rb"), help="An older checkpoint of the log, to go on from."
-)
+@click.option("--kept", type=InputFile(), help="An older checkpoint of the log, to go on from.")
 @click.option(
     "--handover",
     "handover_files",
-    type=click.File("rb"),
+    type=InputFile(),
     multiple=True,
     help="A proof of an operation by which the log was handed over, as `prove operation"
     " --with-envelope` writes it: keys that were handed over are followed to the new ones.",

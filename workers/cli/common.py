@@ -21,6 +21,10 @@ from workers.process_tree.child_process import die_with_parent
 
 TO_DO: Final = {
     "gateway_unreachable": "`rotulus up` starts a gateway, --gateway names another",
+    "SESSION_NOT_FOUND": "`rotulus show session` lists those of this record",
+    "audit_session_unknown": "`rotulus thought start` begins one",
+    "landscape_unknown": "`rotulus landscape runs` lists the newest",
+    "work_request_unknown": "`rotulus queues list QUEUE` lists those of a queue",
 }
 """What to do about an error that does not say so itself, by its code."""
 
@@ -128,8 +132,16 @@ def clean_errors() -> Iterator[None]:
         code = getattr(error, "code", None)
         if not isinstance(code, str):
             raise
-        text = "; ".join(filter(None, (str(error), TO_DO.get(code))))
-        raise click.ClickException(text if text.startswith(code) else f"{code}: {text}") from None
+        text = str(error).removeprefix(f"{code}: ").removeprefix("Value error, ")
+        field = str(getattr(error, "field", ""))
+        is_said = field in {"", "body"} or field in text
+        raise coded(code, text if is_said else f"{field}: {text}") from None
+
+
+def coded(code: str, message: str) -> click.ClickException:
+    """Return the error of a command: its code, in lower case as all are, what it is, what to do."""
+    to_do = TO_DO.get(code)
+    return click.ClickException(f"{code.lower()}: {message}" + (f"; {to_do}" if to_do else ""))
 
 
 def print_table(

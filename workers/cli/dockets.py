@@ -5,6 +5,7 @@ from typing import IO
 import click
 
 from workers.cli.common import as_json, print_document
+from workers.cli.input_file import InputFile
 from workers.dockets.report import OUTCOMES, DocketReport, report_on
 
 
@@ -14,7 +15,7 @@ def dockets() -> None:
 
 
 @dockets.command()
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=InputFile())
 @as_json
 def report(file: IO[bytes], *, as_json: bool) -> None:
     """Count the postures that are left of each docket of FILE (JSON Lines, - for standard input).
@@ -27,6 +28,9 @@ def report(file: IO[bytes], *, as_json: bool) -> None:
         print_document(docket_report.document(), as_json=True)
     else:
         _print(docket_report)
+    counts = docket_report.document()
+    if counts["input_problems"] and not any(counts[name] for name in OUTCOMES):
+        raise click.exceptions.Exit(1)
 
 
 def _print(docket_report: DocketReport) -> None:

@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
+from difflib import get_close_matches
 from typing import IO, Any
+from urllib.parse import quote
 
 import click
 import orjson
 
-from kernel.json_text import RepeatedKey, check_unique_keys
+from kernel.json_text import RepeatedKey
 from kernel.work.requests import OPEN_MAX
 from queues.client import GatewayError, Job, JobOutcome, NewRequest, Rotulus
 from queues.client.gateway_http import GIVE_UP_AFTER_S
@@ -25,10 +27,10 @@ from workers.cli.common import (
     print_document,
     read_settings,
     run,
-    say_what_is_read,
 )
 from workers.cli.gateway_call import said_sleep
-from workers.environment.terminal_progress import Progress, bar
+from workers.cli.input_file import INVALID, InputFile, input_invalid, parse_json
+from workers.environment.terminal_progress import Progress
 
 LINE_BYTES_MAX = 64 * 1024
 LINES_MAX = OPEN_MAX
@@ -39,7 +41,7 @@ FIELDS = frozenset({"content", "request_key", "priority", "delay_s", "run_at"})
 
 @click.command()
 @click.argument("queue")
-@click.argument("file", type=click.File("rb"), default="-")
+@click.argument("file", type=InputFile(), default="-")
 @click.option("--wait", is_flag=True, help="Wait for the outcomes; 1 unless all are completed.")
 @click.option(
     "--timeout",
@@ -65,17 +67,18 @@ def enqueue(
     request.
     """
     settings = read_settings()
-    say_what_is_read(file)
     requests = _read(file, queue)
 
     async def ask() -> tuple[list[Job], list[JobOutcome]]:
         total = len(requests)
         url = gateway_url(settings)
         async with Rotulus(url, sleep=said_sleep(url, GIVE_UP_AFTER_S)) as rotulus:
+            if not requests:
+                await _check_queue(rotulus, queue)
             with Progress("enqueue") as progress:
                 try:
                     jobs = await rotulus.enqueue_many(
-                        requests, progress=lambda done: progress.show(bar(done, total))
+                        requests, progress=lambda done: progress.count(done, total, "requests")
                     )
                 except GatewayError as error:
                     raise GatewayError(error.code, _refusal_text(error)) from None
@@ -83,13 +86,26 @@ def enqueue(
                 return jobs, []
             with Progress("wait") as progress:
                 outcomes = await rotulus.outcomes(
-                    jobs, timeout_s, progress=lambda done: progress.show(bar(done, total))
+                    jobs, timeout_s, progress=lambda done: progress.count(done, total, "requests")
                 )
         return jobs, outcomes
 
     jobs, outcomes = run(ask)
     print_document(_document(jobs, outcomes, whole=as_json), as_json=as_json)
     sys.exit(1 if any(outcome.state != "completed" for outcome in outcomes) else 0)
+
+
+async def _check_queue(rotulus: Rotulus, queue: str) -> None:
+    """Raise what the gateway says of a queue that there is not, where nothing is asked of it."""
+    await rotulus.gateway.ask("GET", f"/v1/queues/{quote(queue, safe='')}/requests?limit=1")
+
+
+class _BadLine(Exception):
+    """What is wrong with a line."""
+
+    def __init__(self, problem: str, code: str = INVALID) -> None:
+        super().__init__(problem)
+        self.code = code
 
 
 def _read(file: IO[bytes], queue: str) -> list[NewRequest]:
@@ -99,48 +115,53 @@ def _read(file: IO[bytes], queue: str) -> list[NewRequest]:
     while line := file.readline(LINE_BYTES_MAX + 1):
         number += 1
         if len(line) > LINE_BYTES_MAX:
-            raise _invalid(number, f"longer than {LINE_BYTES_MAX} bytes")
+            raise input_invalid(file, f"longer than {LINE_BYTES_MAX} bytes", number)
         if len(requests) == LINES_MAX:
-            raise _invalid(number, f"more than {LINES_MAX} requests")
+            raise input_invalid(file, f"more than {LINES_MAX} requests", number)
         if line.strip():
-            requests.append(_read_line(number, line, queue))
+            try:
+                requests.append(_read_line(line, queue))
+            except _BadLine as error:
+                raise input_invalid(file, str(error), number, error.code) from None
     return requests
 
 
-def _read_line(number: int, line: bytes, queue: str) -> NewRequest:
+def _read_line(line: bytes, queue: str) -> NewRequest:
+    """Return what a line asks for.
+
+    Raises:
+        _BadLine: it asks for nothing.
+    """
     try:
-        stated = orjson.loads(line)
-        check_unique_keys(line)
+        stated = parse_json(line)
     except RepeatedKey as error:
-        raise _invalid(number, str(error), error.code) from None
+        raise _BadLine(str(error), error.code) from None
     except orjson.JSONDecodeError as error:
-        raise _invalid(number, f"not JSON: {error}") from None
+        raise _BadLine(f"not JSON: {error}") from None
     if not isinstance(stated, dict) or not isinstance(stated.get("content"), dict):
-        raise _invalid(number, 'not an object with a "content" that is an object')
+        raise _BadLine('not an object with a "content" that is an object')
     if unknown := sorted(set(stated) - FIELDS):
-        raise _invalid(number, f"unknown field {unknown[0]!r}")
+        near = get_close_matches(unknown[0], FIELDS, 1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise _BadLine(f"unknown field {unknown[0]!r}{hint}")
     return NewRequest(
         stated["content"],
         queue=queue,
         key=stated.get("request_key"),
         priority=stated.get("priority"),
         delay_s=stated.get("delay_s", 0),
-        run_at=_time(number, stated.get("run_at")),
+        run_at=_time(stated.get("run_at")),
     )
 
 
-def _time(number: int, stated: object) -> datetime | None:
+def _time(stated: object) -> datetime | None:
     if stated is None:
         return None
     try:
         moment = datetime.fromisoformat(str(stated))
     except ValueError:
-        raise _invalid(number, '"run_at" is no time such as 2026-01-31T12:00:00Z') from None
+        raise _BadLine('"run_at" is no time such as 2026-01-31T12:00:00Z') from None
     return moment
-
-
-def _invalid(number: int, problem: str, code: str = "INVALID_REQUEST") -> click.ClickException:
-    return click.ClickException(f"{code}: line {number}: {problem}")
 
 
 def _refusal_text(error: GatewayError) -> str:

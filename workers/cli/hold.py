@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import click
 
-from workers.cli.common import as_json, gateway_url, pass_settings, print_document
+from workers.cli.common import as_json, gateway_url, pass_settings, print_document, print_table
 from workers.cli.erase import authority, reason
 from workers.cli.gateway_call import ask_gateway
 from workers.environment.settings import Settings
@@ -24,10 +24,9 @@ def list_holds(settings: Settings, *, as_json: bool) -> None:
     if as_json:
         print_document(answer, as_json=True)
         return
-    for entry in answer["holds"]:
-        subject = f"{entry['subject_kind']} {entry['subject_id']}".rstrip()
-        click.echo(f"{entry['hold_id']}  {subject}  since {entry['set_at']}")
-        click.echo(f"  {entry['authority']}: {entry['reason']}")
+    names = ("hold_id", "subject_kind", "subject_id", "set_at", "authority", "reason")
+    rows = [[entry[name] or "-" for name in names] for entry in answer["holds"]]
+    print_table(("hold", "holds", "which", "since", "authority", "reason"), rows)
 
 
 @hold.command("set")

@@ -4,7 +4,14 @@ from urllib.parse import quote
 
 import click
 
-from workers.cli.common import as_json, gateway_url, pass_settings, print_document, read_settings
+from workers.cli.common import (
+    as_json,
+    gateway_url,
+    pass_settings,
+    print_document,
+    print_table,
+    read_settings,
+)
 from workers.cli.gateway_call import ask_gateway
 from workers.environment.settings import Settings
 
@@ -20,11 +27,9 @@ def implications(context: click.Context, *, as_json: bool) -> None:
     if as_json:
         print_document(state, as_json=True)
         return
-    for run in state["detectors"]:
-        click.echo(
-            f"{run['detector']}  run {run['implication_epoch']}"
-            f"  read up to {run['through_sequence']}"
-        )
+    names = ("detector", "implication_epoch", "through_sequence")
+    rows = [[run[name] for name in names] for run in state["detectors"]]
+    print_table(("detector", "run", "read up to"), rows)
     for halt in state["halts"]:
         loop = f"{halt['operation_kind']} on {halt['target_ref']}"
         what = loop if halt["operation_kind"] else f"detector {halt['detector']}"

@@ -14,15 +14,19 @@ from workers.cli.common import (
     run,
 )
 from workers.cli.gateway_call import patient_client
+from workers.cli.input_file import InputFile
 from workers.demo.ingest import Ingest
 from workers.environment.terminal_progress import Progress
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=InputFile())
 @as_json
 def ingest(file: IO[bytes], *, as_json: bool) -> None:
-    """Post the dockets of FILE (JSON Lines, - for standard input) to a running gateway."""
+    """Post the dockets of FILE (JSON Lines, - for standard input) to a running gateway.
+
+    Ends with 1 where a docket failed, or no line of FILE holds one.
+    """
     settings = read_settings()
 
     async def post() -> dict[str, Any]:
@@ -36,4 +40,5 @@ def ingest(file: IO[bytes], *, as_json: bool) -> None:
 
     document = run(post)
     print_document(document, as_json=as_json)
-    sys.exit(1 if document["dockets_failed"] else 0)
+    wholly_bad = document["input_problems"] and not document["dockets"]
+    sys.exit(1 if document["dockets_failed"] or wholly_bad else 0)

@@ -26,6 +26,7 @@ from kernel.proof.proof_file import FILE_BYTES_MAX
 from kernel.proof.signed_note import NOTE_BYTES_MAX
 from kernel.proof.verification import ProofInvalid
 from workers.cli.common import clean_errors, read_settings
+from workers.cli.input_file import InputFile
 from workers.environment.checkpoint_folder import PUBLIC_MODE, write_whole
 from workers.environment.checkpoint_key import check_continued
 from workers.environment.ledger_access import ledger_place, open_record
@@ -47,7 +48,7 @@ _output = click.option(
 _checkpoint = click.option(
     "--checkpoint",
     "note_file",
-    type=click.File("rb"),
+    type=InputFile(),
     required=True,
     help="A checkpoint that `rotulus checkpoint publish` wrote.",
 )
@@ -121,7 +122,7 @@ for _kind, _find in SUBJECTS.items():
 
 
 @prove.command("consistency")
-@click.argument("old_note_file", metavar="OLD", type=click.File("rb"))
+@click.argument("old_note_file", metavar="OLD", type=InputFile())
 @_output
 @_checkpoint
 def _consistency(old_note_file: IO[bytes], output: Path, note_file: IO[bytes]) -> None:

@@ -14,21 +14,22 @@ from pydantic import ValidationError
 from kernel.audit.batch_reviews import reviewed_batch
 from kernel.audit.open_reviews import REVIEWS_MAX, ReviewKind, open_reviews
 from kernel.canonical import CanonicalizationError, digest
-from kernel.json_text import RepeatedKey, check_unique_keys
+from kernel.json_text import RepeatedKey
 from kernel.model.problems import first_problem
 from kernel.model.stated_receipts import BATCH_ITEMS_MAX
 from kernel.reviews.batch import BatchReview
 from workers.cli.common import (
     as_json,
+    coded,
     gateway_url,
     limit_option,
     print_document,
     print_table,
     read_settings,
     run,
-    say_what_is_read,
 )
 from workers.cli.gateway_call import patient_client
+from workers.cli.input_file import INVALID, InputFile, input_invalid, parse_json
 from workers.cli.reading import read_record
 from workers.clients.reviews import ReviewClient, batch_of
 
@@ -41,7 +42,7 @@ def review() -> None:
 
 
 @review.command("batch")
-@click.argument("file", type=click.File("rb"), default="-")
+@click.argument("file", type=InputFile(), default="-")
 @click.option("--source", "source_batch_id", help="The batch that was ingested, for lines.")
 @click.option("--id", "batch_review_id", help="The batch's own id.  [from its items]")
 @click.option("--prior", "prior_batch_review_ref", help="The batch of which this is a retry.")
@@ -60,14 +61,15 @@ def review_batch(
     "corpus|node", "disposition": "confirm"}, and for split and merge_with a
     "target_disposition_ref". The same file sent again is the same batch.
     """
-    say_what_is_read(file)
     stated = _read(file)
     options = {
         "source_batch_id": source_batch_id,
         "batch_review_id": batch_review_id,
         "prior_batch_review_ref": prior_batch_review_ref,
     }
-    batch = _batch(stated, {name: value for name, value in options.items() if value is not None})
+    batch = _batch(
+        file, stated, {name: value for name, value in options.items() if value is not None}
+    )
     answer = _ask(lambda client: client.review_batch(batch))
     _finish(answer, as_json=as_json)
 
@@ -108,7 +110,7 @@ def show_batch(batch_review_id: str, *, as_json: bool) -> None:
 def show_queue(kind: ReviewKind, after: str, limit: int, *, as_json: bool) -> None:
     """Show what waits for a person: KIND is relationship, observation or outcome."""
     if kind == "outcome" and after and not (after.isascii() and after.isdigit()):
-        raise _invalid("outcomes go on after a number")
+        raise coded(INVALID, "outcomes go on after a number")
     page = read_record(lambda view: open_reviews(view, kind, after=after, limit=limit))
     if as_json:
         print_document(page.document(), as_json=True)
@@ -163,7 +165,7 @@ def _finish(answer: dict[str, Any], *, as_json: bool) -> None:
     sys.exit(1 if answer["failure_count"] else 0)
 
 
-def _batch(stated: Any, options: dict[str, str]) -> BatchReview:
+def _batch(file: IO[bytes], stated: Any, options: dict[str, str]) -> BatchReview:
     try:
         if isinstance(stated, dict):
             return BatchReview.model_validate(stated | options)
@@ -172,18 +174,20 @@ def _batch(stated: Any, options: dict[str, str]) -> BatchReview:
         return batch_of(stated, **options)
     except ValidationError as error:
         field, message = first_problem(error)
-        raise _invalid(f"{field}: {message}") from None
+        raise input_invalid(file, f"{field}: {message}") from None
     except CanonicalizationError as error:
-        raise _invalid(str(error)) from None
+        raise input_invalid(file, str(error)) from None
 
 
 def _read(file: IO[bytes]) -> Any:
     """Return a whole batch, or the items of lines; read before anything is sent."""
     content = file.read(FILE_BYTES_MAX + 1)
     if len(content) > FILE_BYTES_MAX:
-        raise _invalid(f"a batch is at most {FILE_BYTES_MAX} bytes")
+        raise input_invalid(file, f"a batch is at most {FILE_BYTES_MAX} bytes")
     try:
-        whole = _parse(content)
+        whole = parse_json(content)
+    except RepeatedKey as error:
+        raise input_invalid(file, str(error), code=error.code) from None
     except orjson.JSONDecodeError:
         whole = None
     if isinstance(whole, dict) and "item_operations" in whole:
@@ -191,23 +195,12 @@ def _read(file: IO[bytes]) -> Any:
     items: list[Any] = []
     for number, line in enumerate(content.splitlines(), 1):
         if len(items) > BATCH_ITEMS_MAX:
-            raise _invalid(f"line {number}: a batch has at most {BATCH_ITEMS_MAX} items")
+            raise input_invalid(file, f"a batch has at most {BATCH_ITEMS_MAX} items", number)
         if line.strip():
             try:
-                items.append(_parse(line))
+                items.append(parse_json(line))
             except orjson.JSONDecodeError as error:
-                raise _invalid(f"line {number}: not JSON: {error}") from None
+                raise input_invalid(file, f"not JSON: {error}", number) from None
+            except RepeatedKey as error:
+                raise input_invalid(file, str(error), number, error.code) from None
     return items
-
-
-def _parse(content: bytes) -> Any:
-    parsed = orjson.loads(content)
-    try:
-        check_unique_keys(content)
-    except RepeatedKey as error:
-        raise click.ClickException(f"{error.code}: {error}") from None
-    return parsed
-
-
-def _invalid(problem: str) -> click.ClickException:
-    return click.ClickException(f"INVALID_REQUEST: {problem}")

@@ -2,7 +2,7 @@
 
 import click
 
-from workers.cli.common import as_json, gateway_url, print_document, read_settings
+from workers.cli.common import as_json, gateway_url, print_document, print_table, read_settings
 from workers.cli.gateway_call import ask_gateway
 
 
@@ -33,4 +33,11 @@ def seal_round(*, as_json: bool) -> None:
 def list_rounds(after: int, *, as_json: bool) -> None:
     """List rounds with their sessions."""
     url = gateway_url(read_settings())
-    print_document(ask_gateway(url, "/v1/rounds", after=after), as_json=as_json)
+    answer = ask_gateway(url, "/v1/rounds", after=after)
+    if as_json:
+        print_document(answer, as_json=True)
+        return
+    names = ("round_number", "state", "session_count", "opened_sequence", "sealed_sequence")
+    rows = [["-" if row[name] is None else row[name] for name in names] for row in answer["rounds"]]
+    columns = ("round", "state", "sessions", "opened at row", "sealed at row")
+    print_table(columns, rows, answer["next_after"])

@@ -13,6 +13,7 @@ import orjson
 
 from kernel.belief.limits import decode_json
 from workers.cli.common import as_json, print_document
+from workers.cli.input_file import InputFile, input_invalid
 from workers.cli.session_options import (
     SessionAddress,
     pass_address,
@@ -83,7 +84,7 @@ def watch(place: SessionAddress, session_id: UUID, since: str | None, *, as_json
 
 
 @click.command()
-@click.argument("file", required=False, type=click.File("rb"))
+@click.argument("file", required=False, type=InputFile())
 @click.option("--session", "known_as", type=click.UUID, help="Replay this session of the gateway.")
 @as_json
 @pass_address
@@ -99,7 +100,7 @@ def replay(
     if file is not None and known_as is not None:
         raise click.UsageError("FILE or --session, not both")
     if file is not None:
-        replayed = replay_audit(_events(file.read()))
+        replayed = replay_audit(_events(file))
     elif known_as is not None:
         replayed = place.run(known_as, _fetched)
     else:
@@ -141,14 +142,14 @@ async def _fetched(client: SessionClient) -> Replayed:
     return replay_audit(events, snapshot)
 
 
-def _events(content: bytes) -> list[Any]:
+def _events(file: IO[bytes]) -> list[Any]:
     try:
-        document = decode_json(content)
+        document = decode_json(file.read())
         events = document["events"] if isinstance(document, dict) else document
     except (ValueError, KeyError, RecursionError) as error:
-        raise click.ClickException(f"INVALID_REQUEST: no audit trail: {error!r}") from None
+        raise input_invalid(file, f"no audit trail: {error!r}") from None
     if not isinstance(events, list):
-        raise click.ClickException("INVALID_REQUEST: FILE holds a list of events")
+        raise input_invalid(file, "no list of events")
     return events
 
 

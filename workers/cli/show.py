@@ -10,7 +10,7 @@ from kernel.belief.events import BeliefEvent
 from kernel.extractions.reading import describe_run, describe_source, runs_in_state
 from kernel.ledger.ledger import LedgerView
 from kernel.stores.extraction import STATES
-from workers.cli.common import as_json, limit, print_document, print_table
+from workers.cli.common import as_json, coded, limit, print_document, print_table
 from workers.cli.reading import read_record
 from workers.views.records import count_requests, describe_operation
 from workers.views.session_lists import newest_sessions
@@ -64,7 +64,7 @@ def session(session_id: str | None, limit: int, *, as_json: bool) -> None:
         return
     events = read_record(lambda view: view.belief_events(session_id))
     if not events:
-        raise click.ClickException(f"SESSION_NOT_FOUND: {session_id}")
+        raise coded("SESSION_NOT_FOUND", f"no session {session_id}")
     documents = [BeliefEvent.from_bytes(event).to_dict() for event in events]
     _table(
         documents,
@@ -83,21 +83,25 @@ def session(session_id: str | None, limit: int, *, as_json: bool) -> None:
 @click.argument("operation_id")
 def operation(operation_id: str) -> None:
     """An operation: its row, envelope, effects and receipts, as JSON."""
-    _print(lambda view: describe_operation(view, operation_id), "not_found", operation_id)
+    _print(
+        lambda view: describe_operation(view, operation_id),
+        "not_found",
+        f"no operation {operation_id}",
+    )
 
 
 @show.command()
 @click.argument("node_id")
 def node(node_id: str) -> None:
     """A node of the graph, as JSON."""
-    _print(lambda view: view.node(node_id), "not_found", node_id)
+    _print(lambda view: view.node(node_id), "not_found", f"no node {node_id}")
 
 
 @show.command()
 @click.argument("run_id")
 def extraction(run_id: str) -> None:
     """A run of an extraction: its steps, what it read, and what failed, as JSON."""
-    _print(lambda view: describe_run(view, run_id), "extraction_run_not_known", run_id)
+    _print(lambda view: describe_run(view, run_id), "extraction_run_not_known", f"no run {run_id}")
 
 
 @show.command()
@@ -167,5 +171,5 @@ def _print(
     """Print what a name stands for; fail with a code where it stands for nothing."""
     document = read_record(read)
     if document is None:
-        raise click.ClickException(f"{missing}: {name}")
+        raise coded(missing, name)
     print_document(document, as_json=True)

@@ -4,17 +4,16 @@ from typing import IO, Any
 from uuid import UUID
 
 import click
-import orjson
 
-from kernel.json_text import RepeatedKey, check_unique_keys
 from workers.cli.common import as_json, gateway_url, print_document, read_settings
 from workers.cli.gateway_call import ask_gateway
+from workers.cli.input_file import InputFile, read_object
 from workers.environment.system_host import system_host
 
 
 @click.command()
 @click.argument("session", type=click.UUID)
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=InputFile())
 @as_json
 def simulate(session: UUID, file: IO[bytes], *, as_json: bool) -> None:
     """Ask what the operation in FILE (JSON, - for standard input) would come to in SESSION.
@@ -23,25 +22,12 @@ def simulate(session: UUID, file: IO[bytes], *, as_json: bool) -> None:
     "retention" and a "simulation_key". Nothing of the operation happens.
     """
     settings = read_settings()
-    body = _body(file.read())
+    body = read_object(file)
     # The gateway may be asked again when it does not answer, and must know the asking then.
     body.setdefault("simulation_key", system_host().new_id())
 
     answer = ask_gateway(gateway_url(settings), f"/v1/sessions/{session}/simulations", body)
     print_document(answer if as_json else _summary(answer["preview"]), as_json=as_json)
-
-
-def _body(content: bytes) -> dict[str, Any]:
-    try:
-        body = orjson.loads(content)
-        check_unique_keys(content)
-    except RepeatedKey as error:
-        raise click.ClickException(f"{error.code}: {error}") from None
-    except orjson.JSONDecodeError as error:
-        raise click.ClickException(f"INVALID_REQUEST: not JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise click.ClickException("INVALID_REQUEST: FILE holds a JSON object")
-    return body
 
 
 def _summary(preview: dict[str, Any]) -> dict[str, Any]:

@@ -4,18 +4,17 @@ from typing import IO, Any
 from uuid import UUID
 
 import click
-import orjson
 
-from kernel.json_text import RepeatedKey, check_unique_keys
 from queues.client.log_proofs import LogProofs
 from workers.cli.common import as_json, gateway_url, print_document, read_settings, run
 from workers.cli.gateway_call import ask_gateway, patient_client
+from workers.cli.input_file import InputFile, read_object
 from workers.cli.tree import proof_document
 
 
 @click.command()
 @click.argument("session", type=click.UUID)
-@click.argument("file", type=click.File("rb"))
+@click.argument("file", type=InputFile())
 @click.option(
     "--proof",
     is_flag=True,
@@ -28,7 +27,7 @@ def submit(session: UUID, file: IO[bytes], *, proof: bool, as_json: bool) -> Non
     It may be submitted again after any failure: its idempotency key makes it take effect once.
     """
     url = gateway_url(read_settings())
-    envelope = _envelope(file.read())
+    envelope = read_object(file)
     if not proof:
         result = ask_gateway(url, f"/v1/sessions/{session}/envelopes", envelope)
         print_document(result, as_json=as_json)
@@ -40,16 +39,3 @@ def submit(session: UUID, file: IO[bytes], *, proof: bool, as_json: bool) -> Non
         return result | {"inclusion_proof": proof_document(inclusion)}
 
     print_document(run(ask), as_json=as_json)
-
-
-def _envelope(content: bytes) -> dict[str, Any]:
-    try:
-        envelope = orjson.loads(content)
-        check_unique_keys(content)
-    except RepeatedKey as error:
-        raise click.ClickException(f"{error.code}: {error}") from None
-    except orjson.JSONDecodeError as error:
-        raise click.ClickException(f"INVALID_REQUEST: not JSON: {error}") from None
-    if not isinstance(envelope, dict):
-        raise click.ClickException("INVALID_REQUEST: FILE holds a JSON object")
-    return envelope

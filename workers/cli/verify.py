@@ -19,6 +19,7 @@ from kernel.verify.export import verify_export
 from kernel.verify.since import KeptTree
 from workers.cli.checkpoint_verify import verify_evidence
 from workers.cli.common import as_json, clean_errors, print_document, read_settings
+from workers.cli.input_file import InputFile
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import (
     ledger_place,
@@ -32,7 +33,7 @@ from workers.environment.terminal_progress import Progress
 @click.command()
 @click.option(
     "--export",
-    type=click.File("rb"),
+    type=InputFile(),
     help="Verify a file of `rotulus export` by itself, without a ledger; - is the standard input.",
 )
 @click.option(
@@ -54,12 +55,12 @@ from workers.environment.terminal_progress import Progress
 )
 @click.option(
     "--proof",
-    type=click.File("rb"),
+    type=InputFile(),
     help="Verify a file of `rotulus prove` by itself, without a ledger.",
 )
 @click.option(
     "--evidence",
-    type=click.File("rb"),
+    type=InputFile(),
     help="Judge a file of evidence that a log has signed two histories, without a ledger.",
 )
 @click.option(

@@ -8,6 +8,7 @@ import click
 from kernel.proof.signing_keys import KEY_NAME_BYTES_MAX, is_key_name
 from kernel.proof.witness_policy import POLICY_BYTES_MAX, WitnessPolicy
 from workers.cli.common import as_json, clean_errors, print_document, read_settings, run
+from workers.cli.input_file import InputFile
 from workers.witness.process import PORT, serve_witness
 from workers.witness.witness import create_witness
 
@@ -42,7 +43,7 @@ def key(file: Path, name: str, *, as_json: bool) -> None:
 @click.option("--key", "key_file", type=_FILE, required=True, help="A file of `witness key`.")
 @click.option(
     "--logs",
-    type=click.File("rb"),
+    type=InputFile(),
     required=True,
     help="A file of tlog-policy, whose lines `log` name the logs by their keys.",
 )

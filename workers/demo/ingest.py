@@ -129,19 +129,20 @@ class Ingest:
                 tasks.start_soon(self._take, receive.clone(), tasks.cancel_scope)
             receive.close()
             async with send:
-                for docket in self._good(read_dockets(lines)):
+                for docket in self._good(read_dockets(lines), getattr(lines, "name", "")):
                     await send.send(docket)
         # Out here, because a task group would wrap it.
         if self._away is not None:
             raise self._away
         return self.summary
 
-    def _good(self, items: Iterable[Docket | BadLine]) -> Iterator[Docket]:
+    def _good(self, items: Iterable[Docket | BadLine], file: str) -> Iterator[Docket]:
         for item in items:
             problems = (item.problem,) if isinstance(item, BadLine) else item.problems
             for problem in problems:
                 self.summary.problems[problem.code] += 1
-                _log.warning("docket_problem", code=problem.code, line=item.line_number)
+                place = {"file": str(file), "line": item.line_number}
+                _log.warning("docket_problem", code=problem.code, **place)
             if isinstance(item, Docket):
                 yield item
 

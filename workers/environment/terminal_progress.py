@@ -32,7 +32,7 @@ class Progress:
     ) -> None:
         if self._terminal:
             self._stream.write("\r\x1b[K")
-        if kind is None:
+        if kind is None and self._text:
             self._stream.write(f"  {self._title}: {self._text} ({self.elapsed_s:.1f} s)\n")
         self._stream.flush()
 
@@ -41,10 +41,11 @@ class Progress:
         """Seconds since the step began."""
         return time.monotonic() - self._started_s
 
-    def count(self, done: int, total: int) -> None:
-        """Say how many rows of how many are done, and how long the others take at this rate."""
+    def count(self, done: int, total: int, unit: str = "rows") -> None:
+        """Say how many of how many are done, and how long the others take at this rate."""
         left_s = self.elapsed_s / done * (total - done) if done else 0.0
-        self.show(f"{bar(done, total)} rows, {left_s:.0f} s left")
+        left = f", {left_s:.0f} s left" if 0 < done < total else ""
+        self.show(f"{bar(done, total)} {unit}{left}")
 
     def show(self, text: str) -> None:
         """Say how far it is; may be called as often as one likes."""

@@ -10,6 +10,7 @@ from kernel.ledger.ledger import LedgerView
 from kernel.work.dead_letters import DeadLetterDismissal, dead_letters
 from kernel.work.outcomes import REASON_CHARS_MAX, open_by_queue
 from kernel.work.pauses import PauseDecision, pauses_of
+from kernel.work.queue_kinds import no_such_queue
 from kernel.work.request_lists import RequestSearch, list_requests
 from kernel.work.requests import status_of
 from queues.errors import QueueError
@@ -102,7 +103,7 @@ class LivePages:
         """Do what is asked; it is on the record when this returns."""
         queue = self._services.queues.get(action.queue)
         if queue is None:
-            raise KernelError(f"no queue is called {action.queue!r}", code="work_queue_unknown")
+            raise KernelError(no_such_queue(action.queue), code="work_queue_unknown")
         await self._act(action, queue)
         _log.info(
             "operator_acted",

@@ -57,7 +57,7 @@ def test_what_runs_as_critical_names_who_approved_of_it():
         (["create", "b1", "--include", "size_band=s", *MEANS], "binding_size_band_deferred_v17"),
         (["create", "b1", "--include", "source_path=[", *MEANS], "binding_glob_invalid"),
         (["create", "b1", "--include", "pages=9", *MEANS], "binding_predicate_not_supported_v16"),
-        (["create", "b1", "--include", "court_id=ca9"], "INVALID_REQUEST"),
+        (["create", "b1", "--include", "court_id=ca9"], "invalid_request"),
         (["disable", "b1"], "intent_invalid"),
         (["enable", "b1"], "intent_invalid"),
         (["update", "b1", "--priority", "1"], "intent_invalid"),

@@ -298,7 +298,7 @@ def test_show_session_lists_sessions_or_tells_ones_trail(folder: DataFolder):
     assert [event["verb"] for event in trail] == ["DECLARE_SESSION", "ELIMINATE"]
     lines = rotulus("show", "session", SESSION).stdout.splitlines()
     assert lines[2].split()[1:] == ["ELIMINATE", "o-1", "-a"]
-    one_line_error(rotulus("show", "session", "nobody"), "SESSION_NOT_FOUND")
+    one_line_error(rotulus("show", "session", "nobody"), "session_not_found")
 
 
 def test_show_operation_and_node_print_json(folder: DataFolder):
@@ -626,7 +626,7 @@ def test_simulate_says_what_is_wrong_with_its_file(tmp_path, monkeypatch, conten
     monkeypatch.setattr(gateway_call, "GatewayClient", InProcess)
     request_file = tmp_path / "asked.json"
     request_file.write_text(content)
-    one_line_error(rotulus("simulate", SESSION, str(request_file)), "INVALID_REQUEST")
+    one_line_error(rotulus("simulate", SESSION, str(request_file)), "invalid_request")
     request_file.write_text('{"intent":{"a":1,"a":2}}')
     one_line_error(rotulus("simulate", SESSION, str(request_file)), "json_key_repeated")
 

@@ -30,9 +30,10 @@ def test_a_hold_is_set_and_lifted_and_then_a_thought_is_erased():
     thought = ("erase", "thought", SESSION, "t-1", *GROUNDS)
     held = printed("hold", "set", "case-7", "--thoughts", SESSION, *GROUNDS, "--json")
     assert (held["subject_kind"], held["subject_id"]) == ("thought_session", SESSION)
-    listed = rotulus("hold", "list").stdout.splitlines()
-    assert listed[0].startswith(f"case-7  thought_session {SESSION}  since ")
-    assert listed[1] == "  privacy office: asked for"
+    names, listed = rotulus("hold", "list").stdout.splitlines()
+    assert names.split() == ["hold", "holds", "which", "since", "authority", "reason"]
+    assert listed.split()[:3] == ["case-7", "thought_session", SESSION]
+    assert listed.endswith("privacy office  asked for")
     refused = rotulus(*thought)
     assert refused.exit_code == 1
     assert "payload_held" in refused.stderr

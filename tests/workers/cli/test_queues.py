@@ -124,7 +124,7 @@ def test_who_waits_is_told_what_did_not_end_in_time(record):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("not JSON", "INVALID_REQUEST: line 2: not JSON"),
+        ("not JSON", "invalid_request: line 2: not JSON"),
         ('{"content":{"a":1,"a":2}}', "json_key_repeated: line 2: "),
         ('{"kind":"a","content":' + "[" * 1_000 + "]" * 1_000 + "}", "line 2: not JSON: nested"),
         ("[]", "line 2: not an object"),

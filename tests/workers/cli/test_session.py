@@ -86,7 +86,7 @@ def test_sessions_are_listed_and_searched(kept):
 
 def test_if_match_and_force_are_passed_on(kept):
     stale = session("conclude", SESSION, "c", "--if-match", "somewhere", code=1)
-    assert stale == "Error: CONFLICT: the session has moved on\n"
+    assert stale == "Error: conflict: the session has moved on\n"
     declared = answered(
         "declare", "a", "b", "--session-id", NEW, "--allow-force", "--survivors", "1"
     )
@@ -102,7 +102,7 @@ def test_hypotheses_may_come_from_a_file(kept, tmp_path):
 
 
 def test_a_session_that_nobody_declared_is_a_clean_error(kept):
-    assert session("show", NEW, code=1) == "Error: SESSION_NOT_FOUND: no such session\n"
+    assert session("show", NEW, code=1).startswith("Error: session_not_found: no such session; ")
 
 
 @pytest.mark.spec("seed001-acceptance")
@@ -173,4 +173,4 @@ def test_replay_of_a_session_that_moves_on_is_of_the_moment_that_was_shown(kept,
 def test_a_file_that_holds_no_trail_is_a_clean_error(kept, tmp_path, content):
     (tmp_path / "audit.json").write_text(content)
     output = session("replay", str(tmp_path / "audit.json"), code=1)
-    assert output.startswith("Error: INVALID_REQUEST")
+    assert output.startswith("Error: invalid_request")

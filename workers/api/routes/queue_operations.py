@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 from kernel.work.dead_letters import DeadLetterDismissal, DeadLetters, dead_letters
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.pauses import PauseDecision
+from kernel.work.queue_kinds import no_such_queue
 from kernel.work.requests import REQUESTS_MAX
 from queues.work_queue import WorkQueue
 from workers.api.errors import ApiError
@@ -147,5 +148,5 @@ async def _switch(
 def _queue(services: Services, name: str) -> WorkQueue:
     queue = services.queues.get(name)
     if queue is None:
-        raise ApiError("work_queue_unknown", f"no queue is called {name!r}")
+        raise ApiError("work_queue_unknown", no_such_queue(name))
     return queue

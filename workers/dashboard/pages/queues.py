@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
+from kernel.work.queue_kinds import no_such_queue
 from kernel.work.request_lists import RequestSearch
 from kernel.work.requests import State
 from workers.dashboard.pages.forms import VERBS
@@ -25,7 +26,7 @@ async def show(pages: Pages, request: Request) -> Response:
     search, after = search_of(query)
     picture = await pages.source.queue(name, search, after)
     if picture is None:
-        return await pages.refused(request, "work_queue_unknown", f"no queue is called {name!r}")
+        return await pages.refused(request, "work_queue_unknown", no_such_queue(name))
     filters = {"state": search.state, "priority": search.priority, "words": search.words}
     following = {**filters, "after": picture.requests.next_after}
     context = {

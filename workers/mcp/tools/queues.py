@@ -8,7 +8,7 @@ from pydantic import Field
 
 from kernel.work.dead_letters import dead_letters
 from kernel.work.pauses import pauses_of
-from kernel.work.queue_kinds import QUEUE_KINDS
+from kernel.work.queue_kinds import QUEUE_KINDS, no_such_queue
 from kernel.work.requests import status_of
 from queues.client.errors import GatewayError
 from workers.mcp.answers import page, shortened
@@ -79,8 +79,7 @@ class ListDeadLetters(Tool):
     async def answer(self, context: ToolContext) -> Document:
         """Return a page of dead letters."""
         if self.queue not in QUEUE_KINDS:
-            message = f"no queue is called {self.queue!r}; there are {', '.join(QUEUE_KINDS)}"
-            raise ToolRefused(message, code="work_queue_unknown")
+            raise ToolRefused(no_such_queue(self.queue), code="work_queue_unknown")
         letters = await context.read(
             lambda view: dead_letters(
                 view,
