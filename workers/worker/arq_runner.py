@@ -31,6 +31,7 @@ from queues.dropped import DROPPED, KINDS_MAX, dropped
 from queues.errors import QueueError
 from queues.worker_heartbeats import Heartbeats, WorkerBeat
 from workers.telemetry.http_metrics import SpanTally
+from workers.worker.absence import Absence
 from workers.worker.batches import BatchProcessor
 from workers.worker.cron import CronRunner
 from workers.worker.drain_slots import DrainSlots
@@ -77,6 +78,7 @@ class WorkerProcess:
     now_s: Callable[[], float] = time.time
     """Seconds since the epoch, by which the fleet parts the periods of its crons."""
 
+    clock_s: Callable[[], float] = time.monotonic
     metrics: WorkerMetrics = field(init=False)
     _stopping: anyio.Event = field(default_factory=anyio.Event)
     _drained: anyio.Event = field(default_factory=anyio.Event)
@@ -98,22 +100,26 @@ class WorkerProcess:
 
     async def run(self) -> None:
         """Work until stopped; a Redis that goes away is waited for."""
-        pause_s = RECONNECT_PAUSE_S
+        absence = Absence("worker_waits_for_redis", RECONNECT_PAUSE_S, RECONNECT_PAUSE_MAX_S)
         while not self._stopping.is_set():
-            began_s = time.monotonic()
+            began_s, away = self.clock_s(), ""
             try:
                 await self._run_arq()
             except* (RedisError, QueueError, OSError) as errors:
-                _log.warning("worker_waits_for_redis", error=repr(errors.exceptions[0]))
+                away = repr(errors.exceptions[0])
             except* ArqStumbled as errors:
                 _log.warning("worker_begins_anew", error=str(errors.exceptions[0]))
             except* Exception as errors:  # noqa: BLE001 - a worker goes on
                 _log.exception("worker_begins_anew", error=repr(errors.exceptions[0]))
-            if time.monotonic() - began_s > RECONNECT_PAUSE_MAX_S:
-                pause_s = RECONNECT_PAUSE_S
-            with anyio.move_on_after(pause_s):
+            now_s = self.clock_s()
+            if now_s - began_s > RECONNECT_PAUSE_MAX_S:
+                absence.ended()
+            if away:
+                absence.failed(now_s, away)
+            else:
+                absence.pause(now_s)
+            with anyio.move_on_after(absence.try_at_s - now_s):
                 await self._stopping.wait()
-            pause_s = min(RECONNECT_PAUSE_MAX_S, 2 * pause_s)
 
     async def _run_arq(self) -> None:
         # Another queue each time, so that nothing of the last one comes back.

@@ -10,6 +10,7 @@ finds something reports the mark; the gateway looks itself, records the same fin
 not ready from then on.
 """
 
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -28,6 +29,7 @@ from queues.decoding import Field, fields, matching, records, whole
 from queues.dropped import dropped
 from queues.errors import QueueError
 from queues.work_queue import WorkQueue
+from workers.worker.absence import Absence
 from workers.worker.gateway_reports import GatewayReporter
 
 CHAIN_AUDIT = "chain-audit"
@@ -39,6 +41,10 @@ ARCHIVALS_MAX = 20
 
 AUDITS_MAX = 5
 """Pages of an audit in one period; a record that grows faster is audited later."""
+
+RETRY_FIRST_S: Final = 1.0
+RETRY_MAX_S: Final = 60.0
+"""Pauses of a worker before it runs a cron again that failed."""
 
 _log = structlog.get_logger(__name__)
 
@@ -140,26 +146,33 @@ class CronRunner:
     _seen: dict[str, int] = field(default_factory=dict)
     """The newest period of each that this worker has looked at."""
 
+    _failures: defaultdict[str, Absence] = field(
+        default_factory=lambda: defaultdict(
+            lambda: Absence("cron_failed", RETRY_FIRST_S, RETRY_MAX_S)
+        )
+    )
+
     async def tick(self, now_s: float) -> None:
-        """Run the crons that are due; a period that failed is given back for the next tick."""
+        """Run the crons that are due; a period that failed is given back, and tried again later."""
         for name, cron in self.table.items():
             period = cron.period_at(now_s)
-            if self._seen.get(name) == period:
+            if self._seen.get(name) == period or now_s < self._failures[name].try_at_s:
                 continue
             try:
                 claimed = await self.tools.crons.claim(name, period, cron.every_s, self.worker_id)
-                if not claimed or await self._ran(name, cron, period):
+                if not claimed or await self._ran(name, cron, period, now_s):
                     self._seen[name] = period
             except QueueError as error:  # it is the slots that wait for Redis
                 _log.info("cron_without_redis", cron=name, code=error.code)
 
-    async def _ran(self, name: str, cron: Cron, period: int) -> bool:
+    async def _ran(self, name: str, cron: Cron, period: int, now_s: float) -> bool:
         try:
             await cron.run(self.tools)
         except (GatewayError, LedgerUnavailable) as error:
-            _log.warning("cron_failed", cron=name, code=error.code)
+            self._failures[name].failed(now_s, str(error), cron=name, code=error.code)
             await self.tools.crons.release(name, period)
             return False
+        self._failures[name].ended()
         return True
 
 

@@ -24,10 +24,14 @@ from queues.client.errors import GatewayError
 from queues.items import Claim
 from workers.clients.gateway import GatewayClient
 from workers.telemetry.trace_context import traceparents_of
+from workers.worker.absence import Absence
 from workers.worker.batch_progress import progressed
 
 BUSY_FIRST_S = 0.1
 BUSY_MAX_S = 5.0
+AWAY_FIRST_S = 0.5
+AWAY_MAX_S = 2.0
+"""Pauses between looks whether a gateway that cannot be reached is back."""
 
 ABSENCES = frozenset(
     code
@@ -59,13 +63,18 @@ class GatewayReporter:
         self._gateway = gateway
         self._clock_s = clock_s
         self._away = False
+        self._absence = Absence("worker_waits_for_gateway", AWAY_FIRST_S, AWAY_MAX_S)
         self._busy_until_s = float("-inf")
         self._busy_s = BUSY_FIRST_S
 
     async def ready(self) -> bool:
         """Tell whether the gateway takes reports now."""
-        if self._away:
-            self._away = not await self._gateway.answers("/healthz")
+        if self._away and self._clock_s() >= self._absence.try_at_s:
+            if await self._gateway.answers("/healthz"):
+                self._away = False
+                self._absence.ended()
+            else:
+                self._absence.failed(self._clock_s(), "it does not answer /healthz")
         return not self._away and self._clock_s() >= self._busy_until_s
 
     async def post(self, path: str, body: Any) -> Any:
@@ -77,7 +86,7 @@ class GatewayReporter:
         try:
             answer = await self._gateway.post(path, body)
         except GatewayError as error:
-            self._note(error.code)
+            self._note(error.code, error.message)
             raise
         progressed()
         return answer
@@ -109,15 +118,16 @@ class GatewayReporter:
         outcomes: list[Outcome] = answer["outcomes"]
         codes = {str(outcome.get("code")) for outcome in outcomes}
         if codes <= NO_ROOM:
-            self._note(min(codes))
+            self._note(min(codes), "it has no room")
         else:
             # One session that is full holds up nobody else's.
             self._busy_s = BUSY_FIRST_S
         return outcomes
 
-    def _note(self, code: str) -> None:
+    def _note(self, code: str, message: str) -> None:
         if code == _UNREACHABLE:
             self._away = True
+            self._absence.failed(self._clock_s(), message)
         elif code in ABSENCES:
             if code == ProtocolDiffers.code:
                 _log.error("protocol_differs", gateway="another version than this worker's")

@@ -41,7 +41,7 @@ from workers.worker.batches import (
     ClaimResult,
     settlement_of,
 )
-from workers.worker.gateway_reports import NO_ROOM, GatewayReporter
+from workers.worker.gateway_reports import AWAY_MAX_S, NO_ROOM, GatewayReporter
 from workers.worker.handlers.authority import AuthorityHandler
 
 pytestmark = pytest.mark.anyio
@@ -322,6 +322,7 @@ async def test_while_the_gateway_is_away_nothing_is_claimed(world: DrainedWorld)
     await world.deliver()
     assert not await world.processor.ready()
     world.gateway.alive = True
+    world.pass_ms(int(1000 * AWAY_MAX_S))
     assert await world.processor.ready()
 
 

@@ -9,7 +9,13 @@ from kernel.priorities import PRIORITIES_OF
 from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.client.errors import GatewayError
 from queues.items import Claim, Lineage
-from workers.worker.gateway_reports import BUSY_FIRST_S, BUSY_MAX_S, GatewayReporter
+from workers.worker.gateway_reports import (
+    AWAY_FIRST_S,
+    AWAY_MAX_S,
+    BUSY_FIRST_S,
+    BUSY_MAX_S,
+    GatewayReporter,
+)
 from workers.worker.wiring import HANDLERS
 
 pytestmark = pytest.mark.anyio
@@ -91,8 +97,11 @@ async def test_one_that_is_away_is_asked_whether_it_is_back():
     world.gateway.answer = GatewayError("gateway_unreachable", "away")
     assert await world.give(2) == [{"outcome": "absent", "code": "gateway_unreachable"}] * 2
     world.gateway.alive = False
+    world.now_s += AWAY_FIRST_S
     assert not await world.reporter.ready()
     world.gateway.alive = True
+    assert not await world.reporter.ready(), "it was looked for just now"
+    world.now_s += AWAY_MAX_S
     assert await world.reporter.ready()
 
 
