@@ -7,15 +7,30 @@ import zipfile
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parent / "plugin_example"
-README = Path(__file__).parents[1] / "workers" / "plugins" / "README.md"
+CLIENT = Path(__file__).parents[1] / "queues" / "client"
 
 
 def programs() -> list[tuple[str, str, str]]:
-    """Return the programs of the plug-ins' README: module, program, entry points."""
-    text = README.read_text()
-    blocks = re.findall(r"```python\n(.*?)```\n\n```toml\n(.*?)```", text, re.DOTALL)
+    """Return the plug-ins of the client's README: module, program, entry points."""
+    text = (CLIENT / "README.md").read_text()
+    program = r"```python\n((?:(?!```).)*)```\n\n```toml\n(.*?)```"
+    blocks = re.findall(program, text, re.DOTALL)
     modules = [re.findall(r'= "(\w+):', entry)[0] for _, entry in blocks]
     return [(module, *block) for module, block in zip(modules, blocks, strict=True)]
+
+
+def producers() -> list[str]:
+    """Return the programs of the client's README that ask for work and wait for it."""
+    text = (CLIENT / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    return [program for program in blocks if "rotulus_client" in program]
+
+
+def install_client(folder: Path) -> Path:
+    """Make the client importable as its wheel names it; returns the folder to import from."""
+    folder.mkdir()
+    (folder / "rotulus_client").symlink_to(CLIENT)
+    return folder
 
 
 def install_programs(folder: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from functools import partial
 from pathlib import Path
 from uuid import UUID
@@ -12,7 +13,13 @@ import pytest
 from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.client import Job, NewRequest, Rotulus
 from queues.client.errors import GatewayError
-from tests.installed_plugins import install_example, install_programs, programs
+from tests.installed_plugins import (
+    install_client,
+    install_example,
+    install_programs,
+    producers,
+    programs,
+)
 from tests.system.essence import outcomes_for_each_request, reading
 from tests.system.tree_run import TreeRun, running
 from tests.workers.api.door import ONTOLOGY
@@ -24,6 +31,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(120)]
 LETTERS = 12
 WAIT_S = 60
 PROGRAM_LINES_MAX = 30
+BULK = 300
+"""Jobs of the program that asks for many."""
+
 HYPOTHESES = ["a", "b"]
 
 
@@ -66,8 +76,26 @@ async def use(run: TreeRun, url: str, installed: Path) -> None:
         await use_programs(run, rotulus)
 
 
+async def use_producers(run: TreeRun, environment: dict[str, str]) -> None:
+    """The programs of the README that ask for work, with a worker that is killed in the middle."""
+    waiting, bulk = producers()
+    done = await anyio.run_process([sys.executable, "-c", waiting], env=environment)
+    assert done.stdout == b"completed\n"
+    async with await anyio.open_process(
+        [sys.executable, "-c", bulk], env=environment, stderr=None
+    ) as process:
+        assert process.stdout is not None
+        text, killed_at = b"", 0
+        async for chunk in process.stdout:
+            text += chunk
+            if not killed_at and (killed_at := text.count(b"\n")):
+                run.kill("worker")
+    assert 0 < killed_at < BULK, "in the middle"
+    assert sorted(text.decode().splitlines()) == sorted(f"bulk:{n} completed" for n in range(BULK))
+
+
 async def use_programs(run: TreeRun, rotulus: Rotulus) -> None:
-    """The programs of the README, with a worker that is killed under the first."""
+    """The queue and the evaluator of the README, with a worker that is killed under the first."""
     images = [{"image_id": f"i{number}", "width": 80} for number in range(LETTERS)]
     jobs = await rotulus.enqueue_many([NewRequest(x, queue="resize-images") for x in images])
     await until_in_hand(rotulus, jobs[0])
@@ -96,7 +124,9 @@ def dispositions(ledger_path: Path) -> list[str]:
 
 def test_programs_of_the_readme_are_short():
     assert [module for module, _, _ in programs()] == ["resizing", "verdicts"]
-    assert max(len(program.splitlines()) for _, program, _ in programs()) <= PROGRAM_LINES_MAX
+    texts = [*producers(), *(program for _, program, _ in programs())]
+    assert len(texts) == 4
+    assert max(len(text.splitlines()) for text in texts) <= PROGRAM_LINES_MAX
 
 
 @pytest.mark.spec("K19", "§14.3")
@@ -107,6 +137,9 @@ async def test_a_queue_of_a_plugin_is_drained_through_a_killed_worker(tmp_path: 
     with running(tmp_path / "data", "up", env=env) as run:
         url = (await anyio.to_thread.run_sync(run.wait_until_up))["gateway_url"]
         await use(run, url, installed)
+        client = install_client(tmp_path / "client")
+        asked = {"ROTULUS_GATEWAY_URL": url, "PYTHONPATH": str(client), "PATH": ""}
+        await use_producers(run, asked)
     assert outcomes_for_each_request(run.ledger_path) <= {0, 1}
     # Whoever lacks the plug-in verifies what was recorded, the results of handlers included.
     assert "letters" not in QUEUE_KINDS

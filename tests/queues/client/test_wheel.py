@@ -23,6 +23,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.work.contents import EXTRACTION_QUEUE
 from tests.forked import ForkedProgram
+from tests.installed_plugins import producers
 from tests.ports import free_port
 from tests.workers.api.door import rows
 from workers.clients.gateway import GatewayClient
@@ -33,7 +34,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
 CLIENT = ROOT / "queues" / "client"
-PROGRAM_LINES_MAX = 30
 STARTS = 3
 START_RATIO_MAX = 4
 """CPU time of a start with the client to one with what it brings."""
@@ -41,10 +41,6 @@ START_RATIO_MAX = 4
 TOKEN = "the-token-of-these-tests"  # noqa: S105 - made up here
 WAIT_S = 55
 NAME = re.compile(r"^[A-Za-z0-9._-]+")
-
-
-def programs() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (CLIENT / "README.md").read_text(), re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -101,11 +97,6 @@ def test_the_wheel_starts_at_once_and_brings_nothing_else(python: Path):
     assert [*python.parents[1].rglob("rotulus_client/py.typed")]
 
 
-def test_programs_of_the_readme_are_short():
-    assert len(programs()) == 2
-    assert max(len(program.splitlines()) for program in programs()) <= PROGRAM_LINES_MAX
-
-
 def gateway(folder: Path, port: int, redis_url: str) -> ForkedProgram:
     return ForkedProgram(
         "tests.workers.gateway.gateway_to_be_killed",
@@ -135,7 +126,7 @@ async def test_programs_run_and_one_of_them_through_a_killed_gateway(
     folder, port = tmp_path / "data", free_port()
     url = f"http://127.0.0.1:{port}"
     environment = {"ROTULUS_GATEWAY_URL": url, "PATH": ""}
-    waiting, bulk = programs()
+    waiting, bulk = producers()
     lines: list[str] = []
     with anyio.fail_after(WAIT_S):
         with ExitStack() as gateways:
