@@ -360,7 +360,7 @@ def asked_of_the_script(questions: Iterator[dict[str, Any]]) -> list[Any]:
     command = [NODE, "--no-warnings", str(_HARNESS), str(SCRIPT)]
     ran = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    return [json.loads(line)["proved"] for line in ran.stdout.splitlines()]
+    return [json.loads(line)["proved"] for line in ran.stdout.split("\n")[:-1]]
 
 
 def _as_json(case: Case) -> dict[str, Any]:
