@@ -10,13 +10,27 @@ from hashlib import sha256
 
 import pytest
 
-from kernel.ledger.ledger import blob_commitment
+from actors.commit.thought_units import (
+    ChainVerifiedUnit,
+    FinalizeUnit,
+    RecordThoughtUnit,
+    Sealing,
+    StartAuditSessionUnit,
+)
+from kernel.audit.proofs import proof_document, thought
+from kernel.ledger.archive_segment import SEGMENT_ROWS
+from kernel.ledger.ledger import Ledger, blob_commitment
+from kernel.ledger.memory import MemoryStore
 from kernel.proof.checkpoint import Checkpoint, signed_checkpoint
 from kernel.proof.merkle_tree import inclusion_path, leaf_hash, root_of
 from kernel.proof.proof_file import FORMAT, ProofFileInvalid, verified
 from kernel.proof.seals import signatures_of
 from kernel.proof.signing_keys import KeyKind
 from kernel.proof.tiles import subtree_root
+from kernel.thoughts.chain import read_chain
+from tests.actors.harness import bench_on
+from tests.kernel.archives import archive_next, collect_next, memory_archive
+from tests.kernel.build import FakeHost, create, submit
 from tests.proof_verifiers import NODE, asked_of_the_script
 from tests.signed_log import ORIGIN, log_key
 
@@ -67,9 +81,9 @@ def seal_over(records):
     return seal, [leaves[0], alone], inclusion_path(1, 3, node)
 
 
-def made(changes=None, *, signers=(SIGNER,), number=None, thought=None, **envelope):
+def made(changes=None, *, signers=(SIGNER,), number=None, second=None, **envelope):
     """A file that proves the second of three thoughts; what is changed is signed as it is then."""
-    records = [record(1), record(2, **(thought or {})), record(3)]
+    records = [record(1), record(2, **(second or {})), record(3)]
     seal, eta_path, path = seal_over(records)
     seal = {name: value for name, value in (seal | (changes or {})).items() if value is not ABSENT}
     stated = seal | {"signatures": signatures_of(seal, signers)}
@@ -131,7 +145,7 @@ TAKEN = [
     made(primitive_effects_are="others"),
     {name: value for name, value in made().items() if name != "content"},
     made() | {"content": None},
-    made(thought={"more": [1, 2]}),
+    made(second={"more": [1, 2]}),
 ]
 
 SIGNED = signatures_of(seal_over([record(1), record(2), record(3)])[0], (SIGNER,))
@@ -160,12 +174,12 @@ REFUSED = [
     made(semantic_intent="merkle_root"),
     *(made(primitive_effects=value) for value in ([], None, {}, [None], [[]], [{}], [{}, {}])),
     made(primitive_effects=[{"receipt_subkind": "round_sealed", "payload": {}}]),
-    *(made(thought={name: ABSENT}) for name in ("format", "sequence", "session_id")),
-    made(thought={"content_commitment": ABSENT}) | {"content": None},
-    made(thought={"content_commitment": 7}) | {"content": None},
-    made(thought={"format": "rotulus/thought/v2"}),
-    made(thought={"session_id": "another"}),
-    *(made(thought={"sequence": value}) for value in (1, 3, 0, -1, "2", None, True, 2.5, [2])),
+    *(made(second={name: ABSENT}) for name in ("format", "sequence", "session_id")),
+    made(second={"content_commitment": ABSENT}) | {"content": None},
+    made(second={"content_commitment": 7}) | {"content": None},
+    made(second={"format": "rotulus/thought/v2"}),
+    made(second={"session_id": "another"}),
+    *(made(second={"sequence": value}) for value in (1, 3, 0, -1, "2", None, True, 2.5, [2])),
 ]
 
 
@@ -186,3 +200,31 @@ def test_a_member_of_another_type_is_refused():
         for member in ("envelope", "content"):
             documents += [honest | {member: honest[member] | {name: value}} for value in values]
     assert_all(documents, [False] * len(documents))
+
+
+@pytest.mark.spec("P6")
+def test_a_seal_in_the_archive_proves_as_before():
+    host = FakeHost()
+    ledger = Ledger.create(MemoryStore(), host.host, archive=memory_archive())
+
+    def run(*units):
+        for unit in units:
+            with bench_on(ledger) as context, context.transaction.savepoint():
+                unit.run(context)
+
+    closing = RecordThoughtUnit("s", "t-2", "reflection", "what was done")
+    run(StartAuditSessionUnit("s", "task"), RecordThoughtUnit("s", "t-1", "plan", "what"), closing)
+    with ledger.view() as view:
+        read = read_chain(view, "s")
+    run(ChainVerifiedUnit("s", *read), FinalizeUnit("s", Sealing()))
+    for number in range(SEGMENT_ROWS):
+        submit(ledger, create(f"n-{number}", "Note"))
+    assert archive_next(ledger)
+    assert collect_next(ledger, host) == SEGMENT_ROWS
+    with ledger.view() as view:
+        tree = view.log_tree()
+        stated = Checkpoint(ORIGIN, tree.size, tree.root())
+        note = signed_checkpoint(stated, [KEY]).to_bytes().decode()
+        subject = thought(view, "s:t-1", with_content=True)
+        document = proof_document("thought", subject, tree, tree.size, note)
+    assert judged(document)["content"] == "what"
