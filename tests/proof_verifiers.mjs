@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
 
 const verifier = await import(pathToFileURL(process.argv[2]));
-const { checkConsistency, checkInclusion, verified } = verifier;
+const { checkConsistency, checkEta, checkInclusion, verified } = verifier;
 const bytes = (hex) => Uint8Array.from(Buffer.from(hex, "hex"));
 
 const STATED = {
@@ -12,6 +12,8 @@ const STATED = {
     checkInclusion(bytes(leaf), BigInt(index), BigInt(size), path.map(bytes), bytes(root)),
   consistency: ({ old_size: oldSize, old_root: oldRoot, size, root, path }) =>
     checkConsistency(BigInt(oldSize), bytes(oldRoot), BigInt(size), bytes(root), path.map(bytes)),
+  eta: ({ leaf, place, count, path, root }) =>
+    checkEta(bytes(leaf), BigInt(place), BigInt(count), path.map(bytes), bytes(root)),
   file: ({ content, vkeys, policy }) =>
     verified(bytes(content), vkeys, policy === null ? null : bytes(policy)),
 };

@@ -24,6 +24,7 @@ from typing import Any
 import pymerkle
 
 from kernel.proof import proof_file
+from kernel.proof.eta_tree import verify_eta_path
 from kernel.proof.merkle_tree import (
     HASH_BYTES,
     consistency_path,
@@ -64,10 +65,21 @@ class Consistency:
 
 
 @dataclass(frozen=True, slots=True)
+class Eta:
+    """The statement that a session's tree (seed 002) has a leaf, and a path that may prove it."""
+
+    leaf: bytes
+    place: int
+    count: int
+    path: Sequence[bytes]
+    root: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """A statement, what was done to it, and whether it has to be taken."""
 
-    stated: Inclusion | Consistency
+    stated: Inclusion | Consistency | Eta
     mutation: str = "honest"
     expected: bool | None = True
     """None: the verifiers agree on it, whatever they say."""
@@ -307,7 +319,9 @@ def _flipped(node: bytes, chance: random.Random) -> list[bytes]:
 def judged_by_us(case: Case) -> bool:
     stated = case.stated
     try:
-        if isinstance(stated, Inclusion):
+        if isinstance(stated, Eta):
+            verify_eta_path(stated.leaf, stated.place, stated.count, stated.path, stated.root)
+        elif isinstance(stated, Inclusion):
             verify_inclusion(stated.leaf, stated.index, stated.size, stated.path, stated.root)
         else:
             verify_consistency(
@@ -318,12 +332,15 @@ def judged_by_us(case: Case) -> bool:
     return True
 
 
+_OF_FILE: dict[type, Callable[..., None]] = {
+    Inclusion: proof_file.check_inclusion,
+    Consistency: proof_file.check_consistency,
+    Eta: proof_file.check_eta,
+}
+
+
 def judged_by_the_file(case: Case) -> bool:
-    check = (
-        proof_file.check_inclusion
-        if isinstance(case.stated, Inclusion)
-        else proof_file.check_consistency
-    )
+    check: Callable[..., None] = _OF_FILE[type(case.stated)]
     try:
         check(**{name: getattr(case.stated, name) for name in case.stated.__slots__})
     except ProofFileInvalid:
@@ -343,7 +360,7 @@ def asked_of_the_script(questions: Iterator[dict[str, Any]]) -> list[Any]:
     command = [NODE, "--no-warnings", str(_HARNESS), str(SCRIPT)]
     ran = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    return [json.loads(line)["proved"] for line in ran.stdout.splitlines()]
+    return [json.loads(line)["proved"] for line in ran.stdout.split("\n")[:-1]]
 
 
 def _as_json(case: Case) -> dict[str, Any]:

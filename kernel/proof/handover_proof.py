@@ -1,11 +1,12 @@
 """Proof files of the operations by which a log was handed over to other keys; pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
 
-from kernel.proof.key_handover import KeyHandover
+from kernel.proof.checkpoint import SignedCheckpoint
+from kernel.proof.key_handover import KeyHandover, key_for
 from kernel.proof.proof_file import ProofFileInvalid, verified
 from kernel.proof.signing_keys import NoteVerifier
 from kernel.proof.verification import ProofInvalid
@@ -23,6 +24,23 @@ def proved_handover(content: bytes) -> KeyHandover:
     handover = stated_handover(content)
     check_on_log(content, handover.new)
     return handover
+
+
+def followed_vkeys(
+    content: bytes, vkeys: Iterable[str], handovers: Sequence[KeyHandover]
+) -> list[str]:
+    """Return the keys that speak for a log under the checkpoint of a proof file, from known ones.
+
+    Raises:
+        ProofInvalid: the file has no checkpoint, or a key was handed over to none of its kind.
+    """
+    try:
+        document = orjson.loads(content)
+        note = document.get("checkpoint") or document["tlog_proof"].partition("\n\n")[2]
+        size = SignedCheckpoint.of_bytes(note.encode()).stated.size
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise ProofInvalid("the file has no checkpoint") from None
+    return [key_for(NoteVerifier.of_vkey(vkey), handovers, size).vkey for vkey in vkeys]
 
 
 def stated_handover(content: bytes) -> KeyHandover:

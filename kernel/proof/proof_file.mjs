@@ -101,7 +101,8 @@ const KINDS = {
     const { seal, signed_by } = await sealOf(await openedEnvelope(proved.row, document.envelope));
     const record = await sealedThought(document, seal);
     const opening = document.content ?? null;
-    const content = opening === null ? null : await opened(record.content_commitment, opening);
+    const commitment = text(record.content_commitment);
+    const content = opening === null ? null : await opened(commitment, opening);
     return { ...proved, thought: record, content, seal, signed_by };
   },
 

@@ -143,6 +143,7 @@ def _thought(document: dict[str, Any], policy: Policy) -> dict[str, Any]:
     seal, signed_by = _seal(opened_envelope(row, document["envelope"]))
     record, opening = _sealed_thought(document, seal), document.get("content")
     commitment = record["content_commitment"]
+    _check(isinstance(commitment, str), "a text is missing")
     content = None if opening is None else _opened(commitment, opening, "the thought")
     return proved | {"thought": record, "content": content, "seal": seal, "signed_by": signed_by}
 

@@ -5,17 +5,20 @@ a node; without one those tests are skipped.
 """
 
 import random
+from dataclasses import replace
 from hashlib import sha256
 
 import pytest
 
 from kernel.proof.merkle_tree import leaf_hash, node_hash
+from tests.kernel.test_eta_tree import levels_of
 from tests.proof_verifiers import (
     MUTATIONS,
     MUTATIONS_BETWEEN,
     NODE,
     Case,
     Consistency,
+    Eta,
     Inclusion,
     Log,
     disagreements,
@@ -112,6 +115,58 @@ def test_duplicated_tail(log, with_script):
             log.root(size + repeated),
         )
         assert not any(verdicts(Case(claim), with_script=with_script))
+
+
+@with_script
+@pytest.mark.spec("P1")
+def test_a_tree_that_repeats_its_tail_is_read_by_its_count(log, with_script):
+    """Of every tree of up to 20 leaves: each path is taken at its place and count alone."""
+    cases, chance = [], random.Random(2)
+    for count in range(1, 21):
+        levels = levels_of(log.leaves[:count])
+        [root] = levels[-1]
+        for place in range(count):
+            path = eta_siblings(levels, place)
+            honest = Eta(log.leaves[place], place, count, path, root)
+            cases.append(Case(honest))
+            cases += [
+                Case(changed, "eta", expected=False) for changed in eta_changes(honest, chance)
+            ]
+    ours, file = map(judged_by_us, cases), map(judged_by_the_file, cases)
+    judged = [ours, file, judged_by_the_script(cases)] if with_script else [ours, file]
+    for case, *verdicts in zip(cases, *judged, strict=True):
+        assert verdicts == [case.expected] * len(judged), case
+    assert sum(case.expected is False for case in cases) > 2_000
+
+
+def eta_siblings(levels, place):
+    return [
+        level[min((place >> height) ^ 1, len(level) - 1)]
+        for height, level in enumerate(levels[:-1])
+    ]
+
+
+def eta_changes(honest, chance):
+    """What none of the verifiers may take: another place, an inner node, another shape."""
+    size = honest.count
+    for place in {honest.place ^ 1, honest.place + 1, size, size + 1, chance.randrange(size)}:
+        if place != honest.place:
+            yield replace(honest, place=place)
+    for count in range(1, 2 * size + 2):
+        if (count - 1).bit_length() != (size - 1).bit_length():
+            yield replace(honest, count=count)
+    yield replace(honest, path=[*honest.path, honest.root])
+    yield replace(honest, leaf=honest.root if size > 1 else bytes(32))
+    if honest.path:
+        place = chance.randrange(len(honest.path))
+        node = bytearray(honest.path[place])
+        node[chance.randrange(32)] ^= 1
+        yield replace(honest, path=[*honest.path[:place], bytes(node), *honest.path[place + 1 :]])
+        yield replace(honest, path=honest.path[1:])
+        yield replace(honest, path=[*honest.path[:place], honest.path[place][:-1]])
+        pair = [honest.leaf, honest.path[0]]
+        inner = sha256(b"".join(pair if honest.place % 2 == 0 else pair[::-1])).digest()
+        yield replace(honest, leaf=inner, place=honest.place // 2, path=honest.path[1:])
 
 
 def repeating_root(leaves):

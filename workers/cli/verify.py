@@ -7,11 +7,13 @@ wrongly.
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import BinaryIO, NoReturn
 
 import click
 
+from kernel.proof.handover_proof import followed_vkeys, proved_handover
 from kernel.proof.proof_file import FILE_BYTES_MAX, verified
 from kernel.proof.witness_policy import POLICY_BYTES_MAX, WitnessPolicy
 from kernel.verify.expected import ExpectedHead
@@ -75,16 +77,25 @@ from workers.environment.terminal_progress import Progress
     type=click.File("rb"),
     help="With --proof: a file of tlog-policy, whose cosignatures count and how many are enough.",
 )
+@click.option(
+    "--handover",
+    "handovers",
+    type=click.File("rb"),
+    multiple=True,
+    help="With --proof and --vkey: a proof of an operation by which the log was handed over; a key"
+    " that was handed over is followed to the new one.",
+)
 @as_json
 def verify(  # noqa: PLR0913 - as many ways to name what is verified
     export: BinaryIO | None,
     proof: BinaryIO | None,
     evidence: BinaryIO | None,
     vkeys: tuple[str, ...],
+    *,
     policy: BinaryIO | None,
+    handovers: tuple[BinaryIO, ...],
     expect_head: ExpectedHead | None,
     since: KeptTree | None,
-    *,
     record: bool,
     as_json: bool,
 ) -> None:
@@ -101,7 +112,7 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
             verify_evidence(evidence, vkeys, as_json=as_json)
         return
     if proof is not None:
-        _verify_proof(proof, vkeys, policy, as_json=as_json)
+        _verify_proof(proof, vkeys, policy, handovers, as_json=as_json)
     if export is not None:
         if record:
             raise click.UsageError("a file has no ledger to record a finding on")
@@ -159,7 +170,12 @@ def _expected_head(text: str | None) -> ExpectedHead | None:
 
 
 def _verify_proof(
-    proof: BinaryIO, vkeys: tuple[str, ...], policy_file: BinaryIO | None, *, as_json: bool
+    proof: BinaryIO,
+    vkeys: Sequence[str],
+    policy_file: BinaryIO | None,
+    handover_files: Sequence[BinaryIO],
+    *,
+    as_json: bool,
 ) -> NoReturn:
     if not vkeys and policy_file is None:
         message = "--proof needs --vkey or --policy: a file does not prove its own key"
@@ -168,7 +184,11 @@ def _verify_proof(
         policy = None if policy_file is None else policy_file.read(POLICY_BYTES_MAX + 1)
         if policy is not None:
             WitnessPolicy.of_bytes(policy)  # which names the line that is none
-        document = verified(proof.read(FILE_BYTES_MAX + 1), *vkeys, policy=policy)
+        content = proof.read(FILE_BYTES_MAX + 1)
+        if handover_files:
+            handovers = [proved_handover(file.read(FILE_BYTES_MAX + 1)) for file in handover_files]
+            vkeys = followed_vkeys(content, vkeys, handovers)
+        document = verified(content, *vkeys, policy=policy)
     print_document(document, as_json=as_json)
     sys.exit(0 if document["quorum_met"] else 1)
 

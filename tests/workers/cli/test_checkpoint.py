@@ -280,6 +280,9 @@ def test_a_verifier_follows_a_handover_from_the_key_that_it_has(handed, judge):
     assert judge.verify(note, *old_key, *followed, *kept) == (0, "unwitnessed")
     assert judge.verify(str(handed.kept), *old_key, *followed) == (0, "unwitnessed")
     assert "--handover" in rotulus("checkpoint", "verify", "--help").stdout
+    proof = ("verify", "--proof", followed[1], "--json")
+    assert "proof_invalid" in rotulus(*proof, *old_key).stderr
+    assert printed(*proof, *old_key, *followed)["verdict"] == "unwitnessed"
     for content in (b"{}", Path(followed[1]).read_bytes().replace(b"row", b"wor", 1)):
         forged = judge.write("forged", content)
         assert "proof_invalid" in judge.verify(note, *old_key, "--handover", forged)

@@ -179,6 +179,8 @@ def honest_operation(document):
     return json.loads(document["row"])["operation_id"]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(180)
 @pytest.mark.spec("P5")
 def test_no_byte_of_a_file_can_be_changed(thinker):
     """Every byte of a cosigned proof: three verifiers refuse the file or take it for less.
