@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import orjson
-
 from kernel.erasure import is_envelope, is_erased
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive, ArchiveUnavailable
@@ -28,7 +26,7 @@ from kernel.ledger.tables import Row
 from kernel.legal_holds import hold_on, open_holds
 from kernel.model.receipt import Receipt
 from kernel.model.thought_receipts import ROUND_SESSIONS_MAX
-from kernel.thoughts.sessions import newest_round, sessions_of_round
+from kernel.thoughts.sessions import content_commitment, newest_round, sessions_of_round
 
 CONTENTS_ARCHIVED = "thought_contents_archived"
 ROUND_ARCHIVED = "round_contents_archived"
@@ -71,8 +69,9 @@ class MovedContents:
 class ThoughtContent:
     """The content of a thought, and where it was read."""
 
-    content: bytes | None
     storage: Storage
+    salt: bytes = b""
+    content: bytes | None = None
 
 
 def read_content(view: LedgerView, commitment: str) -> ThoughtContent:
@@ -81,12 +80,12 @@ def read_content(view: LedgerView, commitment: str) -> ThoughtContent:
     Raises:
         ArchiveUnavailable: it lies in the archive, which does not answer or has another one.
     """
-    content = view.blob(commitment)
-    if content is not None:
-        return ThoughtContent(content, "database")
+    opening = view.blob_opening(commitment)
+    if opening is not None:
+        return ThoughtContent("database", *opening)
     if is_erased(view, commitment):
-        return ThoughtContent(None, "erased")
-    return ThoughtContent(view.archive.content(commitment)[1], "archive")
+        return ThoughtContent("erased")
+    return ThoughtContent("archive", *view.archive.content(commitment))
 
 
 def lies_in_archive(view: LedgerView, commitment: str) -> bool:
@@ -171,11 +170,6 @@ def rounds_archived(view: LedgerView) -> int:
     return view.tables.count(schema.receipts, {"receipt_kind": ROUND_ARCHIVED})
 
 
-def commitment_of_row(row: Row) -> str:
-    """Return what a thought's record commits to."""
-    return str(orjson.loads(row["record_bytes"])["content_commitment"])
-
-
 def _due_rounds(view: LedgerView, rounds_kept: int) -> Iterator[int]:
     newest = newest_round(view)
     if newest is None:
@@ -202,12 +196,12 @@ def _thoughts(view: LedgerView, session_id: str, first: int, last: int) -> list[
 def _is_held(view: LedgerView, rows: list[Row]) -> bool:
     if not open_holds(view):
         return False
-    return any(hold_on(view, commitment_of_row(row)) is not None for row in rows)
+    return any(hold_on(view, content_commitment(row)) is not None for row in rows)
 
 
 def _written(view: LedgerView, archive: Archive, rows: list[Row]) -> Iterator[str]:
     """Put the contents of thoughts into the archive and yield their commitments."""
-    for commitment in dict.fromkeys(map(commitment_of_row, rows)):
+    for commitment in dict.fromkeys(map(content_commitment, rows)):
         opening = view.blob_opening(commitment)
         if opening is None:
             if is_erased(view, commitment):

@@ -58,6 +58,8 @@ class Archive:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Segment] = OrderedDict()
         self._kept_bytes = 0
+        self.files_read = 0
+        """How many files were read, so that who asks can be told that some of it is cold."""
 
     @property
     def is_configured(self) -> bool:
@@ -103,7 +105,7 @@ class Archive:
         Raises:
             ArchiveUnavailable: see `segment`.
         """
-        content = self.files.get(content_hash)
+        content = self._get(content_hash)
         if content is None:
             message = f"the archive lacks the segment {content_hash}"
             raise ArchiveUnavailable(message, code="archive_segment_missing")
@@ -131,7 +133,7 @@ class Archive:
         Raises:
             ArchiveUnavailable: the archive does not answer, lacks it, or has another one.
         """
-        file = self.files.get(commitment)
+        file = self._get(commitment)
         if file is None:
             message = f"the archive lacks the content of {commitment}"
             raise ArchiveUnavailable(message, code="archived_content_missing")
@@ -145,6 +147,10 @@ class Archive:
             reason = str(error)
         message = f"the content of {commitment}: {reason}"
         raise ArchiveUnavailable(message, code="archived_content_damaged")
+
+    def _get(self, name: str) -> bytes | None:
+        self.files_read += 1
+        return self.files.get(name)
 
     def erase_content(self, commitment: str) -> None:
         """Remove the content of a commitment, if it lies there; nothing where there is no archive.

@@ -1,5 +1,6 @@
 """`rotulus archive`, beside a gateway and without one."""
 
+import json
 from contextlib import asynccontextmanager, closing
 from functools import partial
 
@@ -79,6 +80,11 @@ def test_where_nothing_runs_the_command_does_it_itself(data_folder, monkeypatch)
     arguments = ("archive", "run", "--older-than", "0d", "--json")
     assert printed(*arguments) == DONE | {"rows_moved": SEGMENT_ROWS}
     assert printed("archive", "verify", "--json")["verifies"]
+    operations = printed("audit", "operations", "--limit", "500", "--json")["operations"]
+    for place, is_archived in ((0, True), (-1, False)):
+        described = rotulus("show", "operation", operations[place]["operation_id"])
+        assert (json.loads(described.stdout)["archived_at"] is not None) == is_archived
+        assert ("of the archive were read" in described.stderr) == is_archived
     assert printed("verify", "--json")["verifies"]
 
 

@@ -5,6 +5,7 @@ import gzip
 import pytest
 
 from kernel.archival import Retention
+from kernel.audit.proofs import thought as prove_thought
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive, ArchiveUnavailable
 from kernel.ledger.archived_content import packed_content, unpacked_content
@@ -84,6 +85,8 @@ async def old(door: Door) -> Door:
 
 async def test_contents_move_once_so_many_rounds_are_sealed_and_everything_is_said_as_before(old):
     before = {name: (await shown(old, name), await proof(old, name)) for name in (S1, S2)}
+    with old.ledger.view() as view:
+        opened = prove_thought(view, f"{S1}:t-1", with_content=True)
     assert await archived(old, None) == ArchivalDone()
     assert await archived(old, KEPT + 1) == ArchivalDone()
     assert (await archived(old)).contents_moved == 2
@@ -95,6 +98,7 @@ async def test_contents_move_once_so_many_rounds_are_sealed_and_everything_is_sa
     assert merkle_verify(proved) == []
     with old.ledger.view() as view:
         assert view.blob(proved["thought"]["content_commitment"]) is None
+        assert prove_thought(view, f"{S1}:t-1", with_content=True) == opened
         verification = verify(view)
         assert verification.ok
         assert "what 2 thoughts in the archive say" in verification.not_checked[-1]
