@@ -242,6 +242,8 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "archive_segment_missing": ErrorCode(503, "service", is_retryable=True),
         "archive_not_configured": ErrorCode(500, "service"),
         "archive_segment_damaged": ErrorCode(500, "service"),
+        "archived_content_missing": ErrorCode(503, "service", is_retryable=True),
+        "archived_content_damaged": ErrorCode(500, "service"),
         "ledger_failed": ErrorCode(None, "service", may_be_taken=True),
         "ledger_corrupt": ErrorCode(None, "service"),
         "ledger_file_damaged": ErrorCode(None, "service"),

@@ -46,6 +46,8 @@ class Erasure:
 def erase(transaction: LedgerTransaction, payload: ErasablePayload, grounds: Grounds) -> Erasure:
     """Delete a payload and its salt and put that on the record, all of it or nothing.
 
+    What of it lies in the archive is deleted there by the caller, once this is committed.
+
     Raises:
         ErasureRefused: `payload_unknown`, `payload_held`, `payload_not_erasable`.
     """
@@ -54,22 +56,25 @@ def erase(transaction: LedgerTransaction, payload: ErasablePayload, grounds: Gro
     if hold is not None:
         message = f"the hold {hold.hold_id} ({hold.authority}: {hold.reason}) keeps {commitment}"
         raise ErasureRefused(message, code="payload_held")
-    content = transaction.blob(commitment)
-    if content is None:
+    content, receipt_id = transaction.blob(commitment), _receipt_id(commitment)
+    is_recorded = is_erased(transaction, commitment)
+    # The content of a thought that is neither here nor erased lies in the archive.
+    if content is None and (is_recorded or payload.kind != "thought"):
         return Erasure(commitment, erased=False)
-    if _is_envelope(transaction, commitment, content):
-        message = f"{commitment} is the envelope of an operation, which cannot be erased"
-        raise ErasureRefused(message, code="payload_not_erasable")
-    transaction.drop_blob(commitment)
-    transaction.next_commit_time_us()
-    body = {
-        "payload_kind": payload.kind,
-        "payload_id": payload.payload_id,
-        "session_id": payload.session_id,
-        "commitment": commitment,
-    }
-    receipt_id = f"receipt:{commitment}:erased"
-    append_receipt(transaction, receipt_id, Receipt(ERASED, body | grounds.body()), None)
+    if content is not None:
+        if is_envelope(transaction, commitment, content):
+            message = f"{commitment} is the envelope of an operation, which cannot be erased"
+            raise ErasureRefused(message, code="payload_not_erasable")
+        transaction.drop_blob(commitment)
+    if not is_recorded:
+        transaction.next_commit_time_us()
+        body = {
+            "payload_kind": payload.kind,
+            "payload_id": payload.payload_id,
+            "session_id": payload.session_id,
+            "commitment": commitment,
+        }
+        append_receipt(transaction, receipt_id, Receipt(ERASED, body | grounds.body()), None)
     return Erasure(commitment, erased=True)
 
 
@@ -91,7 +96,12 @@ def commitment_of(view: LedgerView, payload: ErasablePayload) -> str:
     raise ErasureRefused(f"no {payload.kind} is called {payload.payload_id}{place}")
 
 
-def _is_envelope(view: LedgerView, commitment: str, content: bytes) -> bool:
+def is_erased(view: LedgerView, commitment: str) -> bool:
+    """Tell whether a payload was erased on the record."""
+    return view.has_receipt(_receipt_id(commitment))
+
+
+def is_envelope(view: LedgerView, commitment: str, content: bytes) -> bool:
     """Tell whether a row of the log commits to a payload that a thought or an output names."""
     try:
         operation_id = orjson.loads(content)["operation_id"]
@@ -101,3 +111,7 @@ def _is_envelope(view: LedgerView, commitment: str, content: bytes) -> bool:
         return False
     rows = view.tables.select(schema.kernel_event_log, {"operation_id": operation_id})
     return any(row["envelope_payload_blob_ref"] == commitment for row in rows)
+
+
+def _receipt_id(commitment: str) -> str:
+    return f"receipt:{commitment}:erased"

@@ -84,8 +84,13 @@ def set_hold(
     hold_id: str,
     subject: tuple[SubjectKind, str],
     grounds: Grounds,
+    *,
+    is_archived: bool = False,
 ) -> LegalHold:
     """Put a hold on the record; the same again is the same hold.
+
+    `is_archived` says of a payload that it lies in the archive, where nobody looks while others
+    wait.
 
     Raises:
         ErasureRefused: `legal_hold_exists`, it holds something else or was lifted;
@@ -102,7 +107,8 @@ def set_hold(
         message = f"{LEGAL_HOLDS_MAX} holds are open; lift one, or hold the whole ledger"
         raise ErasureRefused(message, code="legal_holds_too_many")
     kind, subject_id = subject
-    _expect_subject(transaction, kind, subject_id)
+    if not is_archived:
+        _expect_subject(transaction, kind, subject_id)
     body = {"hold_id": hold_id, "subject_kind": kind, "subject_id": subject_id} | grounds.body()
     set_at = iso_time(transaction.next_commit_time_us())
     append_receipt(transaction, _set_id(hold_id), Receipt(HOLD_SET, body), None)

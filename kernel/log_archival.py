@@ -31,8 +31,9 @@ from kernel.ledger.archive_segment import (
     first_sequence_of,
     packed,
 )
+from kernel.ledger.blob_commitment import blob_commitment
 from kernel.ledger.keys import column_names
-from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, blob_commitment
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.tables import Row
 from kernel.model.receipt import Receipt
@@ -66,14 +67,6 @@ class ReadSegment:
     segment_index: int
     content_hash: str
     blob_refs: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class ArchivalStep:
-    """What one step has done."""
-
-    rows_moved: int = 0
-    envelopes_collected: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,36 +197,6 @@ def collect_envelopes(transaction: LedgerTransaction, read: ReadSegment) -> int:
     body = {"segment_index": str(read.segment_index), "content_hash": read.content_hash}
     _append(transaction, COLLECTED, body)
     return len(read.blob_refs)
-
-
-def prepared_step(
-    view: LedgerView,
-    archive: Archive,
-    before_us: int,
-    now_us: int,
-    hot_rows_min: int = HOT_ROWS_MIN,
-) -> WrittenSegment | ReadSegment | None:
-    """Do what takes long of the next step that is due, None where none is.
-
-    Rows committed before a time are moved first; then envelopes are collected.
-
-    Raises:
-        ArchiveUnavailable, LedgerCorrupt: see `write_segment` and `read_segment`.
-    """
-    index = next_segment(view, before_us, hot_rows_min)
-    if index is not None:
-        return write_segment(view, archive, index)
-    index = next_to_collect(view, max(now_us, view.head().committed_at_us))
-    return None if index is None else read_segment(view, archive, index)
-
-
-def take_step(
-    transaction: LedgerTransaction, prepared: WrittenSegment | ReadSegment
-) -> ArchivalStep:
-    """Write what was prepared; nothing where others have done it."""
-    if isinstance(prepared, WrittenSegment):
-        return ArchivalStep(rows_moved=move_rows(transaction, prepared))
-    return ArchivalStep(envelopes_collected=collect_envelopes(transaction, prepared))
 
 
 def apply_archived(transaction: LedgerTransaction, body: Document) -> None:

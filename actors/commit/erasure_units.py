@@ -26,10 +26,18 @@ class SetHoldUnit:
     hold_id: str
     subject: tuple[SubjectKind, str]
     grounds: Grounds
+    is_archived: bool = False
+    """Whether it is a payload that lies in the archive."""
 
     def run(self, context: CommitContext) -> LegalHold:
         """Record it; raises `ErasureRefused`."""
-        return set_hold(context.transaction, self.hold_id, self.subject, self.grounds)
+        return set_hold(
+            context.transaction,
+            self.hold_id,
+            self.subject,
+            self.grounds,
+            is_archived=self.is_archived,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,10 @@ from kernel.algebra.verbs import (
     THOUGHT_RECORD,
 )
 from kernel.canonical import digest
+from kernel.erasure import is_erased
 from kernel.host import iso_time
-from kernel.ledger.ledger import LedgerView, blob_commitment
+from kernel.ledger.blob_commitment import blob_commitment
+from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 from kernel.model.result import RejectedResult
 from kernel.model.thought_receipts import ROUND_SESSIONS_MAX
@@ -183,7 +185,9 @@ class RecordThoughtUnit:
         commitment = document["content_commitment"]
         opening = context.transaction.blob_opening(commitment)
         if opening is None:
-            message = f"{self.thought_id} is on the record and its content was erased"
+            is_gone = is_erased(context.transaction, commitment)
+            where = "was erased" if is_gone else "lies in the archive, where it is not compared"
+            message = f"{self.thought_id} is on the record and its content {where}"
             raise ThoughtNotTaken("thought_conflict", message)
         is_same = blob_commitment(opening[0], content) == commitment
         if not is_same or document["thought_type"] != self.thought_type:

@@ -27,10 +27,10 @@ from actors.commit.extraction_units import (
 from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit
 from actors.orchestrator.intents import RecordExtractionTransition
+from kernel.archival import ArchivalStep, PreparedStep, take_step
 from kernel.canonical import digest
 from kernel.ledger.ledger import LedgerView, Request
 from kernel.ledger.receipts import purge_expired
-from kernel.log_archival import ArchivalStep, ReadSegment, WrittenSegment, take_step
 from kernel.model.result import RejectedResult
 from kernel.model_registry import ModelRegistry
 from kernel.model_retention import collect_model_outputs
@@ -266,9 +266,9 @@ class RetentionSweepUnit:
 
 @dataclass(frozen=True, slots=True)
 class ArchivalUnit:
-    """Move the rows of a segment that was written, or collect the envelopes of one (§17.7)."""
+    """Take a step of archival that was prepared (§17.7)."""
 
-    prepared: WrittenSegment | ReadSegment
+    prepared: PreparedStep
 
     def run(self, context: CommitContext) -> ArchivalStep:
         """Return what was done; nothing where others have done it."""

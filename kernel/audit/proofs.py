@@ -32,6 +32,7 @@ from kernel.proof.proof_file import ANCHOR_VERB, ELIMINATE_VERB, FORMAT, TLOG_PR
 from kernel.proof.signing_keys import NoteVerifier
 from kernel.proof.tiles import subtree_root
 from kernel.proof.verification import ProofInvalid
+from kernel.thought_contents import read_content
 from kernel.thoughts.reading import thought_path, thought_rows
 from kernel.thoughts.sessions import (
     ThoughtRefused,
@@ -132,6 +133,7 @@ def thought(view: LedgerView, thought_id: str, *, with_content: bool) -> ProofSu
     Raises:
         ThoughtRefused: `audit_session_unknown`, `audit_session_not_finalized`, `thought_unknown`.
         ProofInvalid: its content is to be shown, and was erased.
+        ArchiveUnavailable: its content is to be shown, and the archive does not answer.
         LedgerCorrupt: a node of the session's tree is not there.
     """
     session_id, _, name = thought_id.partition(":")
@@ -152,7 +154,8 @@ def thought(view: LedgerView, thought_id: str, *, with_content: bool) -> ProofSu
         "rfc6962_path": base64_lines(path),
     }
     if with_content:
-        openings["content"] = _opening(view, content_commitment(row), "the content")
+        shown = read_content(view, content_commitment(row))
+        openings["content"] = _shown(shown.salt, shown.content, "the content")
     return ProofSubject(sealed, openings)
 
 
@@ -240,14 +243,14 @@ def opening_of(view: LedgerView, row: Row) -> Document:
     Raises:
         ProofInvalid: it was erased.
     """
-    return _opening(view, row["envelope_payload_blob_ref"], "the envelope")
+    opening = view.blob_opening(row["envelope_payload_blob_ref"])
+    salt, content = opening or (b"", None)
+    return _shown(salt, content, "the envelope")
 
 
-def _opening(view: LedgerView, commitment: str, name: str) -> Document:
-    opening = view.blob_opening(commitment)
-    if opening is None:
+def _shown(salt: bytes, content: bytes | None, name: str) -> Document:
+    if content is None:
         raise ProofInvalid(f"{name} was erased: it can be withheld, not shown")
-    salt, content = opening
     return {"salt": salt.hex(), "content": content.decode()}
 
 

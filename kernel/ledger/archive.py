@@ -11,6 +11,8 @@ from typing import Protocol
 
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger.archive_segment import Segment, content_hash_of, unpacked
+from kernel.ledger.archived_content import packed_content, unpacked_content
+from kernel.ledger.blob_commitment import SALT_BYTES, blob_commitment
 
 CACHE_BYTES = 64 << 20
 """The most that unpacked segments hold in a process; the one that was read last stays whatever."""
@@ -22,7 +24,8 @@ class ArchiveUnavailable(KernelError):
     The ledger itself is in order, so this is no `LedgerUnavailable` and no `LedgerCorrupt`: one
     segment that is gone must not stop a gateway (decision kernel/0382). `code` is
     `archive_segment_missing` where a file is not there, `archive_segment_damaged` where it is
-    another one, `archive_not_configured` where nobody said where the archive is.
+    another one, `archived_content_missing` and `archived_content_damaged` of the content of a
+    thought, `archive_not_configured` where nobody said where the archive is.
     """
 
     code = "archive_unavailable"
@@ -55,6 +58,13 @@ class Archive:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Segment] = OrderedDict()
         self._kept_bytes = 0
+        self.files_read = 0
+        """How many files were read, so that who asks can be told that some of it is cold."""
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether a place is named."""
+        return self._files is not None
 
     @property
     def files(self) -> SegmentFiles:
@@ -95,7 +105,7 @@ class Archive:
         Raises:
             ArchiveUnavailable: see `segment`.
         """
-        content = self.files.get(content_hash)
+        content = self._get(content_hash)
         if content is None:
             message = f"the archive lacks the segment {content_hash}"
             raise ArchiveUnavailable(message, code="archive_segment_missing")
@@ -107,6 +117,49 @@ class Archive:
                 reason = str(error)
         message = f"the segment {content_hash}: {reason}"
         raise ArchiveUnavailable(message, code="archive_segment_damaged")
+
+    def put_content(self, commitment: str, salt: bytes, content: str) -> None:
+        """Keep the content of a commitment, and read it back.
+
+        Raises:
+            ArchiveUnavailable: see `content`.
+        """
+        self.files.put(commitment, packed_content(commitment, salt, content))
+        self.content(commitment)
+
+    def content(self, commitment: str) -> tuple[bytes, bytes]:
+        """Return the salt and the content of a commitment, as they lie in the archive now.
+
+        Raises:
+            ArchiveUnavailable: the archive does not answer, lacks it, or has another one.
+        """
+        file = self._get(commitment)
+        if file is None:
+            message = f"the archive lacks the content of {commitment}"
+            raise ArchiveUnavailable(message, code="archived_content_missing")
+        reason = "the file does not keep the commitment by which it is named"
+        try:
+            salt, content = unpacked_content(file)
+            # Bytes of a salt of another length could be taken for bytes of the content.
+            if len(salt) == SALT_BYTES and blob_commitment(salt, content) == commitment:
+                return salt, content
+        except LedgerCorrupt as error:
+            reason = str(error)
+        message = f"the content of {commitment}: {reason}"
+        raise ArchiveUnavailable(message, code="archived_content_damaged")
+
+    def _get(self, name: str) -> bytes | None:
+        self.files_read += 1
+        return self.files.get(name)
+
+    def erase_content(self, commitment: str) -> None:
+        """Remove the content of a commitment, if it lies there; nothing where there is no archive.
+
+        Raises:
+            ArchiveUnavailable: the archive does not answer, and the content may still lie there.
+        """
+        if self._files is not None:
+            self._files.delete(commitment)
 
 
 NO_ARCHIVE = Archive()

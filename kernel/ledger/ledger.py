@@ -5,7 +5,6 @@ decoded once in a transaction and handed out as the same object: stores build ne
 change one that they were given.
 """
 
-import hashlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from kernel.ledger import schema
 from kernel.ledger.archive import NO_ARCHIVE, Archive
 from kernel.ledger.archive_segment import segment_of
 from kernel.ledger.archived_tables import with_archive
+from kernel.ledger.blob_commitment import SALT_BYTES, blob_commitment
 from kernel.ledger.buffer import BufferedTables, write
 from kernel.ledger.catalog import StorageFault
 from kernel.ledger.log_tree import LogTree, build, frontier_of, grown
@@ -36,8 +36,6 @@ LEDGER_ID = "main"
 GENESIS_HASH = "0" * 64
 GENESIS_POLICY = "PG-1"
 
-_BLOB_DOMAIN = b"rotulus/payload/v1\x00"
-SALT_BYTES = 32
 
 EDGES_AT_ONCE = 4096
 """How many edges into a node are read at once."""
@@ -112,12 +110,6 @@ class Request:
             row["enqueued_at_us"],
             row["request_bytes"],
         )
-
-
-def blob_commitment(salt: bytes, content: bytes) -> str:
-    """Return the salted commitment under which content is kept; it survives erasure."""
-    framed = _BLOB_DOMAIN + salt + len(content).to_bytes(8, "big") + content
-    return hashlib.sha256(framed).hexdigest()
 
 
 class LogEntry(NamedTuple):

@@ -93,6 +93,8 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "legal_hold_set": _durable(own.LegalHoldSet),
         "legal_hold_lifted": _durable(own.LegalHoldLifted),
         "operation_archived": _durable(own.OperationArchived),
+        "thought_contents_archived": _durable(own.ThoughtContentsArchived),
+        "round_contents_archived": _durable(own.RoundContentsArchived),
         "log_segment_archived": _durable(own.LogSegmentArchived),
         "log_segment_collected": _durable(own.LogSegmentCollected),
         "binding_generation_snapshot": _durable(own.BindingGenerationSnapshotted),

@@ -309,6 +309,23 @@ class OperationArchived(ReceiptBody):
 # --- archive segments (§17.7) -----------------------------------------------------------------
 
 
+class ThoughtContentsArchived(ReceiptBody):
+    """Thoughts of a session in a row, whose contents are in the archive alone from now on."""
+
+    session_id: Ref
+    round_number: Count
+    first_sequence: Sequence
+    last_sequence: Sequence
+    contents: Count
+    """How many were moved; the others were erased, or are what something else commits to."""
+
+
+class RoundContentsArchived(ReceiptBody):
+    """A round, all of whose sessions' contents were moved to the archive."""
+
+    round_number: Count
+
+
 class LogSegmentArchived(ReceiptBody):
     """Rows of the log that were moved to a segment of the archive; all that its row says."""
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import orjson
 
 from kernel.ledger import schema
-from kernel.ledger.ledger import Document, LedgerView, blob_commitment
+from kernel.ledger.blob_commitment import blob_commitment
+from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import position_of
 from kernel.model.model_output import RecordedModelOutput, fingerprint
 from kernel.model.replay import AuditReplayStrategy, BlockReason

@@ -18,7 +18,8 @@ from kernel.canonical import canonicalize, canonicalize_plain, sha256_hex
 from kernel.errors import EffectInapplicable, LedgerCorrupt
 from kernel.host import Host, parse_time_us
 from kernel.ledger import schema
-from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, blob_commitment
+from kernel.ledger.blob_commitment import blob_commitment
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.supersession import in_force_at, is_lite, position_of
 from kernel.ledger.tables import Row
 from kernel.model.envelope import KernelEffect, UndoneEffect

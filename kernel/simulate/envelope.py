@@ -10,7 +10,8 @@ from typing import Any
 
 from kernel.canonical import canonicalize
 from kernel.host import iso_time
-from kernel.ledger.ledger import SALT_BYTES, Document, LedgerTransaction, blob_commitment
+from kernel.ledger.blob_commitment import SALT_BYTES, blob_commitment
+from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
 from kernel.model.receipt import Receipt, receipt_effect
 from kernel.model.simulation import (

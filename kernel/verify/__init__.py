@@ -21,7 +21,7 @@ ledger that was put back to an earlier state as a whole, or written anew from so
 sound ledger: keep `head` elsewhere and expect it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
@@ -29,7 +29,7 @@ from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
 from kernel.ledger import schema
 from kernel.ledger.catalog import NOT_READ, StorageFault
 from kernel.ledger.ledger import LedgerView
-from kernel.verify.archive import check_archive
+from kernel.verify.archive import ArchivedNames, check_archive
 from kernel.verify.authority import AuthorityCheck
 from kernel.verify.belief import BeliefCounts, check_belief
 from kernel.verify.expected import ExpectedHead, check_expected
@@ -60,7 +60,7 @@ from kernel.verify.records import (
 )
 from kernel.verify.storage import add_faults
 from kernel.verify.stretches import Helpers, Walked, joined_state, stretches_of
-from kernel.verify.thoughts import ThoughtCounts, check_rounds, check_thoughts
+from kernel.verify.thoughts import Elsewhere, ThoughtCounts, check_rounds, check_thoughts
 from kernel.verify.tree import TreeCheck
 
 Progress = Callable[[int, int], None]
@@ -208,10 +208,18 @@ class _Run:
         # Last: a row that differs is named by its key before its index is named by its entry.
         with findings.guard("ledger", "content"):
             content = self._reader.tables.content_faults()
-            self._not_checked = tuple(content.not_checked)
+            self._not_checked = (*content.not_checked, *self._not_read())
             add_faults(findings, content.faults)
         if self._progress is not None:
             self._progress(self._total, self._total)
+
+    def _not_read(self) -> Iterator[str]:
+        count = self._thoughts.archived
+        if count:
+            yield (
+                f"what {count} thoughts in the archive say: the files are there, and "
+                "`rotulus archive verify` reads them"
+            )
 
     def _begin_helpers(self) -> Helpers | None:
         """Have the log walked elsewhere, where it is long enough for that."""
@@ -298,7 +306,8 @@ class _Run:
         with findings.guard(schema.recorded_model_outputs, "answers"):
             self._answers = check_model_outputs(reader, erased)
         with findings.guard(schema.audit_sessions, "thoughts"):
-            check_thoughts(reader, erased, self._thoughts)
+            elsewhere = Elsewhere(erased, ArchivedNames(self._view.archive))
+            check_thoughts(reader, elsewhere, self._thoughts)
         with findings.guard(schema.rounds, "rounds"):
             check_rounds(reader)
         with findings.guard(schema.blobs, "count"):

@@ -18,6 +18,7 @@ from kernel.ledger.archive_segment import SEGMENT_ROWS, Segment, SegmentRow
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 from kernel.verify.log import keeps_commitment
+from kernel.verify.model_outputs import erased_payloads
 from kernel.verify.reading import (
     LIMIT_FINDINGS,
     EnoughFindings,
@@ -37,6 +38,11 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
     }
 )
 """What is found where reading a segment ends with a code."""
+
+_RULES_OF_CONTENTS: Mapping[str, Rule] = MappingProxyType(
+    {"archived_content_missing": "missing", "archived_content_damaged": "bytes_changed"}
+)
+"""Likewise of a content."""
 
 _REPEATED = (
     "operation_id",
@@ -63,6 +69,9 @@ class ArchiveVerification:
 
     segments: int
     rows: int
+    contents: int
+    """Contents of thoughts that were read."""
+
     files_of_no_segment: int
     """Files that the ledger does not name: of an archival that was interrupted, or other people's.
     They are not read, and nobody removes them."""
@@ -71,7 +80,9 @@ class ArchiveVerification:
 
 
 def verify_archive(view: LedgerView, progress: Callable[[int], None]) -> ArchiveVerification:
-    """Read every segment, as `check_archive` does, and name at most so many findings as `verify`.
+    """Read every segment, as `check_archive` does, and every content of a thought that is there.
+
+    At most so many findings are named as by `verify`.
 
     Raises:
         LedgerUnavailable: the archive does not answer.
@@ -79,12 +90,63 @@ def verify_archive(view: LedgerView, progress: Callable[[int], None]) -> Archive
     findings = Findings(LIMIT_FINDINGS)
     reader = Reader(view.tables, findings)
     rows = strangers = 0
+    contents: set[str] = set()
     with suppress(EnoughFindings):
         rows = check_archive(reader, view.archive, progress).rows
-    if rows:
-        named = {row["content_hash"] for row in reader.pages(_SEGMENTS)}
+        contents |= _check_contents(reader, view.archive)
+    if rows or contents:
+        named = contents | {row["content_hash"] for row in reader.pages(_SEGMENTS)}
         strangers = sum(name not in named for name in view.archive.files.names())
-    return ArchiveVerification(rows // SEGMENT_ROWS, rows, strangers, tuple(findings.entries))
+    return ArchiveVerification(
+        rows // SEGMENT_ROWS, rows, len(contents), strangers, tuple(findings.entries)
+    )
+
+
+class ArchivedNames:
+    """The names of what lies in an archive, listed once somebody asks for one."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self._names: frozenset[object] | None = None
+
+    def __contains__(self, name: object) -> bool:
+        """Tell whether there is such a file; where no archive is named there is none.
+
+        Raises:
+            LedgerUnavailable: the archive does not answer.
+        """
+        if self._names is None:
+            is_configured = self._archive.is_configured
+            try:
+                names = self._archive.files.names() if is_configured else ()
+                self._names = frozenset(names)
+            except ArchiveUnavailable as error:
+                raise LedgerUnavailable(str(error), code=error.code) from error
+        return name in self._names
+
+
+def _check_contents(reader: Reader, archive: Archive) -> set[str]:
+    """Read what thoughts commit to and the blobs do not have; return the commitments.
+
+    Raises:
+        LedgerUnavailable: the archive does not answer.
+    """
+    contents: set[str] = set()
+    erased = erased_payloads(reader)
+    for row in reader.pages(schema.thought_records, order_by="ec_sequence_number"):
+        commitment = str((load_object(row["record_bytes"]) or {}).get("content_commitment"))
+        if commitment in erased or reader.get(schema.blobs, commitment) is not None:
+            continue
+        contents.add(commitment)
+        with reader.findings.guard(schema.blobs, commitment):
+            try:
+                archive.content(commitment)
+            except ArchiveUnavailable as error:
+                rule = _RULES_OF_CONTENTS.get(error.code)
+                if rule is None:
+                    raise LedgerUnavailable(str(error), code=error.code) from error
+                reader.findings.add(schema.blobs, commitment, rule, str(error))
+    return contents
 
 
 def check_archive(

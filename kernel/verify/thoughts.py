@@ -7,7 +7,7 @@ the genesis of the next one that seal. All is computed level by level and not as
 it; the two have the rule of the seed in common and no code.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -33,18 +33,29 @@ class ThoughtCounts:
     thoughts: int = 0
     nodes: int = 0
     contents: int = 0
-    """Contents that are there, to which a thought commits."""
+    """Contents that are in the database, to which a thought commits."""
+
+    archived: int = 0
+    """Contents that lie in the archive."""
 
 
-def check_thoughts(reader: Reader, erased: frozenset[object], counts: ThoughtCounts) -> None:
-    """Walk every session's chain, build its tree, and name what belongs to no session.
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Where contents are that are not in the database."""
 
-    `erased` are the commitments whose payloads are gone on the record.
-    """
+    erased: frozenset[object]
+    """Commitments whose payloads are gone on the record."""
+
+    archived: Container[object]
+    """Names of what lies in the archive; its files are not read."""
+
+
+def check_thoughts(reader: Reader, elsewhere: Elsewhere, counts: ThoughtCounts) -> None:
+    """Walk every session's chain, build its tree, and name what belongs to no session."""
     for row in reader.pages(schema.audit_sessions, order_by="session_id"):
         counts.sessions += 1
         with reader.findings.guard(schema.audit_sessions, row["session_id"]):
-            leaves, rfc6962 = _check_chain(reader, row, erased, counts)
+            leaves, rfc6962 = _check_chain(reader, row, elsewhere, counts)
             _check_tree(reader, row, leaves, counts)
             _check_session(reader, row, leaves, rfc6962)
     for table, expected in (
@@ -56,7 +67,7 @@ def check_thoughts(reader: Reader, erased: frozenset[object], counts: ThoughtCou
 
 
 def _check_chain(
-    reader: Reader, row: Row, erased: frozenset[object], counts: ThoughtCounts
+    reader: Reader, row: Row, elsewhere: Elsewhere, counts: ThoughtCounts
 ) -> tuple[list[bytes], list[bytes]]:
     """Walk along a session and return the leaves of its two trees."""
     session_id, head = row["session_id"], GENESIS
@@ -68,7 +79,7 @@ def _check_chain(
         key = joined(session_id, thought["thought_sequence"])
         with reader.findings.guard(schema.thought_records, key):
             _check_thought(reader, key, thought, len(leaves) + 1, head)
-            _check_content(reader, thought, erased, counts)
+            _check_content(reader, thought, elsewhere, counts)
         content = thought["record_bytes"]
         content = content if isinstance(content, bytes) else b""
         head = sha256_hex(content)
@@ -127,18 +138,21 @@ def _check_place(reader: Reader, key: str, row: Row, document: Document) -> None
         reader.findings.add(schema.thought_records, key, "field_differs", message)
 
 
-def _check_content(
-    reader: Reader, row: Row, erased: frozenset[object], counts: ThoughtCounts
-) -> None:
+def _check_content(reader: Reader, row: Row, elsewhere: Elsewhere, counts: ThoughtCounts) -> None:
     commitment = (load_object(row["record_bytes"]) or {}).get("content_commitment")
     blob = reader.get(schema.blobs, commitment)
     if blob is None:
-        if commitment not in erased:
+        is_erased, is_archived = commitment in elsewhere.erased, commitment in elsewhere.archived
+        counts.archived += is_archived
+        if is_erased and is_archived:
+            message = "it was erased on the record, and lies in the archive; erase it again"
+            reader.findings.add(schema.blobs, commitment, "extra", message)
+        elif not is_erased and not is_archived:
             message = f"the content of thought {shown(row['thought_id'])} is not there"
             reader.findings.add(schema.blobs, commitment, "missing", message)
         return
     counts.contents += 1
-    check_erased(reader, commitment, erased)
+    check_erased(reader, commitment, elsewhere.erased)
     if not keeps_commitment(blob):
         message = "salt and content do not give the commitment"
         reader.findings.add(schema.blobs, commitment, "bytes_changed", message)

@@ -19,8 +19,9 @@ from kernel.checks import v04_causality
 from kernel.checks.order import CHECKS
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import hashed_effect
+from kernel.ledger.blob_commitment import blob_commitment
 from kernel.ledger.keys import key_names, values_getter
-from kernel.ledger.ledger import Ledger, blob_commitment
+from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.receipts import purge_expired
 from kernel.ledger.sqlite import SqliteStore

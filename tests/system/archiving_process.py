@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kernel.archival import Retention
 from kernel.ledger.archive import Archive
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
@@ -57,7 +58,8 @@ class _Store:
 
 def archive_and_die(path: Path, url: str, before_us: int, point: str) -> None:
     """Archive the rows that are due, and die at a point."""
+    retention = Retention(before_us, hot_rows_min=0)
     store: Any = _Store(SqliteStore(path), point)
     files: Any = _Files(S3Files(url), point)
-    for _ in archive_steps(Ledger(store, host_of(1), Archive(files)), before_us, 0):
+    for _ in archive_steps(Ledger(store, host_of(1), Archive(files)), retention):
         pass

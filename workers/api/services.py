@@ -104,6 +104,9 @@ class Services:
     retention_days: int | None = None
     """Days after which rows of the log are archived; None archives none."""
 
+    thought_rounds_kept: int | None = None
+    """Sealed rounds whose contents stay in the database; None keeps all of them there."""
+
     problems: dict[str, str] = field(default_factory=dict)
     """Problems of this process by component, which health reports."""
 

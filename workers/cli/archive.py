@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kernel.log_archival import archive_status
+from kernel.thought_contents import rounds_archived
 from kernel.verify.archive import verify_archive
 from workers.cli.common import as_json, clean_errors, gateway_url, print_document, read_settings
 from workers.cli.gateway_call import ask_gateway
@@ -16,12 +17,14 @@ from workers.cli.reading import locked_ledger, read_record
 from workers.environment.data_folder import DataFolder
 from workers.environment.settings import Settings
 from workers.environment.terminal_progress import Progress
-from workers.use_cases.log_archiving import US_PER_DAY, archive_steps, give_space_back
+from workers.use_cases.log_archiving import archive_steps, give_space_back, retention_of
+
+_COUNTED = ("rows_moved", "envelopes_collected", "contents_moved")
 
 
 @click.group()
 def archive() -> None:
-    """Move old rows of the log out of the database, and look after them there."""
+    """Move what is old out of the database, and look after it there."""
 
 
 class Age(click.ParamType[int]):
@@ -42,10 +45,16 @@ class Age(click.ParamType[int]):
 @archive.command()
 @as_json
 def status(*, as_json: bool) -> None:
-    """Say how many rows lie in the archive, in how many bytes, and what is due."""
-    days = read_settings().kernel_retention_days
-    known = read_record(archive_status)
-    print_document({"retention_days": days, **asdict(known)}, as_json=as_json)
+    """Say how many rows and rounds lie in the archive, in how many bytes, and what is due."""
+    settings = read_settings()
+    known, rounds = read_record(lambda view: (archive_status(view), rounds_archived(view)))
+    document = {
+        "retention_days": settings.kernel_retention_days,
+        "thought_rounds_kept": settings.thought_rounds_kept,
+        **asdict(known),
+        "rounds_archived": rounds,
+    }
+    print_document(document, as_json=as_json)
 
 
 @archive.command()
@@ -57,7 +66,10 @@ def status(*, as_json: bool) -> None:
 )
 @as_json
 def run(days: int | None, *, as_json: bool) -> None:
-    """Move old rows to the archive, collect envelopes whose grace is over, give the space back.
+    """Move old rows and contents to the archive, collect envelopes, give the space back.
+
+    Contents of thoughts are old by their rounds (ROTULUS_THOUGHT_ROUNDS_KEPT), envelopes are
+    collected seven days after their rows.
 
     A gateway that runs on the data folder does it, and goes on serving meanwhile; it archives by
     itself once ROTULUS_KERNEL_RETENTION_DAYS is set. Killed in the middle, the same command goes
@@ -65,44 +77,43 @@ def run(days: int | None, *, as_json: bool) -> None:
     """
     settings = read_settings()
     days = settings.kernel_retention_days if days is None else days
-    if days is None:
-        raise click.UsageError("--older-than, or set ROTULUS_KERNEL_RETENTION_DAYS")
     with clean_errors(), Progress("archive") as progress:
         is_served = DataFolder(settings.data_dir).in_use()
         steps = _served_steps(settings, days) if is_served else _own_steps(settings, days)
-        moved = collected = 0
-        for rows_moved, envelopes_collected in steps:
-            moved += rows_moved
-            collected += envelopes_collected
-            progress.show(f"{moved} rows moved, {collected} envelopes collected")
-    print_document({"rows_moved": moved, "envelopes_collected": collected}, as_json=as_json)
+        done = dict.fromkeys(_COUNTED, 0)
+        for step in steps:
+            done = {name: count + step[name] for name, count in done.items()}
+            progress.show(", ".join(f"{count} {name}" for name, count in done.items()))
+    print_document(done, as_json=as_json)
 
 
-def _served_steps(settings: Settings, days: int) -> Iterator[tuple[int, int]]:
+def _served_steps(settings: Settings, days: int | None) -> Iterator[dict[str, int]]:
     """Let the gateway take steps, a few in each call (decision workers/0261)."""
     url, is_complete = gateway_url(settings), False
     while not is_complete:
         done = ask_gateway(url, "/v1/archive/runs", {"older_than_days": days})
         is_complete = done["is_complete"]
-        yield done["rows_moved"], done["envelopes_collected"]
+        yield done
 
 
-def _own_steps(settings: Settings, days: int) -> Iterator[tuple[int, int]]:
+def _own_steps(settings: Settings, days: int | None) -> Iterator[dict[str, int]]:
     """Take steps where nothing else runs on the data folder."""
     with locked_ledger(settings) as ledger:
-        for step in archive_steps(ledger, ledger.host.now_us() - days * US_PER_DAY):
-            yield step.rows_moved, step.envelopes_collected
+        now_us = ledger.host.now_us()
+        retention = retention_of(days, settings.thought_rounds_kept, now_us)
+        for step in archive_steps(ledger, retention):
+            yield {name: getattr(step, name) for name in _COUNTED}
         for _ in give_space_back(ledger):
-            yield 0, 0
+            yield dict.fromkeys(_COUNTED, 0)
 
 
 @archive.command()
 @as_json
 def verify(*, as_json: bool) -> None:
-    """Read every segment from the archive and hold it to what the ledger knows of it.
+    """Read all of the archive that the ledger knows of, and hold it to that.
 
-    `rotulus verify` does this too, and then verifies the rows in the segments with all others. Ends
-    with 1 on any finding.
+    `rotulus verify` reads the segments too, and verifies the rows in them with all others; of the
+    contents of thoughts it sees whether they are there. Ends with 1 on any finding.
     """
     with Progress("archive") as progress:
         checked = read_record(
@@ -112,6 +123,7 @@ def verify(*, as_json: bool) -> None:
         "verifies": not checked.findings,
         "segments": checked.segments,
         "rows_archived": checked.rows,
+        "contents_archived": checked.contents,
         "files_of_no_segment": checked.files_of_no_segment,
         "findings": [asdict(finding) for finding in checked.findings],
     }

@@ -25,11 +25,14 @@ from kernel.proof.checkpoint import Checkpoint
 from kernel.proof.proof_file import FILE_BYTES_MAX
 from kernel.proof.signed_note import NOTE_BYTES_MAX
 from kernel.proof.verification import ProofInvalid
+<<<<<<< HEAD
 from workers.cli.common import clean_errors, read_settings
 from workers.cli.input_file import InputFile
+=======
+from workers.cli.reading import read_view
+>>>>>>> tiers
 from workers.environment.checkpoint_folder import PUBLIC_MODE, write_whole
 from workers.environment.checkpoint_key import check_continued
-from workers.environment.ledger_access import ledger_place, open_record
 
 _HELP = {
     "elimination": "Prove that ID, the audit event of an elimination, is in the log.\n\nShows the"
@@ -130,7 +133,7 @@ def _consistency(old_note_file: IO[bytes], output: Path, note_file: IO[bytes]) -
 
     The file holds both checkpoints and the path between them, and nothing of any row.
     """
-    with clean_errors(), open_record(ledger_place(read_settings())) as view:
+    with read_view() as view:
         tree = view.log_tree()
         old_note, old = _signed(tree, old_note_file)
         note, signed = _signed(tree, note_file)
@@ -144,7 +147,7 @@ def _write_subject(
     output: Path,
     note_file: IO[bytes],
 ) -> None:
-    with clean_errors(), open_record(ledger_place(read_settings())) as view:
+    with read_view() as view:
         tree = view.log_tree()
         note, signed = _signed(tree, note_file)
         _write(output, proof_document(kind, subject(view), tree, signed.size, note))

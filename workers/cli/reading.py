@@ -17,9 +17,18 @@ T = TypeVar("T")
 
 def read_record(question: Callable[[LedgerView], T]) -> T:
     """Ask one snapshot of the record that the settings name, and return the answer."""
-    place = ledger_place(read_settings())
-    with clean_errors(), open_record(place) as view:
+    with read_view() as view:
         return question(view)
+
+
+@contextmanager
+def read_view() -> Iterator[LedgerView]:
+    """Open a snapshot of the record that the settings name; say where its archive was read."""
+    with clean_errors(), open_record(ledger_place(read_settings())) as view:
+        yield view
+        count = view.archive.files_read
+        if count:
+            click.echo(f"{count} files of the archive were read", err=True)
 
 
 @contextmanager

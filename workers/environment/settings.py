@@ -451,6 +451,14 @@ class Settings(BaseSettings):
         "it; unset: by command and by number alone.",
     )
 
+    thought_rounds_kept: int = Field(
+        default=3,
+        ge=0,
+        le=1_000_000_000,
+        description="Rounds that were sealed last whose thoughts keep their contents in the "
+        "database; contents of older ones move to the archive, every hour, where there is one.",
+    )
+
     model_url: HttpUrl | None = Field(
         default=None,
         repr=False,

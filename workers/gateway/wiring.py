@@ -235,6 +235,7 @@ def build_gateway(
         sealing=sealing,
         publishing=publishing,
         retention_days=settings.kernel_retention_days,
+        thought_rounds_kept=settings.thought_rounds_kept,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(

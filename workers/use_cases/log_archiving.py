@@ -1,9 +1,9 @@
 """Takes the steps of archival, one after the other, each short enough for writers to wait (§17.7).
 
 What takes long, reading rows and writing to the archive, happens on a snapshot. The head is held
-while the rows of one tile move, while the envelopes of one tile go, and while a few free pages are
-cut off the file, and never in between. Any number of processes may take steps at once: what one has
-done the others find done.
+while the rows of one tile move, while the envelopes of one tile or the contents of one page of
+thoughts go, and while a few free pages are cut off the file, and never in between. Any number of
+processes may take steps at once: what one has done the others find done.
 """
 
 from collections import deque
@@ -14,15 +14,15 @@ from functools import partial
 import anyio.to_thread
 
 from actors.commit.work_units import ArchivalUnit
-from kernel.ledger.ledger import Ledger
+from kernel.archival import ArchivalStep, PreparedStep, Retention, prepared_step, take_step
+from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.tables import GivesSpaceBack
-from kernel.log_archival import HOT_ROWS_MIN, ArchivalStep, prepared_step, take_step
 
 US_PER_DAY = 24 * 3600 * 1_000_000
 PAGES_AT_ONCE = 128
 """Free pages that are cut off a file while its writers wait: a mebibyte."""
 STEPS_AT_ONCE = 16
-"""Segments that a call of a cron moves or collects at most; 4,096 rows."""
+"""Steps that a call of a cron takes at most; 4,096 rows, or as many thoughts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,72 +31,80 @@ class ArchivalDone:
 
     rows_moved: int = 0
     envelopes_collected: int = 0
+    contents_moved: int = 0
+    """Contents of thoughts whose rounds are old enough."""
+
     is_complete: bool = True
     """Whether nothing more was due."""
 
 
-def archive_steps(
-    ledger: Ledger, before_us: int, hot_rows_min: int = HOT_ROWS_MIN
-) -> Iterator[ArchivalStep]:
-    """Take one step after the other and yield each, until nothing is due.
+def retention_of(days: int | None, rounds_kept: int | None, now_us: int) -> Retention:
+    """Return what stays in the database, by the age of rows in days."""
+    return Retention(None if days is None else now_us - days * US_PER_DAY, rounds_kept)
 
-    Rows committed before a time are moved; envelopes are collected once their grace is over.
+
+def archive_steps(ledger: Ledger, retention: Retention) -> Iterator[ArchivalStep]:
+    """Take one step after the other and yield each, until nothing is due.
 
     Raises:
         ArchiveUnavailable: the archive does not answer, or a segment is gone or another one;
             nothing is half done.
         LedgerCorrupt: a row or an envelope is not what its hash says.
     """
-    prepare = partial(
-        prepared_step,
-        archive=ledger.archive,
-        before_us=before_us,
-        now_us=ledger.host.now_us(),
-        hot_rows_min=hot_rows_min,
-    )
+    prepare = _preparation(ledger, retention)
     # The snapshot has ended when the head is held.
     while (prepared := ledger.read(prepare)) is not None:
         with ledger.transaction() as transaction:
             step = take_step(transaction, prepared)
+        _delete_erased(ledger, step)
         yield step
 
 
 async def archive_some(
-    ledger: Ledger,
-    write: Callable[[ArchivalUnit], Awaitable[ArchivalStep]],
-    retention_days: int | None,
-    hot_rows_min: int = HOT_ROWS_MIN,
+    ledger: Ledger, write: Callable[[ArchivalUnit], Awaitable[ArchivalStep]], retention: Retention
 ) -> ArchivalDone:
     """Take a few of the steps that are due through a gateway's committer, off its event loop.
 
-    Nothing is due where nobody said after how many days. The space is given back when all is done.
+    The space is given back when all is done.
 
     Raises:
         ArchiveUnavailable, LedgerCorrupt: see `archive_steps`.
     """
-    if retention_days is None:
-        return ArchivalDone()
-    now_us = ledger.host.now_us()
-    prepare = partial(
+    prepare = _preparation(ledger, retention)
+    steps: list[ArchivalStep] = []
+    is_complete = False
+    while not is_complete and len(steps) < STEPS_AT_ONCE:
+        prepared = await anyio.to_thread.run_sync(ledger.read, prepare)
+        is_complete = prepared is None
+        if prepared is not None:
+            steps.append(await write(ArchivalUnit(prepared)))
+            await anyio.to_thread.run_sync(_delete_erased, ledger, steps[-1])
+    done = ArchivalDone(
+        sum(step.rows_moved for step in steps),
+        sum(step.envelopes_collected for step in steps),
+        sum(step.contents_moved for step in steps),
+        is_complete=is_complete,
+    )
+    if is_complete and steps:
+        await anyio.to_thread.run_sync(deque, give_space_back(ledger), 0)
+    return done
+
+
+def _preparation(
+    ledger: Ledger, retention: Retention
+) -> Callable[[LedgerView], PreparedStep | None]:
+    return partial(
         prepared_step,
         archive=ledger.archive,
-        before_us=now_us - retention_days * US_PER_DAY,
-        now_us=now_us,
-        hot_rows_min=hot_rows_min,
+        retention=retention,
+        now_us=ledger.host.now_us(),
     )
-    moved = collected = 0
-    for _ in range(STEPS_AT_ONCE):
-        prepared = await anyio.to_thread.run_sync(ledger.read, prepare)
-        if prepared is None:
-            break
-        step = await write(ArchivalUnit(prepared))
-        moved += step.rows_moved
-        collected += step.envelopes_collected
-    else:
-        return ArchivalDone(moved, collected, is_complete=False)
-    if moved or collected:
-        await anyio.to_thread.run_sync(deque, give_space_back(ledger), 0)
-    return ArchivalDone(moved, collected)
+
+
+def _delete_erased(ledger: Ledger, step: ArchivalStep) -> None:
+    """Delete what was erased while it was written to the archive."""
+    for commitment in step.erased_meanwhile:
+        ledger.archive.erase_content(commitment)
 
 
 def give_space_back(ledger: Ledger) -> Iterator[int]:

@@ -12,6 +12,7 @@ from kernel.authority.requests import stale_since
 from kernel.host import iso_time
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.tables import Row
 from kernel.work.outcomes import open_by_queue
 from kernel.work.queue_kinds import QUEUE_KINDS
 
@@ -60,6 +61,9 @@ class OperationRecordDocument(TypedDict):
 
     operation_id: str
     row: NotRequired[LogRowDocument]
+    archived_at: NotRequired[str | None]
+    """When its row was moved to the archive, from where it was read; None where it was not."""
+
     envelope: NotRequired[dict[str, Any] | None]
     """None where it was erased."""
 
@@ -99,6 +103,7 @@ def describe_operation(view: LedgerView, operation_id: str) -> OperationRecordDo
     described: OperationRecordDocument = {
         "operation_id": operation_id,
         "row": log_document(view, row if lite is None else lite),
+        "archived_at": _archived_at(view, row),
         "envelope": view.envelope(operation_id),
         "effects": cast("list[AppliedEffectRow]", effects_of(view, row)),
         "receipts": receipts,
@@ -109,6 +114,11 @@ def describe_operation(view: LedgerView, operation_id: str) -> OperationRecordDo
             "envelope": envelope_of(view, lite),
         }
     return described
+
+
+def _archived_at(view: LedgerView, row: Row) -> str | None:
+    archived_us = view.archived_at_us(row["ec_sequence_number"])
+    return None if archived_us is None else iso_time(archived_us)
 
 
 def count_requests(view: LedgerView) -> RequestCounts:

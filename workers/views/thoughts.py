@@ -17,14 +17,16 @@ from actors.commit.thought_units import (
 )
 from actors.errors import ThoughtNotTaken
 from kernel.ledger.ledger import LedgerView
+from kernel.thought_contents import Storage, read_content
 from kernel.thoughts.chain import read_chain
 from kernel.thoughts.reading import round_rows, session_row, thought_path, thought_rows
 
 
 class ShownThought(ThoughtDocument):
-    """A thought with its content, null where that was erased."""
+    """A thought with its content, null where that was erased, and where it was read."""
 
     content: str | None
+    content_storage: Storage
 
 
 class ThoughtsDocument(TypedDict):
@@ -114,8 +116,9 @@ def thoughts_document(
     shown: list[ShownThought] = []
     for row in rows:
         thought = thought_document_of(row, duplicate=False)
-        content = view.blob(thought["content_commitment"])
-        shown.append({**thought, "content": None if content is None else content.decode()})
+        read = read_content(view, thought["content_commitment"])
+        content = None if read.content is None else read.content.decode()
+        shown.append({**thought, "content": content, "content_storage": read.storage})
     last = rows[-1]["thought_sequence"] if rows else after
     goes_on = last < session["thought_count"] and bool(rows)
     return {"session": session, "thoughts": shown, "next_after": last if goes_on else None}

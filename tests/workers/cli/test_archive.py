@@ -1,10 +1,12 @@
 """`rotulus archive`, beside a gateway and without one."""
 
+import json
 from contextlib import asynccontextmanager, closing
 from functools import partial
 
 import pytest
 
+from kernel.archival import Retention
 from kernel.ledger import schema
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger
@@ -14,14 +16,13 @@ from tests.kernel.build import FakeHost, create, submit
 from tests.workers.api.door import running_door
 from tests.workers.cli.command import printed, rotulus
 from tests.workers.cli.test_queues import OneRecord
-from workers.api.routes import archive as archive_route
-from workers.cli import archive as archive_command
 from workers.cli import gateway_call
 from workers.environment.system_host import system_host
 from workers.use_cases import log_archiving
 
 pytestmark = pytest.mark.spec("§17.7")
 ROWS = 2 * SEGMENT_ROWS + 1
+DONE = {"rows_moved": 0, "envelopes_collected": 0, "contents_moved": 0}
 OLD = ("archive", "run", "--older-than", "2d", "--json")
 
 
@@ -48,16 +49,15 @@ class OldRecord(OneRecord):
 def record(monkeypatch):
     record = OldRecord()
     monkeypatch.setattr(gateway_call, "GatewayClient", record.client)
-    some = partial(log_archiving.archive_some, hot_rows_min=0)
-    monkeypatch.setattr(archive_route, "archive_some", some)
+    monkeypatch.setattr(log_archiving, "Retention", partial(Retention, hot_rows_min=0))
     monkeypatch.setattr(log_archiving, "STEPS_AT_ONCE", 1)
     return record
 
 
 def test_a_gateway_that_runs_on_the_data_folder_archives_for_the_command(record, data_folder):
     with data_folder.locked():
-        assert printed(*OLD) == {"rows_moved": 2 * SEGMENT_ROWS, "envelopes_collected": 0}
-        assert printed(*OLD) == {"rows_moved": 0, "envelopes_collected": 0}
+        assert printed(*OLD) == DONE | {"rows_moved": 2 * SEGMENT_ROWS}
+        assert printed(*OLD) == DONE
     with record.store.view() as tables:
         assert tables.count(schema.kernel_event_log) == 1
 
@@ -76,11 +76,15 @@ def test_where_nothing_runs_the_command_does_it_itself(data_folder, monkeypatch)
     with closing(Ledger.create(SqliteStore(data_folder.ledger_path), system_host())) as ledger:
         for number in range(SEGMENT_ROWS + 1):
             submit(ledger, create(f"n-{number}", "Note"))
-    steps = partial(log_archiving.archive_steps, hot_rows_min=0)
-    monkeypatch.setattr(archive_command, "archive_steps", steps)
+    monkeypatch.setattr(log_archiving, "Retention", partial(Retention, hot_rows_min=0))
     arguments = ("archive", "run", "--older-than", "0d", "--json")
-    assert printed(*arguments) == {"rows_moved": SEGMENT_ROWS, "envelopes_collected": 0}
+    assert printed(*arguments) == DONE | {"rows_moved": SEGMENT_ROWS}
     assert printed("archive", "verify", "--json")["verifies"]
+    operations = printed("audit", "operations", "--limit", "500", "--json")["operations"]
+    for place, is_archived in ((0, True), (-1, False)):
+        described = rotulus("show", "operation", operations[place]["operation_id"])
+        assert (json.loads(described.stdout)["archived_at"] is not None) == is_archived
+        assert ("of the archive were read" in described.stderr) == is_archived
     assert printed("verify", "--json")["verifies"]
 
 
@@ -92,4 +96,5 @@ async def test_what_is_asked_of_the_route_has_to_be_days(record):
             assert answer.status_code == 422, days
         for body in ({}, {"older_than_days": None}):
             done = (await door.http.post("/v1/archive/runs", json=body)).json()
-            assert done == {"rows_moved": 0, "envelopes_collected": 0, "is_complete": True}
+            assert done.pop("is_complete")
+            assert not any(done.values())

@@ -14,6 +14,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from kernel.archival import Retention
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive, ArchiveUnavailable
 from kernel.ledger.archive_segment import SEGMENT_ROWS
@@ -177,7 +178,7 @@ def test_who_is_killed_between_the_bucket_and_the_database_loses_nothing(
             assert view.tables.count(schema.archived_rows) == rows
             assert whole_log(view) == said
             assert verify(view).ok
-        steps = archive_steps(ledger, before_us, 0)
+        steps = archive_steps(ledger, Retention(before_us, hot_rows_min=0))
         assert sum(step.rows_moved for step in steps) == SEGMENT_ROWS - rows
     assert len(list(S3Files(URL).names())) == 1
     ledger.close()

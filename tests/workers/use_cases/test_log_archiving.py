@@ -1,5 +1,7 @@
 """A gateway archives old rows by itself, a few segments at a time, while others write (§17.7)."""
 
+from dataclasses import replace
+
 import pytest
 
 from kernel.ledger.archive_segment import SEGMENT_ROWS
@@ -11,7 +13,7 @@ from tests.kernel.archives import memory_archive
 from tests.kernel.build import FakeHost, create, submit
 from tests.workers.api.door import running_door
 from workers.use_cases import log_archiving
-from workers.use_cases.log_archiving import US_PER_DAY, ArchivalDone, archive_some
+from workers.use_cases.log_archiving import US_PER_DAY, ArchivalDone, archive_some, retention_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("§17.7")]
 DAYS = 2
@@ -38,7 +40,8 @@ async def test_rows_move_envelopes_follow_after_their_grace_and_the_record_verif
     async with running_door(ledger.store, host=host.host) as door:
 
         async def some(days=DAYS):
-            return await archive_some(ledger, door.services.write, days, hot_rows_min=0)
+            retention = replace(retention_of(days, None, ledger.host.now_us()), hot_rows_min=0)
+            return await archive_some(ledger, door.services.write, retention)
 
         assert await some(None) == ArchivalDone()
         assert await some(1000) == ArchivalDone()

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from workers.api.json_routes import json_router
 from workers.api.services import Given
-from workers.use_cases.log_archiving import ArchivalDone, archive_some
+from workers.use_cases.log_archiving import ArchivalDone, archive_some, retention_of
 
 DAYS_MAX = 36_500
 
@@ -25,9 +25,12 @@ class ArchivalBody(BaseModel):
 async def archive_run(services: Given, body: ArchivalBody | None = None) -> ArchivalDone:
     """Take a few steps of archival; ask again while it is not complete. Again changes nothing.
 
-    Whole tiles of 256 rows move, never the newest 1,024. Envelopes follow seven days later, and
-    then the space is given back.
+    Whole tiles of 256 rows move, never the newest 1,024. Envelopes follow seven days later. So do
+    contents of thoughts, whose rounds are old enough by the gateway's setting, and the space is
+    given back.
     """
     days = None if body is None else body.older_than_days
     days = services.retention_days if days is None else days
-    return await archive_some(services.ledger, services.write, days)
+    now_us = services.ledger.host.now_us()
+    retention = retention_of(days, services.thought_rounds_kept, now_us)
+    return await archive_some(services.ledger, services.write, retention)

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import anyio.to_thread
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
@@ -9,6 +10,7 @@ from typing_extensions import TypedDict
 from actors.commit.erasure_units import EraseUnit, LiftHoldUnit, SetHoldUnit
 from kernel.erasure import ErasablePayload, Erasure, PayloadKind
 from kernel.legal_holds import Grounds, LegalHold, SubjectKind, open_holds
+from kernel.thought_contents import lies_in_archive
 from workers.api.json_routes import json_router
 from workers.api.services import Given
 
@@ -70,10 +72,15 @@ class LiftedDocument(TypedDict):
 async def erase(body: ErasureBody, services: Given) -> Erasure:
     """Delete a payload and its salt for good, on the record; again changes nothing.
 
-    Its commitment stays, and with it every proof. A payload under a legal hold is refused.
+    Its commitment stays, and with it every proof. A payload under a legal hold is refused. One that
+    lies in an archive that does not answer is erased on the record: ask again until it is deleted.
     """
     payload = ErasablePayload(body.payload_kind, body.payload_id, body.session_id)
     erasure: Erasure = await services.write(EraseUnit(payload, body.grounds()))
+    if payload.kind == "thought":
+        # Again each time: a process may have been killed here.
+        erase_content = services.ledger.archive.erase_content
+        await anyio.to_thread.run_sync(erase_content, erasure.commitment)
     return erasure
 
 
@@ -87,7 +94,11 @@ async def legal_holds(services: Given) -> HoldsDocument:
 async def set_legal_hold(body: HoldBody, services: Given) -> LegalHold:
     """Set a legal hold on the record; what it holds is neither erased nor collected."""
     subject = (body.subject_kind, body.subject_id)
-    hold: LegalHold = await services.write(SetHoldUnit(body.hold_id, subject, body.grounds()))
+    is_archived = body.subject_kind == "payload" and await services.read(
+        lambda view: lies_in_archive(view, body.subject_id)
+    )
+    unit = SetHoldUnit(body.hold_id, subject, body.grounds(), is_archived=is_archived)
+    hold: LegalHold = await services.write(unit)
     return hold
 
 
