@@ -32,7 +32,7 @@ VERSION = "1"
 """Of the way in which records follow from the log; a change of it changes the digests of runs."""
 
 
-class RunRecords:
+class RuntimeRecords:
     """The records of one run by their tables."""
 
     def __init__(self, view: LedgerView, stretch: RuntimeRun) -> None:
@@ -258,7 +258,7 @@ def _empty(table: str) -> Row:
 
 def digest_of_stretch(view: LedgerView, stretch: RuntimeRun) -> RunDigest:
     """Return what the seal of a run states; linear in the rows of its stretch."""
-    return digest_of_records(stretch.run_id, RunRecords(view, stretch).rows.items())
+    return digest_of_records(stretch.run_id, RuntimeRecords(view, stretch).rows.items())
 
 
 def run_record(view: LedgerView, stretch: RuntimeRun) -> Row:

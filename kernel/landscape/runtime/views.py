@@ -12,7 +12,7 @@ from sqlalchemy import Table
 
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.record_rules import KEYS, TABLES
-from kernel.landscape.runtime.records import RunRecords, run_record
+from kernel.landscape.runtime.records import RuntimeRecords, run_record
 from kernel.landscape.runtime.stretches import (
     RuntimeRun,
     is_runtime,
@@ -46,7 +46,7 @@ def run_view(view: LedgerView, run_id: str | None) -> LedgerView:
 
 def view_of(view: LedgerView, stretch: RuntimeRun) -> LedgerView:
     """Return a snapshot with the records of a stretch; linear in its rows."""
-    made = _RunTables(RunRecords(view, stretch).rows, view.tables)
+    made = _RunTables(RuntimeRecords(view, stretch).rows, view.tables)
     return LedgerView(cast("TablesView", made), view.archive)
 
 

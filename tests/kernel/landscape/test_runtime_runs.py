@@ -11,7 +11,7 @@ from kernel.landscape.lineage import explain
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored
 from kernel.landscape.recorder import Recorder
 from kernel.landscape.reports import graph_of, outcomes_of, summary_of
-from kernel.landscape.runtime.records import RunRecords, digest_of_stretch
+from kernel.landscape.runtime.records import RuntimeRecords, digest_of_stretch
 from kernel.landscape.runtime.stretches import open_stretch, stretch_between, stretch_named
 from kernel.landscape.runtime.views import run_view, runtime_runs, view_of
 from kernel.landscape.seals import stated
@@ -41,7 +41,7 @@ def observed(ledger):
 
 def records(ledger, stretch=None):
     with ledger.view() as view:
-        return RunRecords(view, stretch or open_stretch(view)).rows
+        return RuntimeRecords(view, stretch or open_stretch(view)).rows
 
 
 def seal(ledger, first, last):
@@ -103,7 +103,7 @@ def test_an_observation_is_a_token_whose_row_is_its_docket_entry(observed):
         assert entry.outcome["outcome"] == "forked"
         assert entry.source_row["row_id"] == created
         assert summary_of(made, stretch.run_id)["counts"]["tokens"] == len(
-            RunRecords(view, stretch).rows["tokens"]
+            RuntimeRecords(view, stretch).rows["tokens"]
         )
         assert graph_of(made, stretch.run_id)["node_count"] == 8
         assert outcomes_of(made, stretch.run_id)["summary"]["non_terminal_tokens"] == 0
@@ -171,7 +171,7 @@ def test_runs_follow_each_other_without_a_gap_or_an_overlap(observed):
         tokens = [
             row["token_id"]
             for part in (*parts, open_stretch(view))
-            for row in RunRecords(view, part).rows["tokens"]
+            for row in RuntimeRecords(view, part).rows["tokens"]
         ]
         assert len(tokens) == len(set(tokens))
         assert len(tokens) == head(observed) + len(ask_outcomes(observed))
