@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 from actors.commit.unit_context import CommitContext
 from actors.orchestrator.intents import SealRun
 from kernel.canonical import digest
+from kernel.landscape.runtime.stretches import sealed_last
 from kernel.landscape.seals import check_over, seal_of
 from kernel.ledger.tables import Row
 from kernel.model.landscape_receipts import RunSealed
@@ -40,19 +41,50 @@ class SealRunUnit:
         if seal is None:
             # Somebody may have let it go on since it was read.
             check_over(context.transaction, run_id)
-            intent = SealRun(
-                intent_key=digest(["seal_run", run_id]), seal=RunSealed.model_validate(self.stated)
-            )
-            document = context.orchestrator.construct(
-                intent, context.transaction, actor="system", session_id=None
-            )
-            result = context.kernel.submit(
-                context.transaction, document, "orchestrator", id_is_drawn=True
-            )
-            if isinstance(result, RejectedResult):
-                return result
+            rejected = _seal(context, self.stated)
+            if rejected is not None:
+                return rejected
             seal = seal_of(context.transaction, run_id)
         return seal_document(seal or {})
+
+
+@dataclass(frozen=True, slots=True)
+class SealRuntimeRunUnit:
+    """Seal a stretch of the log as a run of the runtime (ruling L1), where it still follows.
+
+    Its records were made in a snapshot. Outcomes that are recorded behind its last row belong to
+    it, so nothing may have been recorded between that snapshot and the next row.
+    """
+
+    stated: dict[str, Any]
+    first: int
+    last: int
+    receipts: int
+    """The receipts on the record when it was read."""
+
+    def run(self, context: CommitContext) -> RunSealDocument | RejectedResult | None:
+        """Seal it; None where another gateway was first, or something came meanwhile."""
+        head = context.transaction.head_now
+        is_behind = head.ec_sequence_number > self.last
+        if sealed_last(context.transaction) != self.first - 1:
+            return None
+        if not is_behind and head.receipt_sequence != self.receipts:
+            return None
+        rejected = _seal(context, self.stated)
+        if rejected is not None:
+            return rejected
+        return seal_document(seal_of(context.transaction, self.stated["run_id"]) or {})
+
+
+def _seal(context: CommitContext, stated: dict[str, Any]) -> RejectedResult | None:
+    intent = SealRun(
+        intent_key=digest(["seal_run", stated["run_id"]]), seal=RunSealed.model_validate(stated)
+    )
+    document = context.orchestrator.construct(
+        intent, context.transaction, actor="system", session_id=None
+    )
+    result = context.kernel.submit(context.transaction, document, "orchestrator", id_is_drawn=True)
+    return result if isinstance(result, RejectedResult) else None
 
 
 def seal_document(seal: Row) -> RunSealDocument:

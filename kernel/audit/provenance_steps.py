@@ -13,7 +13,7 @@ from kernel.audit.provenance import STEPS_MAX, Kind, Named, Provenance, Step, wa
 from kernel.audit.provenance_of_sessions import elimination_step, session_step, survivor_step
 from kernel.audit.provenance_words import words_at, words_of_source
 from kernel.authority.recompute_pages import recompute_alone, requests_answered
-from kernel.landscape.stages import stage_of
+from kernel.landscape.runtime.stages import stage_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.ledger.tables import Row

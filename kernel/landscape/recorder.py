@@ -14,11 +14,12 @@ from typing import Any
 
 from kernel.canonical import sha256_hex
 from kernel.landscape.canonical_types import CANONICAL_VERSION, canonical_data
-from kernel.landscape.errors import LandscapeRefused
+from kernel.landscape.errors import LandscapeRefused, RecordRefused
 from kernel.landscape.outcomes import OutcomeRecording
 from kernel.landscape.record_group import RecordUnit
 from kernel.landscape.record_reading import RecordReading
 from kernel.landscape.record_rules import TABLES, part_key
+from kernel.landscape.runtime.stretches import PREFIX, is_runtime
 from kernel.landscape.work_recording import WorkRecording
 from kernel.ledger.tables import Row
 
@@ -37,7 +38,14 @@ class Recorder(WorkRecording, OutcomeRecording, RecordReading):
         source_schema: Any = None,
         source_field_resolution: Mapping[str, Any] | None = None,
     ) -> Row:
-        """Record that a run begins under a configuration."""
+        """Record that a run begins under a configuration.
+
+        Raises:
+            RecordRefused: `landscape_record_invalid` of a name that the runtime's runs have.
+        """
+        if run_id is not None and is_runtime(run_id):
+            message = f"{PREFIX} begins the names of the runtime's own runs"
+            raise RecordRefused("landscape_record_invalid", "run_id", message)
         content = canonical_data(dict(config))
         return self._record(
             "runs",

@@ -12,6 +12,8 @@ from sqlalchemy import Table
 from kernel.errors import LedgerCorrupt
 from kernel.landscape.digest import RunDigest, digest_of
 from kernel.landscape.errors import RecordDamaged
+from kernel.landscape.runtime.records import digest_of_stretch
+from kernel.landscape.runtime.stretches import stretch_named
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
@@ -50,11 +52,14 @@ def _check_payloads(reader: Reader, run_id: str) -> None:
 
 def _check_run(reader: Reader, view: LedgerView, seal: Row) -> None:
     run_id, findings = seal["run_id"], reader.findings
-    if reader.get(schema.landscape_runs, run_id) is None:
+    is_stored = reader.get(schema.landscape_runs, run_id) is not None
+    stretch = None if is_stored else stretch_named(view, run_id)
+    if not is_stored and stretch is None:
         findings.add(schema.landscape_runs, run_id, "missing", "its seal is on the log")
         return
     try:
-        digest = digest_of(view, run_id)
+        # The records of a run of the runtime follow from the log; others are stored.
+        digest = digest_of(view, run_id) if stretch is None else digest_of_stretch(view, stretch)
     except RecordDamaged as damaged:
         findings.add(damaged.table, damaged.key, "field_differs", damaged.rule)
         return

@@ -196,7 +196,9 @@ def test_the_main_job_goes_on_over_restarts_of_the_server_in_the_same_gateway(
     assert report["failures"] == []
     verification = verify_file(SecretStr(url), lambda _done, _total: None)
     assert verification.ok, verification.findings
-    assert (verification.rows, verification.requests_open) == (report["record"]["rows"], 0)
+    # The last row may be the seal of the run that ended with the gateway.
+    assert 0 <= verification.rows - report["record"]["rows"] <= 1
+    assert verification.requests_open == 0
     assert "child_died" not in run.stderr
 
 

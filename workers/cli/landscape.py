@@ -11,6 +11,7 @@ from kernel.landscape.export import export_csv, export_run, import_run
 from kernel.landscape.open_lineage import open_lineage_events
 from kernel.landscape.payloads import purge_payloads
 from kernel.landscape.prov_json import prov_document
+from kernel.landscape.runtime.views import run_view
 from kernel.ledger.landscape_tables import RUN_STATUSES
 from kernel.ledger.ledger import LedgerView
 from workers.cli.common import (
@@ -110,13 +111,13 @@ def export(run_id: str, shape: str, key_file: Path | None, folder: Path | None) 
         raise click.UsageError("--key-file and --csv are of the format `records`")
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        read_record(lambda view: export_csv(view, run_id, folder))
+        read_record(lambda view: export_csv(run_view(view, run_id), run_id, folder))
         return
     key = None if key_file is None else key_file.read_bytes()
 
     def write(view: LedgerView) -> None:
-        pieces = _FORMATS[shape](view, run_id) if shape in _FORMATS else None
-        for piece in pieces or export_run(view, run_id, key):
+        pieces = _FORMATS[shape](run_view(view, run_id), run_id) if shape in _FORMATS else None
+        for piece in pieces or export_run(run_view(view, run_id), run_id, key):
             click.echo(piece, nl=False)
 
     read_record(write)

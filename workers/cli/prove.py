@@ -25,12 +25,8 @@ from kernel.proof.checkpoint import Checkpoint
 from kernel.proof.proof_file import FILE_BYTES_MAX
 from kernel.proof.signed_note import NOTE_BYTES_MAX
 from kernel.proof.verification import ProofInvalid
-<<<<<<< HEAD
-from workers.cli.common import clean_errors, read_settings
 from workers.cli.input_file import InputFile
-=======
 from workers.cli.reading import read_view
->>>>>>> tiers
 from workers.environment.checkpoint_folder import PUBLIC_MODE, write_whole
 from workers.environment.checkpoint_key import check_continued
 

@@ -438,6 +438,13 @@ class Settings(BaseSettings):
         "each checkpoint, and its quorum says when it counts as witnessed; unset: nobody is "
         "asked.",
     )
+    landscape_run_rows: int = Field(
+        default=1000,
+        ge=0,
+        le=5_000,
+        description="Rows of the log after which the runtime's own run ends and its digest is "
+        "stated on the log, as it is when a gateway stops or starts; 0: never.",
+    )
     round_sessions: int = Field(
         default=256,
         ge=1,

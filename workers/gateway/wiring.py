@@ -8,6 +8,7 @@ is told by a function that names it, so that everything has its callbacks when i
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import anyio
@@ -21,6 +22,7 @@ from actors.commit.units import ReplayUnit, Unit
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.elimination_store import AsyncEliminationStore
 from actors.supervision import kept_up
+from actors.synthesis.model_client import ModelClient
 from actors.synthesis.synthesis import Synthesis
 from kernel.authority.requests import CASCADE_QUEUE
 from kernel.belief_record import declared_universe
@@ -75,6 +77,7 @@ from workers.use_cases.evidence_confirmation import EvidenceConfirmation
 from workers.use_cases.extraction_restarts import ExtractionRestarts
 from workers.use_cases.rollbacks import confirmations_of
 from workers.use_cases.round_sealing import RoundSealing
+from workers.use_cases.run_sealing import RunSealing
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 
@@ -248,13 +251,12 @@ def build_gateway(
     install_metrics(app, metrics)
     traces.install(app)
 
+    run_sealing = RunSealing(ledger, write, settings.landscape_run_rows, time.monotonic)
+
     async def leave() -> None:
         await recorder.record()
         await sharing.leave()
-
-    async def close_model() -> None:
-        if isinstance(model, HttpModel):
-            await model.aclose()
+        await run_sealing.stop()
 
     async def close_ledger() -> None:
         await anyio.to_thread.run_sync(ledger.close)
@@ -272,6 +274,7 @@ def build_gateway(
             confirmation.run,
             implications.run,
             RoundSealing(ledger, write, sealing, settings.round_s).run,
+            run_sealing.run,
             publishing.run,
             hub.run,
             capacity.run,
@@ -282,7 +285,13 @@ def build_gateway(
         ),
         stops=(hub.stop, outcomes.stop, services.streams.stop),
         leave=leave,
-        closing=(redis.aclose, close_model, publishing.aclose, close_ledger, traces.close),
+        closing=(
+            redis.aclose,
+            partial(_close_model, model),
+            publishing.aclose,
+            close_ledger,
+            traces.close,
+        ),
     )
 
 
@@ -328,6 +337,11 @@ def _capacity(
         round(settings.kernel_capacity_period_s * 1000),
         time.monotonic,
     )
+
+
+async def _close_model(model: ModelClient) -> None:
+    if isinstance(model, HttpModel):
+        await model.aclose()
 
 
 def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | None:

@@ -1,5 +1,7 @@
 """Runs as JSON, the same at every door (seed 003): what ran, what it came to, why it went so.
 
+The runtime's own runs are among them; their records are made when they are read (L1).
+
 Times are ISO 8601 in UTC, durations are milliseconds (`_ms`), and data is as it was recorded: in
 canonical form, in which a tag tells bytes, whole floats and large integers
 (`kernel/landscape/canonical_types.py`). Every function raises `LandscapeRefused`
@@ -29,6 +31,7 @@ from kernel.landscape.reports import (
     run_document,
     summary_of,
 )
+from kernel.landscape.runtime.views import run_view, runtime_runs
 from kernel.ledger.ledger import LedgerView
 
 Document = dict[str, Any]
@@ -94,33 +97,40 @@ MINUTES_MAX = 60 * 24 * 366
 
 def list_runs(view: LedgerView, *, limit: int = 50, status: str | None = None) -> list[RunDocument]:
     """Return the newest runs, those of a status where one is named."""
-    return [shown(run_document(view, run)) for run in newest_runs(view, limit=limit, status=status)]
+    runs = newest_runs(view, limit=limit, status=status)
+    runs += (run for run in runtime_runs(view, limit=limit) if status in (None, run["status"]))
+    runs.sort(key=lambda run: (-run["started_at_us"], run["run_id"]))
+    return [shown(run_document(view, run)) for run in runs[:limit]]
 
 
 def run_summary(view: LedgerView, run_id: str) -> RunSummaryDocument:
     """Return what a run came to: counts, errors, outcomes, grade, its seal."""
-    return cast("RunSummaryDocument", shown(summary_of(view, run_id)))
+    return cast("RunSummaryDocument", shown(summary_of(run_view(view, run_id), run_id)))
 
 
 def explain_token(
     view: LedgerView, record_id: str, *, run_id: str | None = None, sink: str | None = None
 ) -> ExplanationDocument:
     """Return what an id names and the whole lineage of each token that it leads to."""
-    return explanation_document(explain(view, record_id, run_id=run_id, sink=sink))
+    return explanation_document(
+        explain(run_view(view, run_id or record_id), record_id, run_id=run_id, sink=sink)
+    )
 
 
 def explain_text(
     view: LedgerView, record_id: str, *, run_id: str | None = None, sink: str | None = None
 ) -> str:
     """Return the same as text."""
-    return explanation_text(explain(view, record_id, run_id=run_id, sink=sink))
+    return explanation_text(
+        explain(run_view(view, run_id or record_id), record_id, run_id=run_id, sink=sink)
+    )
 
 
 def explain_mermaid(
     view: LedgerView, record_id: str, *, run_id: str | None = None, sink: str | None = None
 ) -> str:
     """Return the same as a Mermaid graph; of a run its own graph."""
-    explanation = explain(view, record_id, run_id=run_id, sink=sink)
+    explanation = explain(run_view(view, run_id or record_id), record_id, run_id=run_id, sink=sink)
     if explanation.kind == "runs":
         return graph_mermaid(explanation.related["nodes"], explanation.related["edges"])
     return lineage_mermaid(explanation)
@@ -130,32 +140,32 @@ def errors(
     view: LedgerView, run_id: str, *, error_type: ErrorKind = "all", limit: int = 100
 ) -> Document:
     """Return errors of a run."""
-    return shown_object(errors_of(view, run_id, kind=error_type, limit=limit))
+    return shown_object(errors_of(run_view(view, run_id), run_id, kind=error_type, limit=limit))
 
 
 def dag_structure(view: LedgerView, run_id: str) -> Document:
     """Return the graph of a run, also as Mermaid."""
-    return graph_of(view, run_id)
+    return graph_of(run_view(view, run_id), run_id)
 
 
 def performance_report(view: LedgerView, run_id: str) -> Document:
     """Return for how long each node worked, the slowest first; linear in the run's states."""
-    return shown_object(performance_of(view, run_id))
+    return shown_object(performance_of(run_view(view, run_id), run_id))
 
 
 def error_analysis(view: LedgerView, run_id: str) -> Document:
     """Return the errors of a run by their causes, the most frequent first."""
-    return shown_object(error_causes_of(view, run_id))
+    return shown_object(error_causes_of(run_view(view, run_id), run_id))
 
 
 def llm_usage_report(view: LedgerView, run_id: str) -> Document:
     """Return how models were called in a run, by node; linear in its calls."""
-    return shown_object(llm_usage_of(view, run_id))
+    return shown_object(llm_usage_of(run_view(view, run_id), run_id))
 
 
 def outcome_analysis(view: LedgerView, run_id: str) -> Document:
     """Return where the tokens of a run ended; linear in its outcomes."""
-    return outcomes_of(view, run_id)
+    return outcomes_of(run_view(view, run_id), run_id)
 
 
 def recent_activity(view: LedgerView, now_us: int, *, minutes: int = 60) -> ActivityDocument:
@@ -166,7 +176,7 @@ def recent_activity(view: LedgerView, now_us: int, *, minutes: int = 60) -> Acti
 
 def failure_context(view: LedgerView, run_id: str, *, limit: int = 10) -> Document:
     """Return what failed in a run, with what to ask next."""
-    return shown_object(failure_of(view, run_id, limit=limit))
+    return shown_object(failure_of(run_view(view, run_id), run_id, limit=limit))
 
 
 def diagnose(view: LedgerView, now_us: int) -> DiagnosisDocument:

@@ -11,11 +11,13 @@ from kernel.landscape import overview
 from kernel.landscape.lineage import lineage_of
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.reports import run_of_id
+from kernel.landscape.runtime.views import counts_of, run_view, runtime_runs
 from kernel.ledger.ledger import LedgerView
 from workers.views import landscape
 from workers.views.landscape import Document
 
 RUNS_SHOWN = 20
+RUNTIME_SHOWN = 3
 TOKENS_SHOWN = 50
 ERRORS_SHOWN = 10
 
@@ -57,11 +59,24 @@ def runs_picture(view: LedgerView, status: str | None, before_us: int | None) ->
         | {name: view.tables.count(TABLES[name], {"run_id": run["run_id"]}) for name in _COUNTED}
         for run in page.runs
     ]
+    if before_us is None:
+        runs = [*_runtime(view, status), *runs]
     return RunsPicture(runs, page.next_before_us)
+
+
+def _runtime(view: LedgerView, status: str | None) -> list[Document]:
+    """Return the newest runs of the runtime itself, which stand on the first page."""
+    runs = runtime_runs(view, limit=RUNTIME_SHOWN)
+    return [
+        landscape.shown_object(run) | counts_of(view, run["run_id"], _COUNTED)
+        for run in runs
+        if not status or run["status"] == status
+    ]
 
 
 def run_picture(view: LedgerView, run_id: str, after: str | None) -> RunPicture:
     """Return a run, with the tokens behind an id."""
+    view = run_view(view, run_id)
     tokens = overview.tokens_page(view, run_id, after=after, limit=TOKENS_SHOWN)
     return RunPicture(
         landscape.run_summary(view, run_id),
@@ -80,5 +95,6 @@ def run_picture(view: LedgerView, run_id: str, after: str | None) -> RunPicture:
 
 def token_picture(view: LedgerView, run_id: str, token_id: str) -> TokenPicture:
     """Return the way of a token."""
+    view = run_view(view, run_id)
     run: dict[str, Any] = landscape.shown(run_of_id(view, run_id))
     return TokenPicture(run, landscape.lineage_document(lineage_of(view, run_id, token_id)))

@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 
 from kernel.landscape import contracts, listing
 from kernel.landscape.reports import run_of_id
+from kernel.landscape.runtime.views import run_view
 from kernel.ledger.ledger import LedgerView
 from workers.views.landscape import Document, shown, shown_object
 
@@ -23,7 +24,7 @@ class RecordsDocument(TypedDict):
 
 def run_record(view: LedgerView, run_id: str) -> Document:
     """Return a run as it is recorded, with its configuration."""
-    return shown_object(run_of_id(view, run_id))
+    return shown_object(run_of_id(run_view(view, run_id), run_id))
 
 
 def run_records(
@@ -36,7 +37,7 @@ def run_records(
     **where: Any,
 ) -> RecordsDocument:
     """Return a page of a run's records of a table; of `where` what is None bounds nothing."""
-    page = listing.page_of(view, run_id, name, where, after=after, limit=limit)
+    page = listing.page_of(run_view(view, run_id), run_id, name, where, after=after, limit=limit)
     return {"records": shown(page.records), "next_after": page.next_after}
 
 
@@ -50,12 +51,14 @@ def calls_of(
     limit: int = 100,
 ) -> RecordsDocument:
     """Return a page of the calls of a state or an operation, whose table is `parents`."""
+    view = run_view(view, run_id)
     page = listing.calls_of(view, parents, parent_id, run_id=run_id, after=after, limit=limit)
     return {"records": shown(page.records), "next_after": page.next_after}
 
 
 def run_contract(view: LedgerView, run_id: str) -> Document:
     """Return what a run's source and nodes say that its data is."""
+    view = run_view(view, run_id)
     run = run_of_id(view, run_id)
     of_run = ("run_id", "source_schema_json", "source_field_resolution_json")
     of_node = ("node_id", "plugin_name", "node_type", "schema_hash", "schema_json")
@@ -67,7 +70,7 @@ def run_contract(view: LedgerView, run_id: str) -> Document:
 
 def explain_field(view: LedgerView, run_id: str, field_name: str) -> Document:
     """Return by which name a field was read, what it was renamed to, and which schemas name it."""
-    field = contracts.field_declarations(view, run_id, field_name)
+    field = contracts.field_declarations(run_view(view, run_id), run_id, field_name)
     return {
         "run_id": run_id,
         "original_name": field.original_name,
@@ -88,6 +91,7 @@ def contract_violations(
     `missing` are fields that the source's schema declares and the row has not, `undeclared` those
     that the row has and the schema does not declare; types are not compared.
     """
+    view = run_view(view, run_id)
     contract = contracts.contract_of(view, run_id)
     page = listing.page_of(view, run_id, "validation_errors", {}, after=after, limit=limit)
     records = [shown_object(row) for row in page.records]

@@ -41,14 +41,14 @@ _OF_PHASE: Mapping[str, Stage] = MappingProxyType(
 
 def stage_of(envelope: Document) -> Stage:
     """Return the stage in which an operation was made, by its envelope."""
-    effects = envelope["primitive_effects"]
+    effects = envelope.get("primitive_effects", [])
     if any(effect.get("receipt_subkind") == MANIFEST_RECEIPT for effect in effects):
         return "binding_evaluation"
     if envelope.get("binding_fire") is not None:
         return "firing"
     if any("extracted" in effect.get("payload", {}) for effect in effects):
         return "extraction"
-    return _OF_INTENT.get(envelope["semantic_intent"]) or _of_phases(effects)
+    return _OF_INTENT.get(envelope.get("semantic_intent", "")) or _of_phases(effects)
 
 
 def _of_phases(effects: list[Document]) -> Stage:

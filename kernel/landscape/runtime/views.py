@@ -1,0 +1,166 @@
+"""A snapshot in which a run of the runtime reads like any other run.
+
+Whatever reads runs (reports, lineage, exports, digests) reads this one from records that are made
+here, and everything else from the snapshot itself.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import orjson
+from sqlalchemy import Table
+
+from kernel.landscape.errors import LandscapeRefused
+from kernel.landscape.record_rules import KEYS, TABLES
+from kernel.landscape.runtime.records import RuntimeRecords, run_record
+from kernel.landscape.runtime.stretches import (
+    RuntimeRun,
+    is_runtime,
+    open_stretch,
+    sealed_runs,
+    stretch_named,
+)
+from kernel.landscape.seals import seal_of
+from kernel.ledger.keys import values_getter
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.tables import Row, Tables, TablesView, is_beyond
+
+_NAMES = {table: name for name, table in TABLES.items()}
+
+
+def run_view(view: LedgerView, run_id: str | None) -> LedgerView:
+    """Return the snapshot in which a run is read: of the runtime with its records, else as it is.
+
+    Raises:
+        LandscapeRefused: `landscape_unknown` of a run of the runtime that this log does not have.
+    """
+    if run_id is None or not is_runtime(run_id):
+        return view
+    if view.tables.get(TABLES["runs"], run_id) is not None:
+        return view  # of another log, and taken in here
+    stretch = stretch_named(view, run_id)
+    if stretch is None:
+        raise LandscapeRefused(f"no run is called {run_id}", code="landscape_unknown")
+    return view_of(view, stretch)
+
+
+def view_of(view: LedgerView, stretch: RuntimeRun) -> LedgerView:
+    """Return a snapshot with the records of a stretch; linear in its rows."""
+    made = _RunTables(RuntimeRecords(view, stretch).rows, view.tables)
+    return LedgerView(cast("TablesView", made), view.archive)
+
+
+def runtime_runs(view: LedgerView, *, limit: int) -> list[Row]:
+    """Return the runs of the runtime, the newest first: the one that is going on, sealed ones."""
+    current = open_stretch(view)
+    stretches = [*([] if current is None else [current]), *sealed_runs(view, limit=limit)]
+    return [run_record(view, stretch) for stretch in stretches[:limit]]
+
+
+def counts_of(view: LedgerView, run_id: str, names: Iterable[str]) -> dict[str, int]:
+    """Return how many records of each of some tables a run of the runtime has.
+
+    Of a sealed run its seal says it.
+    """
+    seal = seal_of(view, run_id)
+    if seal is not None:
+        stated = orjson.loads(seal["table_digests"])
+        return {name: stated.get(name, {}).get("records", 0) for name in names}
+    made = run_view(view, run_id).tables
+    return {name: made.count(TABLES[name], {"run_id": run_id}) for name in names}
+
+
+class _RunTables:
+    """The tables of a snapshot, but for those of records of runs; nothing is written to them."""
+
+    def __init__(self, made: Mapping[str, list[Row]], others: TablesView) -> None:
+        self._made = made
+        self._others = cast("Tables", others)
+        self._indexes: dict[tuple[str, str], dict[Any, list[Row]]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._others, name)
+
+    def get(self, table: Table, *key: str | int) -> Row | None:
+        """Return the row of a primary key."""
+        name = _NAMES.get(table)
+        if name is None:
+            return self._others.get(table, *key)
+        rows = self._having(name, KEYS[name], key[-1])
+        return dict(rows[0]) if rows and rows[0]["run_id"] == key[0] else None
+
+    def select(
+        self,
+        table: Table,
+        where: Mapping[str, Any] | None = None,
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the rows that equal `where`, in the order of one column."""
+        name = _NAMES.get(table)
+        if name is None:
+            return self._others.select(
+                table, where, order_by=order_by, after=after, descending=descending, limit=limit
+            )
+        column = order_by or KEYS[name]
+        rows = [
+            row
+            for row in self._matching(name, where or {})
+            if is_beyond(row[column], after, descending=descending)
+        ]
+        rows.sort(key=lambda row: (row[column] is not None, row[column]), reverse=descending)
+        return [dict(row) for row in rows[:limit]]
+
+    def select_any(
+        self,
+        table: Table,
+        column: str,
+        values: Sequence[str | int],
+        where: Mapping[str, Any],
+        *,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the rows that equal `where` and have any of the values in a column."""
+        if table not in _NAMES:
+            return self._others.select_any(table, column, values, where, limit=limit)
+        parts = (self.select(table, {**where, column: value}) for value in dict.fromkeys(values))
+        return [row for part in parts for row in part][:limit]
+
+    def columns(
+        self, table: Table, names: tuple[str, ...], *, limit: int, **options: Any
+    ) -> list[tuple[Any, ...]]:
+        """Return some columns of the rows in the order of one column."""
+        if table not in _NAMES:
+            return self._others.columns(table, names, limit=limit, **options)
+        take = values_getter(names)
+        return [take(row) for row in self.select(table, limit=limit, **options)]
+
+    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
+        """Return how many rows equal `where`."""
+        name = _NAMES.get(table)
+        if name is None:
+            return self._others.count(table, where)
+        return len(self._matching(name, where or {}))
+
+    def _matching(self, name: str, where: Mapping[str, Any]) -> list[Row]:
+        others = {column: value for column, value in where.items() if column != "run_id"}
+        run_id = where.get("run_id")
+        rows = self._made[name]
+        if others:
+            column, value = next(iter(others.items()))
+            rows = self._having(name, column, value)
+        equal = [*where.items()]
+        if run_id is None and not others:
+            return list(rows)
+        return [row for row in rows if all(row[each] == value for each, value in equal)]
+
+    def _having(self, name: str, column: str, value: Any) -> list[Row]:
+        index = self._indexes.get((name, column))
+        if index is None:
+            index = self._indexes[name, column] = {}
+            for row in self._made[name]:
+                index.setdefault(row[column], []).append(row)
+        return index.get(value, [])

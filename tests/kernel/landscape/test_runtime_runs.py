@@ -1,0 +1,215 @@
+"""The runtime's own run: records that follow from the log, and its seal on it (rulings L1, L4)."""
+
+import io
+
+import pytest
+
+from actors.commit.run_units import SealRuntimeRunUnit
+from kernel.landscape.errors import LandscapeRefused, RecordRefused
+from kernel.landscape.export import export_run, import_run
+from kernel.landscape.lineage import explain
+from kernel.landscape.record_rules import KEYS, TABLES, check_stored
+from kernel.landscape.recorder import Recorder
+from kernel.landscape.reports import graph_of, outcomes_of, summary_of
+from kernel.landscape.runtime.records import RuntimeRecords, digest_of_stretch
+from kernel.landscape.runtime.stretches import open_stretch, stretch_between, stretch_named
+from kernel.landscape.runtime.views import run_view, runtime_runs, view_of
+from kernel.landscape.seals import stated
+from kernel.ledger import schema
+from kernel.verify import verify
+from kernel.work.outcomes import close
+from tests.actors.commit.test_review_units import item, propose, review
+from tests.actors.harness import bench_on
+from tests.kernel.binding_world import EVENT, ask, bound, furnish, work
+from tests.kernel.build import accept, answered, create, memory_ledger
+
+pytestmark = pytest.mark.spec("L1")
+
+KINDS = ("court_disposition_observation", "extraction_task", "corpus_document_membership")
+
+
+@pytest.fixture
+def observed(ledger):
+    """An artifact with bindings that fired on it, on each database."""
+    furnish(ledger, *(bound(f"b-{kind}", kind) for kind in KINDS))
+    requests = ask(ledger, *(f"b-{kind}" for kind in KINDS))
+    for request_id in requests:
+        work(ledger, request_id)
+    accept(ledger, create("later", "Note"))
+    return ledger
+
+
+def records(ledger, stretch=None):
+    with ledger.view() as view:
+        return RuntimeRecords(view, stretch or open_stretch(view)).rows
+
+
+def seal(ledger, first, last):
+    with ledger.view() as view:
+        stretch = stretch_between(view, first, last)
+        unit = SealRuntimeRunUnit(
+            stated(digest_of_stretch(view, stretch)), first, last, view.head().receipt_sequence
+        )
+    with bench_on(ledger) as context:
+        return unit.run(context)
+
+
+def head(ledger):
+    with ledger.view() as view:
+        return view.head().ec_sequence_number
+
+
+def test_every_record_keeps_its_rules_and_every_token_has_one_end(observed):
+    made = records(observed)
+    for name, rows in made.items():
+        for row in rows:
+            check_stored(TABLES[name], row)
+        keys = [row[KEYS[name]] for row in rows]
+        assert keys == sorted(set(keys))
+    tokens = {row["token_id"] for row in made["tokens"]}
+    ends = [row["token_id"] for row in made["token_outcomes"] if row["is_terminal"]]
+    assert sorted(ends) == sorted(tokens)
+    assert {row["row_id"] for row in made["tokens"]} == {row["row_id"] for row in made["rows"]}
+    for link in made["token_parents"]:
+        assert {link["token_id"], link["parent_token_id"]} <= tokens
+    nodes = {row["node_id"] for row in made["nodes"]}
+    assert {row["node_id"] for row in made["node_states"]} <= nodes
+    assert {row[end] for row in made["edges"] for end in ("from_node_id", "to_node_id")} <= nodes
+    log, closed = head(observed), len(ask_outcomes(observed))
+    assert len(tokens) == log + closed
+
+
+def ask_outcomes(ledger):
+    with ledger.view() as view:
+        return view.tables.select(schema.outbox_outcomes)
+
+
+def test_an_observation_is_a_token_whose_row_is_its_docket_entry(observed):
+    with observed.view() as view:
+        [observation] = view.tables.select(schema.court_disposition_observations)
+        record = view.record(schema.court_disposition_observations, observation["observation_id"])
+        stretch = open_stretch(view)
+        made = view_of(view, stretch)
+        operation_id = record["updated_by_operation_id"]
+        [lineage] = explain(made, operation_id, run_id=stretch.run_id).lineages
+        created = view.node(EVENT)["created_by_operation_id"]
+        assert [state["node_id"] for state in lineage.states] == ["firing", "commit"]
+        assert lineage.outcome["outcome"] in ("completed", "forked")
+        [request_id] = [link["parent_token_id"] for link in lineage.parents[:1]]
+        [evaluated] = explain(made, request_id, run_id=stretch.run_id).lineages
+        assert [state["node_id"] for state in evaluated.states] == ["binding_evaluation"]
+        assert evaluated.outcome["outcome"] == "forked"
+        [entry] = explain(made, created, run_id=stretch.run_id).lineages
+        assert entry.outcome["outcome"] == "forked"
+        assert entry.source_row["row_id"] == created
+        assert summary_of(made, stretch.run_id)["counts"]["tokens"] == len(
+            RuntimeRecords(view, stretch).rows["tokens"]
+        )
+        assert graph_of(made, stretch.run_id)["node_count"] == 8
+        assert outcomes_of(made, stretch.run_id)["summary"]["non_terminal_tokens"] == 0
+
+
+def test_a_model_call_is_a_call_and_a_reviewed_batch_a_batch():
+    ledger = memory_ledger()
+    accept(ledger, answered(create("n-1", "Note", visibility_class="public_open")))
+    propose(ledger, "a", "b")
+    answer = review(ledger, item("a"), item("b"), item("gone"))
+    made = records(ledger)
+    [call] = made["calls"]
+    assert (call["call_type"], call["request_hash"]) == ("llm", "ab" * 32)
+    assert len(call["response_hash"]) == 64
+    [batch] = made["batches"]
+    reviewed = [each["operation_id"] for each in answer["item_operations"][:2]]
+    assert [row["token_id"] for row in made["batch_members"]] == reviewed
+    assert batch["aggregation_node_id"] == "review"
+    assert "review" in {row["node_id"] for row in made["nodes"]}
+
+
+def test_what_was_given_up_and_what_was_cancelled_has_its_end(ledger):
+    furnish(ledger, bound("b", "extraction_task"), bound("c", "extraction_task"))
+    lost, unwanted = ask(ledger, "b", "c")
+    with ledger.transaction() as transaction:
+        close(transaction, lost, "dead_letter", reason="broken")
+        close(transaction, unwanted, "cancelled", reason="not wanted")
+    made = records(ledger)
+    ends = {row["token_id"]: row for row in made["token_outcomes"]}
+    assert ends[lost]["outcome"] == "failed"
+    assert (ends[unwanted]["outcome"], ends[unwanted]["sink_name"]) == ("routed", "cancelled")
+    failed = [row for row in made["node_states"] if row["status"] == "failed"]
+    assert {row["token_id"] for row in failed} == {lost, unwanted}
+
+
+@pytest.mark.spec("L4")
+def test_a_sealed_run_is_made_again_by_verification_and_read_like_any_other(observed):
+    document = seal(observed, 1, head(observed) - 1)
+    run_id = document["run_id"]
+    accept(observed, create("behind", "Note"))
+    with observed.view() as view:
+        assert verify(view).findings == ()
+        assert [run["status"] for run in runtime_runs(view, limit=5)] == ["running", "completed"]
+        made = run_view(view, run_id)
+        lines = [*export_run(made, run_id, b"key")]
+        assert stretch_named(view, run_id).last == head(observed) - 3
+    other = memory_ledger()
+    manifest = import_run(other, io.BytesIO(b"".join(lines)), b"key")
+    assert manifest["run_digest"] == document["run_digest"]
+    with other.view() as view:
+        assert summary_of(run_view(view, run_id), run_id)["status"] == "completed"
+
+
+@pytest.mark.spec("L4")
+def test_runs_follow_each_other_without_a_gap_or_an_overlap(observed):
+    first = seal(observed, 1, 5)
+    assert first["run_id"].startswith("runtime:000000000001-000000000005:")
+    assert seal(observed, 1, 5) is None
+    assert seal(observed, 7, 9) is None
+    second = seal(observed, 6, 9)
+    assert second["run_id"].startswith("runtime:000000000006-000000000009:")
+    with observed.view() as view:
+        assert open_stretch(view).first == 10
+        parts = [stretch_named(view, each["run_id"]) for each in (first, second)]
+        tokens = [
+            row["token_id"]
+            for part in (*parts, open_stretch(view))
+            for row in RuntimeRecords(view, part).rows["tokens"]
+        ]
+        assert len(tokens) == len(set(tokens))
+        assert len(tokens) == head(observed) + len(ask_outcomes(observed))
+        assert verify(view).findings == ()
+
+
+def test_what_is_recorded_between_reading_and_sealing_is_not_left_out(observed):
+    last = head(observed)
+    with observed.view() as view:
+        stretch = stretch_between(view, 1, last)
+        receipts = view.head().receipt_sequence
+        unit = SealRuntimeRunUnit(stated(digest_of_stretch(view, stretch)), 1, last, receipts)
+    [request_id] = ask(observed, "b-extraction_task", source_event_id="docket-entry:d#0")
+    with observed.transaction() as transaction:
+        close(transaction, request_id, "cancelled", reason="meanwhile")
+    with bench_on(observed) as context:
+        assert unit.run(context) is None
+    assert seal(observed, 1, last) is not None
+    with observed.view() as view:
+        assert verify(view).findings == ()
+
+
+@pytest.mark.spec("L4")
+def test_verification_names_the_table_of_a_sealed_run_that_comes_out_otherwise(observed):
+    seal(observed, 1, head(observed) - 1)
+    with observed.store.transaction() as tables:
+        row = tables.select(schema.landscape_seals)[0]
+        tables.put(schema.landscape_seals, {**row, "table_digests": b"{}", "run_digest": "0" * 64})
+    with observed.view() as view:
+        named = {(finding.table, finding.rule) for finding in verify(view).findings}
+    assert ("landscape_tokens", "digest_differs") in named
+
+
+def test_names_of_the_runtimes_runs_are_its_own(ledger):
+    with pytest.raises(RecordRefused, match="runtime"):
+        Recorder(ledger).begin_run({}, run_id="runtime:mine")
+    with ledger.view() as view:
+        for name in ("runtime:", "runtime:000000000001-open", "runtime:x" * 20):
+            with pytest.raises(LandscapeRefused):
+                run_view(view, name)
+        assert runtime_runs(view, limit=5) == []

@@ -1,0 +1,112 @@
+"""Seals the runtime's own run: every so many rows of the log, and when a gateway stops (L1, L4).
+
+What a run says follows from the log, so nothing waits here to be written, and a process that is
+killed loses nothing: whoever looks next goes on behind the newest seal. Making the records takes a
+thread of its own, and as long as that took is waited ten times over, so it takes at most a tenth of
+one processor however much is recorded (decision kernel/0474).
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from actors.commit.run_units import SealRuntimeRunUnit
+from actors.errors import ActorError
+from kernel.algebra.verbs import LANDSCAPE_SEAL
+from kernel.errors import KernelError
+from kernel.landscape.runtime.records import digest_of_stretch
+from kernel.landscape.runtime.stretches import sealed_last, stretch_between
+from kernel.landscape.seals import stated
+from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.model.result import RejectedResult
+from workers.use_cases.authority_sweeps import FencedWrite
+
+LOOK_EVERY_S = 2.0
+REST = 9.0
+"""For how many times as long as a seal took nothing is sealed."""
+
+STOP_ROWS_MAX = 500
+"""Rows of which a gateway that stops makes a run; more would take a stop too long."""
+
+_log = structlog.get_logger(__name__)
+
+
+class RunSealing:
+    """Seals stretches of the log one after the other; the transaction decides whose turn it is."""
+
+    def __init__(
+        self, ledger: Ledger, write: FencedWrite, rows: int, clock_s: Callable[[], float]
+    ) -> None:
+        """Seal a run after so many rows of the log; 0 seals none, not even at a stop."""
+        self._ledger = ledger
+        self._write = write
+        self._rows = rows
+        self._clock_s = clock_s
+
+    async def run(self) -> None:
+        """Seal what a process before this one has left, then whatever is due, until cancelled."""
+        left = self.seal_rest
+        while self._rows:
+            began_s = self._clock_s()
+            await self._attempt(left)
+            left = self.seal_next
+            await anyio.sleep(max(LOOK_EVERY_S, REST * (self._clock_s() - began_s)))
+
+    async def stop(self) -> None:
+        """Seal the run that ends with this gateway, where that is quick; else a start does."""
+        if self._rows:
+            await self._attempt(lambda: self._seal(partial(self._rest, STOP_ROWS_MAX)))
+
+    async def seal_next(self) -> bool:
+        """Seal the next run if it has its rows, and tell whether it was sealed."""
+        return await self._seal(self._whole)
+
+    async def seal_rest(self) -> bool:
+        """Seal what was recorded since the last run as a run, and tell whether it was sealed."""
+        return await self._seal(partial(self._rest, self._rows))
+
+    async def _attempt(self, seal: Callable[[], Awaitable[bool]]) -> None:
+        try:
+            await seal()
+        except (ActorError, KernelError) as error:
+            _log.warning("run_not_sealed", error=str(error))
+
+    async def _seal(self, due: Callable[[LedgerView], SealRuntimeRunUnit | None]) -> bool:
+        unit = await anyio.to_thread.run_sync(self._ledger.read, due)
+        if unit is None:
+            return False
+        sealed = await self._write(unit)
+        if isinstance(sealed, RejectedResult):
+            _log.warning("run_not_sealed", error=sealed.rejection.reason_code)
+        return sealed is not None and not isinstance(sealed, RejectedResult)
+
+    def _whole(self, view: LedgerView) -> SealRuntimeRunUnit | None:
+        first, head = sealed_last(view) + 1, view.head()
+        last = first + self._rows - 1
+        # What is recorded behind its last row belongs to it, so another row has to follow.
+        return None if last >= head.ec_sequence_number else _unit(view, first, last)
+
+    def _rest(self, rows_max: int, view: LedgerView) -> SealRuntimeRunUnit | None:
+        first, head = sealed_last(view) + 1, view.head().ec_sequence_number
+        if head - first + 1 > rows_max:
+            return None if rows_max < self._rows else self._whole(view)
+        return _unit(view, first, head)
+
+
+def _unit(view: LedgerView, first: int, last: int) -> SealRuntimeRunUnit | None:
+    stretch = stretch_between(view, first, last)
+    if stretch is None or _says_nothing(view, first, last):
+        return None
+    digest = digest_of_stretch(view, stretch)
+    return SealRuntimeRunUnit(stated(digest), first, last, view.head().receipt_sequence)
+
+
+def _says_nothing(view: LedgerView, first: int, last: int) -> bool:
+    """Tell whether a stretch is the seal of the run before it alone."""
+    if last > first:
+        return False
+    row = view.log_row_at(first)
+    return row is not None and row["semantic_intent"] == LANDSCAPE_SEAL
