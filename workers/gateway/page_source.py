@@ -3,9 +3,12 @@
 What a page shows comes from the views that every door shares.
 """
 
+import json
 from contextlib import suppress
+from functools import cache
 
 import structlog
+from anyio import to_thread
 
 from kernel.audit.operations import AuditFilter
 from kernel.audit.provenance import Provenance
@@ -15,10 +18,12 @@ from kernel.work.request_lists import RequestPage, RequestSearch
 from queues.errors import QueueError
 from queues.items import QueueDepth
 from queues.worker_heartbeats import WorkerBeat
+from workers.api.app import DOCUMENT
 from workers.api.services import Services
 from workers.use_cases import queue_operations
 from workers.use_cases.queue_operations import OperatorAction
 from workers.views.audit import OperationPageDocument, newest_operations_page
+from workers.views.interface import Interface
 from workers.views.provenance import Question, explained_text, provenance_asked
 from workers.views.queues import QueueSummary, queue_summary
 from workers.views.records import OperationRecordDocument, describe_operation
@@ -35,6 +40,12 @@ from workers.views.session_lists import NewestSessionsDocument, find_sessions
 from workers.views.sessions import SessionView, session_view
 
 PAGE_ROWS = 50
+
+
+@cache
+def _interface() -> Interface:
+    return Interface.of(json.loads(DOCUMENT.read_bytes()))
+
 
 _log = structlog.get_logger(__name__)
 
@@ -90,6 +101,10 @@ class LivePages:
     async def operation(self, operation_id: str) -> OperationRecordDocument | None:
         """Return what the record says of an operation; None where it says nothing."""
         return await self._services.read(lambda view: describe_operation(view, operation_id))
+
+    async def interface(self) -> Interface:
+        """Return the HTTP interface of the gateway."""
+        return await to_thread.run_sync(_interface)
 
     async def worker(self, worker_id: str) -> WorkerBeat | None:
         """Return the last report of a living worker; None where there is none."""

@@ -172,6 +172,19 @@ async def test_dead_letters_go_on_on_further_pages(door: Door):
     assert page_of(ids[0]) not in second
 
 
+async def test_the_interface_is_read_without_anything_from_elsewhere(door: Door):
+    index = await door.http.get("/docs")
+    assert "default-src 'none'" in index.headers["content-security-policy"]
+    assert "Ask for work" in index.text
+    enqueue = "/docs/routes/enqueue_v1_queues__queue__requests_post"
+    assert f'href="{enqueue}"' in index.text
+    assert 'href="/docs/schemas/EnqueueBody"' in (await door.http.get(enqueue)).text
+    body = (await door.http.get("/docs/schemas/RequestBody")).text
+    assert 'href="/docs/schemas/BindingEvaluation"' in body
+    for path in ("/docs/routes/none", "/docs/schemas/none"):
+        assert (await door.http.get(path)).status_code == 404
+
+
 async def test_hostile_text_stays_text(door: Door):
     [request] = await enqueued(door, BINDINGS, binding("k", binding_id=HOSTILE))
     await door.declare(SESSION, HOSTILE, "b")

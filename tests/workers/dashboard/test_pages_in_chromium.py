@@ -39,6 +39,7 @@ FLAGS = [
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 ]
+ENQUEUE = "enqueue_v1_queues__queue__requests_post"
 LOOKS = [
     (theme, width, script)
     for theme in ("light", "dark")
@@ -136,6 +137,7 @@ def test_each_page_fits_and_axe_finds_nothing(browser, served, theme, width, scr
     explained = (f"{explain}?id={quote(each, safe='')}" for each in (*requests, "nobody"))
     paths = ("queues/none", "requests", "sessions", "operations", f"sessions/{SESSION}")
     paths += (f"operations/{served.operation}", "requests?state=cancelled&words=none")
+    paths += ("docs", f"docs/routes/{ENQUEUE}", "docs/schemas/RequestBody")
     others = (f"{served.url}/{path}" for path in paths)
     pages = (*map(served.page_of, requests), explain, *explained, *of_runs, *others)
     for url in (queue, *pages):

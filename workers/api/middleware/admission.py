@@ -55,7 +55,17 @@ _ASKERS_BELOW: Mapping[str, str | None] = MappingProxyType(
         "/internal/": "workers",
         "/static/": None,
         **dict.fromkeys(
-            ("/queues/", "/requests", "/sessions", "/operations", "/workers/"), "pages"
+            (
+                "/queues/",
+                "/requests",
+                "/sessions",
+                "/operations",
+                "/workers/",
+                "/docs",
+                "/runs",
+                "/explain",
+            ),
+            "pages",
         ),
     }
 )

@@ -2,6 +2,7 @@
 
 from workers.dashboard.pages import (
     actions,
+    docs,
     explanations,
     operations,
     queues,
@@ -26,4 +27,7 @@ ROUTES = (
     PageRoute("GET", "/runs/{run_id}", runs.show),
     PageRoute("GET", "/runs/{run_id}/tokens/{token_id:path}", runs.show_token),
     PageRoute("GET", "/explain", explanations.show),
+    PageRoute("GET", "/docs", docs.index),
+    PageRoute("GET", "/docs/routes/{route_id}", docs.route),
+    PageRoute("GET", "/docs/schemas/{name}", docs.schema),
 )

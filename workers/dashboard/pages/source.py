@@ -8,6 +8,7 @@ from kernel.work.request_lists import RequestPage, RequestSearch
 from queues.worker_heartbeats import WorkerBeat
 from workers.use_cases.queue_operations import OperatorAction
 from workers.views.audit import OperationPageDocument
+from workers.views.interface import Interface
 from workers.views.provenance import Question
 from workers.views.queues import QueueSummary
 from workers.views.records import OperationRecordDocument
@@ -48,6 +49,10 @@ class PageSource(Protocol):
 
     async def operation(self, operation_id: str) -> OperationRecordDocument | None:
         """Return what the record says of an operation; None where it says nothing."""
+        ...
+
+    async def interface(self) -> Interface:
+        """Return the HTTP interface of the gateway."""
         ...
 
     async def worker(self, worker_id: str) -> WorkerBeat | None:
