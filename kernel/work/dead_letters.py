@@ -44,6 +44,7 @@ class DeadLetter:
     """A request that was given up and not requeued."""
 
     request_id: str
+    queue: str
     item_key: str
     priority: str
     error_signature: str
@@ -52,7 +53,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """A page of a queue's dead letters."""
+    """A page of the dead letters of a queue, or of all."""
 
     by_signature: Mapping[str, int]
     """How many of each signature were looked at; that begins with the page and may go beyond it."""
@@ -68,9 +69,9 @@ class DeadLetters:
 
 
 def dead_letters(
-    view: LedgerView, queue: str, *, error_signature: str | None, after: str, limit: int
+    view: LedgerView, queue: str | None, *, error_signature: str | None, after: str, limit: int
 ) -> DeadLetters:
-    """List a queue's dead letters, of one signature or of all."""
+    """List the dead letters of a queue or of all, of one signature or of all."""
     counts: Counter[str] = Counter()
     page: list[DeadLetter] = []
     scanned, has_more, last = 0, False, after
@@ -193,18 +194,19 @@ def _dead(view: LedgerView, after: str) -> Iterator[tuple[str, int]]:
 
 
 def _standing(
-    view: LedgerView, queue: str, request_id: str, closed_at_us: int
+    view: LedgerView, queue: str | None, request_id: str, closed_at_us: int
 ) -> DeadLetter | None:
     row = view.tables.get(schema.outbox, request_id)
-    if row is None or row["queue"] != queue:
+    if row is None or queue not in (None, row["queue"]):
         return None
-    if requeued_as(view, queue, request_id) is not None:
+    if requeued_as(view, row["queue"], request_id) is not None:
         return None
     if view.has_receipt(dismissed_id(request_id)):
         return None
     receipt = closing_receipt(view, request_id)
     return DeadLetter(
         request_id,
+        row["queue"],
         row["item_key"],
         row["priority"],
         str(receipt.get("reason", receipt.get("error_signature", ""))),

@@ -92,7 +92,7 @@ def _newest_first(
     """Read the open requests and the closed ones, each along its part of an index."""
     if search.request_id is not None or search.request_key is not None:
         return iter(_named(view, queue, search) if after is None else [])
-    if queue is None and search.state != "open":
+    if queue is None and search.item_key is None and search.state != "open":
         # Along the sequence of all requests; what is asked of an outcome is compared.
         return _part(view, _where(search, None, None), after)
     parts = (1, 0) if search.state is None else (1,) if search.state == "open" else (0,)

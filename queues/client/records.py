@@ -70,10 +70,10 @@ class Records:
         return self._list("/v1/sessions", "sessions", {"words": words})
 
     def dead_letters(
-        self, queue: str, error_signature: str | None = None
+        self, queue: str | None = None, error_signature: str | None = None
     ) -> AsyncIterator[Document]:
-        """Iterate over what was given up and not requeued."""
-        path = f"/v1/queues/{quoted(queue)}/dead-letters"
+        """Iterate over what was given up and not settled, of a queue or of all."""
+        path = "/v1/dead-letters" if queue is None else f"/v1/queues/{quoted(queue)}/dead-letters"
         return self._list(path, "dead_letters", {"error_signature": error_signature})
 
     def reviews(self, kind: str) -> AsyncIterator[Document]:

@@ -115,4 +115,5 @@ def test_the_requests_of_all_queues_are_one_list(ledger: Ledger) -> None:
     assert ids(of_all(ledger, request_id=bindings[1], request_key="k-2")) == []
     assert ids(of_all(ledger, request_key="k-2")) == [bindings[2]]
     assert ids(of_all(ledger, session_id=SESSION)) == [recompute]
+    assert ids(of_all(ledger, item_key="u-1")) == [recompute]
     assert ids(page(ledger, request_id=recompute)) == []

@@ -101,7 +101,7 @@ NO_TELEMETRY: TelemetryConfig = {
 }
 """The framework's own telemetry; asking whether it is wanted costs each request something."""
 
-_DOCUMENT = Path(__file__).with_name("openapi.json")
+DOCUMENT = Path(__file__).with_name("openapi.json")
 """The OpenAPI document; making it takes longer than a request may hold the event loop."""
 
 
@@ -124,7 +124,7 @@ def build_app(
     for module in MODULES:
         app.include_router(module.router)
     app.include_router(dashboard, include_in_schema=False)
-    document = _DOCUMENT.read_bytes()
+    document = DOCUMENT.read_bytes()
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi_document() -> Response:

@@ -8,6 +8,7 @@ out (decision workers/0150).
 import re
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
+from inspect import getdoc
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -31,6 +32,7 @@ class JsonRoute(APIRoute):
         shape = shape_of(endpoint)
         if shape is not None:
             options["response_model"] = shape
+        options["summary"] = options.get("summary") or summary_of(endpoint)
         super().__init__(path, _answering(endpoint, options.get("status_code")), **options)
 
     def get_route_handler(self) -> Handler:
@@ -70,6 +72,15 @@ def shape_of(endpoint: Endpoint) -> Any:
         if kind is not Any and not (isinstance(kind, type) and issubclass(kind, Response))
     )
     return Union[shapes] if shapes else None  # noqa: UP007 - of a number that is known here alone
+
+
+def summary_of(endpoint: Endpoint) -> str | None:
+    """Return the first sentence of what an endpoint says of itself, up to its first semicolon."""
+    described = getdoc(endpoint)
+    if described is None:
+        return None
+    sentence = " ".join(described.partition("\n\n")[0].split())
+    return re.split(r"[;:.](?: |$)", sentence)[0]
 
 
 def _answering(endpoint: Endpoint, status_code: int | None) -> Endpoint:

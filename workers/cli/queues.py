@@ -1,5 +1,6 @@
 """`rotulus queues`: what an operator sees of the queues and does to them, through the gateway."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -129,24 +130,37 @@ def list_requests(
 
 
 @queues.command()
-@click.argument("queue")
+@click.argument("queue", required=False)
 @signature
+@click.option("--after", default="", help="Go on after this id, which the page before ended with.")
 @limit
 @as_json
 @pass_settings
 def dead(
-    settings: Settings, queue: str, signature: str | None, limit: int, *, as_json: bool
+    settings: Settings,
+    queue: str | None,
+    signature: str | None,
+    after: str,
+    limit: int,
+    *,
+    as_json: bool,
 ) -> None:
-    """List what was given up of QUEUE and is not settled, and how much for which reason."""
-    answer = _dead(settings, queue, signature, limit)
+    """List what was given up of QUEUE, or of all, and is not settled; how much for which reason."""
+    answer = _dead(settings, queue, signature, limit, after)
+    while not answer["complete"] and len(answer["dead_letters"]) < limit:
+        left = limit - len(answer["dead_letters"])
+        following = _dead(settings, queue, signature, left, answer["next_after"])
+        counts = Counter(answer["by_signature"]) + Counter(following["by_signature"])
+        letters = answer["dead_letters"] + following["dead_letters"]
+        answer = {**following, "by_signature": dict(counts), "dead_letters": letters}
     if as_json:
         print_document(answer, as_json=True)
         return
     for name, count in answer["by_signature"].items():
         click.echo(f"{count:>8}  {name}")
-    names = ("closed_at", "error_signature", "request_id")
+    names = ("closed_at", "queue", "error_signature", "request_id")
     rows = [tuple(letter[name] for name in names) for letter in answer["dead_letters"]]
-    print_table(("given up", "error signature", "request"), rows)
+    print_table(("given up", "queue", "error signature", "request"), rows, answer["next_after"])
 
 
 @queues.command()
@@ -314,12 +328,13 @@ def _meant(
 
 
 def _dead(
-    settings: Settings, queue: str, signature: str | None, limit: int, after: str = ""
+    settings: Settings, queue: str | None, signature: str | None, limit: int, after: str = ""
 ) -> Any:
     query: dict[str, Any] = {"limit": min(limit, PAGE_MAX), "after": after}
     if signature is not None:
         query["error_signature"] = signature
-    return _get(settings, f"{_path(queue)}/dead-letters", **query)
+    path = "/v1/dead-letters" if queue is None else f"{_path(queue)}/dead-letters"
+    return _get(settings, path, **query)
 
 
 def _backlog(queue: dict[str, Any]) -> str:

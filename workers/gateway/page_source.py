@@ -1,27 +1,34 @@
-"""Reads and does, with the gateway's services, what the dashboard's pages ask for."""
+"""Reads and does, with the gateway's services, what the dashboard's pages ask for.
 
+What a page shows comes from the views that every door shares.
+"""
+
+import json
 from contextlib import suppress
+from functools import cache
 
 import structlog
+from anyio import to_thread
 
+from kernel.audit.operations import AuditFilter
 from kernel.audit.provenance import Provenance
 from kernel.errors import KernelError
 from kernel.ledger.ledger import LedgerView
-from kernel.work.dead_letters import DeadLetterDismissal, dead_letters
-from kernel.work.outcomes import REASON_CHARS_MAX, open_by_queue
-from kernel.work.pauses import PauseDecision, pauses_of
 from kernel.work.queue_kinds import no_such_queue
-from kernel.work.request_lists import RequestSearch, list_requests
-from kernel.work.requests import status_of
+from kernel.work.request_lists import RequestPage, RequestSearch
 from queues.errors import QueueError
 from queues.items import QueueDepth
-from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import WorkerBeat
+from workers.api.app import DOCUMENT
 from workers.api.services import Services
-from workers.dashboard.pages.source import OperatorAction, QueuePicture, RequestPicture
 from workers.use_cases import queue_operations
-from workers.views.backlog import backlog
+from workers.use_cases.queue_operations import OperatorAction
+from workers.views.audit import OperationPageDocument, newest_operations_page
+from workers.views.interface import Interface
 from workers.views.provenance import Question, explained_text, provenance_asked
+from workers.views.queues import QueueSummary, queue_summary
+from workers.views.records import OperationRecordDocument, describe_operation
+from workers.views.requests import RequestView, request_view, requests_page
 from workers.views.run_pages import (
     RunPicture,
     RunsPicture,
@@ -30,9 +37,16 @@ from workers.views.run_pages import (
     runs_picture,
     token_picture,
 )
-from workers.views.surroundings import why_open
+from workers.views.session_lists import NewestSessionsDocument, find_sessions
+from workers.views.sessions import SessionView, session_view
 
 PAGE_ROWS = 50
+
+
+@cache
+def _interface() -> Interface:
+    return Interface.of(json.loads(DOCUMENT.read_bytes()))
+
 
 _log = structlog.get_logger(__name__)
 
@@ -44,8 +58,8 @@ class LivePages:
         self._services = services
 
     async def queue(
-        self, name: str, search: RequestSearch, after: int | None
-    ) -> QueuePicture | None:
+        self, name: str, search: RequestSearch, after: int | None, dead_after: str
+    ) -> QueueSummary | None:
         """Return a queue with its requests that fit; None where no queue has the name."""
         queue = self._services.queues.get(name)
         if queue is None:
@@ -53,26 +67,45 @@ class LivePages:
         depth: QueueDepth | None = None
         with suppress(QueueError):
             depth = await queue.depth()
-
-        def read(view: LedgerView) -> QueuePicture:
-            return QueuePicture(
-                tuple(priority.name for priority in queue.priorities),
-                None if depth is None else backlog(depth, open_by_queue(view).get(name, 0)),
-                tuple(pause for pause in pauses_of(view) if pause.queue == name),
-                list_requests(view, name, search, after=after, limit=PAGE_ROWS),
-                dead_letters(view, name, error_signature=None, after="", limit=PAGE_ROWS),
+        return await self._services.read(
+            lambda view: queue_summary(
+                view, name, depth, search, after=after, dead_after=dead_after, limit=PAGE_ROWS
             )
+        )
 
-        return await self._services.read(read)
+    async def requests(self, search: RequestSearch, after: int | None) -> RequestPage:
+        """Return a page of the requests of all queues that fit, newest first."""
+        return await self._services.read(lambda view: requests_page(view, search, after, PAGE_ROWS))
 
-    async def request(self, queue: str, request_id: str) -> RequestPicture | None:
-        """Return a request; None where nobody asked this queue for it."""
-        status = await self._services.read(lambda view: status_of(view, request_id))
-        if status is None or status.queue != queue or queue not in self._services.queues:
-            return None
-        why = await why_open(self._services, queue, request_id) if status.state == "open" else None
-        settled = status.requeued_as is not None or status.dismissed is not None
-        return RequestPicture(status, why, status.state == "dead_letter" and not settled)
+    async def request(self, queue: str, request_id: str) -> RequestView | None:
+        """Return a request; None where nothing asked this queue for it."""
+        return await request_view(self._services, queue, request_id)
+
+    async def sessions(self, words: str | None, after: str | None) -> NewestSessionsDocument:
+        """Return a page of the belief sessions with these words, the last changed first."""
+        return await self._services.read(
+            lambda view: find_sessions(view, words, after=after, limit=PAGE_ROWS)
+        )
+
+    async def session(self, session_id: str, before: int | None) -> SessionView | None:
+        """Return a session with the entries of its trail up to a number, or the newest."""
+        return await self._services.read(
+            lambda view: session_view(view, session_id, before=before, limit=PAGE_ROWS)
+        )
+
+    async def operations(self, criteria: AuditFilter, before: int | None) -> OperationPageDocument:
+        """Return a page of the operations that a filter admits, newest first."""
+        return await self._services.read(
+            lambda view: newest_operations_page(view, criteria, before, PAGE_ROWS)
+        )
+
+    async def operation(self, operation_id: str) -> OperationRecordDocument | None:
+        """Return what the record says of an operation; None where it says nothing."""
+        return await self._services.read(lambda view: describe_operation(view, operation_id))
+
+    async def interface(self) -> Interface:
+        """Return the HTTP interface of the gateway."""
+        return await to_thread.run_sync(_interface)
 
     async def worker(self, worker_id: str) -> WorkerBeat | None:
         """Return the last report of a living worker; None where there is none."""
@@ -104,7 +137,7 @@ class LivePages:
         queue = self._services.queues.get(action.queue)
         if queue is None:
             raise KernelError(no_such_queue(action.queue), code="work_queue_unknown")
-        await self._act(action, queue)
+        await queue_operations.act(self._services.write, queue, action)
         _log.info(
             "operator_acted",
             verb=action.verb,
@@ -112,19 +145,3 @@ class LivePages:
             request_id=action.request_id,
             decided_by=action.decided_by,
         )
-
-    async def _act(self, action: OperatorAction, queue: WorkQueue) -> None:
-        write, ids = self._services.write, [action.request_id]
-        if action.verb in ("pause", "resume"):
-            decision = PauseDecision(
-                action.queue, action.priority, action.decided_by, action.reason
-            )
-            await queue_operations.switch(write, queue, decision, paused=action.verb == "pause")
-        elif action.verb == "requeue":
-            await queue_operations.requeue(write, action.queue, queue, ids, action.decided_by)
-        elif action.verb == "dismiss":
-            dismissal = DeadLetterDismissal(action.reason, action.decided_by)
-            await queue_operations.dismiss(write, action.queue, queue, ids, dismissal)
-        else:
-            reason = f"{action.reason} ({action.decided_by})"[:REASON_CHARS_MAX]
-            await queue_operations.cancel(write, queue, action.request_id, reason)

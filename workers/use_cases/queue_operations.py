@@ -4,6 +4,7 @@ Where Redis does not answer, the record holds and the relay puts Redis right onc
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -11,10 +12,28 @@ import structlog
 from actors.commit.units import Unit
 from actors.commit.work_units import CancelRequestUnit, DismissUnit, PauseUnit, RequeueUnit
 from kernel.work.dead_letters import DeadLetterDismissal
+from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.pauses import PauseDecision
 from kernel.work.requests import WorkReceipt, WorkStatus
 from queues.errors import QueueError
 from queues.work_queue import WorkQueue
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorAction:
+    """What an operator asks of a queue, and who says so."""
+
+    verb: str
+    """One of pause, resume, requeue, dismiss, cancel."""
+
+    queue: str
+    decided_by: str
+    """See `asked_by`."""
+
+    reason: str = ""
+    priority: str | None = None
+    request_id: str = ""
+
 
 Write = Callable[[Unit], Awaitable[Any]]
 
@@ -74,3 +93,19 @@ async def cancel(
     if queue is not None:
         await queue.remove_closed([request_id])
     return cancelled, status
+
+
+async def act(write: Write, queue: WorkQueue, action: OperatorAction) -> None:
+    """Do what one form asks of a queue; it is on the record when this returns."""
+    name, ids = action.queue, [action.request_id]
+    if action.verb in ("pause", "resume"):
+        decision = PauseDecision(name, action.priority, action.decided_by, action.reason)
+        await switch(write, queue, decision, paused=action.verb == "pause")
+    elif action.verb == "requeue":
+        await requeue(write, name, queue, ids, action.decided_by)
+    elif action.verb == "dismiss":
+        dismissal = DeadLetterDismissal(action.reason, action.decided_by)
+        await dismiss(write, name, queue, ids, dismissal)
+    else:
+        reason = f"{action.reason} ({action.decided_by})"[:REASON_CHARS_MAX]
+        await cancel(write, queue, action.request_id, reason)

@@ -10,7 +10,8 @@ from kernel.audit.adjudications import AdjudicationDocument, AdjudicationPage
 from kernel.audit.costs import CostEntryDocument, CostPage, CostTotal, CostTotalDocument
 from kernel.audit.lineage import Ancestry, AuthorityGrounds
 from kernel.audit.manifests import ManifestDocument, ManifestPage
-from kernel.audit.operations import OperationEntryDocument, Page
+from kernel.audit.newest_operations import newest_operations
+from kernel.audit.operations import AuditFilter, OperationEntryDocument, Page
 from kernel.audit.preview import EffectPreview, RollbackPreview
 from kernel.ledger.ledger import LedgerView
 from kernel.model.dumped import DumpOf
@@ -94,6 +95,13 @@ def page_document(page: Page) -> OperationPageDocument:
         "operations": [entry.document() for entry in page.entries],
         "next_after": _text(page.next_after),
     }
+
+
+def newest_operations_page(
+    view: LedgerView, criteria: AuditFilter, before: int | None, limit: int
+) -> OperationPageDocument:
+    """Return a page of the operations that a filter admits, newest first."""
+    return page_document(newest_operations(view, criteria, before=before, limit=limit))
 
 
 def ancestry_document(ancestry: Ancestry) -> AncestryDocument:

@@ -110,6 +110,12 @@ def recorded_snapshot(
     return None if session is None else session.belief.snapshot(survivors_max)
 
 
+def session_summary(view: LedgerView, session_id: str) -> SessionSummaryDocument | None:
+    """Return a session as lists show it, None where it declared no hypotheses."""
+    row = view.belief_session(session_id)
+    return None if row is None else _summary(row)
+
+
 def session_trail(view: LedgerView, session_id: str, after: int, limit: int) -> TrailDocument:
     """Return entries of a session's trail behind the first `after`."""
     entries = view.belief_events(session_id, first=after, limit=limit + 1)

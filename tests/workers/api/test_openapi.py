@@ -53,6 +53,22 @@ def test_every_json_answer_has_a_shape():
     )
 
 
+def test_each_summary_is_words_of_the_description():
+    for path, operations in DOCUMENT["paths"].items():
+        for method, operation in operations.items():
+            described = " ".join(operation["description"].split())
+            assert described.startswith(operation["summary"]), (method, path)
+            assert " " in operation["summary"], (method, path)
+
+
+def test_the_content_of_a_request_is_in_it():
+    schemas = DOCUMENT["components"]["schemas"]
+    stated = schemas["RequestBody"]["properties"]["content"]["anyOf"]
+    names = {shape["$ref"].rpartition("/")[2] for shape in stated if "$ref" in shape}
+    assert names == {"BindingEvaluation", "ExtractionTransition", "ExtractionTask"}
+    assert schemas["BindingEvaluation"]["properties"]["source_event_id"]["maxLength"] == 512
+
+
 @pytest.mark.parametrize(
     "answer", [{}, {"put_back": 1}, {"put_back": True, "undeclared": 0}, [], None]
 )

@@ -75,6 +75,11 @@ async def test_dead_letters_are_listed_by_signature_and_requeued(door: Door):
         letter["request_id"] for letter in first["dead_letters"] + second["dead_letters"]
     ] == sorted(ids[1:])
     assert second["next_after"] is None
+    of_all = (await door.http.get("/v1/dead-letters")).json()
+    assert of_all["dead_letters"] == document["dead_letters"]
+    async with Rotulus("http://127.0.0.1", transport=transport_to(door.app)) as rotulus:
+        by_client = [letter["request_id"] async for letter in rotulus.records.dead_letters()]
+    assert by_client == sorted(ids)
 
     body = {"request_ids": ids[:1], "decided_by": "ada"}
     answer = (await door.send(f"{BINDINGS}/requeue", body)).json()

@@ -16,6 +16,7 @@ from actors.commit.refusal_units import SetAsideUnit
 from actors.errors import RequestSetAside
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.shards import Position
+from kernel.work import dead_letters
 from kernel.work.contents import BINDING_QUEUE
 from queues.client import Rotulus
 from tests.kernel.build import FakeHost
@@ -207,6 +208,16 @@ def test_an_operator_lists_dead_letters_and_requeues_them(record):
     output = rotulus("queues", "dead", BINDING_QUEUE).stdout
     assert "4  broken" in output
     assert all(request_id in output for request_id in ids)
+    first = rotulus("queues", "dead", "--limit", "2").stdout
+    after = first.partition("more: --after ")[2].strip()
+    assert after == sorted(ids)[1]
+    rest = printed("queues", "dead", "--after", after, "--json")["dead_letters"]
+    assert [letter["request_id"] for letter in rest] == sorted(ids)[2:]
+    assert {letter["queue"] for letter in rest} == {BINDING_QUEUE}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(dead_letters, "SCANNED_MAX", 2)
+        patched.setattr(dead_letters, "PAGE_ROWS", 1)
+        assert rotulus("queues", "dead", BINDING_QUEUE).stdout == output
     odd = printed("queues", "dead", BINDING_QUEUE, "--signature", "odd", "--json")
     assert [letter["request_id"] for letter in odd["dead_letters"]] == ids[:1]
     assert rotulus("queues", "requeue", BINDING_QUEUE, ids[1]).stdout == "requeued: 1\n"

@@ -6,8 +6,9 @@ from urllib.parse import quote
 import pytest
 
 from kernel.work.contents import BINDING_QUEUE
+from tests.kernel.build import create
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
-from tests.workers.api.door import SESSION, URL, Door, source, understanding
+from tests.workers.api.door import SESSION, URL, Door, claim, source, understanding
 
 pytestmark = pytest.mark.anyio
 
@@ -89,10 +90,110 @@ async def test_the_url_of_a_queue_holds_its_filters_and_its_page(door: Door):
         assert (await door.http.get(QUEUE, params={"after": after})).status_code == 200
 
 
+async def test_a_session_has_a_page_with_its_trail_in_pages_and_its_operations(door: Door):
+    await door.declare(SESSION, *(f"h{number:02}" for number in range(60)))
+    for number in range(55):
+        body = {"source_id": "s", "observation_id": f"o-{number}", "eliminated": [f"h{number:02}"]}
+        assert (await door.post("eliminate", body)).status_code == 200
+    await door.operate(source("s-1"))
+    listed = (await door.http.get("/sessions", params={"words": SESSION[-5:].upper()})).text
+    assert f'href="/sessions/{SESSION}"' in listed
+    assert "No session fits" in (await door.http.get("/sessions", params={"words": "none"})).text
+    newest = (await door.http.get(f"/sessions/{SESSION}")).text
+    assert "5 of 60" in newest
+    assert "o-54" in newest
+    assert "o-4 <small>" not in newest
+    older = newest.partition("?before=")[2].partition("#")[0]
+    assert older == "6"
+    oldest = (await door.http.get(f"/sessions/{SESSION}", params={"before": older})).text
+    assert "o-4 <small>" in oldest
+    assert "DECLARE" in oldest
+    assert "o-54" not in oldest
+    operation = newest.partition('href="/operations/')[2].partition('"')[0]
+    assert f'href="/sessions/{SESSION}"' in (await door.http.get(f"/operations/{operation}")).text
+    assert (await door.http.get("/sessions/none")).status_code == 404
+
+
+async def test_an_operation_has_a_page_that_leads_to_what_it_concerns(door: Door):
+    await door.declare(SESSION, "a", "b")
+    [made, _, again] = await door.operate(
+        source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1")
+    )
+    page = (await door.http.get(f"/operations/{again['operation_id']}")).text
+    for shown in (again["row_hash"], "membership_write", f"/sessions/{SESSION}"):
+        assert shown in page
+    assert 'href="/requests?item_key=c-1"' in page
+    listed = (await door.http.get("/requests", params={"item_key": "u-1"})).text
+    link = listed.partition('href="/queues/authority-recompute/requests/')[2].partition('"')[0]
+    recompute = (await door.http.get(f"/queues/authority-recompute/requests/{link}")).text
+    assert "Why it waits" in recompute
+    assert "Cancel the request" not in recompute
+    written = (await door.http.get("/operations", params={"entity": "c-1"})).text
+    assert f"/operations/{again['operation_id']}" in written
+    assert made["operation_id"] not in written
+    assert (await door.http.get("/operations/none")).status_code == 404
+    assert "No operation fits" in (await door.http.get("/operations", params={"actor": "x"})).text
+
+
+async def test_a_refused_operation_has_a_page_with_its_receipts(door: Door):
+    await door.declare(SESSION, "a", "b")
+    taint: dict[str, Any] = {"source_visibility_taint": ["public_open", "sealed"]}
+    taint["resolved_output_visibility_class"] = "public_open"
+    document = create("n-1", "SourceArtifact", envelope=taint)
+    refused = await door.post("envelopes", document)
+    page = (await door.http.get(f"/operations/{document['operation_id']}")).text
+    assert "It was refused" in page
+    assert refused.json()["error"]["code"] in page
+
+
+async def test_the_requests_of_all_queues_are_searched_on_a_page(door: Door):
+    await enqueued(door, BINDINGS, *(binding(f"k{number:02}") for number in range(55)))
+    first = (await door.http.get("/requests", params={"state": "open"})).text
+    assert "k54" in first
+    assert "k04" not in first
+    older = first.partition('href="/requests?state')[2].partition('"')[0].replace("&amp;", "&")
+    assert "k04" in (await door.http.get(f"/requests?state{older}")).text
+    named = (await door.http.get("/requests", params={"request_key": "k07"})).text
+    assert "k07" in named
+    assert "k08" not in named
+
+
+async def test_dead_letters_go_on_on_further_pages(door: Door):
+    requests = await enqueued(door, BINDINGS, *(binding(f"k{number:02}") for number in range(52)))
+    ids = sorted(request["request_id"] for request in requests)
+    for request_id in ids:
+        await given_up(door, BINDING_QUEUE, request_id, "broken")
+    first = (await door.http.get(QUEUE, params={"state": "open"})).text
+    assert page_of(ids[0]) in first
+    assert page_of(ids[51]) not in first
+    following = first.partition("?dead=")[2].partition("#")[0]
+    second = (await door.http.get(f"{QUEUE}?state=open&dead={following}")).text
+    assert page_of(ids[51]) in second
+    assert page_of(ids[0]) not in second
+
+
+async def test_the_interface_is_read_without_anything_from_elsewhere(door: Door):
+    index = await door.http.get("/docs")
+    assert "default-src 'none'" in index.headers["content-security-policy"]
+    assert "Ask for work" in index.text
+    enqueue = "/docs/routes/enqueue_v1_queues__queue__requests_post"
+    assert f'href="{enqueue}"' in index.text
+    assert 'href="/docs/schemas/EnqueueBody"' in (await door.http.get(enqueue)).text
+    body = (await door.http.get("/docs/schemas/RequestBody")).text
+    assert 'href="/docs/schemas/BindingEvaluation"' in body
+    for path in ("/docs/routes/none", "/docs/schemas/none"):
+        assert (await door.http.get(path)).status_code == 404
+
+
 async def test_hostile_text_stays_text(door: Door):
     [request] = await enqueued(door, BINDINGS, binding("k", binding_id=HOSTILE))
-    for path in (QUEUE, page_of(request["request_id"]), f"/workers/{quote(HOSTILE, safe='')}"):
-        text = (await door.http.get(path, params={"words": HOSTILE, "done": HOSTILE})).text
+    await door.declare(SESSION, HOSTILE, "b")
+    hostile = quote(HOSTILE, safe="")
+    things = [f"/{name}/{hostile}" for name in ("workers", "sessions", "operations")]
+    lists = ["/requests", "/sessions", "/operations", f"/sessions/{SESSION}"]
+    for path in (QUEUE, page_of(request["request_id"]), *things, *lists):
+        params = dict.fromkeys(("words", "done", "entity", "request_id", "after"), HOSTILE)
+        text = (await door.http.get(path, params=params)).text
         assert "<script" not in text
         assert "<img" not in text
         assert "\u202e" not in text

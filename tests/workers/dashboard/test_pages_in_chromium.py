@@ -25,7 +25,7 @@ from kernel.work.contents import BINDING_QUEUE
 from tests.kernel.build import FakeHost
 from tests.kernel.landscape.runs import whole_run
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
-from tests.workers.api.door import running_door
+from tests.workers.api.door import SESSION, claim, running_door, source, understanding
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
@@ -39,11 +39,14 @@ FLAGS = [
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 ]
+ENQUEUE = "enqueue_v1_queues__queue__requests_post"
 LOOKS = [
     (theme, width, script)
     for theme in ("light", "dark")
     for width in (1440, 390)
     for script in (True, False)
+    # Pages of things have no script, so without one nothing is to be seen that is not seen with it.
+    if script or theme == "light"
 ]
 
 pytestmark = pytest.mark.skipif(
@@ -54,12 +57,13 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass
 class Served:
-    """A gateway on a port of the loopback, with an open request, a dead letter and a run."""
+    """A gateway on a port of the loopback: an open request, a dead letter, a run, a session."""
 
     url: str
     open_request: str
     dead_letter: str
     token: str
+    operation: str
 
     def page_of(self, request_id: str) -> str:
         return f"{self.url}/queues/{BINDING_QUEUE}/requests/{quote(request_id, safe='')}"
@@ -84,6 +88,15 @@ def served() -> Iterator[Served]:
             ids.extend(row["request_id"] for row in await enqueued(door, BINDINGS, *bindings))
             await given_up(door, BINDING_QUEUE, ids[1], "broken")
             ids.append(await anyio.to_thread.run_sync(recorded_token, door.ledger))
+            await door.declare(SESSION, *(f"<i>hypothesis</i> {number}" for number in range(30)))
+            for number in range(3):
+                struck = [f"<i>hypothesis</i> {number}"]
+                body = {"source_id": "s", "observation_id": f"o-{number}", "eliminated": struck}
+                await door.post("eliminate", body)
+            made = await door.operate(
+                source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1")
+            )
+            ids.append(made[-1]["operation_id"])
             config = uvicorn.Config(door.app, log_level="error", lifespan="off")
             servers.append(uvicorn.Server(config))
             is_ready.set()
@@ -122,8 +135,12 @@ def test_each_page_fits_and_axe_finds_nothing(browser, served, theme, width, scr
     of_runs = (f"{served.url}/runs", run, f"{run}/tokens/{served.token}", f"{run}/tokens/none")
     explain = f"{served.url}/explain"
     explained = (f"{explain}?id={quote(each, safe='')}" for each in (*requests, "nobody"))
-    pages = (*map(served.page_of, requests), explain, *explained, *of_runs)
-    for url in (queue, *pages, f"{served.url}/queues/none"):
+    paths = ("queues/none", "requests", "sessions", "operations", f"sessions/{SESSION}")
+    paths += (f"operations/{served.operation}", "requests?state=cancelled&words=none")
+    paths += ("docs", f"docs/routes/{ENQUEUE}", "docs/schemas/RequestBody")
+    others = (f"{served.url}/{path}" for path in paths)
+    pages = (*map(served.page_of, requests), explain, *explained, *of_runs, *others)
+    for url in (queue, *pages):
         page.goto(url)
         expect(page.locator("h1")).to_be_visible()
         main = page.locator("main").bounding_box()
@@ -177,4 +194,26 @@ def test_a_run_is_followed_from_the_list_to_the_words_of_its_source(browser, ser
     expect(page.locator("main")).to_contain_text("Motion GRANTED")
     page.get_by_role("link", name="Run run-1").click()
     expect(page.locator("h1")).to_have_text("Run run-1")
+    context.close()
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_rows_lead_from_lists_to_pages_and_from_there_on(browser, served, script):
+    context = browser.new_context(java_script_enabled=script)
+    page = context.new_page()
+    page.goto(f"{served.url}/sessions")
+    page.get_by_label("Words of a title or an id").fill(SESSION[:8])
+    page.get_by_role("button", name="Search").click()
+    assert "words=" in page.url
+    page.locator(f'a[href$="/sessions/{SESSION}"]').click()
+    expect(page.locator("main")).to_contain_text("27 of 30")
+    page.get_by_role("link", name="All its operations").click()
+    expect(page.get_by_label("Session")).to_have_value(SESSION)
+    page.locator(f'a[href$="/operations/{served.operation}"]').click()
+    expect(page.locator("main")).to_contain_text("membership_write")
+    page.get_by_role("link", name="Requests", exact=True).click()
+    page.get_by_label("State").select_option("dead_letter")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("link", name="broke", exact=True).click()
+    expect(page.get_by_role("button", name="Dismiss the dead letter")).to_be_visible()
     context.close()

@@ -51,7 +51,23 @@ _ASKERS: Mapping[str, str | None] = MappingProxyType(
     }
 )
 _ASKERS_BELOW: Mapping[str, str | None] = MappingProxyType(
-    {"/internal/": "workers", "/static/": None}
+    {
+        "/internal/": "workers",
+        "/static/": None,
+        **dict.fromkeys(
+            (
+                "/queues/",
+                "/requests",
+                "/sessions",
+                "/operations",
+                "/workers/",
+                "/docs",
+                "/runs",
+                "/explain",
+            ),
+            "pages",
+        ),
+    }
 )
 
 

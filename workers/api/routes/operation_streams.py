@@ -85,6 +85,7 @@ BULK: dict[str, Any] = {
 
 @router.post(
     "/{session_id}/operations:bulk",
+    summary="Put a stream of intents through the kernel in order",
     response_class=Response,
     responses={200: ANSWERS},
     openapi_extra=BULK,

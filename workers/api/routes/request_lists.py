@@ -5,13 +5,14 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from kernel.work.dead_letters import DeadLetters, dead_letters
 from kernel.work.queue_kinds import QUEUE_KINDS
 from kernel.work.request_lists import RequestPage, RequestSearch, list_requests
 from kernel.work.requests import State
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.routes.audit import Moment, Text, us_of
-from workers.api.routes.records import PAGE_MAX
+from workers.api.routes.records import PAGE_MAX, TEXT_MAX
 from workers.api.routes.work_requests import QueueName
 from workers.api.services import Given
 from workers.views.records import SEQUENCE_MAX
@@ -56,6 +57,24 @@ async def requests_of_queue(
     if queue not in QUEUE_KINDS:
         raise ApiError("work_queue_unknown", f"no queue is called {queue!r}")
     return await _listed(services, queue, criteria)
+
+
+@router.get("/dead-letters")
+async def dead_letters_of_all(
+    services: Given,
+    error_signature: Annotated[str | None, Query(max_length=TEXT_MAX)] = None,
+    after: Annotated[str, Query(max_length=TEXT_MAX)] = "",
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
+) -> DeadLetters:
+    """List what was given up in any queue and is not settled; go on while there is a `next_after`.
+
+    A page may be empty and not the last.
+    """
+    return await services.read(
+        lambda view: dead_letters(
+            view, None, error_signature=error_signature, after=after, limit=limit
+        )
+    )
 
 
 async def _listed(services: Given, queue: str | None, criteria: RequestCriteria) -> RequestPage:

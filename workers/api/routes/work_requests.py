@@ -9,10 +9,11 @@ repetition never runs into the limit.
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.commit.work_units import RequestWorkUnit
+from kernel.work.contents import BindingEvaluation, ExtractionTask, ExtractionTransition
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.requests import (
     DELAY_S_MAX,
@@ -41,6 +42,18 @@ T = TypeVar("T")
 QueueName = Annotated[str, Path(min_length=1, max_length=128)]
 RequestId = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 RequestIdInPath = Annotated[str, Path(min_length=1, max_length=NAME_CHARS_MAX)]
+Content = Annotated[
+    dict[str, Any],
+    BeforeValidator(
+        lambda stated: stated,
+        json_schema_input_type=BindingEvaluation
+        | ExtractionTransition
+        | ExtractionTask
+        | dict[str, Any],
+    ),
+]
+"""What a queue takes, of a plug-in's queue what its model says; the kernel reads it by that."""
+
 WaitSeconds = Annotated[float, Field(ge=0, le=WAIT_S_MAX, allow_inf_nan=False)]
 
 router = json_router(prefix="/v1/queues/{queue}", tags=["producers"])
@@ -52,7 +65,7 @@ class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     request_key: Annotated[str, Field(min_length=1, max_length=KEY_CHARS_MAX)]
-    content: dict[str, Any]
+    content: Content
     priority: Annotated[str, Field(max_length=64)] | None = None
     delay_s: Annotated[int, Field(ge=0, le=DELAY_S_MAX, strict=True)] = 0
     run_at: Annotated[str, Field(max_length=40)] | None = None

@@ -11,8 +11,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from kernel.work.outcomes import REASON_CHARS_MAX
-from workers.dashboard.pages.source import OperatorAction
-from workers.use_cases.queue_operations import asked_by
+from workers.use_cases.queue_operations import OperatorAction, asked_by
 
 FORM_BYTES_MAX = 16_384
 NAME_CHARS_MAX = 40

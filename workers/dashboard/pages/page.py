@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from anyio import to_thread
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -60,6 +61,11 @@ def in_url(text: str) -> str:
     return quote(text, safe="")
 
 
+def moment(text: str) -> Markup:
+    """Return a time of the record to the second; the whole of it stays in the element."""
+    return Markup('<time datetime="{0}">{1} {2}</time>').format(text, text[:10], text[11:19])
+
+
 @cache
 def templates() -> Environment:
     """Return the templates of the dashboard; each escapes what it shows."""
@@ -71,5 +77,5 @@ def templates() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters.update(in_url=in_url, shown=bounded_text)
+    environment.filters.update(in_url=in_url, moment=moment, shown=bounded_text)
     return environment

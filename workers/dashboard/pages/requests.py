@@ -1,14 +1,38 @@
-"""The page of a request: what it asks for, how it stands, why it waits, and how to end it."""
+"""The page of a request, and the list of the requests of all queues."""
 
 import json
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from workers.dashboard.pages.filters import STATES, place_of, query_of, search_of
 from workers.dashboard.pages.page import Pages
 from workers.dashboard.pages.queues import done_of
 
 CONTENT_CHARS_MAX = 4_000
+
+
+async def index(pages: Pages, request: Request) -> Response:
+    """Answer with the requests of all queues that fit, newest first."""
+    query = request.query_params
+    search, after = search_of(query), place_of(query, "after")
+    page = await pages.source.requests(search, after)
+    filters = {
+        "request_id": search.request_id,
+        "request_key": search.request_key,
+        "item_key": search.item_key,
+        "session_id": search.session_id,
+        "state": search.state,
+        "words": search.words,
+    }
+    context = {
+        "page": page,
+        "filters": filters,
+        "states": STATES,
+        "next_query": query_of({**filters, "after": page.next_after}),
+        "is_first_page": after is None,
+    }
+    return await pages.answer(request, "requests", context)
 
 
 async def show(pages: Pages, request: Request) -> Response:

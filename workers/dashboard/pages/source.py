@@ -1,65 +1,58 @@
-"""What the pages of single things show and do, as a port; the gateway implements it."""
+"""What the pages show and do, as a port; the gateway implements it with every door's views."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from kernel.audit.operations import AuditFilter
 from kernel.audit.provenance import Provenance
-from kernel.work.dead_letters import DeadLetters
-from kernel.work.pauses import Pause
 from kernel.work.request_lists import RequestPage, RequestSearch
-from kernel.work.requests import WorkStatus
 from queues.worker_heartbeats import WorkerBeat
-from workers.views.backlog import Backlog
+from workers.use_cases.queue_operations import OperatorAction
+from workers.views.audit import OperationPageDocument
+from workers.views.interface import Interface
 from workers.views.provenance import Question
+from workers.views.queues import QueueSummary
+from workers.views.records import OperationRecordDocument
+from workers.views.requests import RequestView
 from workers.views.run_pages import RunPicture, RunsPicture, TokenPicture
-
-
-@dataclass(frozen=True, slots=True)
-class QueuePicture:
-    """A queue with a page of its requests and of its unsettled dead letters."""
-
-    priorities: tuple[str, ...]
-    backlog: Backlog | None
-    """None where Redis does not answer."""
-
-    pauses: tuple[Pause, ...]
-    requests: RequestPage
-    dead: DeadLetters
-
-
-@dataclass(frozen=True, slots=True)
-class RequestPicture:
-    """A request as it stands, and why it waits; `why` is None where it has its outcome."""
-
-    status: WorkStatus
-    why: str | None
-    is_dead: bool
-    """Whether it is a dead letter that nobody has settled."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorAction:
-    """What an operator asks of a queue, and who says so."""
-
-    verb: str
-    queue: str
-    decided_by: str
-    reason: str = ""
-    priority: str | None = None
-    request_id: str = ""
+from workers.views.session_lists import NewestSessionsDocument
+from workers.views.sessions import SessionView
 
 
 class PageSource(Protocol):
-    """Reads and does what the pages of single things ask for."""
+    """Reads and does what the pages ask for."""
 
     async def queue(
-        self, name: str, search: RequestSearch, after: int | None
-    ) -> QueuePicture | None:
+        self, name: str, search: RequestSearch, after: int | None, dead_after: str
+    ) -> QueueSummary | None:
         """Return a queue with its requests that fit; None where no queue has the name."""
         ...
 
-    async def request(self, queue: str, request_id: str) -> RequestPicture | None:
-        """Return a request; None where nobody asked this queue for it."""
+    async def requests(self, search: RequestSearch, after: int | None) -> RequestPage:
+        """Return a page of the requests of all queues that fit, newest first."""
+        ...
+
+    async def request(self, queue: str, request_id: str) -> RequestView | None:
+        """Return a request; None where nothing asked this queue for it."""
+        ...
+
+    async def sessions(self, words: str | None, after: str | None) -> NewestSessionsDocument:
+        """Return a page of the belief sessions with these words, the last changed first."""
+        ...
+
+    async def session(self, session_id: str, before: int | None) -> SessionView | None:
+        """Return a session with the entries of its trail up to a number, or the newest."""
+        ...
+
+    async def operations(self, criteria: AuditFilter, before: int | None) -> OperationPageDocument:
+        """Return a page of the operations that a filter admits, newest first."""
+        ...
+
+    async def operation(self, operation_id: str) -> OperationRecordDocument | None:
+        """Return what the record says of an operation; None where it says nothing."""
+        ...
+
+    async def interface(self) -> Interface:
+        """Return the HTTP interface of the gateway."""
         ...
 
     async def worker(self, worker_id: str) -> WorkerBeat | None:

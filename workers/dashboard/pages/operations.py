@@ -1,0 +1,60 @@
+"""The page of an operation on the log, and the list of operations."""
+
+import json
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from kernel.audit.operations import AuditFilter
+from workers.dashboard.pages.filters import place_of, query_of, text_of
+from workers.dashboard.pages.page import Pages
+
+CONTENT_CHARS_MAX = 8_000
+RECEIPTS_SHOWN_MAX = 50
+EFFECTS_SHOWN_MAX = 200
+CRITERIA = ("entity", "session_id", "semantic_intent", "effect_kind", "actor")
+
+
+async def index(pages: Pages, request: Request) -> Response:
+    """Answer with the operations that fit, newest first."""
+    query = request.query_params
+    criteria = AuditFilter(
+        entity=text_of(query, "entity"),
+        session_id=text_of(query, "session_id"),
+        semantic_intent=text_of(query, "semantic_intent"),
+        effect_kind=text_of(query, "effect_kind"),
+        actor=text_of(query, "actor"),
+    )
+    before = place_of(query, "before")
+    filters = {name: getattr(criteria, name) for name in CRITERIA}
+    page = await pages.source.operations(criteria, before)
+    context = {
+        "page": page,
+        "filters": filters,
+        "next_query": query_of({**filters, "before": page["next_after"]}),
+        "is_first_page": before is None,
+    }
+    return await pages.answer(request, "operations", context)
+
+
+async def show(pages: Pages, request: Request) -> Response:
+    """Answer with the page of an operation, or with the receipts of one that was refused."""
+    operation_id = request.path_params["operation_id"]
+    record = await pages.source.operation(operation_id)
+    if record is None:
+        message = f"the record has no operation {operation_id!r}"
+        return await pages.refused(request, "not_found", message)
+    envelope = json.dumps(record.get("envelope"), indent=2)
+    receipts, effects = record["receipts"], record.get("effects", [])
+    context = {
+        "operation_id": operation_id,
+        "row": record.get("row"),
+        "effects": effects[:EFFECTS_SHOWN_MAX],
+        "effects_hidden": max(0, len(effects) - EFFECTS_SHOWN_MAX),
+        "receipts": receipts[:RECEIPTS_SHOWN_MAX],
+        "receipts_hidden": max(0, len(receipts) - RECEIPTS_SHOWN_MAX),
+        "envelope": envelope[:CONTENT_CHARS_MAX],
+        "is_cut": len(envelope) > CONTENT_CHARS_MAX,
+        "is_erased": "row" in record and record.get("envelope") is None,
+    }
+    return await pages.answer(request, "operation", context)
