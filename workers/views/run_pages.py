@@ -9,7 +9,6 @@ from typing import Any
 
 from kernel.landscape import overview
 from kernel.landscape.lineage import lineage_of
-from kernel.landscape.record_rules import TABLES
 from kernel.landscape.reports import run_of_id
 from kernel.ledger.ledger import LedgerView
 from workers.views import landscape
@@ -18,8 +17,6 @@ from workers.views.landscape import Document
 RUNS_SHOWN = 20
 TOKENS_SHOWN = 50
 ERRORS_SHOWN = 10
-
-_COUNTED = ("rows", "tokens", "validation_errors", "transform_errors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +50,7 @@ def runs_picture(view: LedgerView, status: str | None, before_us: int | None) ->
     """Return a page of runs, the newest first."""
     page = overview.runs_page(view, status=status, before_us=before_us, limit=RUNS_SHOWN)
     runs = [
-        landscape.shown_object(run)
-        | {name: view.tables.count(TABLES[name], {"run_id": run["run_id"]}) for name in _COUNTED}
+        landscape.shown_object(run) | overview.record_counts(view, run["run_id"])
         for run in page.runs
     ]
     return RunsPicture(runs, page.next_before_us)
