@@ -26,11 +26,12 @@ from kernel.landscape.record_rules import (
     problem_of,
     record_bytes,
 )
+from kernel.landscape.references import dangling_reference
 from kernel.landscape.reports import run_of_id
 from kernel.landscape.seals import seal_of
 from kernel.ledger.keys import column_names
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.tables import DuplicateKey, Row
+from kernel.ledger.tables import DuplicateKey, MissingReference, Row, Tables
 
 MANIFEST = "manifest"
 LINE_BYTES_MAX = 64 * 1024 * 1024
@@ -72,7 +73,7 @@ def import_run(ledger: Ledger, lines: Iterable[bytes], key: bytes | None = None)
     """
     try:
         with ledger.store.transaction() as tables:
-            totals, waiting = _Totals(), dict[str, list[Row]]()
+            totals, waiting = _Totals(), _Waiting(tables)
             for number, line in enumerate(lines, 1):
                 document = _read(line, number)
                 signature = document.pop("signature", None)
@@ -84,16 +85,12 @@ def import_run(ledger: Ledger, lines: Iterable[bytes], key: bytes | None = None)
                     expected = totals.manifest(totals.run_id, key)
                     if {**document, **expected} != document:
                         raise _invalid(number, "the manifest is of other records")
-                    for name, rows in waiting.items():
-                        tables.insert_many(TABLES[name], rows)
+                    waiting.write()
                     return document
                 name, row = _record(document, number, totals)
                 totals.add(name, row)
                 totals.note(signature)
-                rows = waiting.setdefault(name, [])
-                rows.append(row)
-                if len(rows) >= ROWS_AT_ONCE:
-                    tables.insert_many(TABLES[name], waiting.pop(name))
+                waiting.add(name, row, number)
             raise _invalid(0, "it ends before its manifest")
     except DuplicateKey as error:
         raise LandscapeRefused(f"the run is there already: {error}") from None
@@ -116,6 +113,39 @@ def export_csv(view: LedgerView, run_id: str, folder: Path) -> list[Path]:
             writer.writerows(check_stored(table, row).values() for row in rows)
         written.append(path)
     return written
+
+
+class _Waiting:
+    """Records that were read and are not written: those of one table, because others name them."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._name = ""
+        self._rows: list[Row] = []
+        self._first_line = 0
+
+    def add(self, name: str, row: Row, number: int) -> None:
+        if name != self._name or len(self._rows) == ROWS_AT_ONCE:
+            self.write()
+            self._name, self._first_line = name, number
+        self._rows.append(row)
+
+    def write(self) -> None:
+        """Write them.
+
+        Raises:
+            ImportRefused: one names a record that is not there.
+        """
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        table = TABLES[self._name]
+        try:
+            with self._tables.savepoint():
+                self._tables.insert_many(table, rows)
+        except MissingReference as error:
+            problem = dangling_reference(self._tables, [(table, row) for row in rows])
+            raise _invalid(self._first_line, f"and on: {problem or error}") from None
 
 
 class _Totals:

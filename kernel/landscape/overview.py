@@ -15,6 +15,8 @@ from kernel.ledger.tables import Row
 
 NODES_SHOWN_MAX = 100
 
+_COUNTED = ("rows", "tokens", "validation_errors", "transform_errors")
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedRuns:
@@ -66,6 +68,11 @@ def runs_page(
         alike = view.tables.select(TABLES["runs"], where | {"started_at_us": last_us})
         page += [row for row in alike if row["run_id"] not in shown]
     return RecordedRuns([check_stored(TABLES["runs"], row) for row in page], last_us)
+
+
+def record_counts(view: LedgerView, run_id: str) -> dict[str, int]:
+    """Return how many rows, tokens and errors a run has."""
+    return {name: view.tables.count(TABLES[name], {"run_id": run_id}) for name in _COUNTED}
 
 
 def node_counts(view: LedgerView, run_id: str) -> list[NodeCounts]:

@@ -20,10 +20,11 @@ from sqlalchemy import Table
 from kernel.errors import TextNotStorable
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.record_rules import TABLES, check_new, check_stored, key_text
+from kernel.landscape.references import dangling_reference
 from kernel.ledger import schema
 from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.tables import DuplicateKey, Row, Tables
+from kernel.ledger.tables import DuplicateKey, MissingReference, Row, Tables
 
 GROUP_RECORDS = 1024
 """Records that are written together."""
@@ -211,7 +212,7 @@ class RecordGroup:
         try:
             with self.ledger.store.transaction() as tables:
                 _write_units(tables, units)
-        except (DuplicateKey, LandscapeRefused, TextNotStorable):
+        except (DuplicateKey, MissingReference, LandscapeRefused, TextNotStorable):
             # Some unit does not fit: each for itself, so that no other suffers from it.
             with self.ledger.store.transaction() as tables:
                 refused = [error for unit in units for error in _write_alone(tables, unit)]
@@ -235,6 +236,9 @@ def _write_alone(tables: Tables, unit: RecordUnit) -> Iterable[LandscapeRefused]
     except DuplicateKey as error:
         names = ", ".join(f"{table.name} {key_text(table, row)}" for table, row in unit.added[:4])
         yield LandscapeRefused(f"{names}: {error} is there already")
+    except MissingReference as error:
+        named = dangling_reference(tables, [*unit.added, *unit.changed])
+        yield LandscapeRefused(named or str(error), code="landscape_unknown")
     except TextNotStorable as error:
         yield LandscapeRefused(str(error), code="landscape_record_invalid")
     except LandscapeRefused as error:
@@ -252,9 +256,6 @@ def _write_units(tables: Tables, units: Sequence[RecordUnit]) -> None:
     begun = {row["run_id"] for row in by_table.get(str(_RUNS.name), ())}
     _check_running(tables, {unit.run_id for unit in units} - begun)
     _number_calls(tables, by_table.get(str(_CALLS.name), []))
-    payloads = [row for unit in units for row in unit.payloads]
-    if payloads:
-        tables.put_many(schema.landscape_payloads, payloads)
     for table in TABLES.values():
         rows = by_table.get(str(table.name))
         if rows:
@@ -263,6 +264,9 @@ def _write_units(tables: Tables, units: Sequence[RecordUnit]) -> None:
         if replaced:
             _check_unfinished(tables, table, replaced)
             tables.put_many(table, replaced)
+    payloads = [row for unit in units for row in unit.payloads]
+    if payloads:
+        tables.put_many(schema.landscape_payloads, payloads)
 
 
 def _check_running(tables: Tables, run_ids: Iterable[str]) -> None:

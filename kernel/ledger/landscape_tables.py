@@ -3,8 +3,8 @@
 They are no fold of the log. Rows of a run come and are completed while it runs; when it has ended,
 the digests of its tables are stated by an operation, and `landscape_seals` holds what was stated:
 that table is folded (decision kernel/0420). Every key begins with the run, and the column behind it
-orders a table: so a run is read, exported and digested in one total order. No table refers to
-another by the database's means, as nowhere in the ledger (decision kernel/0188).
+orders a table: so a run is read, exported and digested in one total order. What a record names of
+its run is there, which the database sees to by foreign keys (decision kernel/0478).
 
 What a column holds is said by its name and its `info`: `values` are those that it admits. `_hash`
 and `_ref` are SHA-256 in hex, `_json` is canonical data, `_us` is microseconds.
@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import (
     CheckConstraint,
     Column,
+    ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
@@ -74,6 +75,30 @@ def _unique_where(name: str, condition: str, *columns: str) -> Index:
     return Index(name, *columns, unique=True, sqlite_where=where, postgresql_where=where)
 
 
+def _refers(name: str, *columns: str) -> list[ForeignKeyConstraint]:
+    """Return that columns name a record of a table of the same run; None names nothing."""
+    table, key = f"landscape_{name}", _KEYS[name]
+    return [
+        ForeignKeyConstraint(
+            ["run_id", *([] if key == "run_id" else [column])],
+            [f"{table}.run_id", *([] if key == "run_id" else [f"{table}.{key}"])],
+        )
+        for column in columns
+    ]
+
+
+_KEYS = {
+    "runs": "run_id",
+    "nodes": "node_id",
+    "edges": "edge_id",
+    "rows": "row_id",
+    "tokens": "token_id",
+    "node_states": "state_id",
+    "operations": "operation_id",
+    "batches": "batch_id",
+}
+
+
 def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
     """Add the tables of runs; those of records in the order in which a run writes them."""
 
@@ -114,6 +139,7 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             *(_maybe("schema_hash"), _maybe("schema_json")),
             _maybe_number("sequence_in_pipeline"),
             _number("registered_at_us"),
+            *_refers("runs", "run_id"),
         ),
         records(
             "edges",
@@ -122,6 +148,7 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             _text("default_mode", MODES),
             _number("created_at_us"),
             UniqueConstraint("run_id", "from_node_id", "label"),
+            *_refers("nodes", "from_node_id", "to_node_id"),
         ),
         records(
             "rows",
@@ -130,6 +157,7 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             *(_text("source_data_hash"), _maybe("source_data_ref")),
             _number("created_at_us"),
             UniqueConstraint("run_id", "row_index"),
+            *_refers("nodes", "source_node_id"),
         ),
         records(
             "tokens",
@@ -139,6 +167,7 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             *(_maybe("branch_name"), _maybe_number("step_in_pipeline")),
             _number("created_at_us"),
             by("tokens", "row_id"),
+            *_refers("rows", "row_id"),
         ),
         records(
             "token_parents",
@@ -146,6 +175,7 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             *(_text("token_id"), _text("parent_token_id"), _number("ordinal")),
             UniqueConstraint("run_id", "token_id", "ordinal"),
             UniqueConstraint("run_id", "parent_token_id", "token_id"),
+            *_refers("tokens", "parent_token_id", "token_id"),
         ),
         records(
             "node_states",
@@ -161,6 +191,8 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             UniqueConstraint("run_id", "token_id", "node_id", "attempt"),
             UniqueConstraint("run_id", "token_id", "step_index", "attempt"),
             by("node_states", "node_id", "status"),
+            *_refers("nodes", "node_id"),
+            *_refers("tokens", "token_id"),
         ),
         records(
             "operations",
@@ -172,6 +204,7 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             _number("started_at_us"),
             *(_maybe_number("completed_at_us"), _maybe_number("duration_us")),
             by("operations", "node_id"),
+            *_refers("nodes", "node_id"),
         ),
         records(
             "calls",
@@ -184,6 +217,7 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             *(_maybe("error_json"), _maybe_number("latency_us")),
             _number("created_at_us"),
             CheckConstraint(_ONE_PARENT),
+            by("calls", "request_hash"),
             _unique_where(
                 "landscape_calls_of_states",
                 "state_id IS NOT NULL",
@@ -194,6 +228,8 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
                 "operation_id IS NOT NULL",
                 *("run_id", "operation_id", "call_index"),
             ),
+            *_refers("operations", "operation_id"),
+            *_refers("node_states", "state_id"),
         ),
         records(
             "routing_events",
@@ -204,6 +240,8 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             _number("created_at_us"),
             UniqueConstraint("run_id", "routing_group_id", "ordinal"),
             by("routing_events", "state_id"),
+            *_refers("edges", "edge_id"),
+            *_refers("node_states", "state_id"),
         ),
         records(
             "batches",
@@ -212,6 +250,8 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             *(_maybe("trigger_type", TRIGGERS), _maybe("trigger_reason")),
             *(_number("attempt"), _text("status", BATCH_STATUSES)),
             *(_number("created_at_us"), _maybe_number("completed_at_us")),
+            *_refers("nodes", "aggregation_node_id"),
+            *_refers("node_states", "aggregation_state_id"),
         ),
         records(
             "batch_members",
@@ -219,12 +259,15 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             *(_text("batch_id"), _text("token_id"), _number("ordinal")),
             UniqueConstraint("run_id", "batch_id", "ordinal"),
             UniqueConstraint("run_id", "token_id", "batch_id"),
+            *_refers("batches", "batch_id"),
+            *_refers("tokens", "token_id"),
         ),
         records(
             "batch_outputs",
             "batch_output_id",
             *(_text("batch_id"), _text("output_type", OUTPUT_TYPES), _text("output_id")),
             UniqueConstraint("run_id", "batch_id", "output_type", "output_id"),
+            *_refers("batches", "batch_id"),
         ),
         records(
             "artifacts",
@@ -233,6 +276,8 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             *(_text("path_or_uri"), _text("content_hash"), _number("size_bytes")),
             *(_maybe("idempotency_key"), _number("created_at_us")),
             by("artifacts", "produced_by_state_id"),
+            *_refers("node_states", "produced_by_state_id"),
+            *_refers("nodes", "sink_node_id"),
         ),
         records(
             "validation_errors",
@@ -241,6 +286,8 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             *(_text("error"), _text("schema_mode"), _text("destination")),
             _number("created_at_us"),
             by("validation_errors", "row_hash"),
+            *_refers("nodes", "node_id"),
+            *_refers("runs", "run_id"),
         ),
         records(
             "transform_errors",
@@ -249,6 +296,8 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             *(_maybe("row_data_json"), _maybe("error_details_json"), _text("destination")),
             _number("created_at_us"),
             by("transform_errors", "token_id"),
+            *_refers("tokens", "token_id"),
+            *_refers("nodes", "transform_id"),
         ),
         records(
             "token_outcomes",
@@ -262,6 +311,8 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             _unique_where(
                 "landscape_token_outcomes_terminal", "is_terminal = 1", "run_id", "token_id"
             ),
+            *_refers("batches", "batch_id"),
+            *_refers("tokens", "token_id"),
         ),
         records(
             "checkpoints",
@@ -271,6 +322,8 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
             *(_text("topology_hash"), _text("node_config_hash"), _number("format_version")),
             _number("created_at_us"),
             UniqueConstraint("run_id", "sequence_number"),
+            *_refers("nodes", "node_id"),
+            *_refers("tokens", "token_id"),
         ),
     )
     Table(
@@ -280,6 +333,7 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
         Column("run_id", String, primary_key=True),
         Column("content_hash", String, primary_key=True),
         Column("content", LargeBinary, nullable=False),
+        *_refers("runs", "run_id"),
     )
     Table(
         "landscape_seals",

@@ -49,7 +49,7 @@ from kernel.ledger.postgres_schema import (
 )
 from kernel.ledger.schema_version import check_version
 from kernel.ledger.sql_tables import SqlTables
-from kernel.ledger.tables import DuplicateKey, Row, WriterTurn
+from kernel.ledger.tables import DuplicateKey, MissingReference, Row, WriterTurn
 
 CONNECTIONS_DEFAULT = 8
 CONNECTIONS_LEAST = 2
@@ -262,6 +262,8 @@ class PostgresTables(SqlTables):
             yield
         except UnicodeEncodeError as error:
             raise TextNotStorable(str(error)) from error
+        except psycopg.errors.ForeignKeyViolation as error:
+            raise MissingReference(error.diag.message_detail or str(error)) from None
         except psycopg.Error as error:
             state = error.sqlstate
             if self._connection.closed:

@@ -42,9 +42,14 @@ SELECT c.relname::text, n.contype::text, n.convalidated, n.condeferrable,
        coalesce(pg_get_expr(n.conbin, n.conrelid), ''),
        ARRAY(SELECT a.attname::text FROM unnest(n.conkey) WITH ORDINALITY AS k (attnum, place)
              JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum ORDER BY k.place),
-       coalesce(i.indisvalid AND i.indisready AND i.indislive, true)
+       coalesce(i.indisvalid AND i.indisready AND i.indislive, true),
+       coalesce(f.relname::text, ''),
+       ARRAY(SELECT a.attname::text FROM unnest(n.confkey) WITH ORDINALITY AS k (attnum, place)
+             JOIN pg_attribute a ON a.attrelid = f.oid AND a.attnum = k.attnum ORDER BY k.place),
+       n.contype = 'f' AND (n.confupdtype, n.confdeltype, n.confmatchtype) <> ('a', 'a', 's')
 FROM pg_class c JOIN pg_constraint n ON n.conrelid = c.oid
 LEFT JOIN pg_index i ON i.indexrelid = n.conindid AND n.conindid <> 0
+LEFT JOIN pg_class f ON f.oid = n.confrelid AND n.contype = 'f'
 WHERE {_OURS} AND n.contype <> 'n'"""  # noqa: S608 - a constant
 _INDEXES = f"""
 SELECT c.relname::text, x.relname::text, pg_get_indexdef(i.indexrelid),
@@ -159,6 +164,13 @@ def expected_facts() -> frozenset[Fact]:
             if isinstance(constraint, CheckConstraint):
                 text = f"check {_bare(str(constraint.sqltext))}"
                 facts.add(Fact(table.name, "constraint", text))
+        facts |= {
+            Fact(
+                table.name, "constraint", _foreign(key.column_keys, key.referred_table.name, names)
+            )
+            for key in table.foreign_key_constraints
+            for names in [[element.column.name for element in key.elements]]
+        }
         facts |= {_index(table.name, index) for index in table.indexes}
         if table.name in append_only:
             facts |= {
@@ -192,12 +204,7 @@ def stored_facts(ask: Ask) -> set[Fact]:
         if kind != "r" or persistence != "p":
             facts.add(Fact(name, "object", f"of the kind {kind}, persistence {persistence}"))
         facts |= {Fact(name, "object", f"with {oddity}") for oddity, there in odd.items() if there}
-    for name, kind, validated, deferrable, expression, columns, sound in ask(
-        _CONSTRAINTS, (names,)
-    ):
-        text = f"check {_bare(expression)}" if kind == "c" else _keyed(kind, tuple(columns))
-        odd = {"not validated": not validated, "deferrable": deferrable, "not valid": not sound}
-        facts.add(Fact(name, "constraint", _with(text, odd)))
+    facts |= {_constraint(*row) for row in ask(_CONSTRAINTS, (names,))}
     for name, _, definition, sound in ask(_INDEXES, (names,)):
         text = _bare_index(definition)
         facts.add(Fact(name, "index", _with(text, {"not valid": not sound})))
@@ -214,6 +221,34 @@ def stored_facts(ask: Ask) -> set[Fact]:
         fact = _function(name, body, language)
         facts.add(fact._replace(text=_with(fact.text, odd)))
     return facts
+
+
+def _constraint(  # noqa: PLR0913, PLR0917 - a row of the query above
+    name: str,
+    kind: str,
+    validated: bool,  # noqa: FBT001 - likewise
+    deferrable: bool,  # noqa: FBT001 - likewise
+    expression: str,
+    columns: Sequence[str],
+    sound: bool,  # noqa: FBT001 - likewise
+    referred: str,
+    referred_columns: Sequence[str],
+    acts: bool,  # noqa: FBT001 - likewise
+) -> Fact:
+    text = f"check {_bare(expression)}" if kind == "c" else _keyed(kind, tuple(columns))
+    if kind == "f":
+        text = _foreign(columns, referred, referred_columns)
+    odd = {
+        "not validated": not validated,
+        "deferrable": deferrable,
+        "not valid": not sound,
+        "with an action": acts,
+    }
+    return Fact(name, "constraint", _with(text, odd))
+
+
+def _foreign(columns: Sequence[str], referred: str, referred_columns: Sequence[str]) -> str:
+    return f"{_keyed('f', columns)} references {referred} ({', '.join(referred_columns)})"
 
 
 def _with(text: str, odd: dict[str, bool]) -> str:

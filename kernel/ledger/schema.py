@@ -52,7 +52,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 32
+SCHEMA_VERSION = 33
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()

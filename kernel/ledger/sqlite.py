@@ -40,7 +40,7 @@ from kernel.ledger.sqlite_schema import (
     create_schema,
     schema_version,
 )
-from kernel.ledger.tables import DuplicateKey, Row
+from kernel.ledger.tables import DuplicateKey, MissingReference, Row
 
 IDLE_READERS_MAX = 8
 WAL_ATTEMPTS_MAX = 5
@@ -357,6 +357,8 @@ def _translated() -> Iterator[None]:
     except sqlite3.IntegrityError as error:
         if error.sqlite_errorname in _DUPLICATE:
             raise DuplicateKey(str(error)) from None
+        if error.sqlite_errorname == "SQLITE_CONSTRAINT_FOREIGNKEY":
+            raise MissingReference(str(error)) from None
         raise
     except (UnicodeEncodeError, OverflowError, sqlite3.DataError) as error:
         raise TextNotStorable(str(error)) from error

@@ -25,6 +25,10 @@ class DuplicateKey(Exception):
     """A row with this key, or with this unique value, is there already; nothing was written."""
 
 
+class MissingReference(Exception):
+    """A row names another by a foreign key, and that one is not there; nothing was written."""
+
+
 def is_beyond(value: Any, after: Any, *, descending: bool) -> bool:
     """Tell whether a value comes after another in an order; every value comes after None."""
     if after is None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from kernel.landscape import overview
 from kernel.landscape.lineage import lineage_of
-from kernel.landscape.record_rules import TABLES
 from kernel.landscape.reports import run_of_id
 from kernel.landscape.runtime.views import counts_of, run_view, runtime_runs
 from kernel.ledger.ledger import LedgerView
@@ -20,8 +19,6 @@ RUNS_SHOWN = 20
 RUNTIME_SHOWN = 3
 TOKENS_SHOWN = 50
 ERRORS_SHOWN = 10
-
-_COUNTED = ("rows", "tokens", "validation_errors", "transform_errors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +52,7 @@ def runs_picture(view: LedgerView, status: str | None, before_us: int | None) ->
     """Return a page of runs, the newest first."""
     page = overview.runs_page(view, status=status, before_us=before_us, limit=RUNS_SHOWN)
     runs = [
-        landscape.shown_object(run)
-        | {name: view.tables.count(TABLES[name], {"run_id": run["run_id"]}) for name in _COUNTED}
+        landscape.shown_object(run) | overview.record_counts(view, run["run_id"])
         for run in page.runs
     ]
     if before_us is None:

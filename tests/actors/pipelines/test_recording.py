@@ -21,7 +21,8 @@ async def test_coroutines_record_at_once_and_nothing_that_was_flushed_is_missing
         lambda: Ledger.create(SqliteStore(tmp_path / "ledger.db"), FakeHost().host)
     )
     recorder = AsyncRecorder(ledger)
-    await recorder.record(lambda sync: sync.begin_run({}, run_id="run-1"))
+    await recorder.begin_run({}, run_id="run-1")
+    await recorder.register_node("run-1", "s", "csv", "source")
 
     async def row(number):
         await recorder.record(lambda sync: sync.create_row("run-1", "s", number, {"n": number}))

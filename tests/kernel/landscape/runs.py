@@ -43,6 +43,13 @@ def begin(recorder: Recorder, run_id: str = "run-1") -> dict[str, str]:
     }
 
 
+def begin_with_token(recorder: Recorder, run_id: str = "run-1") -> None:
+    """Begin a run with a row `r` and its token `t`."""
+    begin(recorder, run_id)
+    recorder.create_row(run_id, "source", 1000, {"row": "r"}, row_id="r")
+    recorder.create_token(run_id, "r", token_id="t")  # noqa: S106 - an id
+
+
 def step(recorder: Recorder, token: Any, node: str, place: int, data: Any, **fields: Any) -> Any:
     run_id = token["run_id"]
     state = recorder.begin_node_state(run_id, token["token_id"], node, place, data)

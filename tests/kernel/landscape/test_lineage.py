@@ -1,5 +1,8 @@
 """What happened to a token, whatever one asks about (seed 003, Lineage Query System)."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
@@ -7,6 +10,10 @@ from kernel.landscape.lineage import explain, lineage_of
 from kernel.landscape.lineage_text import explanation_text, graph_mermaid, lineage_mermaid
 from kernel.landscape.payloads import purge_payloads
 from kernel.landscape.record_rules import KEYS, TABLES
+from kernel.landscape.recorder import Recorder
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.sqlite import SqliteStore
+from tests.kernel.build import FakeHost
 from tests.kernel.landscape.runs import whole_run
 
 
@@ -72,7 +79,6 @@ def test_what_nothing_is_called_is_refused(ledger, run):
         ("node_states", {"output_hash": None}, "completed requires output_hash"),
         ("rows", {"source_data_hash": "ab"}, "is no SHA-256"),
         ("token_outcomes", {"is_terminal": 0}, "is_terminal is 0"),
-        ("tokens", {"row_id": "nowhere"}, "which is not in landscape_rows"),
         ("runs", {"settings_json": "{"}, "settings_json no canonical data"),
     ],
 )
@@ -88,6 +94,21 @@ def test_a_damaged_record_stops_the_answer_and_is_named(ledger, run, name, chang
         explained(ledger, token_id)
     assert damaged.value.table == table.name
     assert damaged.value.key == "/".join(record_key)
+
+
+@pytest.mark.spec("seed 003, Tier 1 Principle")
+def test_a_record_that_names_one_that_is_gone_stops_the_answer(tmp_path):
+    path = tmp_path / "ledger.db"
+    ledger = Ledger.create(SqliteStore(path), FakeHost().host)
+    token_id = whole_run(recorder := Recorder(ledger))["token"]["token_id"]
+    recorder.end_run("run-1")
+    with closing(sqlite3.connect(path)) as database, database:
+        # Whoever writes past the program is not held to foreign keys.
+        database.execute("DELETE FROM landscape_rows")
+    with pytest.raises(RecordDamaged, match="which is not in landscape_rows") as damaged:
+        explained(ledger, token_id)
+    assert (damaged.value.table, damaged.value.key) == ("landscape_tokens", f"run-1/{token_id}")
+    ledger.close()
 
 
 def test_a_purged_payload_is_told_from_one_that_never_was(ledger, run):

@@ -6,7 +6,7 @@ from kernel.landscape.canonical_types import stable_hash
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.payloads import purge_payloads
 from kernel.landscape.recorder import Recorder
-from tests.kernel.landscape.runs import begin, whole_run
+from tests.kernel.landscape.runs import begin, begin_with_token, whole_run
 
 
 def failed_batch(recorder, members=2):
@@ -83,7 +83,7 @@ def test_a_call_is_answered_from_the_record_until_its_payload_goes(ledger, recor
 
 
 def test_calls_that_are_alike_are_told_apart_by_their_order(recorder):
-    begin(recorder)
+    begin_with_token(recorder)
     state_id = recorder.begin_node_state("run-1", "t", "classify", 0, {})["state_id"]
     for number in range(3):
         recorder.record_call(

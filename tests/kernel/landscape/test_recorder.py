@@ -8,7 +8,7 @@ from kernel.landscape.canonical_types import DataRefused
 from kernel.landscape.errors import LandscapeRefused, RecordRefused
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
-from tests.kernel.landscape.runs import begin, whole_run
+from tests.kernel.landscape.runs import begin, begin_with_token, whole_run
 
 
 def record_whole(recorder, data, token_id):
@@ -57,8 +57,9 @@ def test_a_token_has_one_terminal_outcome_and_any_number_of_buffered_ones(ledger
     begin(recorder)
     row = recorder.create_row("run-1", "source", 0, {"a": 1})
     token_id = recorder.create_token("run-1", row["row_id"])["token_id"]
+    batch_id = recorder.create_batch("run-1", "gather")["batch_id"]
     for _ in range(2):
-        recorder.record_token_outcome("run-1", token_id, "buffered", batch_id="b")
+        recorder.record_token_outcome("run-1", token_id, "buffered", batch_id=batch_id)
     recorder.record_token_outcome("run-1", token_id, "completed", sink_name="sure")
     recorder.flush()
     recorder.record_token_outcome("run-1", token_id, "failed", error_hash="ab" * 32)
@@ -85,7 +86,7 @@ def test_a_token_has_one_terminal_outcome_and_any_number_of_buffered_ones(ledger
 def test_a_state_that_lacks_or_has_a_field_against_its_status_is_not_recorded(
     ledger, recorder, status, fields
 ):
-    begin(recorder)
+    begin_with_token(recorder)
     state = recorder.begin_node_state("run-1", "t", "parse", 0, {"a": 1})
     with pytest.raises(RecordRefused) as refused:
         recorder.complete_node_state("run-1", state["state_id"], status, duration_us=1, **fields)
@@ -97,7 +98,7 @@ def test_a_state_that_lacks_or_has_a_field_against_its_status_is_not_recorded(
 
 @pytest.mark.parametrize("flushed", [False, True])
 def test_a_finished_state_is_not_finished_again(ledger, recorder, flushed):
-    begin(recorder)
+    begin_with_token(recorder)
     state_id = recorder.begin_node_state("run-1", "t", "parse", 0, {"a": 1})["state_id"]
     for status, fields in (("pending", {}), ("completed", {"output": None})):
         if flushed:
@@ -113,7 +114,7 @@ def test_a_finished_state_is_not_finished_again(ledger, recorder, flushed):
 
 
 def test_two_recorders_cannot_both_finish_a_state(ledger, recorder):
-    begin(recorder)
+    begin_with_token(recorder)
     state_id = recorder.begin_node_state("run-1", "t", "parse", 0, {"a": 1})["state_id"]
     recorder.flush()
     other = Recorder(ledger)
@@ -126,7 +127,7 @@ def test_two_recorders_cannot_both_finish_a_state(ledger, recorder):
 
 @pytest.mark.spec("seed 003, Thread Safety")
 def test_call_indices_are_counted_on_over_threads_and_recorders(ledger, recorder):
-    begin(recorder)
+    begin_with_token(recorder)
     state_id = recorder.begin_node_state("run-1", "t", "classify", 0, {"a": 1})["state_id"]
     recorder.flush()
 
@@ -199,42 +200,33 @@ def test_a_group_is_written_when_it_is_full_and_what_waits_when_it_is_asked_for(
     assert len(rows_of(ledger, "rows")) == 3
 
 
-def test_what_is_recorded_as_a_whole_is_written_whole_or_not_at_all(ledger):
-    recorder = Recorder(ledger, group_records=2)
-    begin(recorder)
+@pytest.mark.spec("seed 003, Database Schema")
+def test_what_names_a_record_that_is_not_there_is_left_out_and_the_rest_is_written(
+    ledger, recorder
+):
+    begin_with_token(recorder)
     recorder.flush()
-    with recorder.whole("run-1"):
-        row = recorder.create_row("run-1", "source", 0, {"a": 1}, row_id="r", keep_payload=True)
-        token = recorder.create_token("run-1", row["row_id"], token_id="t")  # noqa: S106 - an id
-        state = recorder.begin_node_state("run-1", "t", "parse", 1, {"a": 1})
-        recorder.complete_node_state(
-            "run-1", state["state_id"], "completed", output={"a": 2}, duration_us=1
-        )
-        recorder.fork_token("run-1", token, ["x", "y"], token_ids=["t.x", "t.y"])
-        # More records than a group has, and none of them is written before the end.
-        assert rows_of(ledger, "rows") == []
+    recorder.create_row("run-1", "nowhere", 0, {"a": 1})
+    recorder.create_row("run-1", "source", 1, {"a": 1}, row_id="kept")
+    with pytest.raises(LandscapeRefused, match="source_node_id names nowhere") as refused:
+        recorder.flush()
+    assert refused.value.code == "landscape_unknown"
+    assert {row["row_id"] for row in rows_of(ledger, "rows")} == {"r", "kept"}
+    # A token of another run is none of this one.
+    begin(recorder, "run-2")
+    recorder.begin_node_state("run-2", "t", "parse", 0, {})
+    with pytest.raises(LandscapeRefused, match="token_id names t, which is not in"):
+        recorder.flush()
+
+
+def test_what_follows_from_a_refused_fork_is_refused_with_it(ledger, recorder):
+    begin_with_token(recorder)
+    recorder.record_token_outcome("run-1", "t", "routed", sink_name="sure")
     recorder.flush()
-    assert [row["status"] for row in rows_of(ledger, "node_states")] == ["completed"]
+    [token] = rows_of(ledger, "tokens")
+    for child in recorder.fork_token("run-1", token, ["a", "b"]):
+        recorder.record_token_outcome("run-1", child["token_id"], "routed", sink_name="sure")
     with pytest.raises(LandscapeRefused):
-        record_whole(recorder, {"a": 1}, token_id="t")  # noqa: S106 - an id
-    with pytest.raises(DataRefused):
-        record_whole(recorder, {"a": {1}}, token_id="t2")  # noqa: S106 - an id
-    recorder.flush()
-    assert [row["row_id"] for row in rows_of(ledger, "rows")] == ["r"]
-
-
-def test_a_batch_becomes_a_token_of_which_every_member_is_a_parent(ledger, recorder):
-    begin(recorder)
-    tokens = []
-    for place in range(3):
-        row = recorder.create_row("run-1", "source", place, {"a": place})
-        tokens.append(recorder.create_token("run-1", row["row_id"]))
-    batch = recorder.create_batch("run-1", "gather", batch_id="b1")
-    made = recorder.consume_batch("run-1", batch["batch_id"], tokens, token_id="b1.0")  # noqa: S106 - an id
-    recorder.flush()
-    parents = rows_of(ledger, "token_parents", token_id=made["token_id"])
-    assert [link["parent_token_id"] for link in parents] == [t["token_id"] for t in tokens]
-    assert made["row_id"] == tokens[0]["row_id"]
-    assert {row["outcome"] for row in rows_of(ledger, "token_outcomes")} == {"consumed_in_batch"}
-    [output] = rows_of(ledger, "batch_outputs")
-    assert (output["batch_id"], output["output_id"]) == ("b1", "b1.0")
+        recorder.flush()
+    assert len(rows_of(ledger, "tokens")) == len(rows_of(ledger, "token_outcomes")) == 1
+    recorder.end_run("run-1")

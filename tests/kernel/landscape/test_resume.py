@@ -23,7 +23,7 @@ from kernel.landscape.record_rules import TABLES
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost
-from tests.kernel.landscape.runs import begin, seal
+from tests.kernel.landscape.runs import begin, begin_with_token, seal
 
 ROWS = 60
 
@@ -65,9 +65,10 @@ def test_rows_are_to_do_until_each_of_their_ways_has_ended(ledger, recorder):
     begin(recorder)
     rows = [recorder.create_row("run-1", "source", n, {"n": n}) for n in range(6)]
     tokens = [recorder.create_token("run-1", row["row_id"]) for row in rows[1:]]
+    batch_id = recorder.create_batch("run-1", "gather")["batch_id"]
     done, unfinished, waiting, halved, gone = tokens
     recorder.record_token_outcome("run-1", done["token_id"], "completed", sink_name="s")
-    recorder.record_token_outcome("run-1", waiting["token_id"], "buffered", batch_id="b")
+    recorder.record_token_outcome("run-1", waiting["token_id"], "buffered", batch_id=batch_id)
     for token, count in ((halved, 1), (gone, 2)):
         branches = recorder.fork_token("run-1", token, ["a", "b"])
         for branch in branches[:count]:
@@ -80,7 +81,7 @@ def test_rows_are_to_do_until_each_of_their_ways_has_ended(ledger, recorder):
 
 @pytest.mark.spec("seed 003, Topology Validation")
 def test_a_run_goes_on_only_on_the_graph_on_which_it_began(ledger, recorder):
-    begin(recorder)
+    begin_with_token(recorder)
     record_checkpoint(recorder, "run-1", "t", "parse", 1, {"sum": 2.0, "items": [b"x"]})
     assert point_of(ledger).aggregation_state == {"sum": 2.0, "items": [b"x"]}
     assert isinstance(point_of(ledger).aggregation_state["sum"], float)

@@ -73,6 +73,22 @@ def test_an_export_that_was_changed_is_refused_and_nothing_is_taken(lines, other
     assert other.read(lambda view: view.tables.count(TABLES["runs"])) == 0
 
 
+def test_an_export_whose_records_name_what_is_not_there_is_refused(other, lines):
+    row_id = next(
+        orjson.loads(line)["row_id"]
+        for line in lines
+        if orjson.loads(line)["record_type"] == "tokens"
+    )
+    forged = [orjson.loads(line) for line in lines]
+    for document in forged:
+        document.pop("signature")
+        if document["record_type"] == "tokens" and document["row_id"] == row_id:
+            document["row_id"] = "nowhere"
+    with pytest.raises(ImportRefused, match="row_id names nowhere"):
+        import_run(other, map(orjson.dumps, forged))
+    assert other.read(lambda view: view.tables.count(TABLES["runs"])) == 0
+
+
 def test_another_key_takes_nothing(lines, other):
     with pytest.raises(ImportRefused, match="line 1: the signature"):
         import_run(other, lines, b"another key")
