@@ -15,7 +15,7 @@ from kernel.ledger.tables import Row
 
 NODES_SHOWN_MAX = 100
 
-_COUNTED = ("rows", "tokens", "validation_errors", "transform_errors")
+COUNTED = ("rows", "tokens", "validation_errors", "transform_errors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def runs_page(
 
 def record_counts(view: LedgerView, run_id: str) -> dict[str, int]:
     """Return how many rows, tokens and errors a run has."""
-    return {name: view.tables.count(TABLES[name], {"run_id": run_id}) for name in _COUNTED}
+    return {name: view.tables.count(TABLES[name], {"run_id": run_id}) for name in COUNTED}
 
 
 def node_counts(view: LedgerView, run_id: str) -> list[NodeCounts]:

@@ -64,7 +64,7 @@ def _runtime(view: LedgerView, status: str | None) -> list[Document]:
     """Return the newest runs of the runtime itself, which stand on the first page."""
     runs = runtime_runs(view, limit=RUNTIME_SHOWN)
     return [
-        landscape.shown_object(run) | counts_of(view, run["run_id"], _COUNTED)
+        landscape.shown_object(run) | counts_of(view, run["run_id"], overview.COUNTED)
         for run in runs
         if not status or run["status"] == status
     ]
