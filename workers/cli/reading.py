@@ -28,7 +28,7 @@ def read_view() -> Iterator[LedgerView]:
         yield view
         count = view.archive.files_read
         if count:
-            click.echo(f"{count} files of the archive were read", err=True)
+            click.echo(f"read from the archive: {count} file{'s' * (count > 1)}", err=True)
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def test_where_nothing_runs_the_command_does_it_itself(data_folder, monkeypatch)
     for place, is_archived in ((0, True), (-1, False)):
         described = rotulus("show", "operation", operations[place]["operation_id"])
         assert (json.loads(described.stdout)["archived_at"] is not None) == is_archived
-        assert ("of the archive were read" in described.stderr) == is_archived
+        assert ("read from the archive" in described.stderr) == is_archived
     assert printed("verify", "--json")["verifies"]
 
 
