@@ -231,3 +231,13 @@ async def test_what_nobody_knows_is_said_on_the_page(door: Door):
     assert page.status_code == 404
     assert "landscape_unknown" in page.text
     assert "<script>alert" not in page.text
+
+
+async def test_the_runtimes_own_run_is_on_the_pages_of_runs(door: Door):
+    await door.declare(SESSION, "a", "b")
+    await door.operate(source("s-1"))
+    page = await door.http.get("/runs")
+    assert "runtime:000000000001-open" in page.text
+    run = await door.http.get("/runs/runtime:000000000001-open")
+    assert run.status_code == 200
+    assert "relationship_resolution" in run.text
