@@ -58,6 +58,7 @@ class AsyncRecorder:
     fork_token = _on_a_thread(Recorder.fork_token)
     expand_token = _on_a_thread(Recorder.expand_token)
     coalesce_tokens = _on_a_thread(Recorder.coalesce_tokens)
+    consume_batch = _on_a_thread(Recorder.consume_batch)
     record_token_outcome = _on_a_thread(Recorder.record_token_outcome)
 
     begin_node_state = _on_a_thread(Recorder.begin_node_state)
