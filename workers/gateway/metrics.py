@@ -29,7 +29,7 @@ from workers.telemetry.http_metrics import Measured, SpanTally, spans_told, valu
 from workers.telemetry.metric_registry import CONTENT_TYPE, Metrics, Readings
 from workers.telemetry.metric_table import GATEWAY
 from workers.views.backlog import backlog
-from workers.views.closed_requests import ClosedRequests
+from workers.views.closed_requests import RequestTally
 from workers.views.records import count_requests
 
 FRESH_S = 1.0
@@ -106,7 +106,7 @@ class GatewayMetrics:
     runtime: SessionRuntime
     settings: Settings
     spans: SpanTally | None = None
-    _closed: ClosedRequests = field(default_factory=ClosedRequests)
+    _closed: RequestTally = field(default_factory=RequestTally)
     _lock: anyio.Lock = field(default_factory=anyio.Lock)
     _read_at_s: float = float("-inf")
 

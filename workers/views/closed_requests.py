@@ -27,7 +27,7 @@ _GIVEN_UP_OF = {GIVEN_UP: AUTHORITY_QUEUE, FAILED: EXTERNAL_QUEUE}
 """The queue of the request that a receipt gives up, by its kind."""
 
 
-class ClosedRequests:
+class RequestTally:
     """The tally of one ledger; one look at a time."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from kernel.work.outcomes import close
 from kernel.work.requests import WorkRequest, enqueue
 from tests.kernel.build import create, drain, memory_ledger, submit
 from workers.views import closed_requests as module
-from workers.views.closed_requests import ClosedRequests
+from workers.views.closed_requests import RequestTally
 from workers.views.records import count_requests
 
 
@@ -28,7 +28,7 @@ def asked(ledger: Ledger, number: int, state: str | None) -> None:
 
 
 def test_each_queue_is_counted_and_all_add_up(ledger):
-    tally = ClosedRequests()
+    tally = RequestTally()
     with ledger.view() as view:
         assert tally.look(view) == {}
     for number, state in enumerate(("completed", "dead_letter", "cancelled", "completed", None)):
@@ -47,7 +47,7 @@ def test_each_queue_is_counted_and_all_add_up(ledger):
     drain(ledger)
     asked(ledger, 9, "cancelled")
     with ledger.view() as view:
-        second, fresh, counts = tally.look(view), ClosedRequests().look(view), count_requests(view)
+        second, fresh, counts = tally.look(view), RequestTally().look(view), count_requests(view)
     assert second == fresh
     assert second is not None
     assert (second[AUTHORITY_QUEUE, "completed"], second[BINDING_QUEUE, "cancelled"]) == (1, 2)
@@ -60,7 +60,7 @@ def test_a_long_past_is_read_in_several_looks(ledger, monkeypatch):
     monkeypatch.setattr(module, "PAGES_MAX", 2)
     for number in range(5):
         asked(ledger, number, "cancelled")
-    tally = ClosedRequests()
+    tally = RequestTally()
     with ledger.view() as view:
         looks = [tally.look(view) for _ in range(4)]
     assert looks[:2] == [None, None]
