@@ -19,6 +19,15 @@ class Scraped:
     def value(self, name: str, **labels: str) -> float:
         return self.values[(name, *sorted(labels.items()))]
 
+    def total(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples that have these labels, whatever others they have."""
+        wanted = labels.items()
+        return sum(
+            value
+            for (sample, *stated), value in self.values.items()
+            if sample == name and wanted <= dict(stated).items()  # type: ignore[call-overload]
+        )
+
     def labels(self, name: str) -> list[dict[str, str]]:
         return [sample.labels for sample in self.families[name.removesuffix("_total")].samples]
 

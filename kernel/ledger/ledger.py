@@ -445,6 +445,17 @@ class LedgerView:
         """Return how many requests have had an outcome of a kind."""
         return self.tables.count(schema.outbox_outcomes, {"outcome": outcome})
 
+    def recorded_queues(self, *, after: int, limit: int) -> list[tuple[int, str]]:
+        """Return the sequence and the queue of requests behind a sequence, in their order."""
+        rows = self.tables.columns(
+            schema.outbox,
+            ("request_sequence", "queue"),
+            order_by="request_sequence",
+            after=after,
+            limit=limit,
+        )
+        return [(sequence, queue) for sequence, queue in rows]
+
     def closed_requests(self, *, after: int, limit: int) -> list[Request]:
         """Return requests that had their outcome after an operation, in the order of outcomes."""
         outcomes = self.tables.select(

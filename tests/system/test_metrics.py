@@ -57,7 +57,7 @@ def test_a_tree_under_load_is_scraped_at_the_gateway_and_at_its_worker(tmp_path:
             assert all(after[name] >= value for name, value in before.items())
     queue = {"queue": AUTHORITY_QUEUE}
     done = worker.value("rotulus_worker_items_total", **queue, outcome="completed")
-    closed = gateway.value("rotulus_requests_closed_total", outcome="completed")
+    closed = gateway.total("rotulus_requests_closed_total", outcome="completed")
     assert 0 < done <= closed == gateway.value("rotulus_requests_recorded_total")
     assert worker.value("rotulus_worker_batch_items_sum", **queue) >= done
     assert worker.value("rotulus_worker_batch_duration_seconds_sum", **queue) > 0

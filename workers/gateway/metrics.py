@@ -29,6 +29,7 @@ from workers.telemetry.http_metrics import Measured, SpanTally, spans_told, valu
 from workers.telemetry.metric_registry import CONTENT_TYPE, Metrics, Readings
 from workers.telemetry.metric_table import GATEWAY
 from workers.views.backlog import backlog
+from workers.views.closed_requests import RequestTally
 from workers.views.records import count_requests
 
 FRESH_S = 1.0
@@ -105,6 +106,7 @@ class GatewayMetrics:
     runtime: SessionRuntime
     settings: Settings
     spans: SpanTally | None = None
+    _closed: RequestTally = field(default_factory=RequestTally)
     _lock: anyio.Lock = field(default_factory=anyio.Lock)
     _read_at_s: float = float("-inf")
 
@@ -166,8 +168,13 @@ class GatewayMetrics:
         readings.put("rotulus_workers_alive", len(await self.services.heartbeats.alive()))
 
     async def _ledger(self, readings: _Readings) -> None:
-        head, requests, halts = await self.services.read(
-            lambda view: (view.head(), count_requests(view), count_halts(view))
+        head, requests, halts, closed = await self.services.read(
+            lambda view: (
+                view.head(),
+                count_requests(view),
+                count_halts(view),
+                self._closed.look(view),
+            )
         )
         readings.put("rotulus_chain_height", head.ec_sequence_number)
         readings.put("rotulus_receipt_chain_height", head.receipt_sequence)
@@ -178,8 +185,8 @@ class GatewayMetrics:
             readings.put("rotulus_requests_oldest_open_age_seconds", age_s, queue)
         for reason, count in halts.items():
             readings.put("rotulus_implications_halted", count, reason)
-        for outcome, count in requests["outcomes"].items():
-            readings.put("rotulus_requests_closed_total", count, outcome)
+        for labels, count in (closed or {}).items():
+            readings.put("rotulus_requests_closed_total", count, *labels)
 
     async def _published_log(self, readings: _Readings) -> None:
         status = await self.services.checkpoint()

@@ -109,7 +109,12 @@ GATEWAY: tuple[Metric, ...] = (
         "queue",
     ),
     _counter("rotulus_requests_recorded_total", "Requests on the record"),
-    _counter("rotulus_requests_closed_total", "Requests by how they ended", "outcome"),
+    _counter(
+        "rotulus_requests_closed_total",
+        "Requests by queue and by how they ended; absent until the past was read once",
+        "queue",
+        "outcome",
+    ),
     _gauge(
         "rotulus_implications_halted",
         "Loops of implications, or detectors, that wait for a person",
