@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from actors.pipelines.batches import BatchClosed, BatchMember, Gathered, PlanItem, Walk
+from actors.pipelines.batches import BatchClosed, BatchMember, Gathered, PlanItem, WalkedWay
 from actors.pipelines.graph import ERROR
 from actors.pipelines.sinks import SinkWritten
 from actors.pipelines.walk import kept_failure, token_name
@@ -104,7 +104,7 @@ class RunRecords(WayRecords):
     def plan(self, items: Iterable[PlanItem]) -> None:
         """Record what happened, in its order."""
         for item in items:
-            if isinstance(item, Walk):
+            if isinstance(item, WalkedWay):
                 self.record_walk(item)
             elif isinstance(item, Gathered):
                 self._gathered(item)

@@ -23,7 +23,7 @@ from typing import Any, Literal
 import anyio.to_thread
 
 from actors.errors import PipelineStopped
-from actors.pipelines.batches import Batches, Walk
+from actors.pipelines.batches import Batches, WalkedWay
 from actors.pipelines.events import WalkEvent
 from actors.pipelines.graph import PipelineGraph
 from actors.pipelines.pipeline import Pipeline
@@ -129,22 +129,22 @@ class PipelineRun:
     def _advance(self, rows: Sequence[SourceRow], walked: Sequence[Sequence[WalkEvent]]) -> None:
         """Record one commit, let the sinks write, and leave the next rows waiting."""
         state, is_last = self._state, not rows and self._source.has_ended
-        more = self._read()
+        next_rows = self._read()
         with self._records.commit():
             self._record_confirmed()
             for row, events in zip(rows, walked, strict=True):
-                walk = Walk(row.row_id, row.row_id, row.content, events)
+                walk = WalkedWay(row.row_id, row.row_id, row.content, events)
                 self._records.plan(self._batches.take(walk))
             if is_last:
                 self._records.plan(self._batches.close_all())
             state.rows_done += len(rows)
-            self._record_rows(more)
+            self._record_rows(next_rows)
             writes = self._records.sink_writes(state.positions)
             state.is_settled = is_last and not writes
             self._checkpoint()
         self._records.flush()
         self._confirmed = []
-        state.waiting = more
+        state.waiting = next_rows
         self._write(writes)
 
     def _read(self) -> list[SourceRow]:

@@ -10,7 +10,7 @@ from actors.pipelines.node import PipelineNode, parameters_of
 from actors.pipelines.run_records import row_name
 from kernel.canonical import sha256_hex
 from kernel.landscape.canonical_types import Canonical, canonical_or_shown
-from kernel.landscape.digest import records_of
+from kernel.landscape.open_work import row_hashes
 from kernel.ledger.ledger import Ledger
 
 _END: Any = object()
@@ -66,13 +66,9 @@ class SourceRows:
     def _pass_over(self, ledger: Ledger, rows: Iterator[Any]) -> None:
         """Go on to the first row that is not on record; linear in those that are."""
         with ledger.view() as view:
-            for recorded in records_of(view.tables, self._run_id, "rows"):
+            for index, recorded_hash in row_hashes(view, self._run_id):
                 data = next(rows, _END)
-                is_same = data is not _END and (
-                    sha256_hex(canonical_or_shown(data)) == recorded["source_data_hash"]
-                )
-                if not is_same:
-                    index = recorded["row_index"]
+                if data is _END or sha256_hex(canonical_or_shown(data)) != recorded_hash:
                     raise PipelineSourceDiffers(
                         f"row {index} of the source is not the one that the run has recorded; "
                         "restore the source, or begin another run"

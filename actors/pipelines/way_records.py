@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from actors.pipelines.batches import Walk
+from actors.pipelines.batches import WalkedWay
 from actors.pipelines.events import (
     Arrived,
     CallMade,
@@ -75,7 +75,7 @@ class WayRecords:
 
         self._arrived: dict[str, list[SinkArrival]] = {}
 
-    def record_walk(self, walk: Walk) -> None:
+    def record_walk(self, walk: WalkedWay) -> None:
         """Record what happened on a way, in its order."""
         way = _Way(walk.id_prefix, walk.row_id, {0: walk.content})
         for event in walk.events:
