@@ -32,21 +32,28 @@ class SourceRows:
         self._source = source
         self._run_id = run_id
         self._next = recorded
-        self._rows: Iterator[Any] | None = None
+        self._rows: Iterator[Any] = iter(())
         self.has_ended = False
 
-    def read(self, ledger: Ledger, limit: int) -> list[SourceRow]:
+    def open(self, ledger: Ledger) -> None:
+        """Begin behind the rows that are on record.
+
+        Raises:
+            PipelineSourceDiffers: the source gives others than those.
+            Exception: what the source raises.
+        """
+        if not self.has_ended:
+            self._rows = self._begun(ledger)
+
+    def read(self, limit: int) -> list[SourceRow]:
         """Return the next rows, at most so many; fewer where the source has ended.
 
         Raises:
-            PipelineSourceDiffers: it gives other rows than are on record.
             Exception: what the source raises.
         """
+        rows: list[SourceRow] = []
         if self.has_ended:
-            return []
-        if self._rows is None:
-            self._rows = self._begun(ledger)
-        rows = []
+            return rows
         for data in islice(self._rows, limit):
             content = Canonical(canonical_or_shown(data))
             rows.append(SourceRow(self._next, row_name(self._run_id, self._next), content))

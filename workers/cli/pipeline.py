@@ -90,9 +90,12 @@ def _carry_out(
         click.echo("Stopping behind the rows in hand.", err=True)
         signal.signal(number, signal.SIG_DFL)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    end: RunEnd = run(lambda: action(settings, order.stopped_by(lambda: bool(stops))))
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        end: RunEnd = run(lambda: action(settings, order.stopped_by(lambda: bool(stops))))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     document = {"run_id": end.run_id, "status": end.status, "rows": end.rows}
     print_document(document, as_json=as_json)
     if end.status == "interrupted":
