@@ -57,7 +57,7 @@ def test_the_program_of_the_readme_runs_and_says_where_every_order_is(folder):
     assert sorted(everything) == [*range(100)]
     assert refused[0]["error"] == {"type": "ValueError", "message": "nothing was ordered"}
     explained = printed("explain", "monday.parcel.000000.0", "--format", "json")
-    [lineage] = explained["lineages"]
+    [lineage] = explained["lineage"]["lineages"]
     assert len(lineage["parents"]) == 10
     assert lineage["outcomes"][0]["outcome"] == "completed"
     assert "outcome: ROUTED, sink large" in rotulus("explain", "monday.00000005").output
