@@ -84,22 +84,18 @@ class WayRecords:
     def _visited(self, way: _Way, event: Visited) -> None:
         recorder, run_id, token_id = self._recorder, self._run_id, way.name(event.token)
         state_id = state_name(token_id, event.node, event.attempt)
-        recorder.begin_node_state(
+        recorder.record_node_state(
             run_id,
             token_id,
             event.node,
             self._graph.place[event.node],
             way.data[event.token],
-            attempt=event.attempt,
-            state_id=state_id,
-        )
-        recorder.complete_node_state(
-            run_id,
-            state_id,
             "failed" if event.output is None else "completed",
             output=MISSING if event.output is None else event.output,
             error=event.error,
             duration_us=event.duration_us,
+            attempt=event.attempt,
+            state_id=state_id,
         )
         self.record_calls(state_id, event.calls)
         way.states[event.token] = state_id

@@ -230,3 +230,34 @@ def test_what_follows_from_a_refused_fork_is_refused_with_it(ledger, recorder):
         recorder.flush()
     assert len(rows_of(ledger, "tokens")) == len(rows_of(ledger, "token_outcomes")) == 1
     recorder.end_run("run-1")
+
+
+def test_states_that_are_read_together_are_completed_as_any_other_and_only_once(ledger, recorder):
+    begin(recorder)
+    row = recorder.create_row("run-1", "source", 0, {"a": 1})
+    token_id = recorder.create_token("run-1", row["row_id"])["token_id"]
+    for place, (node, state_id) in enumerate((("parse", "s1"), ("classify", "s2"))):
+        recorder.begin_node_state("run-1", token_id, node, place, {}, state_id=state_id)
+    recorder.record_node_state(
+        "run-1", token_id, "gate", 2, {"a": 1}, "completed", output={}, duration_us=5, state_id="s3"
+    )
+    recorder.flush()
+    recorder.expect_node_states("run-1", ["s1", "s2", "s3", "nobody"])
+    for state_id in ("s1", "s2"):
+        recorder.complete_node_state("run-1", state_id, "completed", output={}, duration_us=1)
+    with pytest.raises(LandscapeRefused):
+        recorder.complete_node_state("run-1", "s3", "completed", output={}, duration_us=1)
+    recorder.flush()
+    states = {row["state_id"]: row for row in rows_of(ledger, "node_states")}
+    assert {row["status"] for row in states.values()} == {"completed"}
+    assert states["s3"]["completed_at_us"] - states["s3"]["started_at_us"] == 5
+    # Somebody else finishes it between the look and the write.
+    recorder.begin_node_state("run-1", token_id, "sure", 3, {}, state_id="s4")
+    recorder.flush()
+    recorder.expect_node_states("run-1", ["s4"])
+    other = Recorder(ledger)
+    other.complete_node_state("run-1", "s4", "completed", output={"by": "other"}, duration_us=1)
+    other.flush()
+    recorder.complete_node_state("run-1", "s4", "completed", output={}, duration_us=1)
+    with pytest.raises(LandscapeRefused):
+        recorder.flush()
