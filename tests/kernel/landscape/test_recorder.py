@@ -232,6 +232,30 @@ def test_what_follows_from_a_refused_fork_is_refused_with_it(ledger, recorder):
     recorder.end_run("run-1")
 
 
+def test_what_is_recorded_as_a_whole_is_written_whole_or_not_at_all(ledger):
+    recorder = Recorder(ledger, group_records=2)
+    begin(recorder)
+    recorder.flush()
+    with recorder.whole("run-1"):
+        row = recorder.create_row("run-1", "source", 0, {"a": 1}, row_id="r", keep_payload=True)
+        token = recorder.create_token("run-1", row["row_id"], token_id="t")  # noqa: S106 - an id
+        state = recorder.begin_node_state("run-1", "t", "parse", 1, {"a": 1})
+        recorder.complete_node_state(
+            "run-1", state["state_id"], "completed", output={"a": 2}, duration_us=1
+        )
+        recorder.fork_token("run-1", token, ["x", "y"], token_ids=["t.x", "t.y"])
+        # More records than a group has, and none of them is written before the end.
+        assert rows_of(ledger, "rows") == []
+    recorder.flush()
+    assert [row["status"] for row in rows_of(ledger, "node_states")] == ["completed"]
+    with pytest.raises(LandscapeRefused):
+        record_whole(recorder, {"a": 1}, token_id="t")  # noqa: S106 - an id
+    with pytest.raises(DataRefused):
+        record_whole(recorder, {"a": {1}}, token_id="t2")  # noqa: S106 - an id
+    recorder.flush()
+    assert [row["row_id"] for row in rows_of(ledger, "rows")] == ["r"]
+
+
 def test_states_that_are_read_together_are_completed_as_any_other_and_only_once(ledger, recorder):
     begin(recorder)
     row = recorder.create_row("run-1", "source", 0, {"a": 1})
