@@ -131,6 +131,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "landscape_import_invalid": ErrorCode(None, "request"),
         "landscape_record_damaged": ErrorCode(500, "service"),
         "pipeline_invalid": ErrorCode(None, "request"),
+        "pipeline_differs": ErrorCode(None, "request"),
         "pipeline_stopped": ErrorCode(None, "unknown"),
         "pipeline_source_differs": ErrorCode(None, "request"),
         # Actors and their transactions.

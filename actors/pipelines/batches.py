@@ -19,7 +19,7 @@ Trigger = Literal["count", "condition", "end_of_source"]
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class WalkedWay:
     """What happened to a row, or to what a batch became; its ids begin with the prefix."""
 
     id_prefix: str
@@ -76,7 +76,7 @@ class BatchClosed:
     duration_us: int
 
 
-PlanItem = Walk | Gathered | BatchClosed
+PlanItem = WalkedWay | Gathered | BatchClosed
 
 
 class Batches:
@@ -95,7 +95,7 @@ class Batches:
         """Of each aggregation that has gathered anything the number of its open batch."""
         return {node: batch.number for node, batch in self._open.items()}
 
-    def take(self, walk: Walk) -> Iterator[PlanItem]:
+    def take(self, walk: WalkedWay) -> Iterator[PlanItem]:
         """Yield a walk and what follows of it: what is gathered, and what batches become."""
         yield walk
         for event in walk.events:
@@ -154,7 +154,9 @@ class Batches:
         if content is not None:
             walk = RowWalk(self._graph, self._tools, self._run_id, batch.batch_id)
             events = walk.of_batch(node, output)
-            yield from self.take(Walk(batch.batch_id, batch.members[0].row_id, content, events))
+            yield from self.take(
+                WalkedWay(batch.batch_id, batch.members[0].row_id, content, events)
+            )
 
 
 def _rows(members: Sequence[BatchMember]) -> list[Any]:

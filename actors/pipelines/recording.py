@@ -62,6 +62,8 @@ class AsyncRecorder:
     record_token_outcome = _on_a_thread(Recorder.record_token_outcome)
 
     begin_node_state = _on_a_thread(Recorder.begin_node_state)
+    record_node_state = _on_a_thread(Recorder.record_node_state)
+    expect_node_states = _on_a_thread(Recorder.expect_node_states)
     complete_node_state = _on_a_thread(Recorder.complete_node_state)
     begin_operation = _on_a_thread(Recorder.begin_operation)
     complete_operation = _on_a_thread(Recorder.complete_operation)
@@ -71,6 +73,7 @@ class AsyncRecorder:
     create_batch = _on_a_thread(Recorder.create_batch)
     add_batch_member = _on_a_thread(Recorder.add_batch_member)
     update_batch = _on_a_thread(Recorder.update_batch)
+    consume_batch = _on_a_thread(Recorder.consume_batch)
     record_batch_output = _on_a_thread(Recorder.record_batch_output)
     retry_batch = _on_a_thread(Recorder.retry_batch)
     get_incomplete_batches = _on_a_thread(Recorder.get_incomplete_batches)

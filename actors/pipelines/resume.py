@@ -9,13 +9,17 @@ from actors.pipelines.graph import PipelineGraph
 from actors.pipelines.run_records import SinkWrite, row_name
 from actors.pipelines.source_rows import SourceRow
 from actors.pipelines.way_records import SinkArrival, state_name
-from kernel.landscape.canonical_types import Canonical, restored
+from kernel.landscape.canonical_types import restored
 from kernel.landscape.checkpoints import newest_checkpoint
-from kernel.landscape.errors import LandscapeRefused, RecordDamaged
-from kernel.landscape.payloads import read_payload
-from kernel.landscape.record_rules import TABLES, check_stored, key_text
+from kernel.landscape.errors import LandscapeRefused
+from kernel.landscape.open_work import (
+    edge_ids,
+    members_of,
+    open_operations,
+    rows_behind,
+    state_input,
+)
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
 
 
 @dataclass(slots=True)
@@ -76,69 +80,37 @@ def recorded_state(view: LedgerView, run_id: str, graph: PipelineGraph) -> RunSt
         OpenBatch(node, number, run_id, _members(view, OpenBatch(node, number, run_id)))
         for node, number in batches.items()
     ]
-    state.writes = _open_writes(view, run_id, graph)
-    state.edge_ids = {
-        (edge["from_node_id"], edge["label"]): edge["edge_id"]
-        for edge in view.tables.select(TABLES["edges"], {"run_id": run_id})
-    }
+    sinks = [node.name for node in graph.nodes if node.node_type == "sink"]
+    state.writes = [write for sink in sinks for write in _open_writes(view, run_id, sink)]
+    state.edge_ids = edge_ids(view, run_id)
     return state
 
 
 def _waiting(view: LedgerView, state: RunState) -> list[SourceRow]:
-    after = row_name(state.run_id, state.rows_done - 1) if state.rows_done else None
-    rows = view.tables.select(TABLES["rows"], {"run_id": state.run_id}, after=after)
+    done = row_name(state.run_id, state.rows_done - 1) if state.rows_done else None
     return [
-        SourceRow(row["row_index"], row["row_id"], _kept(view, "rows", row, "source_data_ref"))
-        for row in rows
+        SourceRow(row["row_index"], row["row_id"], content)
+        for row, content in rows_behind(view, state.run_id, done)
     ]
 
 
 def _members(view: LedgerView, batch: OpenBatch) -> list[BatchMember]:
-    where = {"run_id": batch.run_id, "batch_id": batch.batch_id}
     members = []
-    for row in view.tables.select(TABLES["batch_members"], where, order_by="ordinal"):
-        token_id = row["token_id"]
-        token = _named(view, "tokens", batch.run_id, token_id)
-        state = _named(view, "node_states", batch.run_id, state_name(token_id, batch.node, 0))
-        data = _kept(view, "node_states", state, "input_ref")
-        members.append(BatchMember(token_id, token["row_id"], data))
+    for token in members_of(view, batch.run_id, batch.batch_id):
+        state_id = state_name(token["token_id"], batch.node, 0)
+        data = state_input(view, batch.run_id, state_id)
+        members.append(BatchMember(token["token_id"], token["row_id"], data))
     return members
 
 
-def _open_writes(view: LedgerView, run_id: str, graph: PipelineGraph) -> list[SinkWrite]:
+def _open_writes(view: LedgerView, run_id: str, sink: str) -> list[SinkWrite]:
     writes = []
-    for node in graph.nodes:
-        where = {"run_id": run_id, "node_id": node.name, "status": "open"}
-        if node.node_type != "sink":
-            continue
-        for row in view.tables.select(TABLES["operations"], where):
-            stated = restored(_kept(view, "operations", row, "input_data_ref"))
-            arrivals = [_arrival(view, run_id, node.name, *each) for each in stated["arrivals"]]
-            write = SinkWrite(row["operation_id"], node.name, stated["position"], arrivals)
-            writes.append(write)
+    for operation, content in open_operations(view, run_id, sink):
+        stated = restored(content)
+        arrivals = []
+        for token_id, how, error_hash in stated["arrivals"]:
+            state_id = state_name(token_id, sink, 0)
+            data = state_input(view, run_id, state_id)
+            arrivals.append(SinkArrival(token_id, state_id, how, data, error_hash))
+        writes.append(SinkWrite(operation["operation_id"], sink, stated["position"], arrivals))
     return writes
-
-
-def _arrival(
-    view: LedgerView, run_id: str, sink: str, token_id: str, how: str, error_hash: str | None
-) -> SinkArrival:
-    state = _named(view, "node_states", run_id, state_name(token_id, sink, 0))
-    data = _kept(view, "node_states", state, "input_ref")
-    return SinkArrival(token_id, state["state_id"], how, data, error_hash)
-
-
-def _named(view: LedgerView, name: str, run_id: str, record_id: str) -> Row:
-    row = view.tables.get(TABLES[name], run_id, record_id)
-    if row is None:
-        raise RecordDamaged(f"landscape_{name}", f"{run_id}/{record_id}", "it is not there")
-    return check_stored(TABLES[name], row)
-
-
-def _kept(view: LedgerView, name: str, row: Row, column: str) -> Canonical:
-    check_stored(TABLES[name], row)
-    ref = row[column]
-    content = None if ref is None else read_payload(view, row["run_id"], ref)
-    if content is None:
-        message = f"the data of {key_text(TABLES[name], row)} is not kept"
-        raise LandscapeRefused(message, code="landscape_payload_gone")
-    return Canonical(content)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from actors.pipelines.batches import BatchClosed, BatchMember, Gathered, PlanItem, Walk
+from actors.pipelines.batches import BatchClosed, BatchMember, Gathered, PlanItem, WalkedWay
 from actors.pipelines.graph import ERROR
 from actors.pipelines.sinks import SinkWritten
 from actors.pipelines.walk import kept_failure, token_name
@@ -104,7 +104,7 @@ class RunRecords(WayRecords):
     def plan(self, items: Iterable[PlanItem]) -> None:
         """Record what happened, in its order."""
         for item in items:
-            if isinstance(item, Walk):
+            if isinstance(item, WalkedWay):
                 self.record_walk(item)
             elif isinstance(item, Gathered):
                 self._gathered(item)
@@ -130,6 +130,7 @@ class RunRecords(WayRecords):
     def written(self, write: SinkWrite, written: SinkWritten, duration_us: int) -> None:
         """Record that a sink has written, and that so the ways of its tokens have ended."""
         recorder, run_id = self._recorder, self._run_id
+        recorder.expect_node_states(run_id, [arrival.state_id for arrival in write.arrivals])
         for arrival in write.arrivals:
             recorder.complete_node_state(
                 run_id,
@@ -189,6 +190,7 @@ class RunRecords(WayRecords):
         recorder, run_id = self._recorder, self._run_id
         states = [state_name(member.token_id, item.node, 0) for member in item.members]
         is_done = item.output is not None
+        recorder.expect_node_states(run_id, states)
         for state_id in states:
             recorder.complete_node_state(
                 run_id,

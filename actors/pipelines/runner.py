@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 import anyio.to_thread
 
-from actors.errors import PipelineStopped
-from actors.pipelines.batches import Batches, Walk
+from actors.errors import PipelineSourceDiffers, PipelineStopped
+from actors.pipelines.batches import Batches, WalkedWay
 from actors.pipelines.events import WalkEvent
 from actors.pipelines.graph import PipelineGraph
 from actors.pipelines.pipeline import Pipeline
@@ -99,8 +99,8 @@ class PipelineRun:
             PipelineSourceDiffers: the source gives other rows than are on record.
         """
         self._state = self._ledger.read(partial(recorded_state, run_id=run_id, graph=self._graph))
-        reopen_run(self._ledger, run_id)
         self._open()
+        reopen_run(self._ledger, run_id)
         self._records.edge_ids = self._state.edge_ids
         self._write(self._state.writes)
 
@@ -125,31 +125,39 @@ class PipelineRun:
         self._source = SourceRows(self._graph.source, state.run_id, state.rows_read)
         self._source.has_ended = state.source_ended
         self._began_us = self._tools.now_us()
+        try:
+            self._source.open(self._ledger)
+        except PipelineSourceDiffers:
+            raise
+        except Exception as error:  # noqa: BLE001 - a source is the user's program
+            self._failure = error
 
     def _advance(self, rows: Sequence[SourceRow], walked: Sequence[Sequence[WalkEvent]]) -> None:
         """Record one commit, let the sinks write, and leave the next rows waiting."""
         state, is_last = self._state, not rows and self._source.has_ended
-        more = self._read()
+        next_rows = self._read()
         with self._records.commit():
             self._record_confirmed()
             for row, events in zip(rows, walked, strict=True):
-                walk = Walk(row.row_id, row.row_id, row.content, events)
+                walk = WalkedWay(row.row_id, row.row_id, row.content, events)
                 self._records.plan(self._batches.take(walk))
             if is_last:
                 self._records.plan(self._batches.close_all())
             state.rows_done += len(rows)
-            self._record_rows(more)
+            self._record_rows(next_rows)
             writes = self._records.sink_writes(state.positions)
             state.is_settled = is_last and not writes
             self._checkpoint()
         self._records.flush()
         self._confirmed = []
-        state.waiting = more
+        state.waiting = next_rows
         self._write(writes)
 
     def _read(self) -> list[SourceRow]:
+        if self._failure is not None:
+            return []
         try:
-            return self._source.read(self._ledger, self._pipeline.commit_rows)
+            return self._source.read(self._pipeline.commit_rows)
         except Exception as error:  # noqa: BLE001 - a source is the user's program
             self._failure = error
             return []

@@ -10,7 +10,7 @@ from actors.pipelines.node import PipelineNode, parameters_of
 from actors.pipelines.run_records import row_name
 from kernel.canonical import sha256_hex
 from kernel.landscape.canonical_types import Canonical, canonical_or_shown
-from kernel.landscape.digest import records_of
+from kernel.landscape.open_work import row_hashes
 from kernel.ledger.ledger import Ledger
 
 _END: Any = object()
@@ -32,21 +32,28 @@ class SourceRows:
         self._source = source
         self._run_id = run_id
         self._next = recorded
-        self._rows: Iterator[Any] | None = None
+        self._rows: Iterator[Any] = iter(())
         self.has_ended = False
 
-    def read(self, ledger: Ledger, limit: int) -> list[SourceRow]:
+    def open(self, ledger: Ledger) -> None:
+        """Begin behind the rows that are on record.
+
+        Raises:
+            PipelineSourceDiffers: the source gives others than those.
+            Exception: what the source raises.
+        """
+        if not self.has_ended:
+            self._rows = self._begun(ledger)
+
+    def read(self, limit: int) -> list[SourceRow]:
         """Return the next rows, at most so many; fewer where the source has ended.
 
         Raises:
-            PipelineSourceDiffers: it gives other rows than are on record.
             Exception: what the source raises.
         """
+        rows: list[SourceRow] = []
         if self.has_ended:
-            return []
-        if self._rows is None:
-            self._rows = self._begun(ledger)
-        rows = []
+            return rows
         for data in islice(self._rows, limit):
             content = Canonical(canonical_or_shown(data))
             rows.append(SourceRow(self._next, row_name(self._run_id, self._next), content))
@@ -66,13 +73,9 @@ class SourceRows:
     def _pass_over(self, ledger: Ledger, rows: Iterator[Any]) -> None:
         """Go on to the first row that is not on record; linear in those that are."""
         with ledger.view() as view:
-            for recorded in records_of(view.tables, self._run_id, "rows"):
+            for index, recorded_hash in row_hashes(view, self._run_id):
                 data = next(rows, _END)
-                is_same = data is not _END and (
-                    sha256_hex(canonical_or_shown(data)) == recorded["source_data_hash"]
-                )
-                if not is_same:
-                    index = recorded["row_index"]
+                if data is _END or sha256_hex(canonical_or_shown(data)) != recorded_hash:
                     raise PipelineSourceDiffers(
                         f"row {index} of the source is not the one that the run has recorded; "
                         "restore the source, or begin another run"

@@ -333,6 +333,7 @@ def _join_result(_: Mapping[str, str], __: Any, returned: Any) -> _Result:
 
 def _gate_result(ways: Mapping[str, str], handed_in: Any, returned: Any) -> _Result:
     labels = tuple(returned) if isinstance(returned, list | tuple) else (returned,)
-    if not labels or len(set(labels)) < len(labels) or not all(each in ways for each in labels):
+    is_known = all(isinstance(each, str) and each in ways for each in labels)
+    if not labels or not is_known or len(set(labels)) < len(labels):
         raise RowRefused(f"it returned {returned!r}; its ways are {', '.join(ways)}")
     return handed_in, Canonical(canonical_data(handed_in)), labels

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from actors.pipelines.batches import Walk
+from actors.pipelines.batches import WalkedWay
 from actors.pipelines.events import (
     Arrived,
     CallMade,
@@ -75,7 +75,7 @@ class WayRecords:
 
         self._arrived: dict[str, list[SinkArrival]] = {}
 
-    def record_walk(self, walk: Walk) -> None:
+    def record_walk(self, walk: WalkedWay) -> None:
         """Record what happened on a way, in its order."""
         way = _Way(walk.id_prefix, walk.row_id, {0: walk.content})
         for event in walk.events:
@@ -84,22 +84,18 @@ class WayRecords:
     def _visited(self, way: _Way, event: Visited) -> None:
         recorder, run_id, token_id = self._recorder, self._run_id, way.name(event.token)
         state_id = state_name(token_id, event.node, event.attempt)
-        recorder.begin_node_state(
+        recorder.record_node_state(
             run_id,
             token_id,
             event.node,
             self._graph.place[event.node],
             way.data[event.token],
-            attempt=event.attempt,
-            state_id=state_id,
-        )
-        recorder.complete_node_state(
-            run_id,
-            state_id,
             "failed" if event.output is None else "completed",
             output=MISSING if event.output is None else event.output,
             error=event.error,
             duration_us=event.duration_us,
+            attempt=event.attempt,
+            state_id=state_id,
         )
         self.record_calls(state_id, event.calls)
         way.states[event.token] = state_id

@@ -23,7 +23,7 @@ from kernel.landscape.record_rules import TABLES, check_new, check_stored, key_t
 from kernel.landscape.references import dangling_reference
 from kernel.ledger import schema
 from kernel.ledger.keys import key_names
-from kernel.ledger.ledger import Ledger
+from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.tables import DuplicateKey, MissingReference, Row, Tables
 
 GROUP_RECORDS = 1024
@@ -31,6 +31,9 @@ GROUP_RECORDS = 1024
 
 BOUND_RECORDS = 8 * GROUP_RECORDS
 """Records that are held back at most, while the store does not answer."""
+
+IDS_AT_ONCE = 200
+"""Records that are looked up together."""
 
 PAYLOAD_BYTES = 8192
 """Of a payload for which it counts as one more record."""
@@ -93,6 +96,8 @@ class RecordGroup:
 
         self._refused: list[LandscapeRefused] = []
         self._whole: RecordUnit | None = None
+        self._expected: dict[tuple[str, str, str], Row] = {}
+        """Stored records that are about to be changed, read together."""
 
     @contextmanager
     def whole(self, run_id: str) -> Iterator[None]:
@@ -146,9 +151,29 @@ class RecordGroup:
                 row = self._waiting.get((str(table.name), run_id, record_id))
                 if row is not None:
                     return dict(row)
+                expected = self._expected.pop((str(table.name), run_id, record_id), None)
+            if expected is not None:
+                return check_stored(table, expected)
             key = (run_id,) if table is _RUNS else (run_id, record_id)
             stored = self.ledger.read(lambda view: view.tables.get(table, *key))
         return None if stored is None else check_stored(table, stored)
+
+    def expect(self, table: Table, run_id: str, record_ids: Sequence[str]) -> None:
+        """Read records that are about to be changed, all at once; each is used for one change."""
+
+        def read(view: LedgerView) -> list[Row]:
+            return [
+                row
+                for at in range(0, len(record_ids), IDS_AT_ONCE)
+                for row in view.tables.select_any(
+                    table, _key_of(table), record_ids[at : at + IDS_AT_ONCE], {"run_id": run_id}
+                )
+            ]
+
+        with self._writing:
+            rows = self.ledger.read(read)
+            with self.lock:
+                self._expected = {_place_of(table, row): row for row in rows}
 
     def change(self, table: Table, run_id: str, record_id: str, changes: Row) -> Row:
         """Change a record that is not finished, and return it as it then stands.
@@ -221,7 +246,7 @@ class RecordGroup:
 
 
 def _place_of(table: Table, row: Row) -> tuple[str, str, str]:
-    return str(table.name), row["run_id"], row[key_names(table)[-1]]
+    return str(table.name), row["run_id"], row[_key_of(table)]
 
 
 def unfinished_statuses(table: Table) -> tuple[str, ...]:
@@ -279,12 +304,26 @@ def _check_running(tables: Tables, run_ids: Iterable[str]) -> None:
 
 
 def _check_unfinished(tables: Tables, table: Table, rows: Sequence[Row]) -> None:
+    for run_id, ids in _ids_by_run(table, rows).items():
+        for at in range(0, len(ids), IDS_AT_ONCE):
+            some = ids[at : at + IDS_AT_ONCE]
+            stored = tables.select_any(table, _key_of(table), some, {"run_id": run_id})
+            statuses = {row[_key_of(table)]: row["status"] for row in stored}
+            for record_id in some:
+                status = statuses.get(record_id, "not there")
+                if status not in unfinished_statuses(table):
+                    raise LandscapeRefused(f"{table.name} {run_id}/{record_id} is {status}")
+
+
+def _ids_by_run(table: Table, rows: Sequence[Row]) -> dict[str, list[str]]:
+    ids: dict[str, list[str]] = {}
     for row in rows:
-        key = tuple(row[name] for name in key_names(table))
-        stored = tables.get(table, *key)
-        if stored is None or stored["status"] not in unfinished_statuses(table):
-            status = "not there" if stored is None else stored["status"]
-            raise LandscapeRefused(f"{table.name} {key_text(table, row)} is {status}")
+        ids.setdefault(row["run_id"], []).append(row[_key_of(table)])
+    return ids
+
+
+def _key_of(table: Table) -> str:
+    return key_names(table)[-1]
 
 
 def _number_calls(tables: Tables, calls: Sequence[Row]) -> None:

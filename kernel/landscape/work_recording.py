@@ -47,6 +47,44 @@ class WorkRecording(Recording):
             started_at_us=self._now_us(),
         )
 
+    def record_node_state(  # noqa: PLR0913 - the seed's own fields
+        self,
+        run_id: str,
+        token_id: str,
+        node_id: str,
+        step_index: int,
+        input_data: Any,
+        status: str,
+        *,
+        duration_us: int,
+        output: Any = MISSING,
+        error: Any = None,
+        attempt: int = 0,
+        state_id: str | None = None,
+    ) -> Row:
+        """Record that a token was in a node, and what became of it, where both are known now."""
+        now_us = self._now_us()
+        return self._record_of(
+            run_id,
+            "node_states",
+            state_id or self._new_id(),
+            token_id=token_id,
+            node_id=node_id,
+            step_index=step_index,
+            attempt=attempt,
+            status=status,
+            input_hash=stable_hash(input_data),
+            output_hash=None if output is MISSING else stable_hash(output),
+            error_json=self._json(error),
+            started_at_us=max(0, now_us - duration_us),
+            completed_at_us=now_us,
+            duration_us=duration_us,
+        )
+
+    def expect_node_states(self, run_id: str, state_ids: Sequence[str]) -> None:
+        """Read the states that are completed next, all at once instead of each by itself."""
+        self.group.expect(TABLES["node_states"], run_id, state_ids)
+
     def complete_node_state(  # noqa: PLR0913 - the seed's own fields
         self,
         run_id: str,

@@ -3,13 +3,21 @@
 import re
 import signal
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from actors.pipelines.runner import RunEnd
 from kernel.landscape.lineage_text import graph_mermaid
-from workers.cli.common import as_json, clean_errors, print_document, read_settings, run
+from workers.cli.common import (
+    as_json,
+    clean_errors,
+    gateway_url,
+    print_document,
+    read_settings,
+    run,
+)
 from workers.environment.settings import Settings
 from workers.pipelines.loading import load_pipeline
 from workers.pipelines.process import PipelineOrder, resume_pipeline, run_pipeline
@@ -90,9 +98,13 @@ def _carry_out(
         click.echo("Stopping behind the rows in hand.", err=True)
         signal.signal(number, signal.SIG_DFL)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    end: RunEnd = run(lambda: action(settings, order.stopped_by(lambda: bool(stops))))
+    order = replace(order, gateway_url=gateway_url(settings), is_stopped=lambda: bool(stops))
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        end: RunEnd = run(lambda: action(settings, order))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     document = {"run_id": end.run_id, "status": end.status, "rows": end.rows}
     print_document(document, as_json=as_json)
     if end.status == "interrupted":

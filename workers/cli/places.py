@@ -55,6 +55,7 @@ REFUSED: Final[Mapping[str, PlaceRefusal]] = {
     "archive status": _READS,
     "archive verify": _READS,
     "landscape": _READS,
+    "pipeline graph": _FILES_ALONE,
     "landscape import": _WRITES,
     "landscape purge": _WRITES,
     "landscape seal": PlaceRefusal(),

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -57,11 +57,10 @@ class PipelineOrder:
 
     config: Mapping[str, str] | None = None
     on_fleet: bool = False
-    is_stopped: Callable[[], bool] = lambda: False
+    gateway_url: str = ""
+    """Of the tree on the ledger, if one runs."""
 
-    def stopped_by(self, is_stopped: Callable[[], bool]) -> "PipelineOrder":
-        """Return the same, which ends where a stop is asked for."""
-        return replace(self, is_stopped=is_stopped)
+    is_stopped: Callable[[], bool] = lambda: False
 
 
 async def run_pipeline(settings: Settings, order: PipelineOrder) -> RunEnd:
@@ -78,9 +77,9 @@ async def run_pipeline(settings: Settings, order: PipelineOrder) -> RunEnd:
         run_id = order.run_id or ledger.host.new_id()
         stated = {"place": order.place, "config": pipeline.config}
         with _run_lock(settings, run_id):
-            async with _prepared(settings, pipeline, ledger, on_fleet=order.on_fleet) as run:
+            async with _prepared(settings, order, pipeline, ledger) as run:
                 await anyio.to_thread.run_sync(run.begin, run_id, stated)
-                return await _run(settings, run, ledger, order.is_stopped, is_alone=is_alone)
+                return await _run(order, run, ledger, is_alone=is_alone)
 
 
 async def resume_pipeline(settings: Settings, order: PipelineOrder) -> RunEnd:
@@ -98,24 +97,17 @@ async def resume_pipeline(settings: Settings, order: PipelineOrder) -> RunEnd:
         with _run_lock(settings, run_id):
             ended = await anyio.to_thread.run_sync(ledger.read, partial(_unsealed, run_id=run_id))
             if ended is not None:
-                await _seal(settings, ledger, run_id, is_alone=is_alone)
+                await _seal(order, ledger, run_id, is_alone=is_alone)
                 return ended
-            async with _prepared(settings, pipeline, ledger, on_fleet=order.on_fleet) as run:
+            async with _prepared(settings, order, pipeline, ledger) as run:
                 await anyio.to_thread.run_sync(run.resume, run_id)
-                return await _run(settings, run, ledger, order.is_stopped, is_alone=is_alone)
+                return await _run(order, run, ledger, is_alone=is_alone)
 
 
-async def _run(
-    settings: Settings,
-    run: PipelineRun,
-    ledger: Ledger,
-    is_stopped: Callable[[], bool],
-    *,
-    is_alone: bool,
-) -> RunEnd:
-    end = await run.run(is_stopped)
+async def _run(order: PipelineOrder, run: PipelineRun, ledger: Ledger, *, is_alone: bool) -> RunEnd:
+    end = await run.run(order.is_stopped)
     if end.status == "completed":
-        await _seal(settings, ledger, end.run_id, is_alone=is_alone)
+        await _seal(order, ledger, end.run_id, is_alone=is_alone)
     return end
 
 
@@ -183,14 +175,14 @@ def _run_lock(settings: Settings, run_id: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def _prepared(
-    settings: Settings, pipeline: Pipeline, ledger: Ledger, *, on_fleet: bool
+    settings: Settings, order: PipelineOrder, pipeline: Pipeline, ledger: Ledger
 ) -> AsyncIterator[PipelineRun]:
     client = model_of(settings)
     model = PipelineModel(client, settings.model_timeout_s)
     tools = WalkTools(ledger.host.now_us, time.sleep, model)
     local = LocalWalks(pipeline.graph, tools, pipeline.concurrency)
     try:
-        async with _walks(settings, pipeline, local, on_fleet=on_fleet) as walks:
+        async with _walks(order, pipeline, local) as walks:
             yield PipelineRun(pipeline, ledger, tools, walks)
     finally:
         if isinstance(client, HttpModel):
@@ -199,25 +191,19 @@ async def _prepared(
 
 @asynccontextmanager
 async def _walks(
-    settings: Settings, pipeline: Pipeline, local: LocalWalks, *, on_fleet: bool
+    order: PipelineOrder, pipeline: Pipeline, local: LocalWalks
 ) -> AsyncIterator[Walks]:
-    if not on_fleet:
+    if not order.on_fleet:
         yield local
         return
-    async with FleetWalks(gateway_of(settings), pipeline, local) as fleet:
+    async with FleetWalks(order.gateway_url, pipeline, local) as fleet:
         yield fleet
 
 
-def gateway_of(settings: Settings) -> str:
-    """Return the gateway of the tree that runs on the data folder, else the configured one."""
-    runtime = DataFolder(settings.data_dir).read_runtime()
-    return str(runtime["gateway_url"] if runtime else settings.gateway_url)
-
-
-async def _seal(settings: Settings, ledger: Ledger, run_id: str, *, is_alone: bool) -> None:
+async def _seal(order: PipelineOrder, ledger: Ledger, run_id: str, *, is_alone: bool) -> None:
     """State the digest of a run on the log: the gateway does where there is one."""
     if not is_alone:
-        async with GatewayClient(gateway_of(settings)) as gateway:
+        async with GatewayClient(order.gateway_url) as gateway:
             await gateway.post(f"/v1/landscape/runs/{run_id}/seal", {})
         return
 

@@ -229,3 +229,58 @@ def test_what_follows_from_a_refused_fork_is_refused_with_it(ledger, recorder):
         recorder.flush()
     assert len(rows_of(ledger, "tokens")) == len(rows_of(ledger, "token_outcomes")) == 1
     recorder.end_run("run-1")
+
+
+def test_what_is_recorded_as_a_whole_is_written_whole_or_not_at_all(ledger):
+    recorder = Recorder(ledger, group_records=2)
+    begin(recorder)
+    recorder.flush()
+    with recorder.whole("run-1"):
+        row = recorder.create_row("run-1", "source", 0, {"a": 1}, row_id="r", keep_payload=True)
+        token = recorder.create_token("run-1", row["row_id"], token_id="t")  # noqa: S106 - an id
+        state = recorder.begin_node_state("run-1", "t", "parse", 1, {"a": 1})
+        recorder.complete_node_state(
+            "run-1", state["state_id"], "completed", output={"a": 2}, duration_us=1
+        )
+        recorder.fork_token("run-1", token, ["x", "y"], token_ids=["t.x", "t.y"])
+        # More records than a group has, and none of them is written before the end.
+        assert rows_of(ledger, "rows") == []
+    recorder.flush()
+    assert [row["status"] for row in rows_of(ledger, "node_states")] == ["completed"]
+    with pytest.raises(LandscapeRefused):
+        record_whole(recorder, {"a": 1}, token_id="t")  # noqa: S106 - an id
+    with pytest.raises(DataRefused):
+        record_whole(recorder, {"a": {1}}, token_id="t2")  # noqa: S106 - an id
+    recorder.flush()
+    assert [row["row_id"] for row in rows_of(ledger, "rows")] == ["r"]
+
+
+def test_states_that_are_read_together_are_completed_as_any_other_and_only_once(ledger, recorder):
+    begin(recorder)
+    row = recorder.create_row("run-1", "source", 0, {"a": 1})
+    token_id = recorder.create_token("run-1", row["row_id"])["token_id"]
+    for place, (node, state_id) in enumerate((("parse", "s1"), ("classify", "s2"))):
+        recorder.begin_node_state("run-1", token_id, node, place, {}, state_id=state_id)
+    recorder.record_node_state(
+        "run-1", token_id, "gate", 2, {"a": 1}, "completed", output={}, duration_us=5, state_id="s3"
+    )
+    recorder.flush()
+    recorder.expect_node_states("run-1", ["s1", "s2", "s3", "nobody"])
+    for state_id in ("s1", "s2"):
+        recorder.complete_node_state("run-1", state_id, "completed", output={}, duration_us=1)
+    with pytest.raises(LandscapeRefused):
+        recorder.complete_node_state("run-1", "s3", "completed", output={}, duration_us=1)
+    recorder.flush()
+    states = {row["state_id"]: row for row in rows_of(ledger, "node_states")}
+    assert {row["status"] for row in states.values()} == {"completed"}
+    assert states["s3"]["completed_at_us"] - states["s3"]["started_at_us"] == 5
+    # Somebody else finishes it between the look and the write.
+    recorder.begin_node_state("run-1", token_id, "sure", 3, {}, state_id="s4")
+    recorder.flush()
+    recorder.expect_node_states("run-1", ["s4"])
+    other = Recorder(ledger)
+    other.complete_node_state("run-1", "s4", "completed", output={"by": "other"}, duration_us=1)
+    other.flush()
+    recorder.complete_node_state("run-1", "s4", "completed", output={}, duration_us=1)
+    with pytest.raises(LandscapeRefused):
+        recorder.flush()

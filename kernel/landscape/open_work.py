@@ -1,0 +1,88 @@
+"""What a run has on record and has not done: what whoever goes on with it begins with."""
+
+from collections.abc import Iterator
+
+from kernel.landscape.canonical_types import Canonical
+from kernel.landscape.digest import records_of
+from kernel.landscape.errors import LandscapeRefused, RecordDamaged
+from kernel.landscape.payloads import read_payload
+from kernel.landscape.record_rules import TABLES, check_stored, key_text
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.tables import Row
+
+
+def row_hashes(view: LedgerView, run_id: str) -> Iterator[tuple[int, str]]:
+    """Yield the place in the source and the hash of each row of a run, in the order of ids."""
+    for row in records_of(view.tables, run_id, "rows"):
+        yield row["row_index"], row["source_data_hash"]
+
+
+def rows_behind(view: LedgerView, run_id: str, row_id: str | None) -> list[tuple[Row, Canonical]]:
+    """Return the rows of a run behind an id, in the order of ids, with their data.
+
+    Raises:
+        LandscapeRefused: `landscape_payload_gone`.
+    """
+    rows = view.tables.select(TABLES["rows"], {"run_id": run_id}, after=row_id)
+    return [(row, kept_data(view, "rows", row, "source_data_ref")) for row in rows]
+
+
+def members_of(view: LedgerView, run_id: str, batch_id: str) -> list[Row]:
+    """Return the tokens of a batch, in their order in it."""
+    where = {"run_id": run_id, "batch_id": batch_id}
+    members = view.tables.select(TABLES["batch_members"], where, order_by="ordinal")
+    return [record(view, "tokens", run_id, member["token_id"]) for member in members]
+
+
+def open_operations(view: LedgerView, run_id: str, node_id: str) -> list[tuple[Row, Canonical]]:
+    """Return the operations of a node that are open, with what they began with.
+
+    Raises:
+        LandscapeRefused: `landscape_payload_gone`.
+    """
+    where = {"run_id": run_id, "node_id": node_id, "status": "open"}
+    rows = view.tables.select(TABLES["operations"], where)
+    return [(row, kept_data(view, "operations", row, "input_data_ref")) for row in rows]
+
+
+def state_input(view: LedgerView, run_id: str, state_id: str) -> Canonical:
+    """Return the data with which a state began.
+
+    Raises:
+        LandscapeRefused: `landscape_payload_gone`.
+    """
+    state = record(view, "node_states", run_id, state_id)
+    return kept_data(view, "node_states", state, "input_ref")
+
+
+def edge_ids(view: LedgerView, run_id: str) -> dict[tuple[str, str], str]:
+    """Return the ids of the edges of a run by the node from which they lead and their label."""
+    edges = view.tables.select(TABLES["edges"], {"run_id": run_id})
+    return {(edge["from_node_id"], edge["label"]): edge["edge_id"] for edge in edges}
+
+
+def record(view: LedgerView, name: str, run_id: str, record_id: str) -> Row:
+    """Return a record that another one names.
+
+    Raises:
+        RecordDamaged: it is not there, or breaks a rule.
+    """
+    row = view.tables.get(TABLES[name], run_id, record_id)
+    if row is None:
+        raise RecordDamaged(f"landscape_{name}", f"{run_id}/{record_id}", "it is not there")
+    return check_stored(TABLES[name], row)
+
+
+def kept_data(view: LedgerView, name: str, row: Row, column: str) -> Canonical:
+    """Return the payload that a record names.
+
+    Raises:
+        LandscapeRefused: `landscape_payload_gone`.
+    """
+    check_stored(TABLES[name], row)
+    ref = row[column]
+    content = None if ref is None else read_payload(view, row["run_id"], ref)
+    if content is None:
+        message = f"the data of {key_text(TABLES[name], row)} is not kept"
+        raise LandscapeRefused(message, code="landscape_payload_gone")
+    return Canonical(content)
