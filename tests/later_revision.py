@@ -80,7 +80,8 @@ def downgrade():
 def write_later_revision(folder: Path) -> Path:
     """Write every revision and the later one into a folder."""
     shutil.copytree(migrations.VERSIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    newest = Path(migrations.scripts()[-1].path).read_text()
+    texts = [Path(script.path).read_text() for script in migrations.scripts()]
+    newest = next(text for text in reversed(texts) if "def refuse_change" in text)
     helper = newest[newest.index("def refuse_change") :]
     text = _TEXT.format(later=LATER, before=schema.SCHEMA_VERSION, helper=helper)
     (folder / f"v{LATER:04}_reviews.py").write_text(text)

@@ -73,7 +73,6 @@ class AsyncRecorder:
     create_batch = _on_a_thread(Recorder.create_batch)
     add_batch_member = _on_a_thread(Recorder.add_batch_member)
     update_batch = _on_a_thread(Recorder.update_batch)
-    consume_batch = _on_a_thread(Recorder.consume_batch)
     record_batch_output = _on_a_thread(Recorder.record_batch_output)
     retry_batch = _on_a_thread(Recorder.retry_batch)
     get_incomplete_batches = _on_a_thread(Recorder.get_incomplete_batches)

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from kernel.landscape.canonical_types import DataRefused
 from kernel.landscape.errors import LandscapeRefused, RecordRefused
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
