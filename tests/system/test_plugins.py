@@ -138,8 +138,8 @@ async def test_a_queue_of_a_plugin_is_drained_through_a_killed_worker(tmp_path: 
         url = (await anyio.to_thread.run_sync(run.wait_until_up))["gateway_url"]
         await use(run, url, installed)
         client = install_client(tmp_path / "client")
-        asked = {"ROTULUS_GATEWAY_URL": url, "PYTHONPATH": str(client), "PATH": ""}
-        await use_producers(run, asked)
+        environment = {"ROTULUS_GATEWAY_URL": url, "PYTHONPATH": str(client), "PATH": ""}
+        await use_producers(run, environment)
     assert outcomes_for_each_request(run.ledger_path) <= {0, 1}
     # Whoever lacks the plug-in verifies what was recorded, the results of handlers included.
     assert "letters" not in QUEUE_KINDS

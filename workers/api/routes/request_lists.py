@@ -6,7 +6,7 @@ from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernel.work.dead_letters import DeadLetters, dead_letters
-from kernel.work.queue_kinds import QUEUE_KINDS
+from kernel.work.queue_kinds import QUEUE_KINDS, no_such_queue
 from kernel.work.request_lists import RequestPage, RequestSearch, list_requests
 from kernel.work.requests import State
 from workers.api.errors import ApiError
@@ -55,7 +55,7 @@ async def requests_of_queue(
 ) -> RequestPage:
     """List the requests of a queue, newest first; go on while there is a `next_after`."""
     if queue not in QUEUE_KINDS:
-        raise ApiError("work_queue_unknown", f"no queue is called {queue!r}")
+        raise ApiError("work_queue_unknown", no_such_queue(queue))
     return await _listed(services, queue, criteria)
 
 
