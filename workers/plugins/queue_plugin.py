@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from kernel.priorities import QueuePriority
 from kernel.work.queue_kinds import NAME, QueueKind
+from workers.plugins.cron_expression import CronExpression
 
 LIMIT_S_MAX: Final = 3600.0
 CONCURRENCY_MAX: Final = 64
@@ -29,19 +30,36 @@ Handle = Callable[[Any], Awaitable[Mapping[str, Any] | None]]
 class Schedule:
     """A job that is asked for once in each period, whatever the number of workers.
 
-    A period in which no worker with the plug-in ran is left out.
+    States one of `every_s` and `cron`. A period in which no worker with the plug-in ran is left
+    out.
     """
 
     name: str
-    every_s: int
-    """The period; it begins when seconds since 1970 (UTC) are a multiple, plus `offset_s`."""
-
     content: Callable[[datetime], Mapping[str, Any]]
     """The content of the job of a period, by the time at which that begins; the item it names
     should be of the period too, because an item has 10,000 requests at most."""
 
+    every_s: int | None = None
+    """The period; it begins when seconds since 1970 (UTC) are a multiple, plus `offset_s`."""
+
     offset_s: int = 0
+    cron: str | None = None
+    """Five fields, in UTC: a period goes from one of these times to the next."""
+
     priority: str | None = None
+
+    def check(self) -> None:
+        """Raise `ValueError` where it is called or timed as no schedule is."""
+        if not NAME.fullmatch(self.name):
+            raise ValueError(f"a schedule is called by lower-case words, not {self.name!r}")
+        if (self.every_s is None) == (self.cron is None):
+            raise ValueError(f"the schedule {self.name} states one of every_s and cron")
+        if self.cron is not None:
+            CronExpression(self.cron)
+        elif self.every_s is not None and not 1 <= self.every_s <= EVERY_S_MAX:
+            raise ValueError(f"every_s is 1 to {EVERY_S_MAX}")
+        if not 0 <= self.offset_s < (self.every_s or 1):
+            raise ValueError("offset_s is less than every_s, and not negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +112,4 @@ class QueuePlugin:
         if len(names) > SCHEDULES_MAX or len(set(names)) < len(names):
             raise ValueError(f"at most {SCHEDULES_MAX} schedules, each with a name of its own")
         for schedule in self.schedules:
-            if not NAME.fullmatch(schedule.name):
-                message = f"a schedule is called by lower-case words, not {schedule.name!r}"
-                raise ValueError(message)
-            if not 1 <= schedule.every_s <= EVERY_S_MAX:
-                raise ValueError(f"every_s is 1 to {EVERY_S_MAX}")
-            if not 0 <= schedule.offset_s < schedule.every_s:
-                raise ValueError("offset_s is less than every_s, and not negative")
+            schedule.check()

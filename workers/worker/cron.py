@@ -29,6 +29,7 @@ from queues.decoding import Field, fields, matching, records, whole
 from queues.dropped import dropped
 from queues.errors import QueueError
 from queues.work_queue import WorkQueue
+from workers.plugins.cron_expression import CronExpression
 from workers.worker.absence import Absence
 from workers.worker.gateway_reports import GatewayReporter
 
@@ -61,15 +62,24 @@ class CronTools:
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """One cron job: its interval and its function."""
+    """One cron job: its interval, or the times that begin its periods, and its function."""
 
     every_s: int
+    """Of one with times of its own: how long a period stays claimed at least, halved."""
+
     run: Callable[[CronTools], Awaitable[None]]
     offset_s: int = 0
+    times: CronExpression | None = None
 
     def period_at(self, now_s: float) -> int:
         """Return the number of the period that a time belongs to."""
+        if self.times is not None:
+            return self.times.newest(now_s)
         return (int(now_s) - self.offset_s) // self.every_s
+
+    def start_s(self, period: int) -> int:
+        """Return when a period begins, in seconds since 1970."""
+        return period if self.times is not None else period * self.every_s + self.offset_s
 
 
 async def reap(tools: CronTools) -> None:

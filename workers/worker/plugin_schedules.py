@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 import structlog
 
 from queues.client.errors import GatewayError
+from queues.cron_claims import PERIOD_S_MAX
 from workers.plugins import QueuePlugin, Schedule
+from workers.plugins.cron_expression import CronExpression
 from workers.worker.cron import Cron, CronTools
 
 _REFUSED = frozenset({409, 422})
@@ -31,7 +33,7 @@ def schedules_of(plugins: Mapping[str, QueuePlugin]) -> dict[str, Cron]:
 def _cron(plugin: QueuePlugin, schedule: Schedule) -> Cron:
     async def ask(tools: CronTools) -> None:
         now_s = tools.ledger.host.now_us() / 1_000_000
-        start_s = cron.period_at(now_s) * schedule.every_s + schedule.offset_s
+        start_s = cron.start_s(cron.period_at(now_s))
         try:
             content = dict(schedule.content(datetime.fromtimestamp(start_s, UTC)))
         except Exception:  # noqa: BLE001 - a foreign program; its next period comes by itself
@@ -52,5 +54,6 @@ def _cron(plugin: QueuePlugin, schedule: Schedule) -> Cron:
             return
         _log.info("schedule_asked", queue=plugin.name, schedule=schedule.name)
 
-    cron = Cron(schedule.every_s, ask, schedule.offset_s)
+    times = None if schedule.cron is None else CronExpression(schedule.cron)
+    cron = Cron(schedule.every_s or PERIOD_S_MAX, ask, schedule.offset_s, times)
     return cron
