@@ -12,7 +12,7 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from kernel.audit.provenance import Named, Provenance, Step
-from kernel.audit.provenance_steps import provenance_of
+from kernel.audit.provenance_steps import named_by, provenance_of
 from kernel.audit.provenance_text import provenance_mermaid, provenance_text
 from kernel.landscape.errors import LandscapeRefused
 from kernel.ledger.ledger import LedgerView
@@ -85,6 +85,9 @@ def provenance_asked(view: LedgerView, question: Question) -> Provenance | None:
     provenance = provenance_of(view, question.record_id, question.hypothesis)
     if provenance is None and question.hypothesis is not None:
         message = f"no session {question.record_id} has the hypothesis {question.hypothesis}"
+        raise LandscapeRefused(message, code="landscape_unknown")
+    if provenance is None and named_by(view, question.record_id) is not None:
+        message = f"the session in {question.record_id} has no such hypothesis"
         raise LandscapeRefused(message, code="landscape_unknown")
     return provenance
 

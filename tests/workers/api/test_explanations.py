@@ -153,6 +153,8 @@ async def test_what_nobody_has_recorded_is_unknown(decided: Door):
         {"record_id": "u-1", "run_id": "run-1"},
     ):
         error_of(await decided.http.get("/v1/explain", params=query), 404, "landscape_unknown")
+    of_no_run = await decided.http.get("/v1/explain", params={"record_id": f"{SESSION}/nobody"})
+    assert "has no such hypothesis" in of_no_run.text
     refused = await decided.http.get("/v1/explain", params={"record_id": "x" * 513})
     error_of(refused, 422, "INVALID_REQUEST")
 
