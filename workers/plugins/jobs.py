@@ -53,7 +53,7 @@ class JobContext(Generic[ContentT]):
     """Opens a snapshot of the record that cannot be written; it blocks, so read on a thread."""
 
     submit: Submit
-    """Puts intents through the kernel, in the order of a session (a UUID).
+    """Puts intents through the kernel, in the order of a declared session (a UUID).
 
     The answer has a result for each. An intent takes effect once for its `intent_key`, so derive
     that from `request_id`. Raises `GatewayError`, which a handler may leave alone.

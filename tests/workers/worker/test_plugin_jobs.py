@@ -1,0 +1,259 @@
+"""A handler of a plug-in with a job in hand: its view, its intents, its deadline, its end."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from actors.commit.work_units import CancelRequestUnit
+from kernel.work import queue_kinds
+from kernel.work.requests import WorkRequest
+from queues.job_progress import JobProgress, NotedProgress
+from queues.retries import MAX_ATTEMPTS
+from queues.work_queue import WorkQueue
+from tests.kernel.build import FakeHost
+from tests.workers.api.door import ONTOLOGY, SESSION, Door, client_of
+from tests.world import DoorWorld, behind_a_door
+from workers.plugins import JobContext, JobRefused, QueuePlugin
+from workers.worker.batches import BatchProcessor
+from workers.worker.handlers.plugin import PluginHandler
+
+pytestmark = pytest.mark.anyio
+
+QUEUE = "parcels"
+LIMIT_S = 0.05
+"""Of a handler that never ends."""
+
+
+class Parcel(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    parcel_id: str
+
+
+Handle = Callable[[JobContext[Parcel]], Awaitable[Mapping[str, Any] | None]]
+
+
+class ParcelWorld(DoorWorld):
+    """A gateway that has the queue of parcels; each test says how one is handled."""
+
+    def __init__(self, door: Door, host: FakeHost) -> None:
+        super().__init__(door, host, QUEUE)
+        self.handled: list[str] = []
+        self.handle: Handle = self.note
+        self.noted = JobProgress(self.redis)
+        self.limit_s = 60.0
+        self.begin()
+
+    def begin(self) -> None:
+        self.drain_by(client_of(self.door.app, give_up_after_s=0.0), self.handler)
+
+    def handler(self, reporter: Any) -> PluginHandler:
+        async def handle(job: JobContext[Parcel]) -> Mapping[str, Any] | None:
+            return await self.handle(job)
+
+        plugin = QueuePlugin(QUEUE, Parcel, "parcel_id", handle, limit_s=self.limit_s)
+        return PluginHandler(self.ledger, reporter, plugin, self.noted)
+
+    async def note(self, job: JobContext[Parcel]) -> Mapping[str, Any]:
+        self.handled.append(job.content.parcel_id)
+        return {"parcel_id": job.content.parcel_id}
+
+    async def ask_for(self, *names: str) -> list[str]:
+        request_ids = await self.ask(
+            *(WorkRequest(QUEUE, name, {"parcel_id": name}) for name in names)
+        )
+        await self.relay.sweep()
+        return request_ids
+
+    def another_worker(self) -> BatchProcessor:
+        """Return one with a connection of its own to the same Redis."""
+        reporter = self.processor._reporter  # noqa: SLF001 - one gateway serves both
+        queue = WorkQueue(self.redis, QUEUE, self.now_ms)
+        return BatchProcessor(queue, self.handler(reporter), reporter, lambda: 0.5)
+
+
+@pytest.fixture
+async def world(anyio_backend: str) -> AsyncIterator[ParcelWorld]:
+    rows = queue_kinds._kinds  # noqa: SLF001 - rows stay otherwise
+    before = dict(rows)
+
+    async def nobody(_: JobContext[Parcel]) -> None: ...
+
+    queue_kinds.register_queue(QueuePlugin(QUEUE, Parcel, "parcel_id", nobody).kind)
+    async with behind_a_door(ParcelWorld) as world:
+        yield world
+        world.check()
+    rows.clear()
+    rows.update(before)
+
+
+async def test_what_a_handler_returns_is_the_outcome_of_its_job(world: ParcelWorld):
+    [request_id] = await world.ask_for("p")
+    await world.deliver()
+    assert world.status(request_id).state == "completed"
+    assert world.status(request_id).result == {"parcel_id": "p"}
+
+
+async def test_a_handler_reads_the_record_and_says_how_far_it_is(world: ParcelWorld):
+    lengths: list[int] = []
+
+    async def look(job: JobContext[Parcel]) -> None:
+        def length() -> int:
+            with job.view() as view:
+                return view.head().ec_sequence_number
+
+        lengths.append(await anyio.to_thread.run_sync(length))
+        await job.progress(140, "reading")
+
+    world.handle = look
+    [request_id] = await world.ask_for("p")
+    with world.ledger.view() as view:
+        before = view.head().ec_sequence_number
+    await world.deliver()
+    assert lengths == [before]
+    assert await world.noted.of(QUEUE, request_id) == NotedProgress(100, "reading")
+
+
+async def test_an_intent_of_a_handler_takes_effect_once_however_often_the_job_is_done(
+    world: ParcelWorld,
+):
+    answers: list[str] = []
+
+    async def submit(job: JobContext[Parcel]) -> None:
+        intent = {
+            "intent_kind": "create_source",
+            "intent_key": f"{job.request_id}:source",
+            "node_id": f"source-{job.content.parcel_id}",
+            "corpus_id": "c",
+            "content_kind": "parcel",
+            "text": "A parcel.",
+        }
+        [result] = await job.submit(SESSION, [intent])
+        answers.append(result["operation_id"])
+        if job.attempt == 1:
+            raise RuntimeError("after the intent")
+
+    world.handle = submit
+    declaration = {"session_id": SESSION, "ontology": ONTOLOGY, "hypotheses": ["a", "b"]}
+    assert (await world.door.http.post("/v1/sessions", json=declaration)).status_code == 201
+    [request_id] = await world.ask_for("p")
+    await world.deliver()
+    assert world.status(request_id).state == "open"
+    world.pass_s(3600)
+    await world.deliver()
+    assert world.status(request_id).state == "completed"
+    assert len(answers) == 2
+    assert len(set(answers)) == 1
+    node = world.node("source-p")
+    assert node is not None
+    assert node["payload"]["content_kind"] == "parcel"
+
+
+async def test_a_handler_is_cancelled_at_its_deadline_and_tried_again_so_often(world: ParcelWorld):
+    remaining_s: list[float] = []
+    ended: list[str] = []
+
+    async def sleep(job: JobContext[Parcel]) -> None:
+        remaining_s.append(job.remaining_s())
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("cancelled")
+
+    world.handle, world.limit_s = sleep, LIMIT_S
+    world.begin()
+    [request_id] = await world.ask_for("p")
+    for _ in range(MAX_ATTEMPTS):
+        assert world.status(request_id).state == "open"
+        await world.deliver()
+        world.pass_s(24 * 3600)
+    status = world.status(request_id)
+    assert (status.state, status.reason) == ("dead_letter", "handler_timed_out")
+    assert ended == ["cancelled"] * MAX_ATTEMPTS
+    assert all(0 < seconds <= LIMIT_S for seconds in remaining_s)
+
+
+async def test_a_job_that_is_cancelled_ends_with_the_next_renewal(world: ParcelWorld):
+    begun = anyio.Event()
+    ended: list[str] = []
+
+    async def sleep(job: JobContext[Parcel]) -> None:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(job.request_id)
+
+    world.handle = sleep
+    [request_id] = await world.ask_for("p")
+    claims = await world.queue.claim(10, 30_000)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.drain, claims)
+        await begun.wait()
+        await world.door.services.write(CancelRequestUnit(request_id, "not needed"))
+        await world.processor.renew(claims, 30_000)
+    assert ended == [request_id]
+    assert world.status(request_id).state == "cancelled"
+    assert await world.queue.claim(10, 30_000) == []
+
+
+@pytest.mark.parametrize(
+    ("handle", "reason"),
+    [
+        (JobRefused("damaged"), "damaged"),
+        ({"not": {1, 2}}, "handler_result_invalid"),
+        ({"long": "x" * 100_000}, "handler_result_invalid"),
+        ("no object", "handler_result_invalid"),
+    ],
+    ids=["refused", "no JSON", "too long", "no object"],
+)
+async def test_what_trying_again_would_not_change_is_a_dead_letter_at_once(
+    world: ParcelWorld, handle: object, reason: str
+):
+    async def end(_: JobContext[Parcel]) -> Any:
+        if isinstance(handle, Exception):
+            raise handle
+        return handle
+
+    world.handle = end
+    [request_id] = await world.ask_for("p")
+    await world.deliver()
+    assert (world.status(request_id).state, world.status(request_id).reason) == (
+        "dead_letter",
+        reason,
+    )
+
+
+async def test_several_workers_share_the_jobs_and_each_has_one_outcome(world: ParcelWorld):
+    request_ids = await world.ask_for(*(f"p-{number}" for number in range(40)))
+    workers = [world.processor, world.another_worker(), world.another_worker()]
+
+    async def drain(worker: BatchProcessor) -> None:
+        while claims := await world.queue.claim(4, 30_000):
+            await worker.drain(claims)
+
+    async with anyio.create_task_group() as tasks:
+        for worker in workers:
+            tasks.start_soon(drain, worker)
+    assert sorted(world.handled) == sorted(f"p-{number}" for number in range(40))
+    assert {world.status(request_id).state for request_id in request_ids} == {"completed"}
+
+
+async def test_a_job_that_two_workers_did_has_one_outcome(world: ParcelWorld):
+    [request_id] = await world.ask_for("p")
+    first = await world.queue.claim(1, 30_000)
+    world.pass_s(60)  # the claim expires while its worker is paused
+    await world.queue.reap()
+    world.pass_s(60)
+    second = await world.queue.claim(1, 30_000)
+    assert [claim.key for claim in second] == [request_id]
+    await world.another_worker().drain(second)
+    await world.drain(first)
+    assert world.handled.count("p") in (1, 2)
+    assert world.status(request_id).state == "completed"
+    with world.ledger.view() as view:
+        assert view.count_outcomes("completed") == 1
