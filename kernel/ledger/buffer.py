@@ -12,6 +12,7 @@ Undoing a savepoint is undoing a list of changes in memory. The store sees no sa
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import Table
@@ -51,7 +52,7 @@ def write(changes: Iterable[TableChanges], tables: Tables) -> None:
     """Write what a transaction came to.
 
     Rows that give up a unique value are removed before others take it. Rows that move to another
-    table leave their own once they are there.
+    table leave their own once they are there. What a row refers to is written before it.
 
     Raises:
         LedgerCorrupt: when a row that was new by construction is there already; nothing of the
@@ -59,7 +60,7 @@ def write(changes: Iterable[TableChanges], tables: Tables) -> None:
     """
     try:
         with tables.together():
-            for of_table in sorted(changes, key=lambda change: "moves_to" in change.table.info):
+            for of_table in sorted(changes, key=lambda change: _place(change.table)):
                 for key in of_table.deleted:
                     tables.delete(of_table.table, *key)
                 if of_table.replaced:
@@ -68,6 +69,13 @@ def write(changes: Iterable[TableChanges], tables: Tables) -> None:
                     tables.insert_many(of_table.table, of_table.added)
     except DuplicateKey as error:
         raise LedgerCorrupt(f"what was to be new is there already: {error}") from error
+
+
+@cache
+def _place(table: Table) -> tuple[bool, int]:
+    """Return where a table stands in a write."""
+    referred = [_place(key.referred_table)[1] for key in table.foreign_key_constraints]
+    return "moves_to" in table.info, max(referred, default=-1) + 1
 
 
 class _TableBuffer:

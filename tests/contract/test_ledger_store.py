@@ -50,10 +50,23 @@ def row_of(table, **values):
     return row | _STATED.get(table.name, {}) | values
 
 
+def insert(tables, table, row):
+    """Insert a row, behind what it refers to and what is not there."""
+    for key in table.foreign_key_constraints:
+        referred = {
+            element.column.name: row[column]
+            for column, element in zip(key.column_keys, key.elements, strict=True)
+        }
+        is_named = None not in referred.values()
+        if is_named and not tables.select(key.referred_table, referred, limit=1):
+            insert(tables, key.referred_table, row_of(key.referred_table, **referred))
+    tables.insert(table, row)
+
+
 def fill(store, table, *rows):
     with store.transaction() as tables:
         for row in rows:
-            tables.insert(table, row)
+            insert(tables, table, row)
     return list(rows)
 
 
@@ -325,8 +338,7 @@ def test_a_second_row_with_the_same_unique_values_is_refused_and_changes_nothing
         with pytest.raises(DuplicateKey):
             tables.insert(table, second)
         assert tables.select(table) == rows
-        other = row_of(table)
-        tables.insert(table, other)
+        insert(tables, table, row_of(table))
     assert len(stored(kept_store, table)) == len(rows) + 1
 
 
