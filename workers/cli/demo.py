@@ -79,7 +79,8 @@ async def _proof(settings: Settings, tree: Tree, report: DemoReport) -> ShownPro
         return None
     session_ids = [case.session_id for case in report.summary.cases]
     folder, path = settings.published_folder, tree.folder.path / "example.proof.json"
-    with Progress("proof"):
+    with Progress("proof") as progress:
+        progress.show("of one elimination")
         return await show_proof(
             tree.ledger_place, settings.checkpoint_key, folder, path, session_ids
         )

@@ -37,7 +37,15 @@ async def test_an_operation_is_shown_with_row_envelope_effects_and_receipts(door
     [result] = await door.operate(claim("c-1", "s-1", "u-1"))
     path = f"/v1/operations/{result['operation_id']}"
     document = (await door.http.get(path)).json()
-    assert set(document) == {"operation_id", "row", "envelope", "effects", "receipts"}
+    assert set(document) == {
+        "operation_id",
+        "archived_at",
+        "row",
+        "envelope",
+        "effects",
+        "receipts",
+    }
+    assert document["archived_at"] is None
     assert document["row"]["row_hash"] == result["row_hash"]
     assert document["row"]["ec_sequence_number"] == result["ec_sequence_number"]
     assert document["envelope"]["target_refs"] == ["c-1"]
