@@ -53,22 +53,22 @@ class SealRuntimeRunUnit:
     """Seal a stretch of the log as a run of the runtime (ruling L1), where it still follows.
 
     Its records were made in a snapshot. Outcomes that are recorded behind its last row belong to
-    it, so nothing may have been recorded between that snapshot and the next row.
+    it, so where that was the head, nothing may have been recorded since.
     """
 
     stated: dict[str, Any]
     first: int
     last: int
-    receipts: int
-    """The receipts on the record when it was read."""
+    receipts: int | None
+    """The receipts on the record when it was read; None where another row followed its last."""
 
     def run(self, context: CommitContext) -> RunSealDocument | RejectedResult | None:
         """Seal it; None where another gateway was first, or something came meanwhile."""
-        head = context.transaction.head_now
-        is_behind = head.ec_sequence_number > self.last
         if sealed_last(context.transaction) != self.first - 1:
             return None
-        if not is_behind and head.receipt_sequence != self.receipts:
+        head = context.transaction.head_now
+        now = (head.ec_sequence_number, head.receipt_sequence)
+        if self.receipts is not None and now != (self.last, self.receipts):
             return None
         rejected = _seal(context, self.stated)
         if rejected is not None:

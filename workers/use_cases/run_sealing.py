@@ -100,8 +100,10 @@ def _unit(view: LedgerView, first: int, last: int) -> SealRuntimeRunUnit | None:
     stretch = stretch_between(view, first, last)
     if stretch is None or _says_nothing(view, first, last):
         return None
-    digest = digest_of_stretch(view, stretch)
-    return SealRuntimeRunUnit(stated(digest), first, last, view.head().receipt_sequence)
+    digest, head = digest_of_stretch(view, stretch), view.head()
+    ends_at_head = head.ec_sequence_number == last
+    receipts = head.receipt_sequence if ends_at_head else None
+    return SealRuntimeRunUnit(stated(digest), first, last, receipts)
 
 
 def _says_nothing(view: LedgerView, first: int, last: int) -> bool:
