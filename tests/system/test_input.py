@@ -33,8 +33,11 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TreeRun]:
 
 
 def steps_and_log(stderr: str) -> tuple[set[str], list[str]]:
-    """Return the names of the steps that progress was shown of, and the lines of the log."""
-    lines = stderr.splitlines()
+    """Return the names of the steps that progress was shown of, and the lines of the log.
+
+    But for what says that a child took longer to end than it has: on a busy machine one may.
+    """
+    lines = [line for line in stderr.splitlines() if '"event":"child_killed"' not in line]
     steps = {line.split(":")[0].strip() for line in lines if line.startswith("  ")}
     return steps, [line for line in lines if not line.startswith(("  ", "Rotulus is up"))]
 

@@ -28,7 +28,7 @@ LOOK_EVERY_S = 2.0
 REST = 9.0
 """For how many times as long as a seal took nothing is sealed."""
 
-STOP_ROWS_MAX = 500
+STOP_ROWS_MAX = 100
 """Rows of which a gateway that stops makes a run; more would take a stop too long."""
 
 _log = structlog.get_logger(__name__)
