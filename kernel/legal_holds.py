@@ -16,7 +16,7 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.tables import Row
+from kernel.ledger.tables import rows_in_pages
 from kernel.model.receipt import Receipt
 
 HOLD_SET = "legal_hold_set"
@@ -159,28 +159,28 @@ def _expect_subject(view: LedgerView, kind: SubjectKind, subject_id: str) -> Non
 
 def _commits(view: LedgerView, session_id: str, commitment: str) -> bool:
     """Tell whether a thought of a session commits to a payload."""
-    after, where, stated = 0, {"session_id": session_id}, commitment.encode()
-    while True:
-        rows = view.tables.select(schema.thought_records, where, after=after, limit=PAGE_ROWS)
-        if any(stated in row["record_bytes"] for row in rows):
-            return True
-        if len(rows) < PAGE_ROWS:
-            return False
-        after = rows[-1]["thought_sequence"]
+    stated = commitment.encode()
+    thoughts = rows_in_pages(
+        view.tables,
+        schema.thought_records,
+        {"session_id": session_id},
+        order_by="thought_sequence",
+        after=0,
+        page_rows=PAGE_ROWS,
+    )
+    return any(stated in row["record_bytes"] for row in thoughts)
 
 
 def _receipts(view: LedgerView, kind: str) -> list[Mapping[str, Any]]:
-    bodies: list[Mapping[str, Any]] = []
-    rows: list[Row] = []
-    after = 0
-    while not bodies or len(rows) == PAGE_ROWS:
-        where = {"receipt_kind": kind}
-        rows = view.tables.select(schema.receipts, where, after=after, limit=PAGE_ROWS)
-        if not rows:
-            break
-        bodies += [orjson.loads(row["receipt_bytes"]) for row in rows]
-        after = rows[-1]["receipt_sequence"]
-    return bodies
+    rows = rows_in_pages(
+        view.tables,
+        schema.receipts,
+        {"receipt_kind": kind},
+        order_by="receipt_sequence",
+        after=0,
+        page_rows=PAGE_ROWS,
+    )
+    return [orjson.loads(row["receipt_bytes"]) for row in rows]
 
 
 def _storable(text: str) -> str:

@@ -22,6 +22,7 @@ from kernel.host import iso_time, parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.tables import rows_in_pages
 from kernel.legal_holds import hold_on
 from kernel.model.receipt import Receipt
 from kernel.model_registry import ModelRegistry
@@ -132,20 +133,21 @@ def _facts(view: LedgerView, registry: ModelRegistry) -> list[tuple[Document, Ou
 
 def _released(view: LedgerView) -> dict[str, _Released]:
     released: dict[str, _Released] = {}
-    after = 0
-    while True:
-        rows = view.tables.select(
-            schema.receipts, {"receipt_kind": ARCHIVED_KIND}, after=after, limit=PAGE_ROWS
-        )
-        for row in rows:
-            document = orjson.loads(row["receipt_bytes"])
-            for output_id in document["released_model_output_ids"]:
-                ended = released.setdefault(output_id, _Released())
-                ended.count += 1
-                ended.last_us = parse_time_us(document["emitted_at"])
-        if len(rows) < PAGE_ROWS:
-            return released
-        after = rows[-1]["receipt_sequence"]
+    receipts = rows_in_pages(
+        view.tables,
+        schema.receipts,
+        {"receipt_kind": ARCHIVED_KIND},
+        order_by="receipt_sequence",
+        after=0,
+        page_rows=PAGE_ROWS,
+    )
+    for row in receipts:
+        document = orjson.loads(row["receipt_bytes"])
+        for output_id in document["released_model_output_ids"]:
+            ended = released.setdefault(output_id, _Released())
+            ended.count += 1
+            ended.last_us = parse_time_us(document["emitted_at"])
+    return released
 
 
 def _append_collected(transaction: LedgerTransaction, record: Document, now_us: int) -> None:

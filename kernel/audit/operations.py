@@ -20,6 +20,7 @@ from itertools import islice
 from typing import cast
 
 import orjson
+from sqlalchemy import Table
 from typing_extensions import TypedDict
 
 from kernel.algebra.effects import EFFECT_KINDS
@@ -28,7 +29,7 @@ from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import in_force_at, position_of
-from kernel.ledger.tables import Row
+from kernel.ledger.tables import Row, rows_in_pages
 from kernel.model.lite import LITE_INTENT
 
 SCANNED_ROWS_MAX = 20_000
@@ -194,7 +195,7 @@ def find_operations(
     last_seen = max(after, first - 1)
     entries: list[OperationEntry] = []
     ends_at = _ends_at(view, criteria, last)
-    for sequence, row in islice(_candidates(view, criteria, last_seen), scanned_rows_max):
+    for sequence, row in islice(candidates(view, criteria, last_seen), scanned_rows_max):
         if sequence > ends_at:
             return _page(entries, None)
         last_seen = sequence
@@ -207,7 +208,7 @@ def find_operations(
                 break
     else:
         # Either the candidates or the bound ended; one more look tells which.
-        if next(_candidates(view, criteria, last_seen), None) is None:
+        if next(candidates(view, criteria, last_seen), None) is None:
             return _page(entries, None)
     return _page(entries, last_seen if last_seen < ends_at else None)
 
@@ -224,7 +225,8 @@ def _ends_at(view: LedgerView, criteria: AuditFilter, last: int) -> int:
     bounded = criteria.to_sequence is not None or criteria.before_us is not None
     if criteria.entity is None or criteria.declared or not bounded:
         return last
-    lite = next(_log_rows(view, {"semantic_intent": LITE_INTENT}, 0), None)
+    lites = _in_sequence(view, schema.kernel_event_log, {"semantic_intent": LITE_INTENT})
+    lite = next(lites, None)
     if lite is None or lite["ec_sequence_number"] > last:
         return last
     return view.head().ec_sequence_number
@@ -250,23 +252,16 @@ def first_sequence_from(view: LedgerView, time_us: int) -> int:
     return low
 
 
-def sequences_that_wrote(view: LedgerView, store: str, key: str, after: int) -> Iterator[int]:
+def sequences_that_wrote(
+    view: LedgerView, store: str, key: str, beyond: int | None, *, descending: bool = False
+) -> Iterator[int]:
     """Yield the sequences of the operations that wrote a record, through the index of effects."""
-    while True:
-        rows = view.tables.select(
-            schema.applied_effects,
-            {"store": store, "record_key": key},
-            order_by="ec_sequence_number",
-            after=after,
-            limit=PAGE_ROWS,
-        )
-        for row in rows:
-            # An operation may write a record more than once.
-            if row["ec_sequence_number"] > after:
-                after = row["ec_sequence_number"]
-                yield after
-        if len(rows) < PAGE_ROWS:
-            return
+    where, newest = {"store": store, "record_key": key}, None
+    for row in _in_sequence(view, schema.applied_effects, where, beyond, descending=descending):
+        # An operation may write a record more than once.
+        if row["ec_sequence_number"] != newest:
+            newest = row["ec_sequence_number"]
+            yield newest
 
 
 def bounds_of(view: LedgerView, criteria: AuditFilter) -> tuple[int, int]:
@@ -289,42 +284,61 @@ Candidate = tuple[int, Row | None]
 """A sequence that was looked at, and the row that speaks there; None where none does."""
 
 
-def _candidates(view: LedgerView, criteria: AuditFilter, after: int) -> Iterator[Candidate]:
+def candidates(
+    view: LedgerView, criteria: AuditFilter, beyond: int | None, *, descending: bool = False
+) -> Iterator[Candidate]:
+    """Yield what a filter may admit beyond a sequence, along the index that knows most of it."""
     if criteria.entity is not None and not criteria.declared:
-        yield from _written(view, criteria.entity, after)
+        yield from _written(view, criteria.entity, beyond, descending=descending)
         return
     columns = {"session_id": criteria.session_id, "semantic_intent": criteria.semantic_intent}
     where = {name: value for name, value in columns.items() if value is not None}
-    streams = [_log_rows(view, where, after)]
+    wheres = [where]
     if criteria.semantic_intent not in (None, LITE_INTENT):
         # A lite row does not say the verb of what took its place.
-        streams.append(_log_rows(view, where | {"semantic_intent": LITE_INTENT}, after))
-    for row in heapq.merge(*streams, key=lambda row: int(row["ec_sequence_number"])):
+        wheres.append(where | {"semantic_intent": LITE_INTENT})
+    streams = [
+        _in_sequence(view, schema.kernel_event_log, equal, beyond, descending=descending)
+        for equal in wheres
+    ]
+    merged = heapq.merge(
+        *streams, key=lambda row: int(row["ec_sequence_number"]), reverse=descending
+    )
+    for row in merged:
         yield row["ec_sequence_number"], in_force_at(view, row)
 
 
-def _log_rows(view: LedgerView, where: Document, after: int) -> Iterator[Row]:
-    while True:
-        rows = view.tables.select(
-            schema.kernel_event_log,
-            where,
-            order_by="ec_sequence_number",
-            after=after,
-            limit=PAGE_ROWS,
-        )
-        yield from rows
-        if len(rows) < PAGE_ROWS:
-            return
-        after = rows[-1]["ec_sequence_number"]
+def _in_sequence(
+    view: LedgerView,
+    table: Table,
+    where: Document,
+    beyond: int | None = None,
+    *,
+    descending: bool = False,
+) -> Iterator[Row]:
+    return rows_in_pages(
+        view.tables,
+        table,
+        where,
+        order_by="ec_sequence_number",
+        after=beyond,
+        descending=descending,
+        page_rows=PAGE_ROWS,
+    )
 
 
-def _written(view: LedgerView, key: str, after: int) -> Iterator[Candidate]:
-    before = 0
-    stores = [sequences_that_wrote(view, store, key, after) for store in WRITTEN_STORES]
-    for sequence in heapq.merge(*stores):
-        if sequence == before:
+def _written(
+    view: LedgerView, key: str, beyond: int | None, *, descending: bool
+) -> Iterator[Candidate]:
+    stores = [
+        sequences_that_wrote(view, store, key, beyond, descending=descending)
+        for store in WRITTEN_STORES
+    ]
+    newest: int | None = None
+    for sequence in heapq.merge(*stores, reverse=descending):
+        if sequence == newest:
             continue
-        before = sequence
+        newest = sequence
         row = view.tables.get(schema.kernel_event_log, sequence)
         if row is None:
             raise LedgerCorrupt(f"row {sequence} of the log is missing")

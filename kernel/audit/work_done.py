@@ -12,6 +12,7 @@ from sqlalchemy import Table
 from kernel.ledger import schema
 from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.tables import rows_in_pages
 from kernel.reviews.evidence import STORES
 from kernel.stores.binding_pairs import UNFINISHED
 
@@ -70,10 +71,5 @@ def _extractions(view: LedgerView) -> Document:
 
 def _records(view: LedgerView, table: Table) -> Iterator[Document]:
     (column,) = key_names(table)
-    after = None
-    while True:
-        rows = view.tables.select(table, order_by=column, after=after, limit=PAGE)
-        yield from (orjson.loads(row["record"]) for row in rows)
-        if len(rows) < PAGE:
-            return
-        after = rows[-1][column]
+    for row in rows_in_pages(view.tables, table, order_by=column, page_rows=PAGE):
+        yield orjson.loads(row["record"])

@@ -14,13 +14,12 @@ down (`enqueue_pages.py`) that does not hold yet, and nothing is due.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import count
 
 from kernel.authority.cascade import on_cycles
 from kernel.authority.graph import dependents_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request
-from kernel.ledger.tables import Row
+from kernel.ledger.tables import Row, rows_in_pages
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.priorities import PRIORITIES_OF
 from kernel.stores.record import Applied, Operation
@@ -296,20 +295,12 @@ def _was_pending(view: LedgerView, queue: str, item_key: str, as_of_sequence: in
 
 def _newest_closed(view: LedgerView, queue: str, item_key: str, as_of_sequence: int) -> Row | None:
     where = {"queue": queue, "open": 0, "item_key": item_key}
-    after = None
-    for _ in count():
-        rows = view.tables.select(
-            schema.outbox,
-            where,
-            order_by="request_sequence",
-            after=after,
-            descending=True,
-            limit=_ROWS_AT_ONCE,
-        )
-        for row in rows:
-            if row["cause_sequence"] <= as_of_sequence:
-                return row
-        if len(rows) < _ROWS_AT_ONCE:
-            return None
-        after = rows[-1]["request_sequence"]
-    raise AssertionError("unreachable")
+    newest_first = rows_in_pages(
+        view.tables,
+        schema.outbox,
+        where,
+        order_by="request_sequence",
+        descending=True,
+        page_rows=_ROWS_AT_ONCE,
+    )
+    return next((row for row in newest_first if row["cause_sequence"] <= as_of_sequence), None)

@@ -14,7 +14,7 @@ from sqlalchemy import Table
 from kernel.canonical import canonicalize, sha256_hex
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored, record_bytes
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row, TablesView
+from kernel.ledger.tables import Row, TablesView, rows_in_pages
 
 PAGE_RECORDS = 2000
 
@@ -41,14 +41,9 @@ class RunDigest:
 
 def records_of(tables: TablesView, run_id: str, name: str) -> Iterator[Row]:
     """Yield a run's records of a table in the order of their keys, in pages."""
-    table, key = TABLES[name], KEYS[name]
-    after = None
-    while True:
-        rows = tables.select(table, {"run_id": run_id}, after=after, limit=PAGE_RECORDS)
-        yield from rows
-        if len(rows) < PAGE_RECORDS:
-            return
-        after = rows[-1][key]
+    return rows_in_pages(
+        tables, TABLES[name], {"run_id": run_id}, order_by=KEYS[name], page_rows=PAGE_RECORDS
+    )
 
 
 def digest_of(view: LedgerView, run_id: str) -> RunDigest:

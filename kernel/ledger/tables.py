@@ -8,7 +8,7 @@ The port is of rows and not of operations: adapters keep keys and snapshots, `le
 vocabulary. Whoever walks a chain reads columns (`TablesView.columns`) and not rows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -34,6 +34,31 @@ def is_beyond(value: Any, after: Any, *, descending: bool) -> bool:
     if after is None:
         return True
     return bool(value < after if descending else value > after)
+
+
+def rows_in_pages(
+    tables: "TablesView",
+    table: Table,
+    where: Mapping[str, Any] | None = None,
+    *,
+    order_by: str,
+    after: Any = None,
+    descending: bool = False,
+    page_rows: int,
+) -> Iterator[Row]:
+    """Yield the rows that equal `where` beyond a value of a column, in its order, page by page.
+
+    Of rows that share a value, those behind the end of a page are left out: the column is unique
+    among the rows, or one row of each value is enough.
+    """
+    while True:
+        rows = tables.select(
+            table, where, order_by=order_by, after=after, descending=descending, limit=page_rows
+        )
+        yield from rows
+        if len(rows) < page_rows:
+            return
+        after = rows[-1][order_by]
 
 
 class TablesView(Protocol):

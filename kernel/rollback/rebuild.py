@@ -30,7 +30,7 @@ from kernel.ledger import schema
 from kernel.ledger.catalog import STORAGE_RULES
 from kernel.ledger.ledger import Document, Head, LedgerTransaction, LedgerView
 from kernel.ledger.supersession import is_lite
-from kernel.ledger.tables import Row, Store, TablesView
+from kernel.ledger.tables import Row, Store, TablesView, rows_in_pages
 from kernel.model.receipt import receipt_effect
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.confirmation import Confirmable, Confirmations
@@ -389,10 +389,7 @@ def _differences(stored: TablesView, folded: TablesView) -> Iterator[RecordDiffe
 
 
 def _rows(tables: TablesView, table: Table) -> Iterator[Row]:
-    name, after = _key_name(table), None
-    while rows := tables.select(table, order_by=name, after=after, limit=_PAGE_ROWS):
-        yield from rows
-        after = rows[-1][name]
+    return rows_in_pages(tables, table, order_by=_key_name(table), page_rows=_PAGE_ROWS)
 
 
 def _key_name(table: Table) -> str:

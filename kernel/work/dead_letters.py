@@ -11,12 +11,13 @@ says who decided it and why; what was dismissed is on no list, and may still be 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.tables import Row
+from kernel.ledger.tables import Row, rows_in_pages
 from kernel.model.receipt import Receipt
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import storable
@@ -182,15 +183,16 @@ def _expect_dead(view: LedgerView, queue: str, request_id: str) -> Row:
 
 def _dead(view: LedgerView, after: str) -> Iterator[tuple[str, int]]:
     """Dead letters of all queues, by id."""
-    for _ in range(SCANNED_MAX // PAGE_ROWS):
-        rows = view.tables.select(
-            schema.outbox_outcomes, {"outcome": "dead_letter"}, after=after, limit=PAGE_ROWS
-        )
-        for row in rows:
-            yield row["request_id"], row["closed_at_us"]
-        if len(rows) < PAGE_ROWS:
-            return
-        after = rows[-1]["request_id"]
+    rows = rows_in_pages(
+        view.tables,
+        schema.outbox_outcomes,
+        {"outcome": "dead_letter"},
+        order_by="request_id",
+        after=after,
+        page_rows=PAGE_ROWS,
+    )
+    for row in islice(rows, SCANNED_MAX):
+        yield row["request_id"], row["closed_at_us"]
 
 
 def _standing(

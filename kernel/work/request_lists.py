@@ -14,7 +14,7 @@ from itertools import islice
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
-from kernel.ledger.tables import Row
+from kernel.ledger.tables import Row, rows_in_pages
 from kernel.work.queue_kinds import QUEUE_KINDS
 from kernel.work.requests import State, closing_receipt, request_id_of
 
@@ -127,19 +127,15 @@ def _where(search: RequestSearch, queue: str | None, is_open: int | None) -> dic
 
 
 def _part(view: LedgerView, where: dict[str, int | str], after: int | None) -> Iterator[Row]:
-    while True:
-        rows = view.tables.select(
-            schema.outbox,
-            where,
-            order_by="request_sequence",
-            after=after,
-            descending=True,
-            limit=PAGE_ROWS,
-        )
-        yield from rows
-        if len(rows) < PAGE_ROWS:
-            return
-        after = rows[-1]["request_sequence"]
+    return rows_in_pages(
+        view.tables,
+        schema.outbox,
+        where,
+        order_by="request_sequence",
+        after=after,
+        descending=True,
+        page_rows=PAGE_ROWS,
+    )
 
 
 def _summary_of_fitting(view: LedgerView, row: Row, search: RequestSearch) -> RequestSummary | None:
