@@ -961,6 +961,9 @@ def test_without_sources_no_resolution_is_asked_for(ledger):
 )
 def test_no_long_text_of_a_caller_is_kept_with_the_shapes(ledger, changes):
     submit(ledger, create("first", "Note"), submitter="orchestrator")
+    # How often an effect stands in an envelope is no part of a shape.
+    twice = changed(note, {"primitive_effects": note["primitive_effects"] * 2})
+    submit(ledger, twice, submitter="orchestrator")
     kept = {*shapes.KEPT}
     result = submit(ledger, changed(note, changes), submitter="orchestrator")
     assert isinstance(result, SubmissionResult) or result.rejection.check not in {"V1", "V2"}
