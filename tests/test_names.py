@@ -13,7 +13,9 @@ SAYS_NOTHING = frozenset({"one", "found", "told", "asked", "given", "more"})
 MAY_BE_A_VARIABLE = re.compile(rf"\b(?:{'|'.join(SAYS_NOTHING)})(?: in\b|\s*[=,:)\]])")
 """Stands in every text that has such a variable; reading a file as Python takes far longer."""
 
-STATED_AND_RECORDED = ["kernel/work/contents.py", "queues/client/contents.py"]
+STATED_AND_RECORDED = [
+    Path(folder, "contents.py").as_posix() for folder in ("kernel/work", "queues/client")
+]
 
 FILE = re.compile(r"`([\w./]+\.(?:py|lua))`")
 

@@ -1,15 +1,17 @@
 """The unit that seals a run (seed 003, L4): its digests become an operation of the log."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from typing_extensions import TypedDict
 
 from actors.commit.unit_context import CommitContext
 from actors.orchestrator.intents import SealRun
 from kernel.canonical import digest
-from kernel.landscape.runtime.stretches import sealed_last
-from kernel.landscape.seals import check_over, seal_of
+from kernel.landscape.runtime.records import digest_of_stretch
+from kernel.landscape.runtime.stretches import RuntimeRun, sealed_last
+from kernel.landscape.seals import check_over, seal_of, stated
+from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 from kernel.model.landscape_receipts import RunSealed
 from kernel.model.result import RejectedResult
@@ -61,6 +63,14 @@ class SealRuntimeRunUnit:
     last: int
     receipts: int | None
     """The receipts on the record when it was read; None where another row followed its last."""
+
+    @classmethod
+    def read(cls, view: LedgerView, stretch: RuntimeRun) -> Self:
+        """Make the records of a stretch, as a snapshot has them; linear in its rows."""
+        made, head = digest_of_stretch(view, stretch), view.head()
+        ends_at_head = head.ec_sequence_number == stretch.last
+        receipts = head.receipt_sequence if ends_at_head else None
+        return cls(stated(made), stretch.first, stretch.last, receipts)
 
     def run(self, context: CommitContext) -> RunSealDocument | RejectedResult | None:
         """Seal it; None where another gateway was first, or something came meanwhile."""

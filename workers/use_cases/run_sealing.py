@@ -17,9 +17,7 @@ from actors.commit.run_units import SealRuntimeRunUnit
 from actors.errors import ActorError
 from kernel.algebra.verbs import LANDSCAPE_SEAL
 from kernel.errors import KernelError
-from kernel.landscape.runtime.records import digest_of_stretch
 from kernel.landscape.runtime.stretches import sealed_last, stretch_between
-from kernel.landscape.seals import stated
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.result import RejectedResult
 from workers.use_cases.authority_sweeps import FencedWrite
@@ -100,10 +98,7 @@ def _unit(view: LedgerView, first: int, last: int) -> SealRuntimeRunUnit | None:
     stretch = stretch_between(view, first, last)
     if stretch is None or _says_nothing(view, first, last):
         return None
-    digest, head = digest_of_stretch(view, stretch), view.head()
-    ends_at_head = head.ec_sequence_number == last
-    receipts = head.receipt_sequence if ends_at_head else None
-    return SealRuntimeRunUnit(stated(digest), first, last, receipts)
+    return SealRuntimeRunUnit.read(view, stretch)
 
 
 def _says_nothing(view: LedgerView, first: int, last: int) -> bool:

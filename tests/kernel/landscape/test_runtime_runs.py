@@ -11,10 +11,9 @@ from kernel.landscape.lineage import explain
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored
 from kernel.landscape.recorder import Recorder
 from kernel.landscape.reports import graph_of, outcomes_of, summary_of
-from kernel.landscape.runtime.records import RuntimeRecords, digest_of_stretch
+from kernel.landscape.runtime.records import RuntimeRecords
 from kernel.landscape.runtime.stretches import open_stretch, stretch_between, stretch_named
 from kernel.landscape.runtime.views import run_view, runtime_runs, view_of
-from kernel.landscape.seals import stated
 from kernel.ledger import schema
 from kernel.verify import verify
 from kernel.work.outcomes import close
@@ -45,9 +44,7 @@ def records(ledger, stretch=None):
 
 
 def unit_of(view, first, last):
-    digest, newest = digest_of_stretch(view, stretch_between(view, first, last)), view.head()
-    receipts = newest.receipt_sequence if newest.ec_sequence_number == last else None
-    return SealRuntimeRunUnit(stated(digest), first, last, receipts)
+    return SealRuntimeRunUnit.read(view, stretch_between(view, first, last))
 
 
 def seal(ledger, first, last):

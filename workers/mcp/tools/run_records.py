@@ -45,103 +45,63 @@ class _Listing(Tool):
         )
 
 
-class ListNodes(_Listing):
+class _RunListing(_Listing):
+    """A page of a table of a run; what is stated beside run and place is equal in each record."""
+
+    run_id: Name
+
+    def listed(self, view: LedgerView) -> RecordsDocument:
+        """Return the page."""
+        equal = self.model_dump()
+        run_id, limit, after = (equal.pop(name) for name in ("run_id", "limit", "after"))
+        begin = None if after == "" else after
+        return run_records.run_records(view, run_id, self.rows, after=begin, limit=limit, **equal)
+
+
+class ListNodes(_RunListing):
     """List the nodes of a run with their configuration and schema, by their ids."""
 
     rows, place = "nodes", "node_id"
 
-    run_id: Name
     after: AfterName = ""
 
-    def listed(self, view: LedgerView) -> RecordsDocument:
-        """Return the page."""
-        return run_records.run_records(
-            view, self.run_id, "nodes", after=self.after or None, limit=self.limit
-        )
 
-
-class ListRows(_Listing):
+class ListRows(_RunListing):
     """List the rows of a run in the order of their source, each with the hash of its data."""
 
     rows, place = "rows", "row_index"
 
-    run_id: Name
     after: AfterNumber = None
 
-    def listed(self, view: LedgerView) -> RecordsDocument:
-        """Return the page."""
-        return run_records.run_records(
-            view, self.run_id, "rows", after=self.after, limit=self.limit
-        )
 
-
-class ListTokens(_Listing):
+class ListTokens(_RunListing):
     """List the tokens of a run, or of one row: each is a way through the graph."""
 
     rows, place = "tokens", "token_id"
 
-    run_id: Name
     row_id: OptionalName = None
     after: AfterName = ""
 
-    def listed(self, view: LedgerView) -> RecordsDocument:
-        """Return the page."""
-        return run_records.run_records(
-            view,
-            self.run_id,
-            "tokens",
-            after=self.after or None,
-            limit=self.limit,
-            row_id=self.row_id,
-        )
 
-
-class ListOperations(_Listing):
+class ListOperations(_RunListing):
     """List what the sources and sinks of a run did: loads and writes."""
 
     rows, place = "operations", "operation_id"
 
-    run_id: Name
     operation_type: Literal["source_load", "sink_write"] | None = None
     status: StateStatus | None = None
     after: AfterName = ""
 
-    def listed(self, view: LedgerView) -> RecordsDocument:
-        """Return the page."""
-        return run_records.run_records(
-            view,
-            self.run_id,
-            "operations",
-            after=self.after or None,
-            limit=self.limit,
-            operation_type=self.operation_type,
-            status=self.status,
-        )
 
-
-class GetNodeStates(_Listing):
+class GetNodeStates(_RunListing):
     """List what happened to tokens at nodes: status, attempt, duration, hashes, errors."""
 
     rows, place = "node_states", "state_id"
 
-    run_id: Name
     node_id: OptionalName = None
     token_id: OptionalName = None
     status: StateStatus | None = None
     after: AfterName = ""
-
-    def listed(self, view: LedgerView) -> RecordsDocument:
-        """Return the page."""
-        return run_records.run_records(
-            view,
-            self.run_id,
-            "node_states",
-            after=self.after or None,
-            limit=self.limit,
-            node_id=self.node_id,
-            token_id=self.token_id,
-            status=self.status,
-        )
 
 
 class _Calls(_Listing):
