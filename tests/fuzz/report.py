@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.fuzz.health import LIMIT_S
+from tests.fuzz.health import LIMIT_S, LONGEST_S
 from tests.loop_watchdog import STALL_S, Stall
 
 MEBIBYTE: Final = 1 << 20
 SLACK_BYTES: Final = 64 * MEBIBYTE
 CALLBACK_S: Final = STALL_S
+QUESTIONS_TO_A_LATE_ONE: Final = 1000
 """CPU time that a loop's thread may spend in one callback."""
 
 
@@ -67,11 +68,14 @@ def wrong_with_health(health: Mapping[str, Any]) -> list[str]:
             wrong.append(
                 f"gateway {name}: {health_told['unanswered']} questions after health unanswered"
             )
+        # What a thread waits for another that waits for a processor is the machine's time too, and
+        # not all of it can be told from the gateway's.
+        is_late_often = health_told["late"] > max(1, health_told["asked"] // QUESTIONS_TO_A_LATE_ONE)
         wrong += [
             f"gateway {name}: health after {answer['own_s'] * 1000:.0f} ms of its own"
             f" ({answer['elapsed_s'] * 1000:.0f} ms in all), {answer['at_s']:.1f} s after the begin"
             for answer in health_told["worst"]
-            if answer["own_s"] > LIMIT_S
+            if answer["own_s"] > (LIMIT_S if is_late_often else LONGEST_S)
         ]
         if not health_told["asked"]:
             wrong.append(f"gateway {name}: nobody asked after its health")

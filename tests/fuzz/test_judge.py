@@ -216,5 +216,21 @@ def test_a_gateway_on_a_busy_machine_is_not():
 
 
 def test_a_gateway_that_nobody_reaches_is_found():
-    health = {"asked": 3, "unanswered": 1, "worst": []}
+    health = {"asked": 3, "unanswered": 1, "late": 0, "worst": []}
     assert len(wrong_with_health({"a": health, "b": health | {"asked": 0, "unanswered": 0}})) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "late", "own_s", "is_wrong"),
+    [
+        (2000, 2, 0.14, False),
+        (2000, 3, 0.14, True),
+        (2000, 1, 0.31, True),
+        (20, 1, 0.14, False),
+        (20, 2, 0.14, True),
+    ],
+)
+def test_an_answer_may_be_late_once_in_a_thousand_but_not_by_much(asked, late, own_s, is_wrong):
+    question = {"own_s": own_s, "elapsed_s": 0.4, "at_s": 9.0, "status": 200}
+    health = {"asked": asked, "unanswered": 0, "late": late, "worst": [question]}
+    assert bool(wrong_with_health({"a": health})) == is_wrong

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.system.essence import essence
+from kernel.algebra.verbs import LANDSCAPE_SEAL
+from tests.system.essence import essence, reading
 from tests.system.reference import Reference
 from tests.system.tree_run import TreeRun, running
 from workers.dockets.sample import sample_path
@@ -92,7 +93,10 @@ def test_an_undisturbed_run_takes_every_docket_and_logs_nothing(reference: Refer
 
 
 def test_a_second_run_accepts_nothing_and_leaves_the_record_as_it_is(reference: Reference) -> None:
-    """But for the row that seals the runtime's run, with its receipt, when the gateway ends."""
+    """But for the rows that seal runs of the runtime, each with its receipt.
+
+    What the first gateway had no time to seal when it ended, the next seals when it begins.
+    """
     job = ("demo", str(reference.file), "--exit", "--json")
     with running(reference.data_dir, *job) as run:
         assert run.finish() == 0, run.stderr
@@ -106,10 +110,15 @@ def test_a_second_run_accepts_nothing_and_leaves_the_record_as_it_is(reference: 
         before["ingest"]["hypotheses_eliminated"] + before["ingest"]["eliminations_already_applied"]
     )
     assert report["requests"] == before["requests"]
-    of_the_seal = {"rows": 1, "receipts": 1}
-    grown = {name: report["record"][name] - before["record"][name] for name in of_the_seal}
-    assert grown == of_the_seal
-    moved = {"head_hash", *of_the_seal}
+    grown = {name: report["record"][name] - before["record"][name] for name in ("rows", "receipts")}
+    with reading(run.ledger_path) as ledger:
+        behind = "SELECT semantic_intent FROM kernel_event_log WHERE ec_sequence_number > ?"
+        intents = [intent for (intent,) in ledger.execute(behind, (before["record"]["rows"],))]
+    seals = intents[: grown["rows"]]
+    assert set(seals) == {LANDSCAPE_SEAL}
+    assert grown == {"rows": len(seals), "receipts": len(seals)}
+    assert len(intents) <= len(seals) + 1  # the last run is sealed behind the report
+    moved = {"head_hash", *grown}
     assert _without(moved, report["record"]) == _without(moved, before["record"])
     assert report["failures"] == []
     assert essence(run.ledger_path) == reference.essence

@@ -57,7 +57,8 @@ class Way:
 def ways_of(view: LedgerView, stretch: RuntimeRun) -> list[Way]:
     """Return the ways of a stretch, each behind those that it comes from; linear in its rows."""
     operations = [*_operations(view, stretch)]
-    requests = [*_requests(view, stretch)]
+    # A database returns what was closed behind one row in any order.
+    requests = sorted(_requests(view, stretch), key=lambda pair: pair[0].request_sequence)
     _connect(operations, requests)
     ordered: list[tuple[tuple[int, int], Way]] = [
         *(((way.row["ec_sequence_number"], 0), way) for way in operations),
@@ -104,8 +105,7 @@ def _requests(view: LedgerView, stretch: RuntimeRun) -> Iterator[tuple[Request, 
     names = [*outcomes]
     for at in range(0, len(names), ROWS_AT_ONCE):
         part = names[at : at + ROWS_AT_ONCE]
-        rows = view.tables.select_any(schema.outbox, "request_id", part, {})
-        for row in sorted(rows, key=lambda row: row["request_sequence"]):
+        for row in view.tables.select_any(schema.outbox, "request_id", part, {}):
             request, outcome = Request.of_row(row), outcomes[row["request_id"]]
             yield request, _way_of_request(request, outcome)
 

@@ -1,6 +1,8 @@
 """The runtime's own run: records that follow from the log, and its seal on it (rulings L1, L4)."""
 
 import io
+from operator import itemgetter
+from random import Random
 
 import pytest
 
@@ -11,16 +13,20 @@ from kernel.landscape.lineage import explain
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored
 from kernel.landscape.recorder import Recorder
 from kernel.landscape.reports import graph_of, outcomes_of, summary_of
+from kernel.landscape.runtime import ways
 from kernel.landscape.runtime.records import RuntimeRecords
 from kernel.landscape.runtime.stretches import open_stretch, stretch_between, stretch_named
 from kernel.landscape.runtime.views import run_view, runtime_runs, view_of
 from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.memory import MemoryStore
 from kernel.verify import verify
 from kernel.work.outcomes import close
 from tests.actors.commit.test_review_units import item, propose, review
 from tests.actors.harness import bench_on
 from tests.kernel.binding_world import EVENT, ask, bound, furnish, work
-from tests.kernel.build import accept, answered, create, memory_ledger
+from tests.kernel.build import accept, answered, create, ledger_on, memory_ledger
+from tests.kernel.honest import write_honestly
 
 pytestmark = pytest.mark.spec("L1")
 
@@ -82,6 +88,42 @@ def test_every_record_keeps_its_rules_and_every_token_has_one_end(observed):
 def ask_outcomes(ledger):
     with ledger.view() as view:
         return view.tables.select(schema.outbox_outcomes)
+
+
+class ShuffledTables:
+    """Tables that return rows which no order tells apart in an order of their own."""
+
+    def __init__(self, tables, random):
+        self._tables = tables
+        self._random = random
+
+    def __getattr__(self, name):
+        return getattr(self._tables, name)
+
+    def select(self, table, where=None, *, order_by=None, **options):
+        rows = self._tables.select(table, where, order_by=order_by, **options)
+        self._random.shuffle(rows)
+        keys = [order_by] if order_by else [column.name for column in table.primary_key]
+        return sorted(rows, key=itemgetter(*keys))
+
+    def select_any(self, *args, **options):
+        rows = self._tables.select_any(*args, **options)
+        self._random.shuffle(rows)
+        return rows
+
+
+def test_the_records_of_a_run_do_not_depend_on_the_order_in_which_a_database_returns_rows(
+    monkeypatch,
+):
+    monkeypatch.setattr(ways, "ROWS_AT_ONCE", 3)
+    ledger, host = ledger_on(MemoryStore())
+    write_honestly(ledger, host)
+    with ledger.view() as view:
+        stretch = open_stretch(view)
+        expected = RuntimeRecords(view, stretch).rows
+        for seed in range(20):
+            shuffled = LedgerView(ShuffledTables(view.tables, Random(seed)), view.archive)
+            assert RuntimeRecords(shuffled, stretch).rows == expected
 
 
 def test_an_observation_is_a_token_whose_row_is_its_docket_entry(observed):
