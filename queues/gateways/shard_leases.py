@@ -66,10 +66,11 @@ class ShardLeases:
         """Renew this gateway for one lease and return the table; None when Redis is away.
 
         The beat also claims the held shards that no living gateway leases. The first beat takes the
-        name over from an earlier process and tells the others.
+        name over from an earlier process. The others are told of it, and of a beat that put back
+        what the table had lost: they refuse work for shards whose owner they do not know.
         """
         try:
-            mine, table_id, age_ms, alive, owners = await self._scripts.run(
+            mine, changed, table_id, age_ms, alive, owners = await self._scripts.run(
                 "gateway_beat",
                 self._scripts.now(),
                 self._gateway,
@@ -83,7 +84,7 @@ class ShardLeases:
         except QueueError as error:
             self._lost_sight(error)
             return None
-        if self._first:
+        if self._first or changed:
             self._first = False
             await self._tell(gateways)
         if not mine:

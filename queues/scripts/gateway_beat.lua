@@ -2,8 +2,9 @@
 -- KEYS[1]  prefix of the gateways
 -- ARGV     now_ms, gateway, incarnation, '1' at its first beat, ttl_ms, an id for a new table,
 --          the shards that it holds
--- Returns  { 1, or 0 when another process goes by this name; table id; age of the table in ms;
---          the living gateways; shard, owner, shard, owner, ... }
+-- Returns  { 1, or 0 when another process goes by this name; 1 when the others have to read the
+--          table anew; table id; age of the table in ms; the living gateways;
+--          shard, owner, shard, owner, ... }
 -- Atomic   all of it. The dead leave first. A first beat takes the name over from whoever had it.
 --          A shard that is held is claimed unless somebody living leases it: after a flush every
 --          gateway finds its own again. Nobody lives for longer than two leases from now, whatever
@@ -41,14 +42,19 @@ end
 if not whole_hash(owners, OWNERS_MAX, OWNERS_BYTES_MAX) then drop('shard_lease', owners) end
 local known = short_field(incarnations, gateway, 32)
 local mine = ARGV[4] == '1' or not known or known == incarnation
+local changed = 0
 if mine then
-  if not redis.call('ZSCORE', alive, gateway) then living[#living + 1] = gateway end
+  if not redis.call('ZSCORE', alive, gateway) then
+    living[#living + 1] = gateway
+    changed = 1
+  end
   redis.call('ZADD', alive, now + tonumber(ARGV[5]), gateway)
   redis.call('HSET', incarnations, gateway, incarnation)
   for i = 7, #ARGV do
     local owner = redis.call('HGET', owners, ARGV[i])
     if not owner or not redis.call('ZSCORE', alive, owner) then
       redis.call('HSET', owners, ARGV[i], gateway)
+      changed = 1
     end
   end
 end
@@ -62,4 +68,4 @@ for shard, owner in each_pair(redis.call('HGETALL', owners)) do
     redis.call('HDEL', owners, shard)
   end
 end
-return { mine and 1 or 0, id, now - born, living, leased }
+return { mine and 1 or 0, changed, id, now - born, living, leased }

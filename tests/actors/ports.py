@@ -94,13 +94,14 @@ class MemoryLeases:
             return None
         living = hub.living()
         mine = self._first or hub.incarnations.get(me, self._me) is self._me
+        before = (living, dict(hub.owners))
         if mine:
             hub.alive[me], hub.incarnations[me] = hub.now_ms() + self._ttl_ms, self._me
-            living.add(me)
+            living = {*living, me}
             for shard in held:
                 if hub.owners.get(shard) not in living:
                     hub.owners[shard] = me
-        if self._first:
+        if self._first or (living, hub.owners) != before:
             hub.tell(living - {me})
         self._first = False
         gateways = frozenset(living if mine else living - {me})

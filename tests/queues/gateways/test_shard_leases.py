@@ -105,6 +105,21 @@ async def test_the_others_are_told_of_what_is_newly_leased(place):
     assert not await place.heard("a")
 
 
+async def test_the_others_are_told_of_what_a_beat_puts_back(place, clock):
+    a, b = place.leases("a"), place.leases("b")
+    await a.beat(())
+    await b.beat(())
+    await a.claim([0])
+    assert await place.heard("b")
+    await place.flush()
+    assert (await b.beat(())).owners == {}
+    assert (await a.beat([0])).owners == {0: "a"}
+    assert await place.heard("b")
+    clock.advance(TTL_MS // 2)
+    await a.beat([0])
+    assert not await place.heard("b")
+
+
 async def test_one_that_leaves_is_gone_at_once_with_all_that_it_had(place):
     a, b = place.leases("a"), place.leases("b")
     await a.beat(())
