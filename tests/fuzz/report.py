@@ -70,7 +70,9 @@ def wrong_with_health(health: Mapping[str, Any]) -> list[str]:
             )
         # What a thread waits for another that waits for a processor is the machine's time too, and
         # not all of it can be told from the gateway's.
-        is_late_often = health_told["late"] > max(1, health_told["asked"] // QUESTIONS_TO_A_LATE_ONE)
+        is_late_often = health_told["late"] > max(
+            1, health_told["asked"] // QUESTIONS_TO_A_LATE_ONE
+        )
         wrong += [
             f"gateway {name}: health after {answer['own_s'] * 1000:.0f} ms of its own"
             f" ({answer['elapsed_s'] * 1000:.0f} ms in all), {answer['at_s']:.1f} s after the begin"
