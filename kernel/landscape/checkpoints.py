@@ -6,8 +6,10 @@ checkpoint but from the outcomes: every row of which a token has none, or that h
 whose process was killed still says that it is running, and may go on.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from kernel.canonical import sha256_hex
@@ -15,6 +17,7 @@ from kernel.landscape.canonical_types import canonical_data, restored, stable_ha
 from kernel.landscape.digest import records_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.payloads import read_payload
+from kernel.landscape.record_counts import hold_to_total
 from kernel.landscape.record_rules import TABLES, check_stored, key_text
 from kernel.landscape.recorder import Recorder
 from kernel.landscape.reports import run_of_id
@@ -155,13 +158,13 @@ def newest_checkpoint(
 def rows_to_do(view: LedgerView, run_id: str) -> list[Row]:
     """Return the rows of which a token has no end, or that have no token, in their order."""
     to_do: list[Row] = []
-    page: list[Row] = []
-    for row in records_of(view.tables, run_id, "rows"):
-        page.append(check_stored(TABLES["rows"], row))
-        if len(page) == IDS_AT_ONCE:
-            to_do += _to_do(view, run_id, page)
-            page = []
-    to_do += _to_do(view, run_id, page)
+    counted: Counter[str] = Counter()
+    rows = (check_stored(TABLES["rows"], row) for row in records_of(view.tables, run_id, "rows"))
+    while page := [*islice(rows, IDS_AT_ONCE)]:
+        to_do += _to_do(view, run_id, page, counted)
+    # A token of no row, or an outcome of no token, would let a row be done again that is done.
+    for name in ("tokens", "token_outcomes"):
+        hold_to_total(view, run_id, name, counted[name])
     return sorted(to_do, key=lambda row: row["row_index"])
 
 
@@ -200,17 +203,20 @@ def reopen_run(ledger: Ledger, run_id: str) -> Row:
     return running
 
 
-def _to_do(view: LedgerView, run_id: str, rows: list[Row]) -> list[Row]:
-    if not rows:
-        return []
+def _to_do(view: LedgerView, run_id: str, rows: list[Row], counted: Counter[str]) -> list[Row]:
     row_ids, of_run = [row["row_id"] for row in rows], {"run_id": run_id}
-    tokens = view.tables.select_any(TABLES["tokens"], "row_id", row_ids, of_run)
+    tokens = [
+        check_stored(TABLES["tokens"], row)
+        for row in view.tables.select_any(TABLES["tokens"], "row_id", row_ids, of_run)
+    ]
+    counted["tokens"] += len(tokens)
     ends: dict[str, str] = {}
     for at in range(0, len(tokens), IDS_AT_ONCE):
         ids = [token["token_id"] for token in tokens[at : at + IDS_AT_ONCE]]
-        terminal = {**of_run, "is_terminal": 1}
-        outcomes = view.tables.select_any(TABLES["token_outcomes"], "token_id", ids, terminal)
-        ends |= {outcome["token_id"]: outcome["outcome"] for outcome in outcomes}
+        stored = view.tables.select_any(TABLES["token_outcomes"], "token_id", ids, of_run)
+        outcomes = [check_stored(TABLES["token_outcomes"], row) for row in stored]
+        counted["token_outcomes"] += len(outcomes)
+        ends |= {row["token_id"]: row["outcome"] for row in outcomes if row["is_terminal"]}
     # A fork's children are tokens of the row themselves, so the way of each is looked at.
     finished = {
         token["row_id"]

@@ -101,7 +101,9 @@ def explain(
     token_ids = [*dict.fromkeys(_TOKENS_OF.get(kind, _no_tokens)(view, record))]
     if sink is not None:
         token_ids = [each for each in token_ids if _sink_of(view, run["run_id"], each) == sink]
-    lineages = tuple(lineage_of(view, run["run_id"], each) for each in token_ids[:TOKENS_MAX])
+    lineages = tuple(
+        _lineage(view, _token_of(view, kind, record, each)) for each in token_ids[:TOKENS_MAX]
+    )
     related = _RELATED.get(kind, _nothing)(view, record)
     return Explanation(kind, run, record, lineages, related, len(token_ids) > TOKENS_MAX)
 
@@ -140,6 +142,19 @@ def lineage_of(view: LedgerView, run_id: str, token_id: str) -> TokenLineage:
     if token is None:
         message = f"no token of the run {run_id} is called {token_id}"
         raise LandscapeRefused(message, code="landscape_unknown")
+    return _lineage(view, token)
+
+
+def _token_of(view: LedgerView, kind: str, record: Row, token_id: str) -> Row:
+    token = _get(view, "tokens", record["run_id"], token_id)
+    if token is None:
+        rule = f"it leads to the token {token_id}, which is not in landscape_tokens"
+        raise RecordDamaged(f"landscape_{kind}", key_text(TABLES[kind], record), rule)
+    return token
+
+
+def _lineage(view: LedgerView, token: Row) -> TokenLineage:
+    run_id, token_id = token["run_id"], token["token_id"]
     row = _named(view, "rows", token, "tokens", "row_id")
     of_token = {"run_id": run_id, "token_id": token_id}
     states = _select(view, "node_states", of_token, order_by="step_index")
@@ -259,8 +274,9 @@ def _of_any(
     rows = view.tables.select_any(TABLES[name], column, ids, {"run_id": run_id})
     place = {each: number for number, each in enumerate(ids)}
     key = KEYS[name]
-    rows.sort(key=lambda row: (place[row[column]], row.get(then, 0), row[key]))
-    return [check_stored(TABLES[name], row) for row in rows]
+    records = [check_stored(TABLES[name], row) for row in rows]
+    records.sort(key=lambda row: (place[row[column]], row.get(then, 0), row[key]))
+    return records
 
 
 def _sink_of(view: LedgerView, run_id: str, token_id: str) -> str | None:
@@ -276,7 +292,7 @@ def _own_token(_: LedgerView, record: Row) -> list[str]:
 def _of_row(view: LedgerView, record: Row) -> list[str]:
     where = {"run_id": record["run_id"], "row_id": record["row_id"]}
     rows = view.tables.select(TABLES["tokens"], where, limit=TOKENS_MAX + 1)
-    return [row["token_id"] for row in rows]
+    return [check_stored(TABLES["tokens"], row)["token_id"] for row in rows]
 
 
 def _of_state(view: LedgerView, record: Row, column: str, of: str) -> list[str]:
@@ -290,7 +306,7 @@ def _of_batch(view: LedgerView, record: Row) -> list[str]:
     members = view.tables.select(
         TABLES["batch_members"], where, order_by="ordinal", limit=TOKENS_MAX + 1
     )
-    return [row["token_id"] for row in members]
+    return [check_stored(TABLES["batch_members"], row)["token_id"] for row in members]
 
 
 def _no_tokens(_: LedgerView, __: Row) -> list[str]:

@@ -20,6 +20,7 @@ from kernel.landscape.canonical_types import restored
 from kernel.landscape.contracts import contract_of
 from kernel.landscape.digest import records_of
 from kernel.landscape.grades import grade_now
+from kernel.landscape.record_counts import counts_by
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.landscape.reports import run_of_id
 from kernel.landscape.seals import seal_of
@@ -81,6 +82,7 @@ class _Events:
         self._view, self._run, self._producer = view, run, producer
         settings = restored(run["settings_json"].encode())
         name = settings.get("name") if isinstance(settings, dict) else None
+        self._rows: dict[str, int] | None = None
         self._job = name if isinstance(name, str) and name else run["config_hash"]
 
     def all(self) -> Iterator[Document]:
@@ -132,11 +134,11 @@ class _Events:
                 outputs.append({"namespace": NAMESPACE, "name": name})
         own = {"namespace": NAMESPACE, "name": f"{self._job}.{node['node_id']}"}
         if node["node_type"] == "source":
-            rows = self._view.tables.count(
-                TABLES["rows"],
-                {"run_id": self._run["run_id"], "source_node_id": node["node_id"]},
+            statistics = self._facet(
+                "InputStatisticsInputDatasetFacet",
+                "1-0-0",
+                rowCount=self._rows_of_source(node["node_id"]),
             )
-            statistics = self._facet("InputStatisticsInputDatasetFacet", "1-0-0", rowCount=rows)
             inputs.append(
                 own
                 | {"facets": {"schema": self._schema()}}
@@ -148,6 +150,13 @@ class _Events:
             )
             outputs.append(own | {"outputFacets": {"outputStatistics": statistics}})
         return inputs, outputs
+
+    def _rows_of_source(self, node_id: str) -> int:
+        if self._rows is None:
+            run_id = self._run["run_id"]
+            sources = [row["node_id"] for row in self._records("nodes")]
+            self._rows = counts_by(self._view, run_id, "rows", "source_node_id", sources)
+        return self._rows[node_id]
 
     def _artifacts(self, at_us: int) -> Iterator[Document]:
         """Yield what sinks made, some artifacts in each event, as additions to the sinks' runs."""

@@ -14,6 +14,7 @@ from kernel.ledger.tables import Row
 def row_hashes(view: LedgerView, run_id: str) -> Iterator[tuple[int, str]]:
     """Yield the place in the source and the hash of each row of a run, in the order of ids."""
     for row in records_of(view.tables, run_id, "rows"):
+        check_stored(TABLES["rows"], row)
         yield row["row_index"], row["source_data_hash"]
 
 
@@ -31,6 +32,8 @@ def members_of(view: LedgerView, run_id: str, batch_id: str) -> list[Row]:
     """Return the tokens of a batch, in their order in it."""
     where = {"run_id": run_id, "batch_id": batch_id}
     members = view.tables.select(TABLES["batch_members"], where, order_by="ordinal")
+    for member in members:
+        check_stored(TABLES["batch_members"], member)
     return [record(view, "tokens", run_id, member["token_id"]) for member in members]
 
 
@@ -57,7 +60,8 @@ def state_input(view: LedgerView, run_id: str, state_id: str) -> Canonical:
 
 def edge_ids(view: LedgerView, run_id: str) -> dict[tuple[str, str], str]:
     """Return the ids of the edges of a run by the node from which they lead and their label."""
-    edges = view.tables.select(TABLES["edges"], {"run_id": run_id})
+    rows = view.tables.select(TABLES["edges"], {"run_id": run_id})
+    edges = [check_stored(TABLES["edges"], row) for row in rows]
     return {(edge["from_node_id"], edge["label"]): edge["edge_id"] for edge in edges}
 
 
@@ -69,7 +73,8 @@ def record(view: LedgerView, name: str, run_id: str, record_id: str) -> Row:
     """
     row = view.tables.get(TABLES[name], run_id, record_id)
     if row is None:
-        raise RecordDamaged(f"landscape_{name}", f"{run_id}/{record_id}", "it is not there")
+        rule = f"another record names it, and it is not in landscape_{name}"
+        raise RecordDamaged(f"landscape_{name}", f"{run_id}/{record_id}", rule)
     return check_stored(TABLES[name], row)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kernel.landscape.digest import records_of
 from kernel.landscape.listing import page_of
+from kernel.landscape.record_counts import hold_to_total
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.landscape.reports import run_of_id
 from kernel.ledger.landscape_tables import RUN_STATUSES, STATE_STATUSES
@@ -87,7 +88,11 @@ def node_counts(view: LedgerView, run_id: str) -> list[NodeCounts]:
     nodes.sort(
         key=lambda node: (node["sequence_in_pipeline"] is None, node["sequence_in_pipeline"] or 0)
     )
-    return [NodeCounts(node, _states(view, node)) for node in nodes[:NODES_SHOWN_MAX]]
+    counted = [NodeCounts(node, _states(view, node)) for node in nodes[:NODES_SHOWN_MAX]]
+    if len(nodes) <= NODES_SHOWN_MAX:
+        states = sum(sum(counts.states.values()) for counts in counted)
+        hold_to_total(view, run_id, "node_states", states)
+    return counted
 
 
 def _states(view: LedgerView, node: Row) -> dict[str, int]:
@@ -107,9 +112,9 @@ def tokens_page(view: LedgerView, run_id: str, *, after: str | None, limit: int)
     """
     page = page_of(view, run_id, "tokens", {}, after=after, limit=limit)
     ids = [token["token_id"] for token in page.records]
-    terminal = {"run_id": run_id, "is_terminal": 1}
-    rows = view.tables.select_any(TABLES["token_outcomes"], "token_id", ids, terminal)
-    outcomes = {row["token_id"]: check_stored(TABLES["token_outcomes"], row) for row in rows}
+    rows = view.tables.select_any(TABLES["token_outcomes"], "token_id", ids, {"run_id": run_id})
+    stored = [check_stored(TABLES["token_outcomes"], row) for row in rows]
+    outcomes = {row["token_id"]: row for row in stored if row["is_terminal"]}
     following = page.next_after
     return TokensPage(
         [(token, outcomes.get(token["token_id"])) for token in page.records],

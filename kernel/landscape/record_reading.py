@@ -143,9 +143,9 @@ class RecordReading(Recording):
         def read(view: LedgerView) -> Row | None:
             where = {"run_id": run_id, "request_hash": request_hash, "call_type": call_type}
             rows = view.tables.select(TABLES["calls"], where, limit=CALLS_ALIKE_MAX)
-            rows.sort(key=lambda row: (row["created_at_us"], row["call_id"]))
-            wanted = rows[sequence_index : sequence_index + 1]
-            return check_stored(TABLES["calls"], wanted[0]) if wanted else None
+            calls = [check_stored(TABLES["calls"], row) for row in rows]
+            calls.sort(key=lambda row: (row["created_at_us"], row["call_id"]))
+            return next(iter(calls[sequence_index : sequence_index + 1]), None)
 
         return self._read(read)
 

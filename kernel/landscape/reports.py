@@ -11,12 +11,13 @@ from typing import Any
 import orjson
 
 from kernel.landscape.digest import records_of
-from kernel.landscape.errors import LandscapeRefused
+from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.grades import grade_now
 from kernel.landscape.lineage_text import graph_mermaid
-from kernel.landscape.record_rules import KEYS, TABLES, check_stored
+from kernel.landscape.record_counts import counts_by
+from kernel.landscape.record_rules import KEYS, TABLES, check_stored, key_text
 from kernel.landscape.seals import seal_of
-from kernel.ledger.landscape_tables import OUTCOMES, RUN_STATUSES
+from kernel.ledger.landscape_tables import OPERATION_TYPES, OUTCOMES, RUN_STATUSES
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 
@@ -61,11 +62,8 @@ def newest_runs(
     rows = view.tables.select(
         TABLES["runs"], where, order_by="started_at_us", descending=True, limit=limit
     )
-    return [
-        check_stored(TABLES["runs"], row)
-        for row in rows
-        if since_us is None or row["started_at_us"] >= since_us
-    ]
+    runs = [check_stored(TABLES["runs"], row) for row in rows]
+    return [run for run in runs if since_us is None or run["started_at_us"] >= since_us]
 
 
 def run_document(view: LedgerView, run: Row) -> Document:
@@ -88,8 +86,7 @@ def summary_of(view: LedgerView, run_id: str) -> Document:
     """Return what a run came to, in numbers."""
     run = run_of_id(view, run_id)
     counts = {name: _count(view, name, run_id) for name in _COUNTED}
-    for operation_type in ("source_load", "sink_write"):
-        counts[operation_type] = _count(view, "operations", run_id, operation_type=operation_type)
+    counts |= counts_by(view, run_id, "operations", "operation_type", OPERATION_TYPES)
     errors = {
         "validation": _count(view, "validation_errors", run_id),
         "transform": _count(view, "transform_errors", run_id),
@@ -277,7 +274,10 @@ def _node_of(view: LedgerView, call: Row) -> str:
     if call["state_id"] is None:
         name, column = ("operations", "operation_id")
     parent = view.tables.get(TABLES[name], call["run_id"], call[column])
-    return str(parent["node_id"]) if parent is not None else ""
+    if parent is None:
+        rule = f"{column} names {call[column]}, which is not in landscape_{name}"
+        raise RecordDamaged("landscape_calls", key_text(TABLES["calls"], call), rule)
+    return str(check_stored(TABLES[name], parent)["node_id"])
 
 
 def _usage(counts: Counter[str]) -> Document:
@@ -297,7 +297,8 @@ def failure_of(view: LedgerView, run_id: str, *, limit: int) -> Document:
     failed: list[Row] = []
     for node in _records(view, run_id, "nodes"):
         where = {"run_id": run_id, "node_id": node["node_id"], "status": "failed"}
-        failed += view.tables.select(TABLES["node_states"], where, limit=limit - len(failed))
+        rows = view.tables.select(TABLES["node_states"], where, limit=limit - len(failed))
+        failed += [check_stored(TABLES["node_states"], row) for row in rows]
         if len(failed) >= limit:
             break
     causes = error_causes_of(view, run_id)
@@ -368,6 +369,7 @@ def _problems(view: LedgerView, run: Row, now_us: int) -> Iterable[Document]:
     if quarantined:
         yield _problem("INFO", "quarantined_rows", run_id, f"{quarantined} rows are quarantined")
     for row in view.tables.select(TABLES["operations"], {"run_id": run_id, "status": "open"}):
+        check_stored(TABLES["operations"], row)
         if now_us - row["started_at_us"] > STUCK_AFTER_US:
             message = f"operation {row['operation_id']} is open for more than an hour"
             yield _problem("WARNING", "stuck_operation", run_id, message)
@@ -386,7 +388,7 @@ def _count(view: LedgerView, name: str, run_id: str, **where: Any) -> int:
 
 
 def _outcomes(view: LedgerView, run_id: str) -> dict[str, int]:
-    counts = {each: _count(view, "token_outcomes", run_id, outcome=each) for each in OUTCOMES}
+    counts = counts_by(view, run_id, "token_outcomes", "outcome", OUTCOMES)
     return {outcome: count for outcome, count in sorted(counts.items()) if count}
 
 

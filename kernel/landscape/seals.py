@@ -61,16 +61,6 @@ def stated(digest: RunDigest) -> dict[str, Any]:
     }
 
 
-def runs_to_seal(view: LedgerView) -> list[str]:
-    """Return the runs that have ended and have no seal: their process was killed in between."""
-    rows = [
-        row
-        for status in ("completed", "failed", "interrupted")
-        for row in view.tables.select(TABLES["runs"], {"status": status})
-    ]
-    return [row["run_id"] for row in rows if seal_of(view, row["run_id"]) is None]
-
-
 def record_seal(operation: Operation, envelope: Envelope) -> None:
     """Record the seal that an operation states.
 

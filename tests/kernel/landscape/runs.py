@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from kernel.landscape.checkpoints import record_checkpoint
 from kernel.landscape.recorder import Recorder
 from kernel.landscape.seals import seal_to_state
 from kernel.ledger.ledger import Ledger
@@ -120,6 +121,7 @@ def whole_run(recorder: Recorder, run_id: str = "run-1") -> dict[str, Any]:
     )
     recorder.record_token_outcome(run_id, parts[2]["token_id"], "failed", error_hash="cd" * 32)
     recorder.record_validation_error(run_id, {"text": 7}, "text is no string", node_id="source")
+    record_checkpoint(recorder, run_id, out["token_id"], "sure", 1, {"sum": 2.0})
     return {"run_id": run_id, "row": row, "token": token, "branches": branches, "out": out}
 
 

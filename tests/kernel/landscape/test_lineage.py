@@ -55,7 +55,7 @@ def test_a_forked_row_has_an_answer_for_each_of_its_ways(ledger, run):
     assert explained(ledger, run["row"]["row_id"], sink="nowhere").lineages == ()
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "checkpoints"])
+@pytest.mark.parametrize("name", [*TABLES])
 def test_every_id_of_a_run_is_explained_as_what_it_is(ledger, run, name):
     [row, *_] = ledger.read(lambda view: view.tables.select(TABLES[name], limit=1))
     explanation = explained(ledger, row[KEYS[name]])

@@ -35,7 +35,7 @@ def other(tmp_path):
 def test_an_export_has_every_record_and_imports_to_the_same_digest(ledger, lines, other):
     digest = ledger.read(lambda view: digest_of(view, "run-1"))
     kinds = [orjson.loads(line)["record_type"] for line in lines]
-    assert {*kinds} == {*TABLES, "manifest"} - {"checkpoints"}
+    assert {*kinds} == {*TABLES, "manifest"}
     manifest = import_run(other, lines, KEY)
     assert manifest["run_digest"] == digest.run_digest
     assert manifest["record_count"] == len(lines) - 1
@@ -96,7 +96,7 @@ def test_another_key_takes_nothing(lines, other):
 
 def test_csv_has_a_file_for_each_table_with_its_columns(ledger, lines, tmp_path):
     paths = ledger.read(lambda view: export_csv(view, "run-1", tmp_path))
-    assert {path.stem for path in paths} == {*TABLES} - {"checkpoints"}
+    assert {path.stem for path in paths} == {*TABLES}
     with (tmp_path / "rows.csv").open() as file:
         [row] = csv.DictReader(file)
     assert row["row_index"] == "0"

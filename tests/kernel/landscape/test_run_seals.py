@@ -15,7 +15,7 @@ from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.payloads import purge_payloads
 from kernel.landscape.record_rules import KEYS, TABLES
 from kernel.landscape.recorder import Recorder
-from kernel.landscape.seals import runs_to_seal, seal_of, seal_to_state
+from kernel.landscape.seals import seal_of, seal_to_state
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
@@ -34,9 +34,7 @@ def findings(ledger):
 def test_a_sealed_run_verifies_and_its_seal_is_on_the_log(ledger, recorder):
     whole_run(recorder)
     recorder.end_run("run-1")
-    assert ledger.read(runs_to_seal) == ["run-1"]
     seal(ledger)
-    assert ledger.read(runs_to_seal) == []
     row = ledger.read(lambda view: seal_of(view, "run-1"))
     digest = ledger.read(lambda view: digest_of(view, "run-1"))
     assert (row["run_digest"], row["record_count"]) == (digest.run_digest, digest.record_count)
@@ -92,7 +90,7 @@ def sealed(tmp_path_factory):
 
 
 @pytest.mark.spec("L3", "seed 003, Crash-on-Corruption")
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "checkpoints"])
+@pytest.mark.parametrize("name", [*TABLES])
 def test_a_changed_column_of_a_sealed_run_is_found_and_named(sealed, tmp_path, name):
     path = tmp_path / "ledger.db"
     shutil.copy(sealed, path)
