@@ -360,8 +360,8 @@ class WorkRecording(Recording):
         *,
         destination: str = "discard",
     ) -> Row:
-        """Record that a transform failed on a token."""
-        content = canonical_data(row_data)
+        """Record that a transform failed on a token, whatever it was given and says of it."""
+        content = canonical_or_shown(row_data)
         return self._record_of(
             run_id,
             "transform_errors",
@@ -370,7 +370,7 @@ class WorkRecording(Recording):
             transform_id=transform_id,
             row_hash=sha256_hex(content),
             row_data_json=content.decode(),
-            error_details_json=self._json(dict(details)),
+            error_details_json=canonical_or_shown(dict(details)).decode(),
             destination=destination,
             created_at_us=self._now_us(),
         )

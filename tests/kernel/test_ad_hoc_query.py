@@ -116,6 +116,7 @@ def test_an_answer_is_bounded_in_rows_and_bytes(store, sql):
         ("-- why\nSELECT node_id FROM nodes -- all", ("node_id",), [["n-1"]]),
         ("SELECT 'it''s; -- no comment' AS x", ("x",), [["it's; -- no comment"]]),
         ("SELECT node_id AS created_at FROM nodes", ("created_at",), [["n-1"]]),
+        ("SELECT 'DROP TABLE nodes' AS updated_at", ("updated_at",), [["DROP TABLE nodes"]]),
         ("SELECT 1.5 AS x, NULL AS y", ("x", "y"), [[1.5, None]]),
         ("SELECT node_id FROM nodes WHERE node_id IN ('a', 'b')", ("node_id",), []),
         ("SELECT n.node_id AS x FROM (SELECT node_id FROM nodes) AS n", ("x",), [["n-1"]]),
