@@ -1,7 +1,8 @@
 """The steps of archival: what takes long is done on a snapshot, and the rest in one transaction.
 
-Old rows of the log are moved first, then envelopes are collected (`log_archival.py`), then contents
-of thoughts are moved (`thought_contents.py`). Of two processes that prepare the same step the
+Old rows of the log are moved first, then envelopes are collected (`log_archival.py`), then answers
+of models are released and collected (`model_retention.py`), then contents of thoughts are moved
+(`thought_contents.py`). Of two processes that prepare the same step the
 second one finds it taken.
 """
 
@@ -23,6 +24,16 @@ from kernel.log_archival import (
     read_segment,
     write_segment,
 )
+from kernel.model_registry import ModelRegistry
+from kernel.model_retention import (
+    DueAnswers,
+    PastSegment,
+    collect_model_outputs,
+    due_answers,
+    next_past_segment,
+    read_past_segment,
+    release_segment,
+)
 from kernel.thought_contents import (
     FinishedRound,
     WrittenContents,
@@ -31,7 +42,9 @@ from kernel.thought_contents import (
     prepared_contents,
 )
 
-PreparedStep = WrittenSegment | ReadSegment | WrittenContents | FinishedRound
+PreparedStep = (
+    WrittenSegment | ReadSegment | PastSegment | DueAnswers | WrittenContents | FinishedRound
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,12 @@ class Retention:
     rounds_kept: int | None = None
     """So many rounds that were sealed last keep the contents of their thoughts; None: all do."""
 
+    audited_since_us: int | None = None
+    """Archived rows committed before are past the audit's horizon; None: none of them is."""
+
+    models: ModelRegistry | None = None
+    """Which models are in use; None collects no answer."""
+
     hot_rows_min: int = HOT_ROWS_MIN
     """So many of the newest rows stay, however old."""
 
@@ -55,6 +74,8 @@ class ArchivalStep:
     rows_moved: int = 0
     envelopes_collected: int = 0
     contents_moved: int = 0
+    operations_released: int = 0
+    answers_collected: int = 0
     erased_meanwhile: tuple[str, ...] = ()
     """Commitments whose contents have to be deleted from the archive again."""
 
@@ -75,9 +96,23 @@ def prepared_step(
         index = next_to_collect(view, max(now_us, view.head().committed_at_us))
         if index is not None:
             return read_segment(view, archive, index)
+    answers = _prepared_answers(view, retention, now_us)
+    if answers is not None:
+        return answers
     if retention.rounds_kept is None or not archive.is_configured:
         return None
     return prepared_contents(view, archive, retention.rounds_kept)
+
+
+def _prepared_answers(
+    view: LedgerView, retention: Retention, now_us: int
+) -> PastSegment | DueAnswers | None:
+    """Return what is to be done about the answers of models (§6.5)."""
+    if retention.audited_since_us is not None:
+        index = next_past_segment(view, retention.audited_since_us)
+        if index is not None:
+            return read_past_segment(view, index)
+    return None if retention.models is None else due_answers(view, retention.models, now_us)
 
 
 def take_step(transaction: LedgerTransaction, prepared: PreparedStep) -> ArchivalStep:
@@ -88,6 +123,11 @@ def take_step(transaction: LedgerTransaction, prepared: PreparedStep) -> Archiva
 def _contents(transaction: LedgerTransaction, written: WrittenContents) -> ArchivalStep:
     moved = move_contents(transaction, written)
     return ArchivalStep(contents_moved=moved.moved, erased_meanwhile=moved.erased_meanwhile)
+
+
+def _answers(transaction: LedgerTransaction, due: DueAnswers) -> ArchivalStep:
+    collected = collect_model_outputs(transaction, due.registry, due.now_us)
+    return ArchivalStep(answers_collected=len(collected))
 
 
 def _finished(transaction: LedgerTransaction, finished: FinishedRound) -> ArchivalStep:
@@ -103,6 +143,10 @@ _TAKEN: Mapping[type, Callable[[LedgerTransaction, Any], ArchivalStep]] = Mappin
         ReadSegment: lambda transaction, prepared: ArchivalStep(
             envelopes_collected=collect_envelopes(transaction, prepared)
         ),
+        PastSegment: lambda transaction, prepared: ArchivalStep(
+            operations_released=release_segment(transaction, prepared)
+        ),
+        DueAnswers: _answers,
         WrittenContents: _contents,
         FinishedRound: _finished,
     }

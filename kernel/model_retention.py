@@ -5,14 +5,17 @@ is retired. It never goes earlier, never because a receipt expired, and never un
 What goes is the bytes: the record, its commitment and a durable receipt stay.
 
 References are operations on the record that name the output. One ends when its operation is
-archived past the audit's horizon: `mark_archived` puts the fact on the record and does nothing
-else. Rows that move to the archive (`kernel/log_archival.py`) are no such fact: they are replayed
-as before, and need the answers. The sweep reads all of those receipts.
+archived past the audit's horizon: a receipt `operation_archived` puts the fact on the record and
+nothing else happens. Rows that move to the archive (`kernel/log_archival.py`) are no such fact:
+they are replayed as before, and need the answers, until the horizon has passed them as well. Then
+the segments are read one by one, each once, and a receipt is left of every operation in them that
+names an output (decision kernel/0490). The sweep reads all of those receipts.
 
 Which models are in use changes outside the log, so eligibility is not stored: the registry is asked
 here and in a replay (decision kernel/0095).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import orjson
@@ -20,6 +23,7 @@ import orjson
 from kernel.errors import KernelError
 from kernel.host import iso_time, parse_time_us
 from kernel.ledger import schema
+from kernel.ledger.archive_segment import SEGMENT_ROWS, first_sequence_of
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.tables import rows_in_pages
@@ -31,6 +35,7 @@ GRACE_US = 7 * 24 * 3600 * 1_000_000
 PAGE_ROWS = 500
 ARCHIVED_KIND = "operation_archived"
 COLLECTED_KIND = "recorded_model_output_collected"
+SEGMENT_RELEASED_KIND = "log_segment_released"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,23 @@ class OutputFacts:
     """When the count became 0, in microseconds since 1970; None while it is not."""
 
     replay_eligible: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PastSegment:
+    """A segment that the audit's horizon has passed, and what its operations refer to."""
+
+    segment_index: int
+    references: tuple[tuple[str, tuple[str, ...]], ...]
+    """Each operation that names outputs, and the ids of those."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueAnswers:
+    """Answers of which at least one may be collected."""
+
+    now_us: int
+    registry: ModelRegistry
 
 
 @dataclass(slots=True)
@@ -71,11 +93,67 @@ def mark_archived(transaction: LedgerTransaction, operation_id: str) -> None:
     envelope = transaction.envelope(operation_id)
     if envelope is None or is_archived(transaction, operation_id):
         raise KernelError(f"{operation_id} has nothing to release", code="operation_not_archivable")
-    stated = envelope.get("recorded_model_outputs") or ()
-    body = {
-        "released_model_output_ids": sorted({output["recorded_output_id"] for output in stated})
-    }
     transaction.next_commit_time_us()
+    _append_archived(transaction, operation_id, _outputs_named(envelope))
+
+
+def next_past_segment(view: LedgerView, before_us: int) -> int | None:
+    """Return the first archived segment whose operations still refer to answers too long ago.
+
+    All rows of it were committed before the time that is given; None where there is no such one.
+    """
+    index = view.tables.count(schema.receipts, {"receipt_kind": SEGMENT_RELEASED_KIND})
+    if view.tables.get(schema.archive_segments, index) is None:
+        return None
+    row = view.log_row_at(first_sequence_of(index) + SEGMENT_ROWS - 1)
+    is_due = row is not None and parse_time_us(row["committed_at"]) < before_us
+    return index if is_due else None
+
+
+def read_past_segment(view: LedgerView, segment_index: int) -> PastSegment:
+    """Read which operations of a segment name outputs.
+
+    Raises:
+        ArchiveUnavailable: the archive does not answer, lacks the file, or has another one.
+    """
+    first = first_sequence_of(segment_index)
+    rows = view.log_rows(after=first - 1, limit=SEGMENT_ROWS)
+    contents = (view.blob(row["envelope_payload_blob_ref"]) for row in rows)
+    envelopes = [orjson.loads(content) for content in contents if content is not None]
+    references = (
+        (str(envelope["operation_id"]), _outputs_named(envelope)) for envelope in envelopes
+    )
+    return PastSegment(segment_index, tuple(entry for entry in references if entry[1]))
+
+
+def release_segment(transaction: LedgerTransaction, past: PastSegment) -> int:
+    """Record that the operations of a segment refer to no answer any longer; return their number.
+
+    0 where others have done it.
+    """
+    receipt_id = f"receipt:log:{past.segment_index}:released"
+    if transaction.has_receipt(receipt_id):
+        return 0
+    transaction.next_commit_time_us()
+    released = 0
+    for operation_id, output_ids in past.references:
+        if not is_archived(transaction, operation_id):
+            _append_archived(transaction, operation_id, output_ids)
+            released += 1
+    body = {"segment_index": str(past.segment_index), "operations": released}
+    append_receipt(transaction, receipt_id, Receipt(SEGMENT_RELEASED_KIND, body), None)
+    return released
+
+
+def _outputs_named(envelope: Document) -> tuple[str, ...]:
+    stated = envelope.get("recorded_model_outputs") or ()
+    return tuple(sorted({output["recorded_output_id"] for output in stated}))
+
+
+def _append_archived(
+    transaction: LedgerTransaction, operation_id: str, output_ids: tuple[str, ...]
+) -> None:
+    body = {"released_model_output_ids": list(output_ids)}
     receipt_id = f"receipt:{transaction.host.new_id()}"
     append_receipt(transaction, receipt_id, Receipt(ARCHIVED_KIND, body), operation_id)
 
@@ -86,6 +164,12 @@ def is_archived(view: LedgerView, operation_id: str) -> bool:
     return bool(view.tables.select(schema.receipts, where, limit=1))
 
 
+def due_answers(view: LedgerView, registry: ModelRegistry, now_us: int) -> DueAnswers | None:
+    """Tell whether an answer may be erased now; None where none may."""
+    is_due = any(_collectable(view, registry, now_us))
+    return DueAnswers(now_us, registry) if is_due else None
+
+
 def collect_model_outputs(
     transaction: LedgerTransaction, registry: ModelRegistry, now_us: int
 ) -> list[str]:
@@ -93,23 +177,30 @@ def collect_model_outputs(
 
     Bytes that several outputs share go when all of them may.
     """
-    going: dict[str, list[Document]] = {}
-    for record, facts in _facts(transaction, registry):
-        if is_collectable(facts, now_us):
-            going.setdefault(record["output_payload_blob_ref"], []).append(record)
     collected: list[str] = []
-    for blob_ref, records in going.items():
-        sharing = {"output_payload_blob_ref": blob_ref}
-        all_of_them = transaction.tables.count(schema.recorded_model_outputs, sharing)
-        is_collected = transaction.tables.get(schema.blobs, blob_ref) is None
-        if is_collected or len(records) < all_of_them or hold_on(transaction, blob_ref):
-            continue
+    for blob_ref, records in _collectable(transaction, registry, now_us):
         transaction.drop_blob(blob_ref)
         transaction.next_commit_time_us()
         for record in records:
             _append_collected(transaction, record, now_us)
             collected.append(record["recorded_output_id"])
     return collected
+
+
+def _collectable(
+    view: LedgerView, registry: ModelRegistry, now_us: int
+) -> Iterator[tuple[str, list[Document]]]:
+    """Yield the payloads that may be erased, each with the outputs that have it."""
+    going: dict[str, list[Document]] = {}
+    for record, facts in _facts(view, registry):
+        if is_collectable(facts, now_us):
+            going.setdefault(record["output_payload_blob_ref"], []).append(record)
+    for blob_ref, records in going.items():
+        sharing = {"output_payload_blob_ref": blob_ref}
+        all_of_them = view.tables.count(schema.recorded_model_outputs, sharing)
+        is_collected = view.tables.get(schema.blobs, blob_ref) is None
+        if not is_collected and len(records) == all_of_them and not hold_on(view, blob_ref):
+            yield blob_ref, records
 
 
 def _facts(view: LedgerView, registry: ModelRegistry) -> list[tuple[Document, OutputFacts]]:

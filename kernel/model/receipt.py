@@ -96,6 +96,7 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "thought_contents_archived": _durable(own.ThoughtContentsArchived),
         "round_contents_archived": _durable(own.RoundContentsArchived),
         "log_segment_archived": _durable(own.LogSegmentArchived),
+        "log_segment_released": _durable(own.LogSegmentReleased),
         "log_segment_collected": _durable(own.LogSegmentCollected),
         "binding_generation_snapshot": _durable(own.BindingGenerationSnapshotted),
         "extraction_attempt": _durable(own.ExtractionAttempted),

@@ -337,6 +337,13 @@ class LogSegmentArchived(ReceiptBody):
     envelopes: Count
 
 
+class LogSegmentReleased(ReceiptBody):
+    """A segment past the audit's horizon, and how many of its operations referred to answers."""
+
+    segment_index: Sequence
+    operations: Count
+
+
 class LogSegmentCollected(ReceiptBody):
     """A segment whose envelopes are in the archive alone from now on."""
 

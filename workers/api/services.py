@@ -25,6 +25,7 @@ from queues.worker_heartbeats import Heartbeats
 from workers.api.middleware.admission import Admission
 from workers.api.operation_stream import OperationStreams
 from workers.api.outcome_watch import OutcomeWatch
+from workers.use_cases.log_archiving import KEEPS_ALL, RetentionPolicy
 from workers.use_cases.log_publishing import LogPublishing
 from workers.views.checkpoints import CheckpointStatusDocument, checkpoint_status
 
@@ -101,11 +102,8 @@ class Services:
     publishing: LogPublishing | None = None
     """The published log; None where there is none."""
 
-    retention_days: int | None = None
-    """Days after which rows of the log are archived; None archives none."""
-
-    thought_rounds_kept: int | None = None
-    """Sealed rounds whose contents stay in the database; None keeps all of them there."""
+    retention: RetentionPolicy = KEEPS_ALL
+    """What stays in the database, and for how long."""
 
     problems: dict[str, str] = field(default_factory=dict)
     """Problems of this process by component, which health reports."""

@@ -17,9 +17,15 @@ from workers.cli.reading import locked_ledger, read_record
 from workers.environment.data_folder import DataFolder
 from workers.environment.settings import Settings
 from workers.environment.terminal_progress import Progress
-from workers.use_cases.log_archiving import archive_steps, give_space_back, retention_of
+from workers.use_cases.log_archiving import archive_steps, give_space_back, retention_policy
 
-_COUNTED = ("rows_moved", "envelopes_collected", "contents_moved")
+_COUNTED = (
+    "rows_moved",
+    "envelopes_collected",
+    "contents_moved",
+    "operations_released",
+    "answers_collected",
+)
 
 
 @click.group()
@@ -50,6 +56,7 @@ def status(*, as_json: bool) -> None:
     known, rounds = read_record(lambda view: (archive_status(view), rounds_archived(view)))
     document = {
         "retention_days": settings.kernel_retention_days,
+        "audit_horizon_days": settings.audit_horizon_days,
         "thought_rounds_kept": settings.thought_rounds_kept,
         **asdict(known),
         "rounds_archived": rounds,
@@ -69,7 +76,9 @@ def run(days: int | None, *, as_json: bool) -> None:
     """Move old rows and contents to the archive, collect envelopes, give the space back.
 
     Contents of thoughts are old by their rounds (ROTULUS_THOUGHT_ROUNDS_KEPT), envelopes are
-    collected seven days after their rows.
+    collected seven days after their rows. Answers of retired models go seven days after the last
+    operation that names them is archived and past the audit's horizon
+    (ROTULUS_AUDIT_HORIZON_DAYS).
 
     A gateway that runs on the data folder does it, and goes on serving meanwhile; it archives by
     itself once ROTULUS_KERNEL_RETENTION_DAYS is set. Killed in the middle, the same command goes
@@ -99,8 +108,7 @@ def _served_steps(settings: Settings, days: int | None) -> Iterator[dict[str, in
 def _own_steps(settings: Settings, days: int | None) -> Iterator[dict[str, int]]:
     """Take steps where nothing else runs on the data folder."""
     with locked_ledger(settings) as ledger:
-        now_us = ledger.host.now_us()
-        retention = retention_of(days, settings.thought_rounds_kept, now_us)
+        retention = retention_policy(settings).at(ledger.host.now_us(), days=days)
         for step in archive_steps(ledger, retention):
             yield {name: getattr(step, name) for name in _COUNTED}
         for _ in give_space_back(ledger):

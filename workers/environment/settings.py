@@ -373,6 +373,13 @@ class Settings(BaseSettings):
         description="Days after which the fleet moves rows of the log to the archive, every hour, "
         "whole tiles of 256 and never the newest 1,024; unset: only `rotulus archive run` does.",
     )
+    audit_horizon_days: int | None = Field(
+        default=None,
+        ge=1,
+        le=36_500,
+        description="Days after which archived operations no longer keep the answers of models "
+        "that they name, which go seven days later if their model is retired; unset: never.",
+    )
     kernel_capacity: Capacities | None = Field(
         default=None,
         description="Cost that operations may use up in a period, by operation kind, or any for "

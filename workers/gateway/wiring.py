@@ -75,6 +75,7 @@ from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
 from workers.use_cases.binding_routing import BindingRouting
 from workers.use_cases.evidence_confirmation import EvidenceConfirmation
 from workers.use_cases.extraction_restarts import ExtractionRestarts
+from workers.use_cases.log_archiving import retention_policy
 from workers.use_cases.rollbacks import confirmations_of
 from workers.use_cases.round_sealing import RoundSealing
 from workers.use_cases.run_sealing import RunSealing
@@ -237,8 +238,7 @@ def build_gateway(
         gateway_urls=lambda: sharing.gateway_urls.urls,
         sealing=sealing,
         publishing=publishing,
-        retention_days=settings.kernel_retention_days,
-        thought_rounds_kept=settings.thought_rounds_kept,
+        retention=retention_policy(settings),
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(

@@ -17,6 +17,8 @@ from actors.commit.work_units import ArchivalUnit
 from kernel.archival import ArchivalStep, PreparedStep, Retention, prepared_step, take_step
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.tables import GivesSpaceBack
+from kernel.model_registry import ActiveModels, ModelRegistry
+from workers.environment.settings import Settings
 
 US_PER_DAY = 24 * 3600 * 1_000_000
 PAGES_AT_ONCE = 128
@@ -34,13 +36,49 @@ class ArchivalDone:
     contents_moved: int = 0
     """Contents of thoughts whose rounds are old enough."""
 
+    operations_released: int = 0
+    """Operations past the audit's horizon that no longer keep the answers that they name."""
+
+    answers_collected: int = 0
     is_complete: bool = True
     """Whether nothing more was due."""
 
 
-def retention_of(days: int | None, rounds_kept: int | None, now_us: int) -> Retention:
-    """Return what stays in the database, by the age of rows in days."""
-    return Retention(None if days is None else now_us - days * US_PER_DAY, rounds_kept)
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """What an operator keeps in the database, and for how long; see the settings of these names."""
+
+    kernel_retention_days: int | None = None
+    thought_rounds_kept: int | None = None
+    audit_horizon_days: int | None = None
+    models: ModelRegistry | None = None
+
+    def at(self, now_us: int, *, days: int | None = None) -> Retention:
+        """Return what stays now; `days` stand for the setting where they are given."""
+        days = self.kernel_retention_days if days is None else days
+        return Retention(
+            rows_since_us=_before(now_us, days),
+            rounds_kept=self.thought_rounds_kept,
+            audited_since_us=_before(now_us, self.audit_horizon_days),
+            models=self.models,
+        )
+
+
+KEEPS_ALL = RetentionPolicy()
+
+
+def retention_policy(settings: Settings) -> RetentionPolicy:
+    """Return what an operator's settings say."""
+    return RetentionPolicy(
+        settings.kernel_retention_days,
+        settings.thought_rounds_kept,
+        settings.audit_horizon_days,
+        ActiveModels(settings.current_model_versions),
+    )
+
+
+def _before(now_us: int, days: int | None) -> int | None:
+    return None if days is None else now_us - days * US_PER_DAY
 
 
 def archive_steps(ledger: Ledger, retention: Retention) -> Iterator[ArchivalStep]:
@@ -83,6 +121,8 @@ async def archive_some(
         sum(step.rows_moved for step in steps),
         sum(step.envelopes_collected for step in steps),
         sum(step.contents_moved for step in steps),
+        sum(step.operations_released for step in steps),
+        sum(step.answers_collected for step in steps),
         is_complete=is_complete,
     )
     if is_complete and steps:

@@ -6,14 +6,24 @@ import pytest
 
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore
 from kernel.log_archival import GRACE_US, archive_status
+from kernel.model_registry import ActiveModels
+from kernel.replay.judgement import replay_one
 from kernel.verify import verify
 from tests.kernel.archives import memory_archive
-from tests.kernel.build import FakeHost, create, submit
+from tests.kernel.build import (
+    FakeHost,
+    adapt,
+    create,
+    receipts_of_kind,
+    submit,
+    submit_answered,
+)
 from tests.workers.api.door import running_door
 from workers.use_cases import log_archiving
-from workers.use_cases.log_archiving import US_PER_DAY, ArchivalDone, archive_some, retention_of
+from workers.use_cases.log_archiving import US_PER_DAY, ArchivalDone, RetentionPolicy, archive_some
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("§17.7")]
 DAYS = 2
@@ -40,7 +50,7 @@ async def test_rows_move_envelopes_follow_after_their_grace_and_the_record_verif
     async with running_door(ledger.store, host=host.host) as door:
 
         async def some(days=DAYS):
-            retention = replace(retention_of(days, None, ledger.host.now_us()), hot_rows_min=0)
+            retention = replace(RetentionPolicy(days).at(ledger.host.now_us()), hot_rows_min=0)
             return await archive_some(ledger, door.services.write, retention)
 
         assert await some(None) == ArchivalDone()
@@ -56,3 +66,40 @@ async def test_rows_move_envelopes_follow_after_their_grace_and_the_record_verif
         status = archive_status(view)
         assert (status.segments, status.segments_to_collect) == (2, 0)
         assert verify(view).ok
+
+
+@pytest.mark.spec("§6.5")
+async def test_answers_of_retired_models_go_after_the_horizon_and_their_grace():
+    host = FakeHost()
+    ledger = Ledger.create(MemoryStore(), host.host, memory_archive())
+    submit(ledger, create("n", "Note"))
+    stating = adapt("n", summary="x")
+    submit_answered(ledger, stating, b"an answer")
+    for number in range(SEGMENT_ROWS):
+        submit(ledger, create(f"n-{number}", "Note"))
+    policy = RetentionPolicy(DAYS, audit_horizon_days=10, models=ActiveModels({}))
+
+    async with running_door(ledger.store, host=host.host) as door:
+
+        async def done(days, **changes):
+            host.time_us += days * US_PER_DAY
+            retention = replace(policy, **changes).at(ledger.host.now_us())
+            some = await archive_some(
+                ledger, door.services.write, replace(retention, hot_rows_min=0)
+            )
+            assert some.is_complete
+            return some.rows_moved, some.operations_released, some.answers_collected
+
+        assert await done(11, kernel_retention_days=None) == (0, 0, 0)
+        assert await done(0, audit_horizon_days=None) == (SEGMENT_ROWS, 0, 0)
+        assert await done(0) == (0, 1, 0)
+        in_use = ActiveModels({"claude-opus-4-7": "claude-opus-4-7"})
+        assert await done(8, models=in_use) == (0, 0, 0)
+        assert await done(0) == (0, 0, 1)
+        assert await done(30) == (0, 0, 0)
+    [archived] = receipts_of_kind(ledger, "operation_archived")
+    assert archived["operation_id"] == stating["operation_id"]
+    with ledger.view() as view:
+        assert verify(view).ok
+        replayed = replay_one(view, stating["operation_id"], "record_only", in_use)
+    assert replayed.block_reason == "recorded_output_unavailable"

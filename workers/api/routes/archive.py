@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from workers.api.json_routes import json_router
 from workers.api.services import Given
-from workers.use_cases.log_archiving import ArchivalDone, archive_some, retention_of
+from workers.use_cases.log_archiving import ArchivalDone, archive_some
 
 DAYS_MAX = 36_500
 
@@ -30,7 +30,5 @@ async def archive_run(services: Given, body: ArchivalBody | None = None) -> Arch
     given back.
     """
     days = None if body is None else body.older_than_days
-    days = services.retention_days if days is None else days
-    now_us = services.ledger.host.now_us()
-    retention = retention_of(days, services.thought_rounds_kept, now_us)
+    retention = services.retention.at(services.ledger.host.now_us(), days=days)
     return await archive_some(services.ledger, services.write, retention)

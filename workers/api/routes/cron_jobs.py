@@ -19,7 +19,7 @@ from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.routes.worker_reports import authorize
 from workers.api.services import Given, Services
-from workers.use_cases.log_archiving import archive_some, retention_of
+from workers.use_cases.log_archiving import archive_some
 
 router = json_router(prefix="/internal/crons", include_in_schema=False)
 
@@ -74,8 +74,7 @@ async def chain_audit(body: MarkBody, services: Given, request: Request) -> Audi
 async def log_archival(services: Given, request: Request) -> CronDocument:
     """Take a few steps of archival; a caller goes on while it is not complete."""
     await authorize(services, request)
-    now_us = services.ledger.host.now_us()
-    retention = retention_of(services.retention_days, services.thought_rounds_kept, now_us)
+    retention = services.retention.at(services.ledger.host.now_us())
     done = await archive_some(services.ledger, services.write, retention)
     return {"result": asdict(done)}
 
