@@ -221,7 +221,7 @@ def test_a_gateway_that_nobody_reaches_is_found():
 
 
 @pytest.mark.parametrize(
-    ("asked", "late", "own_s", "is_wrong"),
+    ("questions", "late", "own_s", "is_wrong"),
     [
         (2000, 2, 0.14, False),
         (2000, 3, 0.14, True),
@@ -230,7 +230,7 @@ def test_a_gateway_that_nobody_reaches_is_found():
         (20, 2, 0.14, True),
     ],
 )
-def test_an_answer_may_be_late_once_in_a_thousand_but_not_by_much(asked, late, own_s, is_wrong):
+def test_an_answer_may_be_late_once_in_a_thousand_but_not_by_much(questions, late, own_s, is_wrong):
     question = {"own_s": own_s, "elapsed_s": 0.4, "at_s": 9.0, "status": 200}
-    health = {"asked": asked, "unanswered": 0, "late": late, "worst": [question]}
+    health = {"asked": questions, "unanswered": 0, "late": late, "worst": [question]}
     assert bool(wrong_with_health({"a": health})) == is_wrong
