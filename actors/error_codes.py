@@ -230,6 +230,8 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "witness_policy_invalid": ErrorCode(None, "request"),
         "checkpoint_diverged": ErrorCode(None, "service"),
         "checkpoint_key_unusable": ErrorCode(None, "request"),
+        "witnesses_not_set": ErrorCode(None, "service", may_be_taken=True),
+        "witnesses_not_in_time": ErrorCode(None, "service", is_retryable=True, may_be_taken=True),
         "witness_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
         "output_unusable": ErrorCode(None, "request"),
         "time_stamp_invalid": ErrorCode(None, "request"),

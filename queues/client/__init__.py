@@ -8,7 +8,7 @@ from .contents import BindingEvaluation, ExtractionTask, ExtractionTransition, J
 from .enqueue_stream import EnqueueStream
 from .errors import GatewayError
 from .jobs import Job, JobOutcome, JobStatus
-from .log_proofs import LogProofs, TreeHead
+from .log_proofs import LogProofs, NotWitnessed, TreeHead, WitnessedRow
 from .merkle_proofs import LogProofInvalid
 from .records import Records
 from .requests import NewRequest
@@ -31,10 +31,12 @@ __all__ = [
     "LogProofInvalid",
     "LogProofs",
     "NewRequest",
+    "NotWitnessed",
     "OperationOutcome",
     "Records",
     "Rotulus",
     "SessionOperations",
     "SourceBindings",
     "TreeHead",
+    "WitnessedRow",
 ]

@@ -5,6 +5,7 @@ ask later with `grown_from` whether the log only grew since.
 """
 
 import json
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -14,6 +15,9 @@ from .gateway_http import GatewayHttp
 from .merkle_proofs import LogProofInvalid, leaf_hash, verify_consistency, verify_inclusion
 
 PREFER_PROOF = {"Prefer": "proof"}
+
+WITNESSED_WITHIN_S = 10
+"""For how long a gateway waits for witnesses unless another time is asked for; 30 s at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,43 @@ class InclusionProof:
         return proof
 
 
+@dataclass(frozen=True, slots=True)
+class WitnessedRow:
+    """A row of the log under a checkpoint that witnesses have cosigned, as the gateway says.
+
+    The proof leads to the size and the root that the checkpoint states, which is verified here.
+    The signatures of `checkpoint` are not: give it, with the policy of the witnesses, to
+    `rotulus checkpoint verify` or to any reader of C2SP tlog-checkpoint.
+    """
+
+    proof: InclusionProof
+    checkpoint: bytes
+    """A signed note."""
+
+    message: str
+    """How many of the witnesses have cosigned, as the gateway counts them."""
+
+
+class NotWitnessed(Exception):
+    """The row is on the record, and witnesses have not cosigned it in time.
+
+    `code` is the gateway's reason: `witnesses_not_in_time`, `witnesses_not_set`,
+    `waits_full`, `gateway_stopping`, or why it publishes nothing. The same may be asked
+    again: an operation that is submitted again under its key is waited for and not repeated.
+    """
+
+    def __init__(
+        self, code: str, message: str, proof: InclusionProof, result: Mapping[str, Any]
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.proof = proof
+        """The verified proof that the row is in the log, under a head that nobody cosigned."""
+
+        self.result = dict(result)
+        """The gateway's answer to the submission; empty where a row was asked for."""
+
+
 def proof_of_result(result: Mapping[str, Any]) -> InclusionProof:
     """Return the verified proof of a result that was asked for with `Prefer: proof`.
 
@@ -99,6 +140,20 @@ class LogProofs:
             raise LogProofInvalid("the proof is that of another row or size")
         return proof
 
+    async def witnessed(self, sequence: int, within_s: int = WITNESSED_WITHIN_S) -> WitnessedRow:
+        """Return a row under a witnessed checkpoint, waiting for witnesses for so many seconds.
+
+        Raises:
+            NotWitnessed: they have not cosigned it in time.
+            LogProofInvalid: what the gateway answers proves nothing.
+        """
+        path, headers = f"/v1/tree/inclusion/{sequence}", _prefer_witnessed(within_s)
+        document = (await self._gateway.ask("GET", path, headers=headers)).json()
+        proof = InclusionProof.verified(document)
+        if proof.sequence != sequence:
+            raise LogProofInvalid("the proof is that of another row")
+        return _witnessed(document, proof, {})
+
     async def grown_from(self, old: TreeHead, size: int | None = None) -> TreeHead:
         """Return a head whose tree begins with that of an older head, which was kept.
 
@@ -129,6 +184,51 @@ class LogProofs:
         result: dict[str, Any] = answer.json()
         return result, proof_of_result(result)
 
+    async def submit_witnessed(
+        self, session_id: str, envelope: Mapping[str, Any], within_s: int = WITNESSED_WITHIN_S
+    ) -> tuple[dict[str, Any], WitnessedRow]:
+        """Submit an envelope and return the result with its row under a witnessed checkpoint.
+
+        It is sent again after failures, under its idempotency key.
+
+        Raises:
+            NotWitnessed: the operation is on the record; witnesses have not cosigned it in time.
+            LogProofInvalid: the operation may be on the record, the answer does not prove it.
+        """
+        path = f"/v1/sessions/{session_id}/envelopes"
+        headers = _prefer_witnessed(within_s)
+        answer = await self._gateway.ask("POST", path, json=envelope, headers=headers)
+        result: dict[str, Any] = answer.json()
+        return result, _witnessed(result, proof_of_result(result), result)
+
     async def _get(self, path: str, **query: int | None) -> Any:
         params = {name: value for name, value in query.items() if value is not None}
         return (await self._gateway.ask("GET", path, params=params)).json()
+
+
+def _prefer_witnessed(within_s: int) -> dict[str, str]:
+    return {"Prefer": f"proof, durability=witnessed, wait={within_s}"}
+
+
+def _witnessed(
+    document: Mapping[str, Any], proof: InclusionProof, result: Mapping[str, Any]
+) -> WitnessedRow:
+    """Return the row of a proof as witnessed, where the gateway says so of the proof's tree.
+
+    Raises:
+        NotWitnessed: the gateway says that it is not.
+        LogProofInvalid: the checkpoint is of another tree, or there is none.
+    """
+    try:
+        durability = document["durability"]
+        state, message = durability["state"], str(durability["message"])
+        if state != "witnessed":
+            raise NotWitnessed(str(durability["reason_code"]), message, proof, result)
+        checkpoint = durability["checkpoint"].encode()
+        _, size, root = checkpoint.split(b"\n")[:3]
+        stated = TreeHead(int(size), b64decode(root, validate=True))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LogProofInvalid(f"the answer has no checkpoint: {error}") from error
+    if stated != proof.head:
+        raise LogProofInvalid("the checkpoint is that of another tree than the proof's")
+    return WitnessedRow(proof, checkpoint, message)

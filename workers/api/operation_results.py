@@ -15,7 +15,7 @@ from kernel.model.result import (
 )
 from kernel.refusal_runs import EACH_S
 from workers.api.errors import respond
-from workers.views.log_proofs import InclusionDocument
+from workers.views.log_proofs import DurabilityDocument, InclusionDocument
 
 
 class EnvelopeDocument(SubmissionDocument):
@@ -23,6 +23,9 @@ class EnvelopeDocument(SubmissionDocument):
 
     inclusion_proof: NotRequired[InclusionDocument]
     """Where `Prefer: proof` asks for it."""
+
+    durability: NotRequired[DurabilityDocument]
+    """Where `Prefer: durability=witnessed` asks for it."""
 
 
 class OperationDocument(EnvelopeDocument):
@@ -58,6 +61,8 @@ class ResultsDocument(TypedDict):
     """The results of operations, in the order of what asked for them."""
 
     results: list[ResultDocument]
+    durability: NotRequired[DurabilityDocument]
+    """Of all results on the record, where `Prefer: durability=witnessed` asks for it."""
 
 
 def operation_document(result: SubmissionResult) -> OperationDocument:

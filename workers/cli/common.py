@@ -24,6 +24,9 @@ TO_DO: Final = {
     "SESSION_NOT_FOUND": "`rotulus show session` lists those of this record",
     "audit_session_unknown": "`rotulus thought start` begins one",
     "landscape_unknown": "`rotulus landscape runs` lists the newest",
+    "witnesses_not_in_time": "the operation is on the record; submitted again, it is waited for",
+    "witnesses_not_set": "the operation is on the record; ROTULUS_CHECKPOINT_KEY and"
+    " ROTULUS_WITNESS_POLICY of a gateway name its key and its witnesses",
     "work_request_unknown": "`rotulus queues list QUEUE` lists those of a queue",
 }
 """What to do about an error that does not say so itself, by its code."""

@@ -283,7 +283,7 @@ def build_gateway(
             clock.keep,
             *(relay.run for relay in relays),
         ),
-        stops=(hub.stop, outcomes.stop, services.streams.stop),
+        stops=(hub.stop, outcomes.stop, publishing.stop, services.streams.stop),
         leave=leave,
         closing=(
             redis.aclose,

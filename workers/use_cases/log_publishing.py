@@ -4,6 +4,10 @@ Any number of gateways may have the same key: the file of what was signed is loc
 comes second finds little to do. What stands in the way is told in the log, at `/v1/checkpoint`, in
 `rotulus status`, on the dashboard and as a metric. It keeps no request from its answer: the ledger
 is as good as it was, and nothing is signed (decision workers/0201).
+
+Whoever waits for witnesses has the log published at once, at most once a second, for all who wait
+together (decision workers/0305). A checkpoint without its quorum is shown to the witnesses again
+after each period, also where nothing came onto the log.
 """
 
 from collections.abc import Callable
@@ -15,6 +19,7 @@ import structlog
 
 from kernel.errors import KernelError
 from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.proof.checkpoint_verdict import JudgedCheckpoint, judged
 from kernel.proof.signing_keys import SigningKeyUnavailable
 from kernel.proof.verification import ProofInvalid
 from kernel.proof.witness_policy import WitnessPolicy
@@ -22,9 +27,12 @@ from workers.environment.checkpoint_folder import published_checkpoint
 from workers.environment.checkpoint_key import CheckpointDiverged
 from workers.environment.key_file import CheckpointKeyBusy, CheckpointKeyUnusable
 from workers.environment.known_logs import with_own_keys
-from workers.use_cases.log_publication import LogPublisher, PublicationFolderUnusable
+from workers.use_cases.log_publication import LogPublisher, PublicationFolderUnusable, PublishedLog
+from workers.use_cases.witnessed_waits import Durability, WitnessedWaits
 
 LOOK_EVERY_S = 1.0
+WAITED_FOR_EVERY_S = 1.0
+"""Pause between two publications for whoever waits, from the beginning of one to the next."""
 
 Problem = tuple[str, str]
 """A code, and what stands in the way."""
@@ -69,7 +77,9 @@ class LogPublishing:
         self._rows = rows
         self._clock_s = clock_s
         self._size: int | None = None
+        self._quorum_met = True
         self._tried_at_s = float("-inf")
+        self._waits = WitnessedWaits()
 
     @property
     def publishes(self) -> bool:
@@ -80,7 +90,10 @@ class LogPublishing:
         """Publish until cancelled."""
         while True:
             await self.publish_due()
-            await anyio.sleep(LOOK_EVERY_S)
+            if self._waits.wanted:
+                await anyio.sleep(WAITED_FOR_EVERY_S)
+            else:
+                await self._waits.begun.wait(LOOK_EVERY_S)
 
     async def publish_due(self) -> bool:
         """Publish the log if it is due, and tell whether it was published."""
@@ -93,10 +106,28 @@ class LogPublishing:
             return False
         except _PROBLEMS as error:
             self._note((error.code, str(error)))
+            self._waits.failed(error.code, str(error))
             return False
         self._note(None)
-        self._size = published.checkpoint.stated.size
+        await self._settle(published)
         return True
+
+    async def witnessed(self, size: int, within_s: float) -> Durability:
+        """Return once the first `size` rows are witnessed, or after `within_s` (30 s at most).
+
+        Where nobody is asked for cosignatures, or nothing can be signed, it returns at once.
+        """
+        if self._publisher is None or not self._policy.witnesses:
+            message = "this gateway publishes nothing, or its policy names no witness"
+            return Durability(reason_code="witnesses_not_set", message=message)
+        if self.problem is not None:
+            code, message = self.problem
+            return Durability(reason_code=code, message=message)
+        return await self._waits.wait(size, within_s)
+
+    def stop(self) -> None:
+        """End every wait for witnesses: the process is to end."""
+        self._waits.stop()
 
     def note(self) -> bytes | None:
         """Return the note of the published checkpoint, None where none can be read."""
@@ -114,10 +145,24 @@ class LogPublishing:
         if self._publisher is not None:
             await self._publisher.aclose()
 
+    async def _settle(self, published: PublishedLog) -> None:
+        note = published.checkpoint.to_bytes()
+
+        def judgement() -> JudgedCheckpoint:
+            return judged(note, self.policy())
+
+        judged_now = await anyio.to_thread.run_sync(judgement)
+        self._size = published.checkpoint.stated.size
+        self._quorum_met = judged_now.quorum_met
+        self._waits.published(note, judged_now)
+
     async def _is_due(self) -> bool:
         waited_s = self._clock_s() - self._tried_at_s
         if waited_s >= self._every_s:
-            return await self._size_now() != self._size or self.problem is not None
+            has_more_to_do = self.problem is not None or not self._quorum_met
+            return has_more_to_do or await self._size_now() != self._size
+        if self._waits.wanted and self.problem is None and waited_s >= WAITED_FOR_EVERY_S:
+            return True
         if self._rows is None or self._size is None or self.problem is not None:
             return False
         return await self._size_now() - self._size >= self._rows

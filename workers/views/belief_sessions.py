@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernel.belief.events import Verb
-from workers.views.log_proofs import EliminationProofDocument
+from workers.views.log_proofs import DurabilityDocument, EliminationProofDocument
 
 
 class _Document(BaseModel):
@@ -60,6 +60,9 @@ class Eliminated(_Document):
     snapshot: Snapshot
     elimination_proof: EliminationProofDocument | None = None
     """Where `Prefer: proof` asks for it; absent where the anchoring envelope was erased."""
+
+    durability: DurabilityDocument | None = None
+    """Where `Prefer: durability=witnessed` asks for it."""
 
 
 class Entered(_Document):

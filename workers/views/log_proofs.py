@@ -1,6 +1,7 @@
 """Proofs over the log as JSON: tree heads, inclusion, consistency."""
 
 from collections.abc import Iterable
+from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -16,8 +17,21 @@ class TreeHeadDocument(TypedDict):
     root_hash: str
 
 
+class DurabilityDocument(TypedDict):
+    """Whether rows that are on the record are witnessed as well, and why they are not."""
+
+    state: Literal["committed", "witnessed"]
+    reason_code: str | None
+    message: str
+    checkpoint: str | None
+    """The published checkpoint over the rows, a signed note with its cosignatures."""
+
+
 class InclusionDocument(TypedDict):
     """The proof that a row is in the log: its stored bytes, and the path to a tree's root."""
+
+    durability: NotRequired[DurabilityDocument]
+    """Where a read of the proof asks for it by `Prefer: durability=witnessed`."""
 
     ec_sequence_number: str
     row: str
@@ -49,15 +63,17 @@ class EliminationProofDocument(TypedDict):
     """The bytes that are hashed of its event and of those behind it, up to the anchored one."""
 
 
-def elimination_proof(view: LedgerView, event_id: str) -> EliminationProofDocument:
-    """Return the proof of a tombstone by the id of its audit event.
+def elimination_proof(
+    view: LedgerView, event_id: str, size: int | None = None
+) -> EliminationProofDocument:
+    """Return the proof of a tombstone by the id of its audit event, in the tree of a size.
 
     Raises:
         ProofSubjectUnknown: no elimination was recorded under that id.
         ProofInvalid: no operation whose envelope is still there anchors it.
     """
     subject = elimination(view, event_id)
-    [inclusion] = inclusions(view, [subject.row["ec_sequence_number"]])
+    [inclusion] = inclusions(view, [subject.row["ec_sequence_number"]], size)
     envelope, events = (subject.openings[name] for name in ("envelope", "events"))
     return {"inclusion": inclusion, "envelope": envelope, "events": events}
 

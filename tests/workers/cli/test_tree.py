@@ -1,14 +1,17 @@
 """`rotulus tree` and `rotulus submit --proof`, against a gateway in the test's process."""
 
 import json
+from contextlib import asynccontextmanager
 
+import anyio
 import pytest
 
 from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import create, ledger_on
 from tests.kernel.build import submit as submit_to
 from tests.kernel.tampering import Copy, verify_file
-from tests.workers.api.door import ONTOLOGY, SESSION
+from tests.workers.api.door import ONTOLOGY, SESSION, running_door
+from tests.workers.api.witnessed_gateway import WitnessedLog
 from tests.workers.cli.command import printed, rotulus
 from tests.workers.cli.test_queues import OneRecord
 from workers.cli import gateway_call
@@ -50,6 +53,49 @@ def test_a_log_that_is_not_that_of_the_kept_head_is_refused():
     assert rotulus("tree", "consistency", "no-head").exit_code == 2
     assert "tree_size_invalid" in rotulus("tree", "inclusion", "99").stderr
     assert "not JSON" in rotulus("submit", SESSION, "-", stdin="{").stderr
+
+
+def test_an_envelope_is_submitted_until_witnesses_have_cosigned(monkeypatch, tmp_path):
+    log = WitnessedLog(tmp_path)
+    record = PublishingRecord(log)
+    monkeypatch.setattr(gateway_call, "GatewayClient", record.client)
+    body = {"session_id": SESSION, "ontology": ONTOLOGY, "hypotheses": ["a", "b"]}
+    gateway_call.ask_gateway("http://gateway", "/v1/sessions", body)
+    policy, others = tmp_path / "policy", tmp_path / "others"
+    policy.write_bytes(log.policy_bytes)
+    others.write_bytes(log.policy_bytes.split(b"witness")[0] + b"quorum none\n")
+    envelope = json.dumps(create("n-1", "SourceArtifact"))
+    options = ("submit", SESSION, "-", "--durability", "witnessed", "--json", "--policy")
+    log.is_away = True
+    late = rotulus(*options, str(policy), "--within", "0", stdin=envelope)
+    assert late.exit_code == 1
+    assert "witnesses_not_in_time: " in late.stderr
+    assert json.loads(late.stdout)["durability"]["state"] == "committed"
+    log.is_away = False
+    shown = printed(*options, str(policy), stdin=envelope)
+    assert shown["verified_here"] == "witnessed 1 of 1"
+    assert shown["ec_sequence_number"] == json.loads(late.stdout)["ec_sequence_number"]
+    unknown = rotulus(*options, str(others), stdin=envelope)
+    assert unknown.exit_code == 1
+    assert "proof_invalid: by this policy the checkpoint is consistent but" in unknown.stderr
+    assert rotulus("submit", SESSION, "-", "--policy", str(policy), stdin="{}").exit_code == 2
+    assert "witness_policy_invalid" in rotulus(*options, str(log.key), stdin=envelope).stderr
+
+
+class PublishingRecord(OneRecord):
+    """A gateway for each call, which publishes its log to one witness."""
+
+    def __init__(self, log):
+        super().__init__()
+        self._log = log
+
+    @asynccontextmanager
+    async def door(self):
+        options = {"host": self.host, "publishing": self._log.publishing}
+        async with running_door(self.store, **options) as door, anyio.create_task_group() as tasks:
+            tasks.start_soon(door.services.publishing.run)
+            yield door
+            tasks.cancel_scope.cancel()
 
 
 def test_a_tree_that_was_tampered_with_is_built_again(data_folder):

@@ -2,13 +2,14 @@
 
 A verb with `If-Match` happens only on the head that it names. `Prefer: return=minimal` leaves the
 list of survivors out of an answer, `survivors` bounds it; `Prefer: proof` has an elimination
-answered with the proof of its tombstone. These routes read both headers and the
-parameter by hand and have no dependencies: FastAPI calls a dependency that is no coroutine on a
-thread, which costs a request more than its elimination. The OpenAPI document says of them what it
-would say if they were declared.
+answered with the proof of its tombstone, `Prefer: durability=witnessed` once witnesses have
+cosigned it. These routes read both headers and the parameter by hand and have no dependencies:
+FastAPI calls a dependency that is no coroutine on a thread, which costs a request more than its
+elimination. The OpenAPI document says of them what it would say if they were declared.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -37,7 +38,8 @@ from kernel.belief.terms import OntologyBundle, SessionPolicy, TombstonePlace
 from workers.api.errors import ApiError
 from workers.api.json_answers import json_answer
 from workers.api.json_routes import json_router
-from workers.api.preferred_proofs import add_elimination_proof, prefers_proof
+from workers.api.preferences import NONE, preferences_of
+from workers.api.preferred_proofs import add_preferred_of_elimination
 from workers.api.services import Given, Services
 from workers.views.belief_sessions import (
     Acceptance,
@@ -204,7 +206,8 @@ async def eliminate(
 ) -> Any:
     """Strike hypotheses; what was struck never comes back.
 
-    With `Prefer: proof` the answer has the proof that the tombstone is in the log.
+    With `Prefer: proof` the answer has the proof that the tombstone is in the log, and with
+    `Prefer: durability=witnessed, wait=10` it waits until witnesses have cosigned.
     """
     conditions = await _conditions(request, response)
     message = messages.Eliminate(
@@ -214,8 +217,9 @@ async def eliminate(
         body.justification,
         **conditions,
     )
-    prove = add_elimination_proof if prefers_proof(request) else None
-    return await _ask(request, session_id, body, message, response, prove)
+    preferences = preferences_of(request)
+    add = partial(add_preferred_of_elimination, preferences) if preferences != NONE else None
+    return await _ask(request, session_id, body, message, response, add)
 
 
 @router.post("", status_code=201, responses={201: {"model": Declared}})
@@ -324,13 +328,13 @@ async def _ask(
     body: _VerbBody,
     message: messages.BeliefVerb,
     response: Response,
-    prove: Callable[[Services, dict[str, Any]], Awaitable[None]] | None = None,
+    add: Callable[[Services, dict[str, Any]], Awaitable[None]] | None = None,
 ) -> Response:
     _check_repeated("session_id", body.session_id, session_id)
     services: Services = request.app.state.services
     answer = await services.sessions.ask(str(session_id), message)
-    if prove is not None:
-        await prove(services, answer)
+    if add is not None:
+        await add(services, answer)
     return await json_answer(answer, headers=_preferred(response))
 
 

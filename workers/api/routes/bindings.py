@@ -20,7 +20,7 @@ from workers.api.operation_results import (
     only_counted,
     results_document,
 )
-from workers.api.preferred_proofs import add_proofs, prefers_proof
+from workers.api.preferred_proofs import add_preferred
 from workers.api.routes.records import TEXT_MAX, RecordId
 from workers.api.services import Given, Services
 from workers.api.union_tags import short_tag
@@ -53,12 +53,12 @@ async def change(
 ) -> ResultsDocument | Response:
     """Put intents of bindings through the kernel in order; each has its own result.
 
-    With `Prefer: proof` a result on the record has the proof that its row is in the log.
+    With `Prefer: proof` a result on the record has the proof that its row is in the log, and with
+    `Prefer: durability=witnessed, wait=10` the answer waits until witnesses have cosigned.
     """
     results = [await _carried_out(services, intent) for intent in body.intents]
     document = results_document(results)
-    if prefers_proof(request):
-        await add_proofs(services, document["results"])
+    await add_preferred(request, services, document, document["results"])
     return only_counted(document) if are_only_counted(results) else document
 
 

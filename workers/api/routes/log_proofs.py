@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Annotated, TypeVar
 
-from fastapi import Path, Query
+from fastapi import Path, Query, Request
 
 from kernel.ledger.ledger import LedgerView
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
+from workers.api.preferred_proofs import durability_of_row
 from workers.api.services import Given, Services
 from workers.views.log_proofs import (
     ConsistencyDocument,
@@ -35,12 +36,22 @@ async def head(services: Given, tree_size: Size = None) -> TreeHeadDocument:
 
 @router.get("/inclusion/{ec_sequence_number}")
 async def inclusion(
-    ec_sequence_number: Sequence, services: Given, tree_size: Size = None
+    ec_sequence_number: Sequence, request: Request, services: Given, tree_size: Size = None
 ) -> InclusionDocument:
-    """Return a row's stored bytes and its path to the root of the tree of a size."""
-    [proof] = await _answered(
-        services, lambda view: inclusions(view, [ec_sequence_number], tree_size)
-    )
+    """Return a row's stored bytes and its path to the root of the tree of a size.
+
+    With `Prefer: durability=witnessed, wait=10` the answer waits until witnesses have cosigned the
+    row, and the tree is that of their checkpoint where no other is asked for.
+    """
+
+    def proof_in(size: int | None) -> Callable[[LedgerView], InclusionDocument]:
+        return lambda view: inclusions(view, [ec_sequence_number], size)[0]
+
+    proof = await _answered(services, proof_in(tree_size))
+    durability, size = await durability_of_row(request, services, ec_sequence_number, tree_size)
+    if durability is not None:
+        proof = await _answered(services, proof_in(size))
+        proof["durability"] = durability
     return proof
 
 

@@ -19,7 +19,7 @@ from workers.api.operation_results import (
     only_counted,
     results_document,
 )
-from workers.api.preferred_proofs import add_proofs, prefers_proof
+from workers.api.preferred_proofs import add_preferred
 from workers.api.services import Given
 from workers.api.union_tags import short_tag
 
@@ -47,12 +47,12 @@ async def operate(
 ) -> ResultsDocument | Response:
     """Put intents through the kernel in order; each has its own result.
 
-    With `Prefer: proof` a result on the record has the proof that its row is in the log.
+    With `Prefer: proof` a result on the record has the proof that its row is in the log, and with
+    `Prefer: durability=witnessed, wait=10` the answer waits until witnesses have cosigned.
     """
     results = await services.sessions.ask(str(session_id), Operate(tuple(body.intents)))
     document = results_document(results)
-    if prefers_proof(request):
-        await add_proofs(services, document["results"])
+    await add_preferred(request, services, document, document["results"])
     return only_counted(document) if are_only_counted(results) else document
 
 
@@ -62,14 +62,14 @@ async def submit(
 ) -> EnvelopeDocument | Response:
     """Submit an envelope as its author wrote it; a refusal names check, reason and field.
 
-    With `Prefer: proof` the answer has the proof that the operation's row is in the log.
+    With `Prefer: proof` the answer has the proof that the operation's row is in the log, and with
+    `Prefer: durability=witnessed, wait=10` it waits until witnesses have cosigned.
     """
     await check_envelope_size(body, len(await request.body()))
     result = await services.sessions.ask(str(session_id), SubmitEnvelope(body))
     if isinstance(result, SubmissionResult):
         document = cast("EnvelopeDocument", result.document())
-        if prefers_proof(request):
-            await add_proofs(services, [document])
+        await add_preferred(request, services, document, [document])
         return document
     if isinstance(result, RejectedResult):
         return _refusal(result)
