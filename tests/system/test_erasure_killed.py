@@ -1,13 +1,21 @@
 """An erasure that is killed at any step leaves the payload, or its tombstone, and never half."""
 
+import os
+import signal
+import traceback
+from itertools import count
+
 import pytest
 
 from kernel.erasure import ErasablePayload, erase
 from kernel.ledger import schema
+from kernel.ledger.ledger import Ledger
+from kernel.ledger.postgres import PostgresStore
 from kernel.legal_holds import Grounds
 from kernel.verify import verify
 from tests.kernel.build import adapt, create, receipts_of_kind, submit, submit_answered
-from tests.system.killed_at_steps import killed_at_each_step, opened
+from tests.system.faulty_store import CountedSteps, FaultyStore, step_in_ledger
+from tests.system.killed_at_steps import host_of, killed_at_each_step, opened
 
 GROUNDS = Grounds("asked for by the person", "privacy office")
 OPERATION = adapt("n", summary="x")
@@ -15,9 +23,9 @@ PAYLOAD = ErasablePayload("model_answer", f"{OPERATION['operation_id']}:0")
 SAID = b"what the model said, word for word"
 
 
-def erase_it(ledger):
+def erase_it(ledger, payload=PAYLOAD):
     with ledger.transaction() as transaction:
-        return erase(transaction, PAYLOAD, GROUNDS)
+        return erase(transaction, payload, GROUNDS)
 
 
 @pytest.mark.spec("P6")
@@ -42,3 +50,55 @@ def test_who_is_killed_has_erased_it_on_the_record_or_not_at_all(tmp_path):
         ledger.close()
         assert SAID not in path.read_bytes()
     assert seen == {True, False}
+
+
+def answered(ledger, number):
+    """Put a model's answer of its own onto the record."""
+    operation = adapt("n", summary=f"x{number}")
+    submit_answered(ledger, operation, SAID + b" %d" % number)
+    return ErasablePayload("model_answer", f"{operation['operation_id']}:0")
+
+
+def killed_on_postgres(url, payload, step):
+    """Tell whether a process was killed at a step of an erasure, or had fewer."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            steps = CountedSteps(step)
+            ledger = Ledger(FaultyStore(PostgresStore(url), steps), host_of(step))
+            step_in_ledger(steps)
+            erase_it(ledger, payload)
+            os._exit(0)
+        except BaseException:  # noqa: BLE001 - a forked test process must not go on as pytest
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert ended in (0, -signal.SIGKILL), step
+    return ended != 0
+
+
+@pytest.mark.spec("P6")
+def test_who_is_killed_on_postgresql_has_erased_it_on_the_record_or_not_at_all(postgres_url):
+    """A payload for each step, on one record: what every kill left is verified together."""
+    ledger = Ledger.create(PostgresStore(postgres_url), host_of(0))
+    submit(ledger, create("n", "Note"))
+    payloads = []
+    for step in count(1):
+        payloads.append(answered(ledger, step))
+        if not killed_on_postgres(postgres_url, payloads[-1], step):
+            break
+    with ledger.view() as view:
+        assert verify(view).ok
+        records = [
+            view.record(schema.recorded_model_outputs, payload.payload_id) for payload in payloads
+        ]
+        kept = [view.blob(record["output_payload_blob_ref"]) for record in records]
+    is_there = [blob is not None for blob in kept]
+    assert is_there == sorted(is_there, reverse=True), "up to a step, and not from there on"
+    assert {*is_there} == {True, False}
+    assert len(receipts_of_kind(ledger, "payload_erased")) == is_there.count(False)
+    assert [erase_it(ledger, payload).erased for payload in payloads] == is_there
+    with ledger.view() as view:
+        assert verify(view).ok
+    ledger.close()
