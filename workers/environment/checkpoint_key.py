@@ -97,8 +97,10 @@ class CheckpointKey:
     def hand_over(self, successor: "CheckpointKey") -> KeyHandover:
         """Sign the hand-over to other keys of the log; from then on these sign nothing more.
 
-        Killed at any step, the same call goes on: what these keys have handed over stays so. The
-        new keys go on from the last checkpoint of these.
+        Killed at any step, the same call goes on, also where these keys have signed more meanwhile;
+        what they have handed over stays so. The new keys go on from the last checkpoint of these.
+        At no step can both sign: the new ones are told of the hand-over, then these end, and only
+        then the new ones begin (decision workers/0306).
 
         Raises:
             CheckpointKeyUnusable: the new keys have signed a log, or are those of another one.
@@ -109,32 +111,48 @@ class CheckpointKey:
         if handover is None:
             if successor.verifiers[0].name != last.origin:
                 raise CheckpointKeyUnusable(f"{successor.path} is of another log")
-            if successor.last_signed().size not in (0, last.size):
+            if successor.has_signed_more_than(last):
                 raise CheckpointKeyUnusable(f"{successor.path} has signed a log already")
             handover = hand_over(last, self.keys, successor.keys)
         elif {*handover.new} != {*successor.verifiers}:
             raise CheckpointKeyUnusable(f"{self.path} was handed over to other keys")
-        if successor.last_signed().size < handover.last.size:
-            signed = signed_checkpoint(handover.last, successor.keys)
-            write_private(signed_path(successor.path), signed.to_bytes())
         content = orjson.dumps(handover.document)
         write_private(_taken_over_path(successor.path), content)
         write_private(_handed_over_path(self.path), content)
+        if successor.last_signed().size < handover.last.size:
+            signed = signed_checkpoint(handover.last, successor.keys)
+            write_private(signed_path(successor.path), signed.to_bytes())
         return handover
+
+    def has_signed_more_than(self, last: Checkpoint) -> bool:
+        """Tell whether these keys have signed a log beyond what a hand-over has them begin with.
+
+        Raises:
+            CheckpointKeyUnusable: what they have signed, or taken over, cannot be read.
+            ProofInvalid: it is not of these keys.
+        """
+        signed, taken = self.last_signed(), _handover_at(_taken_over_path(self.path))
+        return signed.size > 0 and signed != last and (taken is None or signed != taken.last)
 
     def next_of(self, tree: LogTree) -> Checkpoint:
         """Return the head of a tree that goes on from what was last signed.
 
         Raises:
             CheckpointDiverged: it does not.
-            CheckpointKeyUnusable: what was signed cannot be read, or the log was handed over.
+            CheckpointKeyUnusable: what was signed cannot be read, the log was handed over, or the
+                hand-over to these keys has not ended.
             LedgerCorrupt: a tile of the tree is not there.
         """
         if is_handed_over(self.path):
             raise CheckpointKeyUnusable(
                 f"{self.path} has handed the log over: sign with the keys that it was handed to"
             )
-        check_continued(tree, self.last_signed())
+        last, taken = self.last_signed(), _handover_at(_taken_over_path(self.path))
+        if taken is not None and last.size < taken.last.size:
+            raise CheckpointKeyUnusable(
+                f"the hand-over to {self.path} was cut off: hand over again, as before"
+            )
+        check_continued(tree, last)
         return Checkpoint(self.verifiers[0].name, tree.size, tree.root())
 
     def sign(self, checkpoint: Checkpoint) -> SignedCheckpoint:
