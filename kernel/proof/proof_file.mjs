@@ -22,6 +22,8 @@ const NAME_BYTES_MAX = 255;
 const BLOB_DOMAIN = "rotulus/payload/v1\0";
 const SALT_BYTES = 32;
 const HASH_BYTES = 32;
+/** Bounds that every reader of JSON has somewhere, drawn where all of them still read. */
+const [DEPTH_MAX, TOKEN_CHARS_MAX] = [128, 400];
 const NUMBER_MAX = (1n << 63n) - 1n;
 const ANCHOR_VERB = "belief_anchor";
 const ELIMINATE_VERB = "ELIMINATE";
@@ -111,7 +113,7 @@ const KINDS = {
     const proved = await rowOf(document, policy);
     const effect = soleEffect(await openedEnvelope(proved.row, document.envelope));
     check(effect.receipt_subkind === MANIFEST_RECEIPT, "the operation states no manifest");
-    return { ...proved, manifest: effect.payload };
+    return { ...proved, manifest: member(effect, "payload") };
   },
 
   /** The log of a checkpoint goes on from that of an older one. */
@@ -173,11 +175,12 @@ async function anchoredEvent(row, opening, events) {
   for (const event of events) eventHashes.push(hex(await sha256(encoded(event))));
   const sessionId = text(documents[0].session_id);
   const sessions = soleEffect(envelope).payload.sessions;
-  const anchors = sessions.filter((anchor) => anchor.session_id === sessionId);
+  check(Array.isArray(sessions), "the operation names no sessions");
+  const anchors = sessions.filter((anchor) => member(anchor, "session_id") === sessionId);
   check(anchors.length === 1, "the operation does not anchor this session");
   const [anchor] = anchors;
   const bounds = [anchor.first_event_index, anchor.last_event_index];
-  check(bounds.every(Number.isSafeInteger), "an index is no number");
+  bounds.forEach(whole);
   check(events.length <= bounds[1] - bounds[0] + 1, "the operation anchors fewer events");
   documents.slice(1).forEach((document, place) => {
     check(document.prev_event_hash === eventHashes[place], "an event does not follow the one before");
@@ -362,9 +365,17 @@ async function keyOf(vkey, kinds) {
   return { id: `${name}+${ownId}`, name, kind: key[0], publicKey: key.slice(1) };
 }
 
+/** What no name of a key has: blanks, a plus, what is not seen; see `proof_file.py`. */
+const NO_NAME = new RegExp(
+  "[\\x00-\\x20+\\x7f-\\xa0\\xad\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u0890\\u0891\\u08e2\\u1680" +
+    "\\u180e\\u2000-\\u200f\\u2028-\\u202f\\u205f-\\u206f\\u3000\\ud800-\\uf8ff\\ufeff" +
+    "\\ufff9-\\ufffb\\u{e0000}-\\u{e0fff}]",
+  "u",
+);
+
 function isName(name) {
   const length = encoded(name).length;
-  return length > 0 && length <= NAME_BYTES_MAX && !/[\p{C}\p{Z}+]/u.test(name);
+  return length > 0 && length <= NAME_BYTES_MAX && !NO_NAME.test(name);
 }
 
 /** Returns whose signatures count: the logs of some keys or else of the policy, its witnesses. */
@@ -566,10 +577,28 @@ function utf8(content) {
 }
 
 function object(stated) {
-  const document = JSON.parse(text(stated));
+  checkBounds(text(stated));
+  const document = JSON.parse(stated);
   const isObject = typeof document === "object" && document !== null && !Array.isArray(document);
   check(isObject, "this is no JSON object");
   return document;
+}
+
+/** Checks what one reader of JSON would refuse and another would not. */
+function checkBounds(stated) {
+  let depth = 0;
+  const bare = stated.replace(/"[^"\\]*(?:\\[^][^"\\]*)*"/g, "");
+  for (const [token] of bare.matchAll(/[[\]{}]|[^[\]{},: \t\n\r]+/g)) {
+    depth += "[{".includes(token) - "]}".includes(token);
+    const isBounded = depth <= DEPTH_MAX && token.length <= TOKEN_CHARS_MAX;
+    check(isBounded, "the JSON is nested too deep, or a number is too long");
+  }
+}
+
+/** Returns a member of an object, which has it as its own. */
+function member(value, name) {
+  check(typeof value === "object" && Object.hasOwn(value, name), `${name} is missing`);
+  return value[name];
 }
 
 function encoded(stated) {

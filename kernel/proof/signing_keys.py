@@ -6,6 +6,7 @@ kind and public key; the id tells keys apart and proves nothing.
 """
 
 import base64
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -71,13 +72,17 @@ _ALGORITHMS: Mapping[KeyKind, _Algorithm] = MappingProxyType(
 )
 
 
+_NO_NAME = re.compile(
+    "[\x00-\x20+\x7f-\xa0\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u1680\u180e"
+    "\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ud800-\uf8ff\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e0fff]"
+)
+"""Listed, because each version of Unicode's tables would let other names pass."""
+
+
 def is_key_name(name: str) -> bool:
-    """Tell whether a key may be called so: printable, without a space or a plus, not too long."""
-    return (
-        name.isprintable()
-        and not set(name) & {" ", "+"}
-        and 0 < len(name.encode()) <= KEY_NAME_BYTES_MAX
-    )
+    """Tell whether a key may be called so: without blanks, a plus and what is not seen."""
+    return 0 < len(name.encode()) <= KEY_NAME_BYTES_MAX and _NO_NAME.search(name) is None
 
 
 @dataclass(frozen=True, slots=True)
