@@ -631,7 +631,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _check_bounds(text: str) -> None:
-    """Check what one reader of JSON would refuse and another would not."""
+    """Check what one reader of JSON would refuse and another not (decision kernel/0495)."""
     depth = 0
     for part in re.findall(r"[\[\]{}]|[^\[\]{},: \t\n\r]+", _STRING.sub("", text)):
         depth += (part in "[{") - (part in "]}")

@@ -194,11 +194,14 @@ class LogPublisher:
 
 
 def _check_seen(replies: Sequence[WitnessReply]) -> None:
+    """Stop where one witness has seen another log, as it says (decision workers/0307)."""
     for reply in replies:
         if reply.outcome == "diverged":
             raise CheckpointDiverged(
-                f"the witness at {reply.url} has seen another log under this name:"
-                f" {reply.message}; sign this one under another name"
+                f"the witness at {reply.url} says that it has seen another log under this name:"
+                f" {reply.message}; ask for the checkpoint that it has cosigned: where the key of"
+                " this log has signed it, go on under another name, else leave that witness out"
+                " of the policy"
             )
 
 
