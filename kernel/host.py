@@ -10,6 +10,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_WITHOUT_ZONE = datetime(1970, 1, 1)  # noqa: DTZ001 - written out with its Z
 
 
+_US = timedelta(microseconds=1)
+_FIRST_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _US
+_LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _US
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """A clock and a source of random bytes."""
@@ -53,9 +58,12 @@ def parse_time_us(text: str) -> int:
     """Return the microseconds of an ISO 8601 time that names its offset.
 
     Raises:
-        ValueError: when the text is not such a time.
+        ValueError: when the text is not such a time, or one that has no year from 1 to 9999 in UTC.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"time without an offset: {text}")
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+    time_us = (moment - _EPOCH) // _US
+    if not _FIRST_US <= time_us <= _LAST_US:
+        raise ValueError(f"time beyond the calendar in UTC: {text}")
+    return time_us

@@ -18,7 +18,7 @@ from actors.sharding.shard_keeper import BEATS_IN_A_LEASE
 from kernel.ledger.ledger import Ledger
 from tests.fuzz.client import Plan
 from tests.fuzz.fleet import GATEWAYS, LEASE_S, FuzzFleet
-from tests.fuzz.legal import QUEUES
+from tests.fuzz.legal_request import QUEUES
 from tests.fuzz.legal_work import dead_legal_work, open_legal_work, outcomes_by_queue
 from tests.fuzz.report import (
     MEBIBYTE,

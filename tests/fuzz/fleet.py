@@ -17,7 +17,7 @@ from kernel.ledger.ledger import Ledger
 from queues.embedded.server import EmbeddedRedis, find_server
 from tests import loopback
 from tests.chaos.fleet import FleetProcess
-from tests.fuzz.legal import TOKEN
+from tests.fuzz.legal_request import TOKEN
 from tests.fuzz.redis_values import Hostile, inject
 from tests.loop_watchdog import Stall, read_report
 from tests.ports import free_ports

@@ -1,7 +1,8 @@
 """Hostile requests from a seed: a legal request, spoiled in one or two places, as bytes.
 
 A request is a function of its seed and number. What is spoiled is one of these: the values of the
-body, its text, its bytes, the head of the request, or how the bytes get onto the connection.
+body, its text, its bytes, a value of the target, the head, or how the bytes get onto the
+connection.
 """
 
 import copy
@@ -11,8 +12,10 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
-from tests.fuzz.legal import HOSTILE_BASES, SHARED, LegalRequest, Names
+from tests.fuzz.legal import HOSTILE_BASES
+from tests.fuzz.legal_request import SHARED, LegalRequest, Names
 from tests.fuzz.odd_heads import connection_spoiled, head_spoiled
+from tests.fuzz.odd_targets import target_spoiled
 from tests.fuzz.odd_values import (
     ODD_NAMES,
     ODD_VALUES,
@@ -80,7 +83,7 @@ def _spoil_values(body: Any, chance: Random) -> str:
 
 def _values(request: LegalRequest, chance: Random) -> Shot:
     if not request.body:
-        return head_spoiled(request, chance)
+        return target_spoiled(request, chance)
     how = _spoil_values(request.body, chance)
     return shot_of(request, text_of(request.body), how)
 
@@ -154,6 +157,7 @@ _SPOILERS: Final[tuple[tuple[Callable[[LegalRequest, Random], Shot], int], ...]]
     (_values, 60),
     (_texts, 16),
     (_bytes, 6),
+    (target_spoiled, 8),
     (head_spoiled, 12),
     (connection_spoiled, 6),
 )

@@ -48,6 +48,9 @@ WHEN_DISTURBED: Final = frozenset(
 )
 """Codes that say that something beside the gateway is wrong, and may be while it is."""
 
+_SAID_ON_A_PAGE: Final = re.compile(
+    rb'<p class="error"[^>]*>(?:<strong>Not known\.</strong> )?(?:<strong>)?([A-Za-z_]+)'
+)
 _REFUSAL: Final = frozenset({422, 429})
 
 
@@ -60,8 +63,17 @@ class Answer:
     body: bytes
 
     @property
+    def is_page(self) -> bool:
+        """Whether it is a page, which carries the headers that guard one."""
+        media_type = self.headers.get("content-type", "")
+        return media_type.startswith("text/html") and "content-security-policy" in self.headers
+
+    @property
     def code(self) -> str:
-        """The code of an error; nothing where there is none."""
+        """The code of an error, as JSON or as a page says it; nothing where there is none."""
+        if self.is_page:
+            said = _SAID_ON_A_PAGE.search(self.body)
+            return "" if said is None else said[1].decode()
         try:
             return str(json.loads(self.body)["error"]["code"])
         except (ValueError, KeyError, TypeError):
@@ -114,7 +126,12 @@ def _wrong_refusal(shot: Shot, answer: Answer, *, disturbed: bool) -> str | None
 
 
 def _typed(answer: Answer) -> bool:
-    """An error is JSON with a code and a message, perhaps with details, and nothing else."""
+    """An error is JSON with a code and a message, perhaps with details, and nothing else.
+
+    One that a person gets on a page is a page that says the code.
+    """
+    if answer.is_page:
+        return bool(answer.code)
     if answer.headers.get("content-type", "") != "application/json" or not answer.code:
         return False
     document = json.loads(answer.body)

@@ -6,77 +6,33 @@ be looked at without its run. Requests that have to succeed keep to names and se
 """
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import cache
 from random import Random
 from types import MappingProxyType
 from typing import Any, Final
-from uuid import UUID
 
-from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
-from tests.extraction_steps import extraction_step
+from tests.fuzz import legal_records as records
+from tests.fuzz import legal_requested as work
+from tests.fuzz.legal_reads import read, read_perhaps
+from tests.fuzz.legal_request import (
+    HYPOTHESES,
+    LEGAL,
+    LEGAL_PREFIX,
+    LEGAL_THOUGHTS,
+    OK,
+    SHARED,
+    TEXT,
+    THOUGHTS,
+    Build,
+    LegalRequest,
+    Names,
+    post,
+    verb,
+)
 from tests.kernel.build import create, op_id
 from tests.kernel.every import every_kind
 from tests.system.gateways import ONTOLOGY
-
-TOKEN: Final = "fuzz-" + "0" * 16
-HYPOTHESES: Final = tuple(f"h{number:04d}" for number in range(1000))
-SHARED: Final = tuple(str(UUID(int=number, version=4)) for number in range(1, 9))
-"""Sessions that hostile requests know, half of them at each gateway or thereabouts."""
-
-LEGAL: Final = tuple(str(UUID(int=number, version=4)) for number in range(11, 19))
-"""Sessions that they do not know."""
-
-QUEUES: Final = ("authority-recompute", BINDING_QUEUE, EXTRACTION_QUEUE)
-TEXT: Final = "MOTION to dismiss for failure to state a claim. " * 4
-LEGAL_PREFIX: Final = "legal-"
-OK: Final = frozenset({200})
-
-
-@dataclass(frozen=True, slots=True)
-class LegalRequest:
-    """A request, before anything is made of it."""
-
-    route: str
-    method: str
-    path: str
-    body: Any = None
-    """What is sent as JSON; None for none."""
-
-    headers: Mapping[str, str] = field(default_factory=dict)
-    statuses: frozenset[int] = OK
-    """What a request whose success depends on nothing is answered with; empty: whatever it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The names that a request uses."""
-
-    own: str
-    """In everything that is new; no other request has it."""
-
-    session: str
-    chance: Random
-
-    def new_session(self) -> str:
-        """Return the id of a session that nobody has declared."""
-        return str(UUID(int=self.chance.getrandbits(128), version=4))
-
-
-Build = Callable[[Names], LegalRequest]
-ANY: Final = frozenset[int]()
-
-
-def _post(
-    route: str, path: str, body: Any, statuses: frozenset[int] = ANY, **options: Any
-) -> LegalRequest:
-    return LegalRequest(route, "POST", path, body, statuses=statuses, **options)
-
-
-def _get(route: str, path: str, statuses: frozenset[int] = OK) -> LegalRequest:
-    return LegalRequest(route, "GET", path, statuses=statuses)
-
 
 # Belief sessions
 
@@ -90,24 +46,16 @@ def declare(names: Names) -> LegalRequest:
         "stability_window": 1,
         "allow_force": True,
     }
-    return _post("declare", "/v1/sessions", body, frozenset({201}))
+    return post("declare", "/v1/sessions", body, frozenset({201}))
 
 
 def declare_shared(session: str) -> LegalRequest:
     """Declare a session that later requests go to."""
     body = {"session_id": session, "ontology": ONTOLOGY, "hypotheses": list(HYPOTHESES)}
-    return _post("declare", "/v1/sessions", body, frozenset({201}))
+    return post("declare", "/v1/sessions", body, frozenset({201}))
 
 
-def _verb(verb: str, body: Callable[[Names], Any], statuses: frozenset[int] = ANY) -> Build:
-    def build(names: Names) -> LegalRequest:
-        path = f"/v1/sessions/{names.session}/{verb.replace('OWN', names.own)}"
-        return _post(verb, path, body(names), statuses)
-
-    return build
-
-
-eliminate = _verb(
+eliminate = verb(
     "eliminate",
     lambda names: {
         "source_id": "adapter://fuzz",
@@ -117,12 +65,12 @@ eliminate = _verb(
     },
     OK,
 )
-obligation = _verb(
+obligation = verb(
     "obligations", lambda names: {"obligation_id": names.own, "min_total_eliminations": 2}
 )
-leave = _verb("obligations/OWN/exit", lambda names: {"context": {"c": [names.own]}})
-conclude = _verb("conclusions", lambda names: {"conclusion_id": names.own, "context": {"c": 1}})
-terminate = _verb("terminate", lambda names: {"context": {"force": False, "c": names.own}})
+leave = verb("obligations/OWN/exit", lambda names: {"context": {"c": [names.own]}})
+conclude = verb("conclusions", lambda names: {"conclusion_id": names.own, "context": {"c": 1}})
+terminate = verb("terminate", lambda names: {"context": {"force": False, "c": names.own}})
 
 
 # Operations
@@ -174,20 +122,20 @@ def intents(own: str, corpus: str) -> list[dict[str, Any]]:
     ]
 
 
-operate = _verb("operations", lambda names: {"intents": intents(names.own, "fuzzed")})
-operate_legal = _verb("operations", lambda names: {"intents": intents(names.own, "legal")}, OK)
+operate = verb("operations", lambda names: {"intents": intents(names.own, "fuzzed")})
+operate_legal = verb("operations", lambda names: {"intents": intents(names.own, "legal")}, OK)
 
 
 def stream(names: Names) -> LegalRequest:
     """Send a stream of one line."""
     line = names.chance.choice(intents(names.own, "fuzzed"))
-    return _post("operations:bulk", f"/v1/sessions/{names.session}/operations:bulk", line)
+    return post("operations:bulk", f"/v1/sessions/{names.session}/operations:bulk", line)
 
 
 def stream_legal(names: Names) -> LegalRequest:
     """Send a stream of one line that depends on nothing."""
     line = intents(names.own, "legal")[0]
-    return _post("operations:bulk", f"/v1/sessions/{names.session}/operations:bulk", line, OK)
+    return post("operations:bulk", f"/v1/sessions/{names.session}/operations:bulk", line, OK)
 
 
 @cache
@@ -210,16 +158,16 @@ def legal_envelope(names: Names) -> dict[str, Any]:
     return create(f"note-{names.own}", "Note", title=names.own, envelope=named)
 
 
-submit = _verb("envelopes", envelope_of)
-submit_legal = _verb("envelopes", legal_envelope, OK)
+submit = verb("envelopes", envelope_of)
+submit_legal = verb("envelopes", legal_envelope, OK)
 
 
 def course_step(place: int) -> LegalRequest:
     """Return the submission of a step of the course as it is, for hostile requests to find."""
-    return _post("envelopes", f"/v1/sessions/{SHARED[0]}/envelopes", json.loads(course()[place]))
+    return post("envelopes", f"/v1/sessions/{SHARED[0]}/envelopes", json.loads(course()[place]))
 
 
-simulate_intent = _verb(
+simulate_intent = verb(
     "simulations",
     lambda names: {
         "intent": names.chance.choice(intents(names.own, "fuzzed")),
@@ -233,9 +181,9 @@ simulate_intent = _verb(
         },
     },
 )
-simulate_envelope = _verb("simulations", lambda names: {"envelope": envelope_of(names)})
-simulate_legal = _verb("simulations", lambda names: {"envelope": legal_envelope(names)}, OK)
-synthesize = _verb(
+simulate_envelope = verb("simulations", lambda names: {"envelope": envelope_of(names)})
+simulate_legal = verb("simulations", lambda names: {"envelope": legal_envelope(names)}, OK)
+synthesize = verb(
     "syntheses",
     lambda names: {
         "intent_kind": "synthesize_cu_by_model",
@@ -249,279 +197,42 @@ synthesize = _verb(
 )
 
 
-# Asked-for work
-
-
-def _content(names: Names, queue: str) -> dict[str, Any]:
-    if queue == BINDING_QUEUE:
-        return {
-            "binding_id": f"b-{names.own}",
-            "source_event_id": f"e-{names.own}",
-            "capacity_priority": "background",
-        }
-    return extraction_step(f"run-{names.own}")
-
-
-def _work(count: int, statuses: frozenset[int]) -> Build:
-    def build(names: Names) -> LegalRequest:
-        queue = names.chance.choice((BINDING_QUEUE, EXTRACTION_QUEUE))
-        requests = []
-        for place in range(count):
-            own = Names(f"{names.own}-{place}", names.session, names.chance)
-            requests.append({"request_key": own.own, "content": _content(own, queue), "delay_s": 0})
-        return _post("requests", f"/v1/queues/{queue}/requests", {"requests": requests}, statuses)
-
-    return build
-
-
-def _queue(verb: str, body: Callable[[Names], Any]) -> Build:
-    def build(names: Names) -> LegalRequest:
-        path = f"/v1/queues/{names.chance.choice(QUEUES)}/{verb.replace('OWN', names.own)}"
-        return _post(f"queues/{verb}", path, body(names))
-
-    return build
-
-
-enqueue, enqueue_bulk = _work(1, ANY), _work(40, ANY)
-enqueue_legal, enqueue_bulk_legal = _work(1, OK), _work(40, OK)
-outcomes = _queue("outcomes", lambda names: {"request_ids": [names.own], "wait_s": 0.01})
-cancel = _queue("requests/OWN/cancel", lambda _: {"reason": "why"})
-pause = _queue("pause", lambda _: {"priority": "critical"})
-resume = _queue("resume", lambda _: {"priority": "critical"})
-requeue = _queue("requeue", lambda names: {"request_ids": [names.own]})
-dismiss = _queue("dismiss", lambda names: {"request_ids": [names.own], "reason": "settled"})
-
-
-# Undoing, replaying, authorities
-
-
-def _fixed(route: str, path: str, body: Callable[[Names], Any]) -> Build:
-    return lambda names: _post(route, path, body(names))
-
-
-roll_back = _fixed(
-    "rollbacks",
-    "/v1/rollbacks",
-    lambda names: names.chance.choice(
-        [
-            {"tier": 1, "operation_id": op_id(names.own)},
-            {"tier": 2, "epoch_id": "epoch", "user_confirmation_token": names.own},
-        ]
-    ),
-)
-roll_back_dry = _fixed(
-    "rollbacks/dry-run",
-    "/v1/rollbacks/dry-run",
-    lambda names: names.chance.choice(
-        [{"tier": 1, "operation_id": op_id(names.own)}, {"tier": 2, "epoch_id": "epoch"}]
-    ),
-)
-replay = _fixed(
-    "audit/replay",
-    "/v1/audit/replay",
-    lambda names: {
-        "from_sequence": 1,
-        "to_sequence": 4,
-        "strategy": "record_only",
-        "audit_context": {"caller_kind": "other", "caller_attribution": names.own},
-    },
-)
-tick = _fixed("authority/tick", "/v1/authority/tick", lambda _: {"threshold_hours": 100_000})
-backfill = _fixed("authority/backfill", "/v1/authority/backfill", lambda _: None)
-recompute = _fixed(
-    "authority/recompute",
-    "/v1/authority/cu-shared/recompute",
-    lambda names: {"trigger_source_id": names.own, "priority": "background_normal"},
-)
-
-
-# What workers hand in
-
-
-def _handed_in(path: str, body: Callable[[Names], Any]) -> Build:
-    def build(names: Names) -> LegalRequest:
-        tokens = [f"Bearer {TOKEN}"] * 4 + ["Bearer wrong", TOKEN, "", "Basic eDp5"]
-        headers = {"Authorization": names.chance.choice(tokens)}
-        return _post(f"internal/{path}", f"/internal/{path}", body(names), headers=headers)
-
-    return build
-
-
-recomputed = _handed_in(
-    "recomputed",
-    lambda names: {
-        "urgent": names.chance.random() < 0.3,
-        "results": [
-            {
-                "session_id": names.session,
-                "intent": {
-                    "intent_kind": "recalculate_authority",
-                    "intent_key": names.own,
-                    "target_cu_id": "cu-shared",
-                    "as_of_sequence": 3,
-                    "cu_authority": 0.5,
-                    "inputs": {
-                        "count": 1,
-                        "digest": "0" * 64,
-                        "excerpt": [
-                            {
-                                "parent_node_id": "claim-shared",
-                                "parent_version": "1",
-                                "edge_essentiality": "core",
-                                "captured_at_authority": 0.75,
-                            }
-                        ],
-                    },
-                },
-            }
-        ],
-        "traceparents": [["00-" + "a" * 32 + "-" + "b" * 16 + "-01"]],
-    },
-)
-dead_letter = _handed_in(
-    "dead-letters", lambda names: {"item_key": f"item-{names.own}", "error_signature": "e"}
-)
-reports = _handed_in(
-    "work",
-    lambda names: {
-        "queue": BINDING_QUEUE,
-        "urgent": names.chance.random() < 0.3,
-        "reports": [
-            {"report_kind": "transition_due", "request_id": names.own},
-            {"report_kind": "given_up", "request_id": names.own, "error_signature": "e"},
-            {
-                "report_kind": "binding_evaluated",
-                "request_id": names.own,
-                "outcome": {
-                    "outcome_id": names.own,
-                    "source_event_id": "e",
-                    "binding_id": "b",
-                    "target_kind": "corpus_document_membership",
-                    "outcome_state": "succeeded",
-                    "outcome_target_ref": "t",
-                    "outcome_reason_code": "binding_fired",
-                },
-                "evaluated_on": {
-                    "binding": "in_force",
-                    "binding_generation_id": "1",
-                    "artifact_ref": "a",
-                    "artifact_version": 1,
-                    "artifact_digest": "a" * 64,
-                    "standing": "absent",
-                    "target_ref": "t",
-                },
-                "particulars": {
-                    "disposition": "granted",
-                    "case_metadata": {"assigned_judge": "J"},
-                    "related_filing": {
-                        "relationship_type": "rules_on",
-                        "target_artifact_ref": "b",
-                        "identity_confidence": 0.9,
-                        "evidence": "number",
-                    },
-                    "stretches": [{"offset": 0, "length": 7}],
-                },
-            },
-            {"report_kind": "binding_suspended", "request_id": names.own},
-            {
-                "report_kind": "capacity_rejected",
-                "request_id": names.own,
-                "capacity_signal_at_rejection": {
-                    "ec_capacity_lease_state": "full",
-                    "queue_depth": 1,
-                    "inflight_operations": 1,
-                },
-            },
-        ],
-    },
-)
-chain_audit = _handed_in(
-    "crons/chain-audit",
-    lambda _: {
-        "ec_sequence_number": 1,
-        "row_hash": "ab" * 32,
-        "receipt_sequence": 1,
-        "receipt_hash": "cd" * 32,
-    },
-)
-retention = _handed_in("crons/retention-sweep", lambda _: {})
-
-
-# Reading
-
-_READ_ALWAYS: Final = (
-    "/healthz",
-    "/readyz",
-    "/metrics",
-    "/",
-    "/snapshot.json",
-    "/openapi.json",
-    "/v1/log?after=0&limit=5",
-    "/v1/shards",
-    "/v1/queues",
-    "/v1/nodes/source-shared",
-    "/v1/audit/operations?limit=5&semantic_intent=create&since=2026-01-01T00:00:00Z",
-    "/v1/audit/operations?entity=cu-shared&from_sequence=1&to_sequence=900&declared=true&limit=3",
-    "/v1/audit/authority/cu-shared",
-    "/v1/audit/adjudications?state=open&after=0&limit=5",
-    "/v1/audit/migration-reviews?state=settled&limit=5",
-    "/v1/audit/costs?limit=5&since=2026-01-01T00:00:00Z&until=2027-01-01T00:00:00Z",
-    "/v1/audit/costs/totals?limit=50",
-    "/v1/authority/backfill",
-    "/v1/queues/binding-evaluation/dead-letters?limit=5&after=&error_signature=e",
-    *(f"/v1/sessions/{session}?survivors=3" for session in SHARED),
-    *(f"/v1/sessions/{session}/audit?limit=5" for session in SHARED),
-)
-_READ_PERHAPS: Final = (
-    "/v1/operations/op-OWN",
-    "/v1/audit/ancestors/op-OWN?after=0&limit=5",
-    "/v1/audit/rollback-preview/op-OWN",
-    "/v1/queues/binding-evaluation/requests/OWN",
-    "/v1/queues/binding-evaluation/requests/OWN/outcome?wait_s=0.01",
-    "/v1/sessions/SESSION/audit?since_event_id=OWN",
-    "/static/v/page.css",
-    "/internal/crons/none",
-)
-_READ_MISSING: Final = frozenset({"/v1/audit/migration-reviews?state=settled&limit=5", "/readyz"})
-"""What may be answered otherwise than with 200."""
-
-
-def read(names: Names) -> LegalRequest:
-    """Read something that is there."""
-    path = names.chance.choice([path for path in _READ_ALWAYS if path not in _READ_MISSING])
-    return _get(path.partition("?")[0], path)
-
-
-def read_perhaps(names: Names) -> LegalRequest:
-    """Read something that may not be there."""
-    path = names.chance.choice(_READ_PERHAPS + _READ_ALWAYS)
-    route = path.partition("?")[0]
-    return _get(route, path.replace("OWN", names.own).replace("SESSION", names.session), ANY)
+def submit_witnessed(names: Names) -> LegalRequest:
+    """Submit an envelope and ask for its proof and its witnesses."""
+    return records.witnessed(submit_legal(names))
 
 
 HOSTILE_BASES: Final[Mapping[Build, float]] = MappingProxyType(
     {
-        **dict.fromkeys((submit,), 6.0),
+        **dict.fromkeys((submit, read_perhaps), 6.0),
         **dict.fromkeys((operate,), 4.0),
-        **dict.fromkeys((stream,), 2.0),
         **dict.fromkeys((simulate_envelope,), 3.0),
-        **dict.fromkeys((simulate_intent, eliminate, declare, read_perhaps), 2.0),
-        **dict.fromkeys((enqueue, recomputed, reports), 2.0),
-        **dict.fromkeys((obligation, leave, conclude, terminate, enqueue_bulk, outcomes), 1.0),
-        **dict.fromkeys(
-            (cancel, pause, resume, requeue, dismiss, roll_back, roll_back_dry, replay), 1.0
-        ),
-        **dict.fromkeys((recompute, dead_letter, retention, synthesize), 1.0),
-        **dict.fromkeys((tick, backfill), 0.3),
+        **dict.fromkeys((stream, simulate_intent, eliminate, declare), 2.0),
+        **dict.fromkeys((work.enqueue, work.recomputed, work.reports), 2.0),
+        **dict.fromkeys((obligation, leave, conclude, terminate, synthesize), 1.0),
+        **dict.fromkeys((work.enqueue_bulk, work.outcomes, work.cancel, work.pause), 1.0),
+        **dict.fromkeys((work.resume, work.requeue, work.dismiss, work.roll_back), 1.0),
+        **dict.fromkeys((work.roll_back_dry, work.replay, work.recompute), 1.0),
+        **dict.fromkeys((work.dead_letter, work.retention), 1.0),
+        **dict.fromkeys((records.think, records.change_bindings, records.review_batch), 1.0),
+        **dict.fromkeys((records.start_own_thoughts, records.verify_thoughts), 0.5),
+        **dict.fromkeys((records.finalize_thoughts, records.end_thoughts), 0.3),
+        **dict.fromkeys((records.open_round, records.seal_round, records.seal_run), 0.3),
+        **dict.fromkeys((records.erase_thought, records.erase_answer, records.set_hold), 0.5),
+        **dict.fromkeys((records.lift_hold, records.decide, records.dismiss_outcome), 0.5),
+        **dict.fromkeys((records.put_back, records.resume_implications), 0.3),
+        **dict.fromkeys((records.record_handover, submit_witnessed), 0.5),
+        **dict.fromkeys((work.tick, work.backfill, records.archive), 0.3),
         # It reads the whole record.
-        **dict.fromkeys((chain_audit,), 0.03),
+        **dict.fromkeys((work.chain_audit,), 0.03),
     }
 )
 """What hostile requests begin as, and how often."""
 
 MUST_SUCCEED: Final[tuple[Build, ...]] = (
     *[operate_legal, stream_legal, submit_legal, eliminate, read] * 3,
-    *(declare, simulate_legal, enqueue_legal, enqueue_bulk_legal),
+    *(declare, simulate_legal, work.enqueue_legal, work.enqueue_bulk_legal),
+    *(read, submit_witnessed, records.think_legal, records.start_own_thoughts),
 )
 
 
@@ -535,6 +246,7 @@ def legal_request(seed: int, number: int) -> LegalRequest:
 def shared_records() -> list[LegalRequest]:
     """Return what is asked before anything hostile: sessions, nodes and a step of each kind."""
     requests = [declare_shared(session) for session in (*SHARED, *LEGAL)]
+    requests += [records.start_thoughts(session) for session in (*THOUGHTS, *LEGAL_THOUGHTS)]
     body = {"intents": intents("shared", "fuzzed")}
-    requests.append(_post("operations", f"/v1/sessions/{SHARED[1]}/operations", body, OK))
+    requests.append(post("operations", f"/v1/sessions/{SHARED[1]}/operations", body, OK))
     return [*requests, *(course_step(place) for place in range(len(course())))]

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from tests.fuzz.legal import LEGAL_PREFIX
+from tests.fuzz.legal_request import LEGAL_PREFIX
 
 
 def open_legal_work(ledger: Ledger) -> dict[str, list[str]]:

@@ -5,7 +5,7 @@ from random import Random
 from typing import Final
 from urllib.parse import quote
 
-from tests.fuzz.legal import LegalRequest
+from tests.fuzz.legal_request import LegalRequest
 from tests.fuzz.shot import Shot, bytes_of, text_of
 
 # The head
@@ -104,6 +104,8 @@ _HEADERS: Final = (
         'if-match: "x',
         "if-match: " + "x" * 3000,
         "prefer: return=minimal,\udcff",
+        "prefer: durability=witnessed, wait=0, proof",
+        "prefer: durability=witnessed, wait=" + "9" * 400 + "\r\nprefer: durability=,=;=,",
     ),
     *(
         "x-request-id: \udcff\x01",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final
 
-from tests.fuzz.legal import SHARED
+from tests.fuzz.legal_request import SHARED
 
 ODD_VALUES: Final[tuple[Any, ...]] = (
     *(None, True, False, 0, -1, 1, 2, 1.5, -0.0, 1e17, 5e-324, 1e308, 2.0**53),

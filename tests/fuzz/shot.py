@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tests.fuzz.legal import LegalRequest
+from tests.fuzz.legal_request import LegalRequest
 
 Manner = Literal["ask", "pipeline", "raw", "cut"]
 """ask: an answer must come. pipeline: so many as there are requests. raw: what comes, if anything,

@@ -28,6 +28,13 @@ def refused(status, code, headers=JSON, **fields):
     return Answer(status, headers, json.dumps(body).encode())
 
 
+HTML = {"content-type": "text/html; charset=utf-8"}
+
+
+def page_of(status, body):
+    return Answer(status, HTML | {"content-security-policy": "default-src 'none'"}, body)
+
+
 RIGHT = [
     (ASK, Answer(200, JSON, b"{}")),
     (ASK, refused(422, "INVALID_REQUEST")),
@@ -41,6 +48,8 @@ RIGHT = [
     (LEGAL, Answer(200, JSON, b'{"results":[{"validation_result":"accepted"}]}')),
     (LEGAL, refused(503, "gateway_full", LATER)),
     (Shot("r", "h", "raw", b"", head_only=True), Answer(404, {}, b"")),
+    (ASK, page_of(404, b'<p class="error"><strong>not_found</strong> no such run</p>')),
+    (ASK, page_of(404, b'<p class="error" role="status"><strong>Not known.</strong> not_found: x')),
     (Shot("/readyz", "h", "ask", b""), Answer(503, JSON, b'{"status":"not ready","problems":{}}')),
 ]
 WRONG = [
@@ -50,6 +59,10 @@ WRONG = [
     (ASK, Answer(307, {"location": "/x"}, b""), "untyped"),
     (ASK, Answer(404, JSON, b'{"detail":"Not Found"}'), "untyped"),
     (RAW, Answer(400, {"content-type": "text/plain"}, b"Invalid HTTP request"), "untyped"),
+    (ASK, page_of(404, b"<p>no such run</p>"), "untyped"),
+    (ASK, page_of(500, b'<p class="error"><strong>internal</strong> x</p>'), "failed"),
+    (ASK, page_of(500, b'<p class="error"><strong>not_found</strong> x</p>'), "not in the table"),
+    (ASK, Answer(404, HTML, b'<p class="error"><strong>not_found</strong> x</p>'), "untyped"),
     (ASK, refused(422, "no_such_code_anywhere"), "not in the table"),
     (ASK, refused(404, "gateway_full", LATER), "not in the table"),
     (ASK, refused(422, "INVALID_REQUEST", {"content-type": "text/html"}), "untyped"),

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AwareDatetime, BeforeValidator, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from kernel.host import parse_time_us
 from workers.views.records import SEQUENCE_MAX
@@ -26,6 +26,11 @@ def _dated(value: object) -> object:
     return value
 
 
+def _in_utc(moment: datetime | None) -> datetime | None:
+    us(moment)
+    return moment
+
+
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX, pattern=_NO_NUL)]
 OptionalName = Annotated[Name | None, Field(description="Only what has exactly this.")]
 AfterSequence = Annotated[
@@ -44,6 +49,7 @@ TreeSize = Annotated[
 Time = Annotated[
     AwareDatetime | None,
     BeforeValidator(_dated),
+    AfterValidator(_in_utc),
     Field(description="Such as 2026-01-31T12:00:00Z."),
 ]
 Part = Annotated[

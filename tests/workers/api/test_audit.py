@@ -72,6 +72,8 @@ async def test_pages_go_on_while_there_is_a_next(door: Door):
         {"after": SEQUENCE_MAX + 1},
         {"since": "2000-01-01T00:00:00"},
         {"since": "yesterday"},
+        {"since": "9999-12-31T23:59:59-23:59"},
+        {"until": "0001-01-01T00:00:00+23:59"},
         {"since": "1700000000"},
         {"until": "0.75"},
         {"entity": ""},

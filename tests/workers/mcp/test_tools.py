@@ -171,6 +171,7 @@ async def test_proofs_are_those_that_a_client_of_the_gateway_verifies(folder):
         ("list_reviews", {"kind": "outcome", "after": "x"}, "INVALID_REQUEST"),
         ("find_operations", {"limit": 101}, "INVALID_REQUEST"),
         ("find_operations", {"since": "1700000000"}, "INVALID_REQUEST"),
+        ("find_operations", {"since": "9999-12-31T23:59:59-23:59"}, "INVALID_REQUEST"),
         ("get_tree_head", {"tree_size": 10**9}, "tree_size_invalid"),
         ("prove_inclusion", {"ec_sequence_number": 10**9}, "tree_size_invalid"),
         ("prove_consistency", {"old_tree_size": 10**9}, "tree_size_invalid"),

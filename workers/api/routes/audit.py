@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import Query
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from kernel.audit.adjudications import AdjudicationState, adjudications
 from kernel.audit.costs import cost_entries, cost_totals
@@ -61,7 +61,13 @@ def _no_number(value: object) -> object:
     return value
 
 
-Moment = Annotated[AwareDatetime, BeforeValidator(_no_number)]
+def _in_utc(moment: datetime) -> datetime:
+    """Refuse a time that its offset puts beyond the calendar in UTC."""
+    us_of(moment)
+    return moment
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_no_number), AfterValidator(_in_utc)]
 Time = Annotated[Moment | None, Query()]
 
 
