@@ -214,6 +214,7 @@ def lineage_document(lineage: TokenLineage) -> Document:
         "outcome": shown(lineage.outcome),
         "node_states": shown(lineage.states),
         "routing_events": shown(lineage.routing_events),
+        "edges": shown(lineage.edges),
         "operations": shown(lineage.operations),
         "calls": shown(lineage.calls),
         "parents": shown(lineage.parents),
@@ -223,6 +224,7 @@ def lineage_document(lineage: TokenLineage) -> Document:
         "validation_errors": shown(lineage.validation_errors),
         "transform_errors": shown(lineage.transform_errors),
         "outcomes": shown(lineage.outcomes),
+        "payloads": orjson.loads(canonical_data(lineage.payloads)),
     }
 
 
