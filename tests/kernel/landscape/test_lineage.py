@@ -36,8 +36,8 @@ def test_a_token_is_explained_from_its_source_to_its_outcome(ledger, run):
     assert [(call["call_type"], call["call_index"]) for call in lineage.calls] == [
         *(("filesystem", 0), ("llm", 0), ("llm", 1)),
     ]
-    asked = [lineage.payloads.get(call["request_ref"]) for call in lineage.calls]
-    assert asked == [None, {"ask": "granted"}, {"ask": "denied"}]
+    requests = [lineage.payloads.get(call["request_ref"]) for call in lineage.calls]
+    assert requests == [None, {"ask": "granted"}, {"ask": "denied"}]
     assert lineage.payloads[lineage.calls[2]["response_ref"]] == {"answer": "denied"}
     assert lineage.outcome["outcome"] == "forked"
     branches = {branch["token_id"] for branch in run["branches"]}
