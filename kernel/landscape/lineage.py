@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from kernel.landscape.canonical_types import restored
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
-from kernel.landscape.payloads import read_payload
+from kernel.landscape.payloads import payload_data, shown_payloads
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored, key_text
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
@@ -45,6 +44,9 @@ class TokenLineage:
     source_data: Any
     states: list[Row]
     routing_events: list[Row]
+    edges: list[Row]
+    """Along which it was routed."""
+
     calls: list[Row]
     """Of the token's states, and of the operation that loaded its row."""
 
@@ -62,6 +64,9 @@ class TokenLineage:
     validation_errors: list[Row]
     transform_errors: list[Row]
     outcomes: list[Row]
+    payloads: dict[str, Any]
+    """By their hashes: what calls asked and were answered, and why gates decided, as far as it is
+    kept and not long."""
 
     @property
     def outcome(self) -> Row | None:
@@ -162,6 +167,8 @@ def _lineage(view: LedgerView, token: Row) -> TokenLineage:
     outcomes = _select(view, "token_outcomes", of_token, order_by="recorded_at_us")
     operations = _operations(view, run_id, row["source_node_id"], outcomes, states)
     state_ids = [state["state_id"] for state in states]
+    routing = _of_any(view, "routing_events", run_id, "state_id", state_ids)
+    calls = _calls(view, run_id, state_ids, operations)
     data_state, data = _source_data(view, row)
     return TokenLineage(
         token=token,
@@ -169,8 +176,9 @@ def _lineage(view: LedgerView, token: Row) -> TokenLineage:
         source_data_state=data_state,
         source_data=data,
         states=states,
-        routing_events=_of_any(view, "routing_events", run_id, "state_id", state_ids),
-        calls=_calls(view, run_id, state_ids, operations),
+        routing_events=routing,
+        edges=[_named(view, "edges", event, "routing_events", "edge_id") for event in routing],
+        calls=calls,
         operations=operations,
         parents=_relatives(view, run_id, token_id, "token_id", "parent_token_id"),
         children=_relatives(view, run_id, token_id, "parent_token_id", "token_id"),
@@ -184,6 +192,14 @@ def _lineage(view: LedgerView, token: Row) -> TokenLineage:
         ),
         transform_errors=_select(view, "transform_errors", of_token),
         outcomes=outcomes,
+        payloads=shown_payloads(
+            view,
+            run_id,
+            (
+                *(event["reason_ref"] for event in routing),
+                *(call[ref] for call in calls for ref in ("request_ref", "response_ref")),
+            ),
+        ),
     )
 
 
@@ -191,14 +207,8 @@ def _source_data(view: LedgerView, row: Row) -> tuple[SourceDataState, Any]:
     ref = row["source_data_ref"]
     if ref is None:
         return "never_stored", None
-    content = read_payload(view, row["run_id"], ref)
-    if content is None:
-        return "purged", None
-    try:
-        return "available", restored(content)
-    except ValueError as error:
-        key = f"{row['run_id']}/{ref}"
-        raise RecordDamaged("landscape_payloads", key, str(error)) from None
+    is_kept, data = payload_data(view, row["run_id"], ref)
+    return "available" if is_kept else "purged", data
 
 
 def _operations(

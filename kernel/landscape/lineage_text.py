@@ -81,9 +81,9 @@ def _lineage_lines(lineage: TokenLineage) -> Iterator[str]:
     yield f"outcome: {ends}"
     sections = (
         ("states", [_state(state) for state in lineage.states]),
-        ("routing", [_short("routing_events", event) for event in lineage.routing_events]),
+        ("routing", [*_routing(lineage)]),
         ("operations", [_short("operations", operation) for operation in lineage.operations]),
-        ("calls", [_short("calls", call) for call in lineage.calls]),
+        ("calls", [*_calls(lineage)]),
         ("parents", [f"{link['parent_token_id']}" for link in lineage.parents]),
         ("children", [f"{link['token_id']}" for link in lineage.children]),
         ("batches", [_short("batches", batch) for batch in lineage.batches]),
@@ -96,6 +96,22 @@ def _lineage_lines(lineage: TokenLineage) -> Iterator[str]:
     )
     for title, lines in sections:
         yield from _section(title, lines)
+
+
+def _routing(lineage: TokenLineage) -> Iterator[str]:
+    for event, edge in zip(lineage.routing_events, lineage.edges, strict=True):
+        way = f"{edge['from_node_id']} -{edge['label']}-> {edge['to_node_id']}"
+        yield f"{way}: {event['mode']}"
+        if event["reason_ref"] in lineage.payloads:
+            yield f"  because {_json(lineage.payloads[event['reason_ref']])}"
+
+
+def _calls(lineage: TokenLineage) -> Iterator[str]:
+    for call in lineage.calls:
+        yield _short("calls", call)
+        for ref, said in (("request_ref", "asked"), ("response_ref", "answered")):
+            if call[ref] in lineage.payloads:
+                yield f"  {said} {_json(lineage.payloads[call[ref]])}"
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:

@@ -81,9 +81,13 @@ class _Events:
     def __init__(self, view: LedgerView, run: Row, producer: str) -> None:
         self._view, self._run, self._producer = view, run, producer
         settings = restored(run["settings_json"].encode())
-        name = settings.get("name") if isinstance(settings, dict) else None
+        stated = settings if isinstance(settings, dict) else {}
         self._rows: dict[str, int] | None = None
-        self._job = name if isinstance(name, str) and name else run["config_hash"]
+        # Runs of a pipeline are runs of one job, however each was configured.
+        names = (stated.get(key) for key in ("name", "pipeline"))
+        self._job = next(
+            (name for name in names if isinstance(name, str) and name), run["config_hash"]
+        )
 
     def all(self) -> Iterator[Document]:
         run, work = self._run, self._work()

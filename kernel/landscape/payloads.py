@@ -5,11 +5,12 @@ without a look at other runs (decision kernel/0421). Every content is held again
 is read. Hashes in the records stay when payloads go.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from kernel.canonical import sha256_hex
+from kernel.landscape.canonical_types import canonical_data, restored
 from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.ledger import schema
@@ -18,6 +19,9 @@ from kernel.ledger.tables import Row
 
 PURGE_PAGE = 2000
 """Payloads that one transaction removes."""
+
+SHOWN_MAX = 40
+SHOWN_BYTES_MAX = 16 * 1024
 
 PayloadState = Literal["available", "purged", "never_stored", "row_not_found"]
 Reason = Literal["running", "not_expired", "failed", "nothing_kept"]
@@ -75,6 +79,36 @@ def purge_payloads(
         deleted, freed = deleted + count, freed + size
         purged.append(run_id)
     return PurgeResult(deleted, freed, tuple(purged), kept)
+
+
+def payload_data(view: LedgerView, run_id: str, content_hash: str) -> tuple[bool, Any]:
+    """Return whether a payload is kept, and its data.
+
+    Raises:
+        RecordDamaged: it is not what its hash says, or no canonical data.
+    """
+    content = read_payload(view, run_id, content_hash)
+    if content is None:
+        return False, None
+    try:
+        return True, restored(content)
+    except ValueError as error:
+        key = f"{run_id}/{content_hash}"
+        raise RecordDamaged("landscape_payloads", key, str(error)) from None
+
+
+def shown_payloads(view: LedgerView, run_id: str, refs: Iterable[str | None]) -> dict[str, Any]:
+    """Return by their hashes the data of payloads that are kept: `SHOWN_MAX`, none of them long.
+
+    Raises:
+        RecordDamaged: see `payload_data`.
+    """
+    shown: dict[str, Any] = {}
+    for ref in [*dict.fromkeys(ref for ref in refs if ref is not None)][:SHOWN_MAX]:
+        is_kept, data = payload_data(view, run_id, ref)
+        if is_kept and len(canonical_data(data)) <= SHOWN_BYTES_MAX:
+            shown[ref] = data
+    return shown
 
 
 def _judged(

@@ -1,16 +1,17 @@
-"""What runs came to: counts, times, errors, and what needs attention (seed 003, analysis).
+"""What a run came to: counts, times, errors (seed 003, analysis).
 
 Counts are asked of the database; times, causes and calls are read from the records of one run, page
 by page, so these reports take time that grows with the run. Of a list are at most `limit` entries.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import orjson
 
-from kernel.landscape.digest import records_of
+from kernel.landscape.digest import PAGE_RECORDS, records_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.grades import grade_now
 from kernel.landscape.lineage_text import graph_mermaid
@@ -19,18 +20,14 @@ from kernel.landscape.record_rules import KEYS, TABLES, check_stored, key_text
 from kernel.landscape.seals import seal_of
 from kernel.ledger.landscape_tables import OPERATION_TYPES, OUTCOMES, RUN_STATUSES
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.tables import Row, rows_in_pages
 
 Document = dict[str, Any]
 
-STUCK_AFTER_US = 3_600_000_000
-"""For how long a run, an operation or a state may be open before it is reported."""
-
-MANY_ERRORS = 10
 BOTTLENECK_SHARE = 0.2
 HIGH_VARIANCE = 5.0
 SAMPLES = 5
-RUNS_LOOKED_AT = 100
+CAUSES_SHOWN = 100
 
 _COUNTED = ("rows", "tokens", "nodes", "edges", "node_states", "operations", "calls", "artifacts")
 
@@ -207,7 +204,7 @@ def _performance(
 
 
 def errors_of(view: LedgerView, run_id: str, *, kind: str, limit: int) -> Document:
-    """Return errors of a run: `validation`, `transform` or `all`."""
+    """Return errors of a run: `validation`, `transform`, `state` or `all`."""
     run_of_id(view, run_id)
     document: Document = {"run_id": run_id}
     for each in ("validation", "transform"):
@@ -215,6 +212,9 @@ def errors_of(view: LedgerView, run_id: str, *, kind: str, limit: int) -> Docume
             name = f"{each}_errors"
             rows = view.tables.select(TABLES[name], {"run_id": run_id}, limit=limit)
             document[name] = [_error(name, check_stored(TABLES[name], row)) for row in rows]
+    if kind in ("state", "all"):
+        failed = islice(_failed_states(view, run_id), limit)
+        document["state_errors"] = [_failed(state) for state in failed]
     return document
 
 
@@ -223,6 +223,9 @@ def error_causes_of(view: LedgerView, run_id: str) -> Document:
     run_of_id(view, run_id)
     by_source: Counter[tuple[str, str]] = Counter()
     by_transform: Counter[tuple[str, str]] = Counter()
+    by_node: Counter[tuple[str, str]] = Counter(
+        (state["node_id"], state["error_json"] or "") for state in _failed_states(view, run_id)
+    )
     samples: dict[str, list[Document]] = {"validation_errors": [], "transform_errors": []}
     for name, kept in samples.items():
         for row in _records(view, run_id, name):
@@ -243,6 +246,11 @@ def error_causes_of(view: LedgerView, run_id: str) -> Document:
             "total": sum(by_transform.values()),
             "by_transform": _ranked(by_transform, "transform_id", "details"),
             "samples": samples["transform_errors"],
+        },
+        "state_errors": {
+            "total": sum(by_node.values()),
+            "by_node": _ranked(by_node, "node_id", "error"),
+            "samples": [_failed(state) for state in islice(_failed_states(view, run_id), SAMPLES)],
         },
     }
 
@@ -294,89 +302,36 @@ def _usage(counts: Counter[str]) -> Document:
 def failure_of(view: LedgerView, run_id: str, *, limit: int) -> Document:
     """Return what failed in a run, and where one looks next."""
     run = run_of_id(view, run_id)
-    failed: list[Row] = []
-    for node in _records(view, run_id, "nodes"):
-        where = {"run_id": run_id, "node_id": node["node_id"], "status": "failed"}
-        rows = view.tables.select(TABLES["node_states"], where, limit=limit - len(failed))
-        failed += [check_stored(TABLES["node_states"], row) for row in rows]
-        if len(failed) >= limit:
-            break
+    failed = [*islice(_failed_states(view, run_id), limit)]
+    errors = errors_of(view, run_id, kind="all", limit=limit)
     causes = error_causes_of(view, run_id)
     return {
         "run_id": run_id,
         "run_status": run["status"],
-        "failed_node_states": [
-            {
-                **{name: state[name] for name in ("state_id", "token_id", "node_id", "attempt")},
-                "error": _loaded(state["error_json"]),
-            }
-            for state in failed
-        ],
-        **errors_of(view, run_id, kind="all", limit=limit),
+        "failed_node_states": errors.pop("state_errors"),
+        **errors,
         "patterns": {
             "plugins_failing": dict(Counter(state["node_id"] for state in failed)),
             "has_retries": any(state["attempt"] > 0 for state in failed),
             "by_source": causes["validation_errors"]["by_source"][:limit],
             "by_transform": causes["transform_errors"]["by_transform"][:limit],
+            "by_node": causes["state_errors"]["by_node"][:limit],
         },
         "next_steps": [f"explain {state['token_id']}" for state in failed[:3]],
     }
 
 
-def activity_since(view: LedgerView, since_us: int) -> Document:
-    """Return the runs that began since a time."""
-    runs = newest_runs(view, limit=RUNS_LOOKED_AT, since_us=since_us)
-    return {
-        "since_us": since_us,
-        "total_runs": len(runs),
-        "status_summary": dict(Counter(run["status"] for run in runs)),
-        "runs": [
-            run_document(view, run)
-            | {"rows": _count(view, "rows", run["run_id"])}
-            | {"tokens": _count(view, "tokens", run["run_id"])}
-            for run in runs
-        ],
-    }
+def _failed_states(view: LedgerView, run_id: str) -> Iterator[Row]:
+    table, key = TABLES["node_states"], KEYS["node_states"]
+    for node in _records(view, run_id, "nodes"):
+        failed = {"run_id": run_id, "node_id": node["node_id"], "status": "failed"}
+        rows = rows_in_pages(view.tables, table, failed, order_by=key, page_rows=PAGE_RECORDS)
+        yield from (check_stored(table, row) for row in rows)
 
 
-def problems_now(view: LedgerView, now_us: int) -> Document:
-    """Return what needs attention among the newest runs."""
-    runs = newest_runs(view, limit=RUNS_LOOKED_AT)
-    problems = [problem for run in runs for problem in _problems(view, run, now_us)]
-    severities = {problem["severity"] for problem in problems}
-    status = "CRITICAL" if "CRITICAL" in severities else "WARNING" if severities else "OK"
-    of_run = [problem["run_id"] for problem in problems]
-    return {
-        "status": status,
-        "problems": problems,
-        "recent_runs": [run_document(view, run) for run in runs[:SAMPLES]],
-        "next_steps": [f"failure_context {run_id}" for run_id in dict.fromkeys(of_run)][:3],
-    }
-
-
-def _problems(view: LedgerView, run: Row, now_us: int) -> Iterable[Document]:
-    run_id = run["run_id"]
-    if run["status"] == "failed":
-        yield _problem("CRITICAL", "failed_run", run_id, "the run failed")
-    if run["status"] == "running" and now_us - run["started_at_us"] > STUCK_AFTER_US:
-        yield _problem("WARNING", "stuck_run", run_id, "running for more than an hour")
-    if run["status"] != "running" and seal_of(view, run_id) is None:
-        yield _problem("WARNING", "run_not_sealed", run_id, "it has ended and has no seal")
-    errors = _count(view, "validation_errors", run_id)
-    if errors > MANY_ERRORS:
-        yield _problem("WARNING", "high_error_rate", run_id, f"{errors} validation errors")
-    quarantined = _count(view, "token_outcomes", run_id, outcome="quarantined")
-    if quarantined:
-        yield _problem("INFO", "quarantined_rows", run_id, f"{quarantined} rows are quarantined")
-    for row in view.tables.select(TABLES["operations"], {"run_id": run_id, "status": "open"}):
-        check_stored(TABLES["operations"], row)
-        if now_us - row["started_at_us"] > STUCK_AFTER_US:
-            message = f"operation {row['operation_id']} is open for more than an hour"
-            yield _problem("WARNING", "stuck_operation", run_id, message)
-
-
-def _problem(severity: str, kind: str, run_id: str, message: str) -> Document:
-    return {"severity": severity, "type": kind, "run_id": run_id, "message": message}
+def _failed(state: Row) -> Document:
+    named = ("state_id", "token_id", "node_id", "attempt", "completed_at_us")
+    return {name: state[name] for name in named} | {"error": _loaded(state["error_json"])}
 
 
 def _records(view: LedgerView, run_id: str, name: str) -> Iterable[Row]:
@@ -396,7 +351,7 @@ def _ranked(counts: Counter[tuple[str, str]], *names: str) -> list[Document]:
     return [
         {**dict(zip(names, key, strict=True)), "count": count}
         for key, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
-    ][:RUNS_LOOKED_AT]
+    ][:CAUSES_SHOWN]
 
 
 def _error(name: str, row: Row) -> Document:

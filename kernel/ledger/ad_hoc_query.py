@@ -115,11 +115,20 @@ def answer_query(
     """
     if not isinstance(store, AnswersQueries):
         raise QueryRefused("this ledger is in memory, and nothing runs SQL there")
+    check_text(sql)
+    return store.query(sql, bounds, now_s)
+
+
+def check_text(sql: str) -> None:
+    """Refuse what is no text of a query.
+
+    Raises:
+        QueryRefused: `query_refused`.
+    """
     if len(sql) > SQL_CHARS_MAX:
         raise QueryRefused(f"a query has at most {SQL_CHARS_MAX} characters")
     if "\x00" in sql or _has_surrogate(sql):
         raise QueryRefused("a query is text that can be stored")
-    return store.query(sql, bounds, now_s)
 
 
 def table_documents() -> list[Mapping[str, Any]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kernel.ledger import schema
 from kernel.ledger.ad_hoc_query import (
     TABLES,
     QueryBounds,
@@ -14,6 +15,7 @@ from kernel.ledger.ad_hoc_query import (
     table_documents,
 )
 from kernel.ledger.memory import MemoryStore
+from kernel.ledger.record_query import query_records
 from kernel.ledger.sqlite import SqliteStore
 from tests.kernel import hostile_queries
 from tests.kernel.build import create, ledger_on, submit
@@ -80,6 +82,20 @@ def test_no_statement_of_the_corpus_writes_or_reads_another_file(store, tmp_path
     assert other.read_text() == WORDS
     assert {path: path.stat().st_size for path in tmp_path.rglob("*.db")} == files
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["secret.txt"]
+
+
+def test_no_statement_of_the_corpus_is_carried_out_on_records_of_a_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    other = tmp_path / "secret.txt"
+    other.write_text(WORDS)
+    table = schema.metadata.tables["landscape_tokens"]
+    rows = [dict.fromkeys(map(str, table.columns.keys()), "x")]
+    for sql in hostile_queries.statements(str(other)):
+        with pytest.raises(QueryRefused) as refused:
+            query_records({table: rows}, sql, BOUNDS, time.monotonic)
+        assert refused.value.code in ("query_refused", "query_failed"), sql
+    assert [path.name for path in tmp_path.iterdir()] == ["secret.txt"]
+    assert other.read_text() == WORDS
 
 
 @pytest.mark.parametrize("sql", hostile_queries.ENDLESS)

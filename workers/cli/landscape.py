@@ -128,9 +128,12 @@ def export(run_id: str, shape: str, key_file: Path | None, folder: Path | None) 
 @click.option("--key-file", type=click.Path(exists=True, path_type=Path), help="Of the lines.")
 @as_json
 def import_file(file: Path, key_file: Path | None, *, as_json: bool) -> None:
-    """Verify the exported run in FILE and take it in, while nothing else runs."""
+    """Verify the exported run in FILE and take it in, while nothing else runs.
+
+    Where there is no ledger, one is made.
+    """
     key = None if key_file is None else key_file.read_bytes()
-    with locked_ledger(read_settings()) as ledger, file.open("rb") as lines:
+    with locked_ledger(read_settings(), may_be_new=True) as ledger, file.open("rb") as lines:
         manifest = import_run(ledger, lines, key)
     print_document(manifest, as_json=as_json)
 

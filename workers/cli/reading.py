@@ -9,8 +9,15 @@ import click
 from kernel.ledger.ledger import Ledger, LedgerView
 from workers.cli.common import clean_errors, read_settings
 from workers.environment.data_folder import DataFolder
-from workers.environment.ledger_access import file_of, ledger_place, open_ledger, open_record
+from workers.environment.ledger_access import (
+    file_of,
+    founded_ledger,
+    ledger_place,
+    open_ledger,
+    open_record,
+)
 from workers.environment.settings import Settings
+from workers.environment.system_host import system_host
 
 T = TypeVar("T")
 
@@ -32,14 +39,17 @@ def read_view() -> Iterator[LedgerView]:
 
 
 @contextmanager
-def locked_ledger(settings: Settings) -> Iterator[Ledger]:
-    """Open the ledger that the settings name to write, under the lock of their folder."""
+def locked_ledger(settings: Settings, *, may_be_new: bool = False) -> Iterator[Ledger]:
+    """Open the ledger that the settings name to write, under the lock of their folder.
+
+    Where there is none, one is made if it may be new.
+    """
     place = ledger_place(settings)
     file = file_of(place)
-    if file is not None and not file.exists():
+    if file is not None and not file.exists() and not may_be_new:
         raise click.ClickException(f"ledger_unavailable: no ledger at {file}")
     with clean_errors(), DataFolder(settings.data_dir).locked():
-        ledger = open_ledger(place)
+        ledger = founded_ledger(place, system_host()) if may_be_new else open_ledger(place)
         try:
             yield ledger
         finally:

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from kernel.errors import LedgerCorrupt, LedgerSchemaDiffers, LedgerUnavailable
 from kernel.host import Host
+from kernel.landscape.runtime.run_query import query_run
 from kernel.ledger import sqlite_catalog, sqlite_schema
 from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds, answer_query
 from kernel.ledger.archive import Archive
@@ -227,6 +228,21 @@ def query_record(place: LedgerPlace, sql: str, bounds: QueryBounds) -> QueryAnsw
     """
     with closing(open_store(place, read_only=True)) as store:
         return answer_query(store, sql, bounds, time.monotonic)
+
+
+def query_runtime_run(
+    place: LedgerPlace, run_id: str, sql: str, bounds: QueryBounds
+) -> QueryAnswer:
+    """Run one SELECT of SQLite on the records of a run of the runtime; see `query_run`.
+
+    Raises:
+        LandscapeRefused: `landscape_unknown`.
+        QueryRefused: `query_refused`, `query_failed`, `query_timed_out`.
+        LedgerUnavailable: when there is no ledger there, or it cannot be reached.
+        LedgerSchemaDiffers: when its tables have another version.
+    """
+    with open_record(place) as view:
+        return query_run(view, run_id, sql, bounds, time.monotonic)
 
 
 def _is_unfounded(view: LedgerView) -> bool:

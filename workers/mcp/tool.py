@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 import anyio
@@ -14,7 +15,12 @@ from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
 from kernel.ledger.ledger import LedgerView
 from workers.clients.gateway import GatewayClient
 from workers.clients.gateway_state import read_state
-from workers.environment.ledger_access import LedgerPlace, open_record, query_record
+from workers.environment.ledger_access import (
+    LedgerPlace,
+    open_record,
+    query_record,
+    query_runtime_run,
+)
 
 T = TypeVar("T")
 Document = dict[str, Any]
@@ -54,11 +60,14 @@ class ToolContext:
 
         return await anyio.to_thread.run_sync(asked, limiter=self.places)
 
-    async def query(self, sql: str, bounds: QueryBounds) -> QueryAnswer:
-        """Run one SELECT on the tables, off the event loop."""
-        return await anyio.to_thread.run_sync(
-            query_record, self.place, sql, bounds, limiter=self.places
-        )
+    async def query(
+        self, sql: str, bounds: QueryBounds, *, run_id: str | None = None
+    ) -> QueryAnswer:
+        """Run one SELECT on the tables, or on a run of the runtime, off the event loop."""
+        question = partial(query_record, self.place)
+        if run_id is not None:
+            question = partial(query_runtime_run, self.place, run_id)
+        return await anyio.to_thread.run_sync(question, sql, bounds, limiter=self.places)
 
     async def get(self, path: str, **query: Any) -> Any:
         """Ask the gateway once.

@@ -17,8 +17,8 @@ from kernel.host import iso_time
 from kernel.landscape.canonical_types import canonical_data
 from kernel.landscape.lineage import Explanation, TokenLineage, explain
 from kernel.landscape.lineage_text import explanation_text, graph_mermaid, lineage_mermaid
+from kernel.landscape.recent_runs import activity_since, problems_now
 from kernel.landscape.reports import (
-    activity_since,
     error_causes_of,
     errors_of,
     failure_of,
@@ -27,7 +27,6 @@ from kernel.landscape.reports import (
     newest_runs,
     outcomes_of,
     performance_of,
-    problems_now,
     run_document,
     summary_of,
 )
@@ -35,7 +34,7 @@ from kernel.landscape.runtime.views import run_view, runtime_runs
 from kernel.ledger.ledger import LedgerView
 
 Document = dict[str, Any]
-ErrorKind = Literal["all", "validation", "transform"]
+ErrorKind = Literal["all", "validation", "transform", "state"]
 
 
 class RunDocument(TypedDict):
@@ -169,7 +168,10 @@ def outcome_analysis(view: LedgerView, run_id: str) -> Document:
 
 
 def recent_activity(view: LedgerView, now_us: int, *, minutes: int = 60) -> ActivityDocument:
-    """Return the runs that began in the last minutes, the newest first."""
+    """Return the runs that began in the last minutes, the newest first.
+
+    A run of the runtime belongs to them where it went on then.
+    """
     document = activity_since(view, max(0, now_us - minutes * 60_000_000))
     return cast("ActivityDocument", {"time_window_minutes": minutes, **shown(document)})
 
@@ -180,7 +182,10 @@ def failure_context(view: LedgerView, run_id: str, *, limit: int = 10) -> Docume
 
 
 def diagnose(view: LedgerView, now_us: int) -> DiagnosisDocument:
-    """Return what needs attention among the newest runs: failed, stuck, unsealed, many errors."""
+    """Return what needs attention among the newest runs: failed, stuck, unsealed, many errors.
+
+    Of the runtime's own runs: requests that were given up.
+    """
     return cast("DiagnosisDocument", shown(problems_now(view, now_us)))
 
 
@@ -209,6 +214,7 @@ def lineage_document(lineage: TokenLineage) -> Document:
         "outcome": shown(lineage.outcome),
         "node_states": shown(lineage.states),
         "routing_events": shown(lineage.routing_events),
+        "edges": shown(lineage.edges),
         "operations": shown(lineage.operations),
         "calls": shown(lineage.calls),
         "parents": shown(lineage.parents),
@@ -218,6 +224,7 @@ def lineage_document(lineage: TokenLineage) -> Document:
         "validation_errors": shown(lineage.validation_errors),
         "transform_errors": shown(lineage.transform_errors),
         "outcomes": shown(lineage.outcomes),
+        "payloads": orjson.loads(canonical_data(lineage.payloads)),
     }
 
 

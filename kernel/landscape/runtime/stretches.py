@@ -16,8 +16,8 @@ _BEHIND = "runtime;"
 """What sorts behind every name with the prefix."""
 
 HASH_CHARS = 12
-OPEN_ROWS_MAX = 5_000
-"""Rows of the run that is going on that are looked at, its first ones."""
+RUN_ROWS_MAX = 5_000
+"""Rows of a run; of the one that is going on its first ones are looked at, where there are more."""
 
 _NAME = re.compile(
     r"runtime:(?P<first>[0-9]{12})-(?:(?P<last>[0-9]{12}):(?P<hash>[0-9a-f]{12})|open)"
@@ -48,7 +48,9 @@ def stretch_named(view: LedgerView, run_id: str) -> RuntimeRun | None:
     if name["last"] is None:
         stretch = open_stretch(view)
         return stretch if stretch is not None and stretch.run_id == run_id else None
-    ended = stretch_between(view, int(name["first"]), int(name["last"]))
+    first, last = int(name["first"]), int(name["last"])
+    # Whoever knows the log could name a stretch of any length, and making its records takes time.
+    ended = stretch_between(view, first, last) if last - first < RUN_ROWS_MAX else None
     return ended if ended is not None and ended.run_id == run_id else None
 
 
@@ -76,8 +78,14 @@ def open_stretch(view: LedgerView) -> RuntimeRun | None:
     first, head = sealed_last(view) + 1, view.head().ec_sequence_number
     if first > head:
         return None
-    last = min(head, first + OPEN_ROWS_MAX - 1)
+    last = min(head, first + RUN_ROWS_MAX - 1)
     return RuntimeRun(first, last, f"{PREFIX}{first:012d}-open", is_open=True)
+
+
+def newest_stretches(view: LedgerView, *, limit: int) -> list[RuntimeRun]:
+    """Return the newest runs, the newest first: the one that is going on, sealed ones."""
+    current = open_stretch(view)
+    return [*([] if current is None else [current]), *sealed_runs(view, limit=limit)][:limit]
 
 
 def sealed_runs(view: LedgerView, *, limit: int) -> list[RuntimeRun]:

@@ -16,8 +16,7 @@ from kernel.landscape.runtime.records import RuntimeRecords, run_record
 from kernel.landscape.runtime.stretches import (
     RuntimeRun,
     is_runtime,
-    open_stretch,
-    sealed_runs,
+    newest_stretches,
     stretch_named,
 )
 from kernel.landscape.seals import seal_of
@@ -52,9 +51,7 @@ def view_of(view: LedgerView, stretch: RuntimeRun) -> LedgerView:
 
 def runtime_runs(view: LedgerView, *, limit: int) -> list[Row]:
     """Return the runs of the runtime, the newest first: the one that is going on, sealed ones."""
-    current = open_stretch(view)
-    stretches = [*([] if current is None else [current]), *sealed_runs(view, limit=limit)]
-    return [run_record(view, stretch) for stretch in stretches[:limit]]
+    return [run_record(view, stretch) for stretch in newest_stretches(view, limit=limit)]
 
 
 def counts_of(view: LedgerView, run_id: str, names: Iterable[str]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 import pytest
 from sqlalchemy import Integer
 
-from kernel.landscape import reports
+from kernel.landscape import recent_runs, reports
 from kernel.landscape.checkpoints import newest_checkpoint, resume_point, rows_to_do, topology_of
 from kernel.landscape.contracts import contract_of, nodes_with_schema
 from kernel.landscape.digest import digest_of
@@ -62,8 +62,8 @@ READERS = {
     "causes": lambda view: reports.error_causes_of(view, "run-1"),
     "llm": lambda view: reports.llm_usage_of(view, "run-1"),
     "failures": lambda view: reports.failure_of(view, "run-1", limit=9),
-    "activity": lambda view: reports.activity_since(view, 0),
-    "problems": lambda view: reports.problems_now(view, NOW_US),
+    "activity": lambda view: recent_runs.activity_since(view, 0),
+    "problems": lambda view: recent_runs.problems_now(view, NOW_US),
     "node_counts": lambda view: node_counts(view, "run-1"),
     "record_counts": lambda view: record_counts(view, "run-1"),
     "runs_page": lambda view: runs_page(view, status=None, before_us=None, limit=9),
@@ -92,7 +92,7 @@ READERS = {
 
 ASKED_BY_NAME = {
     *("explained_node", "explained_rows", "explained_batches", "batch_members"),
-    *("tokens_page", "open_operations", "failures"),
+    *("tokens_page", "open_operations", "failures", "errors", "causes"),
 }
 """Readers that look for records of one thing: they do not meet what names another one."""
 
@@ -100,7 +100,7 @@ ASKED_BY_VALUE = {
     ("problems", "token_outcomes", "outcome"),
     ("problems", "operations", "status"),
     ("open_operations", "operations", "status"),
-    ("failures", "node_states", "status"),
+    *((reader, "node_states", "status") for reader in ("failures", "errors", "causes")),
 }
 """Which reader asks a table for the records that have one value in a column."""
 

@@ -18,17 +18,16 @@ from kernel.landscape.export import export_csv, export_run
 from kernel.landscape.lineage import explain, lineage_of
 from kernel.landscape.lineage_text import explanation_text
 from kernel.landscape.payloads import purge_payloads, read_payload
+from kernel.landscape.recent_runs import STUCK_AFTER_US, problems_now
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.landscape.recorder import Recorder
 from kernel.landscape.reports import (
-    STUCK_AFTER_US,
     error_causes_of,
     errors_of,
     failure_of,
     graph_of,
     llm_usage_of,
     outcomes_of,
-    problems_now,
 )
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore

@@ -36,12 +36,18 @@ def test_a_token_is_explained_from_its_source_to_its_outcome(ledger, run):
     assert [(call["call_type"], call["call_index"]) for call in lineage.calls] == [
         *(("filesystem", 0), ("llm", 0), ("llm", 1)),
     ]
+    requests = [lineage.payloads.get(call["request_ref"]) for call in lineage.calls]
+    assert requests == [None, {"ask": "granted"}, {"ask": "denied"}]
+    assert lineage.payloads[lineage.calls[2]["response_ref"]] == {"answer": "denied"}
     assert lineage.outcome["outcome"] == "forked"
     branches = {branch["token_id"] for branch in run["branches"]}
     assert {link["token_id"] for link in lineage.children} > branches
     branch = ledger.read(lambda view: lineage_of(view, "run-1", run["branches"][0]["token_id"]))
     assert [link["parent_token_id"] for link in branch.parents] == [run["token"]["token_id"]]
     assert [event["mode"] for event in branch.routing_events] == ["move"]
+    [edge] = branch.edges
+    assert (edge["from_node_id"], edge["label"], edge["to_node_id"]) == ("gate", "sure", "sure")
+    assert [*branch.payloads.values()] == [{"because": 0.75}]
     assert branch.outcome["outcome"] == "coalesced"
 
 

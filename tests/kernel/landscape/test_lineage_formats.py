@@ -121,6 +121,15 @@ def test_what_goes_along_an_edge_leads_from_the_source_to_the_artifact(ledger, r
 
 
 @pytest.mark.parametrize(
+    ("config", "name"), [({"pipeline": "orders", "place": "a:b"}, "orders"), ({"name": "n"}, "n")]
+)
+def test_runs_of_a_pipeline_are_runs_of_one_job(ledger, recorder, config, name):
+    recorder.begin_run(config, run_id="run-1")
+    recorder.flush()
+    assert {event["job"]["name"] for event in exported(ledger)} == {name}
+
+
+@pytest.mark.parametrize(
     ("status", "whole", "node"),
     [("failed", "FAIL", "ABORT"), ("interrupted", "ABORT", "ABORT"), (None, "RUNNING", "RUNNING")],
 )

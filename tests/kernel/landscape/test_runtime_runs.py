@@ -10,10 +10,18 @@ from actors.commit.run_units import SealRuntimeRunUnit
 from kernel.landscape.errors import LandscapeRefused, RecordRefused
 from kernel.landscape.export import export_run, import_run
 from kernel.landscape.lineage import explain
+from kernel.landscape.recent_runs import activity_since, problems_now
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored
 from kernel.landscape.recorder import Recorder
-from kernel.landscape.reports import graph_of, outcomes_of, summary_of
-from kernel.landscape.runtime import ways
+from kernel.landscape.reports import (
+    error_causes_of,
+    errors_of,
+    failure_of,
+    graph_of,
+    outcomes_of,
+    summary_of,
+)
+from kernel.landscape.runtime import stretches, ways
 from kernel.landscape.runtime.records import RuntimeRecords
 from kernel.landscape.runtime.stretches import open_stretch, stretch_between, stretch_named
 from kernel.landscape.runtime.views import run_view, runtime_runs, view_of
@@ -181,6 +189,48 @@ def test_what_was_given_up_and_what_was_cancelled_has_its_end(ledger):
     assert {row["token_id"] for row in failed} == {lost, unwanted}
 
 
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_what_was_given_up_is_in_every_report_of_what_went_wrong(ledger, is_sealed):
+    furnish(ledger, bound("b", "extraction_task"), bound("c", "extraction_task"))
+    lost, unwanted = ask(ledger, "b", "c")
+    with ledger.transaction() as transaction:
+        close(transaction, lost, "dead_letter", reason="broken")
+        close(transaction, unwanted, "cancelled", reason="not wanted")
+    if is_sealed:
+        seal(ledger, 1, head(ledger))
+        # It has no row of what came to be before, and nothing of its problems.
+        accept(ledger, create("later", "Note"))
+    with ledger.view() as view:
+        *_, run = runtime_runs(view, limit=5)
+        run_id = run["run_id"]
+        made = run_view(view, run_id)
+        failed = {
+            state["token_id"]: state["error"]
+            for state in errors_of(made, run_id, kind="state", limit=9)["state_errors"]
+        }
+        assert failed == {lost: {"outcome": "dead_letter"}, unwanted: {"outcome": "cancelled"}}
+        failure = failure_of(made, run_id, limit=1)
+        [state] = failure["failed_node_states"]
+        assert failure["next_steps"] == [f"explain {state['token_id']}"]
+        by_node = error_causes_of(made, run_id)["state_errors"]["by_node"]
+        assert {(cause["error"], cause["count"]) for cause in by_node} == {
+            ('{"outcome":"cancelled"}', 1),
+            ('{"outcome":"dead_letter"}', 1),
+        }
+        diagnosis = problems_now(view, 1 << 60)
+        [problem] = diagnosis["problems"]
+        assert (problem["run_id"], problem["type"]) == (run_id, "failed_tokens")
+        assert problem["message"] == "requests given up: 1"
+        assert diagnosis["status"] == "WARNING"
+        assert diagnosis["next_steps"] == [f"failure_context {run_id}"]
+        recent = {each["run_id"]: each for each in activity_since(view, 0)["runs"]}
+        assert recent.keys() == {each["run_id"] for each in runtime_runs(view, limit=5)}
+        assert recent[run_id]["tokens"] == made.tables.count(TABLES["tokens"])
+        assert recent[run_id]["status"] == ("completed" if is_sealed else "running")
+        later = activity_since(view, 1 << 60)["runs"]
+        assert [each["status"] for each in later] == ["running"]
+
+
 @pytest.mark.spec("L4")
 def test_a_sealed_run_is_made_again_by_verification_and_read_like_any_other(observed):
     document = seal(observed, 1, head(observed) - 1)
@@ -247,6 +297,15 @@ def test_verification_names_the_table_of_a_sealed_run_that_comes_out_otherwise(o
     with observed.view() as view:
         named = {(finding.table, finding.rule) for finding in verify(view).findings}
     assert ("landscape_tokens", "digest_differs") in named
+
+
+def test_no_name_makes_a_run_longer_than_one_is(observed, monkeypatch):
+    last = head(observed)
+    with observed.view() as view:
+        names = {rows: stretch_between(view, last - rows + 1, last).run_id for rows in (3, 4)}
+        monkeypatch.setattr(stretches, "RUN_ROWS_MAX", 3)
+        assert stretch_named(view, names[3]).first == last - 2
+        assert stretch_named(view, names[4]) is None
 
 
 def test_names_of_the_runtimes_runs_are_its_own(ledger):

@@ -29,6 +29,9 @@ def test_an_id_is_explained_as_text_as_json_and_as_a_graph(run):
     text = rotulus("explain", token_id).output
     for part in ("source: row 0 of source", "[1] classify: completed, 5.0 ms", "outcome: FORKED"):
         assert part in text
+    assert 'asked {"ask":"granted"}\n    answered {"answer":"granted"}' in text
+    text = rotulus("explain", run["branches"][0]["token_id"]).output
+    assert 'gate -sure-> sure: move\n    because {"because":0.75}' in text
     document = printed("explain", run["row"]["row_id"], "--sink", "sure", "--format", "json")
     lineages = document["lineage"]["lineages"]
     assert [each["token"]["token_id"] for each in lineages] == [run["out"]["token_id"]]
@@ -58,6 +61,10 @@ def test_a_run_goes_out_and_is_not_taken_in_where_it_is(run, tmp_path):
     file.write_text(lines)
     refused = rotulus("landscape", "import", str(file), "--key-file", str(key))
     assert (refused.exit_code, "landscape_conflict" in refused.output) == (1, True)
+    other = ("--data-dir", str(tmp_path / "another-place"))
+    taken = printed("landscape", "import", str(file), "--key-file", str(key), "--json", *other)
+    assert taken["record_count"] == len(lines.splitlines()) - 1
+    assert "outcome: FORKED" in rotulus("explain", run["token"]["token_id"], *other).output
     rotulus("landscape", "export", "run-1", "--csv", str(tmp_path / "csv"))
     assert (tmp_path / "csv" / "rows.csv").is_file()
 

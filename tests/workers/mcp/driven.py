@@ -94,7 +94,11 @@ async def drive(session: ClientSession, run_sql: str = RUN) -> dict[str, Any]:
 
 
 async def _drive_runs(ask: Asker, call: Callable[..., Awaitable[Any]]) -> None:
-    run_id = (await call("list_runs"))["runs"][0]["run_id"]
+    runs = [run["run_id"] for run in (await call("list_runs"))["runs"]]
+    [runtime] = [run_id for run_id in runs if run_id.startswith("runtime:")]
+    counted = "SELECT count(*) AS n FROM landscape_tokens"
+    assert (await ask("query", sql=counted, run_id=runtime))["rows"][0][0] > 0
+    run_id = runs[0]
     for tool in REPORTS:
         await call(tool, run_id=run_id)
     [token] = await ask.values("SELECT token_id FROM landscape_tokens ORDER BY token_id LIMIT 1")

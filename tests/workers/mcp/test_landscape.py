@@ -146,13 +146,45 @@ async def test_a_field_is_explained_and_a_row_that_does_not_fit_says_how(tmp_pat
         assert (second["missing"], second["undeclared"]) == ([], [])
 
 
+async def test_a_query_sees_a_run_of_the_runtime_by_its_name(ask: Asker):
+    runs = (await ask("list_runs"))["runs"]
+    [run_id] = [run["run_id"] for run in runs if run["run_id"].startswith("runtime:")]
+    [count] = await ask.values("SELECT count(*) AS n FROM landscape_runs")
+    assert count == 1  # none of the runtime's
+    counted = "SELECT count(*) AS n, min(run_id) AS run FROM landscape_tokens"
+    answer = await ask("query", sql=counted, run_id=run_id)
+    summed = await ask("get_run_summary", run_id=run_id)
+    assert answer["rows"] == [[summed["report"]["counts"]["tokens"], run_id]]
+    by_node = (
+        "SELECT n.node_id, count(*) AS states FROM landscape_nodes AS n"
+        " JOIN landscape_node_states AS s ON s.run_id = n.run_id AND s.node_id = n.node_id"
+        " GROUP BY n.node_id ORDER BY n.node_id"
+    )
+    states = {row[0]: row[1] for row in (await ask("query", sql=by_node, run_id=run_id))["rows"]}
+    performance = (await ask("get_performance_report", run_id=run_id))["report"]
+    assert states == {
+        node["node_id"]: node["executions"] for node in performance["node_performance"]
+    }
+    for sql, named, code in (
+        ("SELECT 1 AS n FROM outbox", run_id, "query_failed"),
+        ("DELETE FROM landscape_runs", run_id, "query_refused"),
+        (counted, "run-1", "landscape_unknown"),
+        (counted, f"{run_id}x", "landscape_unknown"),
+    ):
+        assert (await ask.refused("query", sql=sql, run_id=named))["code"] == code
+
+
 async def test_a_run_is_in_what_happened_lately_and_in_what_is_wrong(ask: Asker):
     runs = (await ask("list_runs"))["runs"]
     [run] = [run for run in runs if run["run_id"] == "run-1"]
     age_us = system_host().now_us() - parse_time_us(run["started_at"])
     minutes = age_us // 60_000_000 + 2
     recent = await ask("get_recent_activity", minutes=minutes)
-    assert [shown["run_id"] for shown in recent["runs"]["runs"]] == [run["run_id"]]
+    shown = {each["run_id"]: each for each in recent["runs"]["runs"]}
+    assert shown.keys() == {each["run_id"] for each in runs}
+    [runtime] = shown.keys() - {"run-1"}
+    summed = await ask("get_run_summary", run_id=runtime)
+    assert summed["report"]["counts"]["tokens"] == shown[runtime]["tokens"] > 0
     diagnosis = await ask("diagnose")
     problems = diagnosis["record"]["runs"]["problems"]
     assert "run_not_sealed" in {problem["type"] for problem in problems}

@@ -102,7 +102,11 @@ class GetRunSummary(_Report):
 
 
 class GetErrors(_Report):
-    """List errors of a run: of validation, of transforms, or all."""
+    """List errors of a run: of validation, of transforms, of states that failed, or all.
+
+    In a run of the runtime the states that failed are requests that were given up or taken back;
+    `get_request` says why.
+    """
 
     about = "errors"
 

@@ -28,22 +28,33 @@ class RunQuery(Tool):
     `CAST(record AS TEXT) ->> '$.payload.title'`, on PostgreSQL
     `convert_from(record, 'UTF8')::jsonb -> 'payload' ->> 'title'`. At most 200 rows, 24 kB and
     3 s; use a keyset (`WHERE id > …`) for more. The other tools say what rows mean; use this for
-    what they do not answer.
+    what they do not answer. The tables `landscape_…` have the runs of pipelines and none of the
+    runtime's own (`runtime:…`): name one of those as `run_id` to ask its records alone.
     """
 
     sql: Annotated[str, Field(min_length=1, max_length=SQL_CHARS_MAX)]
     limit: Annotated[int, Field(ge=1, le=ROWS_MAX)] = 50
+    run_id: Annotated[
+        Name | None,
+        Field(
+            description="A run of the runtime: the statement is SQLite's and sees the tables"
+            " landscape_… with the records of that run alone."
+        ),
+    ] = None
 
     async def answer(self, context: ToolContext) -> Document:
         """Return rows as lists, in the order of `columns`."""
         bounds = QueryBounds(self.limit, BYTES_MAX, SECONDS_MAX)
-        answer = await context.query(self.sql, bounds)
+        answer = await context.query(self.sql, bounds, run_id=self.run_id)
         cut = f", cut by {answer.cut_by}: there are more" if answer.cut_by else ""
         return {"summary": f"{len(answer.rows)} rows{cut}", **asdict(answer)}
 
 
 class DescribeSchema(Tool):
-    """List the tables and functions for `query`; of one table its columns and key."""
+    """List the tables and functions for `query`; of one table its columns and key.
+
+    With `run_id` a query has the tables `landscape_…` and the functions of SQLite.
+    """
 
     table: Name | None = None
 
@@ -58,6 +69,7 @@ class DescribeSchema(Tool):
                 "summary": f"{len(names)} tables of {dialect}, each with its owner",
                 "tables": names,
                 "functions": sorted(SQLITE_FUNCTIONS if is_file else POSTGRES_FUNCTIONS),
+                "functions_with_run_id": "as above" if is_file else sorted(SQLITE_FUNCTIONS),
             }
         named = [document for document in documents if document["table"] == self.table]
         return {"summary": self.table, **existing(named[0] if named else None, self.table)}

@@ -1,0 +1,130 @@
+"""Which runs there were lately, the runtime's own among them, and which need attention.
+
+Stored runs are counted by the database. Of the runtime's runs a sealed one is counted by its seal,
+and only the one that is going on is made (`kernel/landscape/runtime`), of its first rows.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from kernel.landscape.record_counts import count_of
+from kernel.landscape.record_rules import TABLES, check_stored
+from kernel.landscape.reports import newest_runs, run_document
+from kernel.landscape.runtime.records import run_record
+from kernel.landscape.runtime.stretches import RUN_ROWS_MAX, RuntimeRun, newest_stretches
+from kernel.landscape.runtime.views import counts_of
+from kernel.landscape.seals import seal_of
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.tables import Row
+
+Document = dict[str, Any]
+
+STUCK_AFTER_US = 3_600_000_000
+"""For how long a run, an operation or a state may be open before it is reported."""
+
+MANY_ERRORS = 10
+RUNS_LOOKED_AT = 100
+
+RUNTIME_LOOKED_AT = 20
+"""Of the runtime's own runs, the newest."""
+
+GIVEN_UP_COUNTED_MAX = 1000
+RECENT_SHOWN = 5
+
+_COUNTED = ("rows", "tokens")
+
+
+def activity_since(view: LedgerView, since_us: int) -> Document:
+    """Return the runs that began since a time, and those of the runtime that went on then."""
+    runs = [
+        run_document(view, run) | {name: count_of(view, run["run_id"], name) for name in _COUNTED}
+        for run in newest_runs(view, limit=RUNS_LOOKED_AT, since_us=since_us)
+    ]
+    runs += (
+        run_document(view, run) | counts_of(view, run["run_id"], _COUNTED)
+        for run, _ in _runtime(view)
+        if run["completed_at_us"] is None or run["completed_at_us"] >= since_us
+    )
+    runs.sort(key=_newest_first)
+    return {
+        "since_us": since_us,
+        "total_runs": len(runs),
+        "status_summary": dict(Counter(run["status"] for run in runs)),
+        "runs": runs,
+    }
+
+
+def problems_now(view: LedgerView, now_us: int) -> Document:
+    """Return what needs attention among the newest runs, the runtime's among them."""
+    runs, runtime = newest_runs(view, limit=RUNS_LOOKED_AT), [*_runtime(view)]
+    problems = [problem for run in runs for problem in _problems(view, run, now_us)]
+    problems += (
+        problem for _, stretch in runtime for problem in _problems_of_stretch(view, stretch)
+    )
+    severities = {problem["severity"] for problem in problems}
+    status = "CRITICAL" if "CRITICAL" in severities else "WARNING" if severities else "OK"
+    of_run = [problem["run_id"] for problem in problems]
+    newest = sorted([*runs[:RECENT_SHOWN], *(run for run, _ in runtime)], key=_newest_first)
+    return {
+        "status": status,
+        "problems": problems,
+        "recent_runs": [run_document(view, run) for run in newest[:RECENT_SHOWN]],
+        "next_steps": [f"failure_context {run_id}" for run_id in dict.fromkeys(of_run)][:3],
+    }
+
+
+def _newest_first(run: Row) -> tuple[int, str]:
+    return -run["started_at_us"], run["run_id"]
+
+
+def _runtime(view: LedgerView) -> Iterator[tuple[Row, RuntimeRun]]:
+    for stretch in newest_stretches(view, limit=RUNTIME_LOOKED_AT):
+        yield run_record(view, stretch), stretch
+
+
+def _problems(view: LedgerView, run: Row, now_us: int) -> Iterable[Document]:
+    run_id = run["run_id"]
+    if run["status"] == "failed":
+        yield _problem("CRITICAL", "failed_run", run_id, "the run failed")
+    if run["status"] == "running" and now_us - run["started_at_us"] > STUCK_AFTER_US:
+        yield _problem("WARNING", "stuck_run", run_id, "running for more than an hour")
+    if run["status"] != "running" and seal_of(view, run_id) is None:
+        yield _problem("WARNING", "run_not_sealed", run_id, "it has ended and has no seal")
+    errors = count_of(view, run_id, "validation_errors")
+    if errors > MANY_ERRORS:
+        yield _problem("WARNING", "high_error_rate", run_id, f"{errors} validation errors")
+    of_run = {"run_id": run_id}
+    quarantined = view.tables.count(TABLES["token_outcomes"], of_run | {"outcome": "quarantined"})
+    if quarantined:
+        yield _problem("INFO", "quarantined_rows", run_id, f"{quarantined} rows are quarantined")
+    for row in view.tables.select(TABLES["operations"], of_run | {"status": "open"}):
+        check_stored(TABLES["operations"], row)
+        if now_us - row["started_at_us"] > STUCK_AFTER_US:
+            message = f"operation {row['operation_id']} is open for more than an hour"
+            yield _problem("WARNING", "stuck_operation", run_id, message)
+
+
+def _problems_of_stretch(view: LedgerView, stretch: RuntimeRun) -> Iterable[Document]:
+    """Yield what is wrong with a run of the runtime; it lasts as long as the log goes on."""
+    dead = view.tables.select(
+        schema.outbox_outcomes,
+        {"outcome": "dead_letter"},
+        order_by="closed_sequence",
+        after=stretch.first - 1,
+        limit=GIVEN_UP_COUNTED_MAX,
+    )
+    given_up = sum(row["closed_sequence"] <= stretch.last for row in dead)
+    if given_up:
+        at_least = "at least " if given_up == GIVEN_UP_COUNTED_MAX else ""
+        message = f"requests given up: {at_least}{given_up}"
+        yield _problem("WARNING", "failed_tokens", stretch.run_id, message)
+    rows = view.head().ec_sequence_number - stretch.first + 1
+    if stretch.is_open and rows > RUN_ROWS_MAX:
+        message = f"no seal follows its {rows} rows, and its first {RUN_ROWS_MAX} are shown"
+        yield _problem("INFO", "run_not_sealed", stretch.run_id, message)
+
+
+def _problem(severity: str, kind: str, run_id: str, message: str) -> Document:
+    return {"severity": severity, "type": kind, "run_id": run_id, "message": message}
