@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
+from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import Table
@@ -237,6 +238,31 @@ class BufferedTables(SingleRows):
             rows = unchanged + written
         if len(rows) > 1:
             rows.sort(key=lambda row: row[column], reverse=descending)
+        return rows[:limit]
+
+    def columns(
+        self,
+        table: Table,
+        names: tuple[str, ...],
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        limit: int,
+    ) -> list[tuple[Any, ...]]:
+        """Return some columns of the rows in the order of one column, as the store does."""
+        buffer = self._buffers[table]
+        column = order_by or buffer.order_column
+        if column not in names or not all(buffer.pending.values()):
+            return super().columns(table, names, order_by=order_by, after=after, limit=limit)
+        # Every row that is to be written is new, so the stored ones are as they were.
+        rows = self._store.columns(table, names, order_by=order_by, after=after, limit=limit)
+        written = [
+            tuple([row[name] for name in names])
+            for row in buffer.matching((), ())
+            if is_beyond(row[column], after, descending=False)
+        ]
+        if written:
+            rows = sorted(rows + written, key=itemgetter(names.index(column)))
         return rows[:limit]
 
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
