@@ -105,13 +105,14 @@ def apply_operation(
     recomputes = check_recomputes(operation, envelope, strategy) if recalculates else []
     taints = _taint_receipts(transaction, envelope, [recompute for recompute, _ in recomputes])
     applied = [(effect, effects.apply(effect, operation)) for effect in envelope.primitive_effects]
+    writes = [write for _, write in applied]
     _record_implications(transaction, envelope, sequence)
     record_model_outputs(envelope.recorded_model_outputs, operation)
-    emit_node_write_events(operation, [write for _, write in applied])
+    emit_node_write_events(operation, writes)
     undone = _undone(envelope)
     if undone:
         mark_undone(operation, undone)
-        cancel_requests_for_removed(operation, [write for _, write in applied])
+        cancel_requests_for_removed(operation, writes)
     if envelope.semantic_intent == EPOCH_ROLLBACK:
         record_page(operation, envelope)
     for taint in taints:
@@ -123,14 +124,14 @@ def apply_operation(
         _RECORDERS[envelope.semantic_intent](operation, envelope)
     else:
         record_requests(operation, envelope, triggers_of(transaction, envelope, applied))
-    transaction.changes.note(sequence, [write for _, write in applied])
-    follow_operation(operation, [write for _, write in applied], undoes=bool(undone))
-    follow_extractions(operation, [write for _, write in applied])
-    documents = tuple(
+    transaction.changes.note(sequence, writes)
+    follow_operation(operation, writes, undoes=bool(undone))
+    follow_extractions(operation, writes)
+    documents = [
         write.document(effect, effects.canonical_kind(effect.effect_kind), operation.applied_at)
         for effect, write in applied
-    )
-    return AppliedEffects(documents, tuple(receipts))
+    ]
+    return AppliedEffects(tuple(documents), tuple(receipts))
 
 
 _RECORDERS: Mapping[str, Callable[[Operation, Envelope], object]] = MappingProxyType(

@@ -59,12 +59,12 @@ def seal_log_row(
     )
     transaction.write_causes(sequence, envelope.causal_parent_operation_ids)
     head.ec_sequence_number, head.row_hash = sequence, row_hash
-    applied = tuple(
+    applied = [
         {"effect_id": effect["effect_id"], "applied_at": effect["applied_at"]}
         for effect in outcome.applied_effects
-    )
+    ]
     result = SubmissionResult(
-        envelope.operation_id, sequence, committed_at, applied, outcome.receipts, row_hash
+        envelope.operation_id, sequence, committed_at, tuple(applied), outcome.receipts, row_hash
     )
     remember(
         transaction,

@@ -227,9 +227,10 @@ class SourceClasses:
         """Return the class of a reference, None where the record knows nothing of it."""
         if ref not in self._known:
             walk = self._walks.get(ref)
-            if walk is None or not self._may_repeat(walk):
-                walk = self._walk(ref)
-            self._known[ref] = walk.visibility
+            if walk is not None and self._may_repeat(walk):
+                self._known[ref] = walk.visibility
+            else:
+                self._known[ref] = self._looked_up(ref)
         return self._known[ref]
 
     def _may_repeat(self, walk: "_Walk") -> bool:
@@ -242,23 +243,28 @@ class SourceClasses:
         self._walked, self._looked_for = walked, looked_for
         return True
 
-    def _walk(self, ref: str) -> "_Walk":
-        seen = {ref}
+    def _looked_up(self, ref: str) -> str | None:
         if ref.count("#") > MAX_NESTED or "\x00" in ref:
             # Not every store can be asked for U+0000, which is in no stored name.
-            return _Walk(MOST_RESTRICTIVE, seen)
+            return MOST_RESTRICTIVE
         node = self._view.node(ref)
         alone = ref not in self._targets and "#" not in ref
         # Most sources are drawn from nothing.
         if node is not None and alone and not (self._deep and _is_drawn(node)):
-            return _Walk(str(node["visibility_class"]), seen)
+            return str(node["visibility_class"])
+        return self._walk(ref)
+
+    def _walk(self, ref: str) -> str | None:
+        """Return the class at which a walk back from a reference arrives, and keep the walk."""
+        seen = {ref}
         walked, looked_for = self._walked, self._looked_for
         visibility = self._most_restrictive(ref, seen)
-        walk = _Walk(visibility, seen, self._walked - walked, self._looked_for - looked_for)
         within = self._walked <= MAX_SOURCES_WALKED and self._looked_for <= MAX_UNKNOWN_LOOKED_FOR
         if within and self._targets.isdisjoint(seen):
-            self._walks[ref] = walk
-        return walk
+            self._walks[ref] = _Walk(
+                visibility, seen, self._walked - walked, self._looked_for - looked_for
+            )
+        return visibility
 
     def _most_restrictive(self, ref: str, seen: set[str]) -> str | None:
         """Return the class of everything that a reference was drawn from, and what that was."""
@@ -275,7 +281,7 @@ class SourceClasses:
             if rank == RANKS[MOST_RESTRICTIVE]:
                 break
             further = [name for name in place[1] if name not in seen]
-            if any("\x00" in name for name in further):
+            if "\x00" in "".join(further):
                 return MOST_RESTRICTIVE
             seen.update(further)
             waiting += further
@@ -283,7 +289,8 @@ class SourceClasses:
 
     def _place(self, ref: str) -> tuple[str, Iterable[str]] | None:
         """Return what a name itself says: its class, and what it was drawn from."""
-        node, written = self._view.node(ref), self._written_of(ref)
+        node = self._view.node(ref)
+        written = self._written_of(ref) if ref in self._targets else None
         drawn: list[str] = []
         rank, known = 0, node is not None or written is not None
         if node is not None:
@@ -304,8 +311,6 @@ class SourceClasses:
         return None if span is None else (LEAST_RESTRICTIVE, drawn)
 
     def _written_of(self, ref: str) -> tuple[int, list[str]] | None:
-        if ref not in self._targets:
-            return None
         if self._written is None:
             self._written = _by_target(self._stated)
         return self._written.get(ref)

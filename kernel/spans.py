@@ -12,7 +12,8 @@ from typing import Any, TypeGuard
 
 _NAMED = re.compile(r"(?s)(?P<source>.+)#(?P<one>[0-9]{1,15})-(?P<other>[0-9]{1,15})\Z")
 
-NAMING = frozenset({"source_spans", "span", "source_refs", "source_ref"})
+_NAMED_WHOLE = frozenset({"source_refs", "source_ref"})
+NAMING = _NAMED_WHOLE | {"source_spans", "span"}
 """The fields by which a payload says what it was drawn from."""
 
 
@@ -95,7 +96,9 @@ def sources_in(payload: Mapping[str, Any]) -> list[str]:
     many = payload.get("source_spans")
     spans = [*(many if isinstance(many, list) else ()), payload.get("span")]
     pointed = [span.get("source_ref") for span in spans if isinstance(span, dict)]
-    sources = _source_refs(payload) + [ref for ref in pointed if isinstance(ref, str) and ref]
+    sources = [ref for ref in pointed if isinstance(ref, str) and ref]
+    if not _NAMED_WHOLE.isdisjoint(payload):
+        sources = _source_refs(payload) + sources
     if "#" not in "".join(sources):
         return list(dict.fromkeys(sources))
     return list(dict.fromkeys([name for ref in sources for name in names_of(ref)]))

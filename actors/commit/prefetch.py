@@ -28,7 +28,9 @@ from kernel.ledger.record_keys import (
     materialized_view_key,
     membership_key,
     node_key,
+    routing_mark_key,
 )
+from kernel.work.pair_routing import ARTIFACT
 
 NAMED_MAX = 256
 """A list of more references than this is not read ahead."""
@@ -61,6 +63,13 @@ def records_named(document: object) -> list[RecordKey]:
         if isinstance(refs, list) and len(refs) <= NAMED_MAX:
             keys += [(kind, ref) for ref in refs if isinstance(ref, str)]
     return keys
+
+
+def _of_source(intent: CreateSource) -> list[RecordKey]:
+    return [
+        *_created(intent.node_id, intent.corpus_id),
+        routing_mark_key(ARTIFACT, intent.node_id),
+    ]
 
 
 def _of_understanding(intent: SynthesizeUnderstanding) -> list[RecordKey]:
@@ -150,7 +159,7 @@ _ASKED: Mapping[type[Intent], tuple[str, str]] = MappingProxyType(
 
 _RECORDS: Mapping[type[Intent], Callable[[Any], list[RecordKey]]] = MappingProxyType(
     {
-        CreateSource: lambda intent: _created(intent.node_id, intent.corpus_id),
+        CreateSource: _of_source,
         SynthesizeUnderstanding: _of_understanding,
         CreateClaim: _of_claim,
         LinkInput: _of_link,

@@ -43,6 +43,8 @@ def is_nightly(node: Document | None) -> bool:
 
 
 def _fed_by(view: LedgerView, edges: list[Row]) -> list[str]:
+    if not edges:
+        return []
     fed = {row["target_node_id"] for row in edges if row["input_from"] is not None}
     # The kind has a column of its own, so the record is not read.
     rows = ((child, view.tables.get(schema.nodes, child)) for child in fed)

@@ -53,7 +53,7 @@ def record(operation: Operation, asking: TriggeredRequests, source: str) -> None
         few = few_dependents_of(transaction, node, CASCADE_REQUESTS_MAX)
         if few is None:
             raise CascadeTooWide
-        if asking.dependents is dependents_of:
+        if not few or asking.dependents is dependents_of:
             return few
         return [child for child in few if not is_nightly(transaction.node(child))]
 

@@ -87,7 +87,7 @@ def _too_many(
 ) -> Oversize | None:
     for name, limit in limits:
         value = document.get(name)
-        if isinstance(value, _LISTS) and len(value) > limit:
+        if value and isinstance(value, _LISTS) and len(value) > limit:
             return Oversize(place + name, limit, len(value))
     return None
 

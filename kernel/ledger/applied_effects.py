@@ -3,6 +3,8 @@
 When they were applied is the row's own time, so no effect repeats it (decision kernel/0241).
 """
 
+from operator import itemgetter
+
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.tables import Row
@@ -11,15 +13,15 @@ NAMES = ("effect_id", "effect_kind", "canonical_kind", "store", "record_key")
 HASHES = ("pre_image_hash", "post_image_hash")
 """In the document as hexadecimal digits; empty where there was, or is, no record."""
 
+_COLUMNS = ("ec_sequence_number", "ordinal", *NAMES, *HASHES)
+_NAMED, _HASHED = itemgetter(*NAMES), itemgetter(*HASHES)
+
 
 def effect_row(sequence: int, ordinal: int, document: Document) -> Row:
     """Return the row of an effect, by the document that is hashed."""
-    return {
-        "ec_sequence_number": sequence,
-        "ordinal": ordinal,
-        **{name: document[name] for name in NAMES},
-        **{name: bytes.fromhex(document[name]) for name in HASHES},
-    }
+    stated = _NAMED(document)
+    hashes = map(bytes.fromhex, _HASHED(document))
+    return dict(zip(_COLUMNS, (sequence, ordinal, *stated, *hashes), strict=True))
 
 
 def effect_of(row: Row) -> Document:

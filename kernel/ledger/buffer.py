@@ -12,7 +12,9 @@ Undoing a savepoint is undoing a list of changes in memory. The store sees no sa
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cache
+from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import Table
@@ -31,11 +33,13 @@ from kernel.ledger.tables import DuplicateKey, Row, SingleRows, Tables, is_beyon
 Key = tuple[str | int, ...]
 
 
-class _Unread:
+class _Unread(Enum):
     """Stands for a row that was not read from the store yet."""
 
+    ROW = "unread"
 
-_UNREAD: Final = _Unread()
+
+_UNREAD: Final = _Unread.ROW
 
 
 @dataclass(slots=True)
@@ -110,11 +114,17 @@ class _TableBuffer:
             return rows
         return [row.copy() for row in rows if is_beyond(row[order], after, descending=descending)]
 
+    def forget(self) -> None:
+        """Forget what was read; nothing is to be written."""
+        self.rows.clear()
+        self.ahead.clear()
+        self.moved.clear()
+
     def set(self, key: Key, row: Row | _Unread | None, pending: bool | None) -> None:  # noqa: FBT001
         """Set the row under a key, for the flush to add, to replace, or to leave as it is."""
         if self.indexes:
             self._reindex(key, row if pending is not None else None)
-        if isinstance(row, _Unread):
+        if row is _UNREAD:
             self.rows.pop(key, None)
         else:
             self.rows[key] = row
@@ -147,8 +157,16 @@ class _TableBuffer:
         for columns, index in self.indexes.items():
             if before is not None:
                 index[tuple([before[name] for name in columns])].pop(key)
-            if row is not None and not isinstance(row, _Unread):
+            if row is not None and row is not _UNREAD:
                 index.setdefault(tuple([row[name] for name in columns]), {})[key] = None
+
+
+class _TableBuffers(dict[Table, _TableBuffer]):
+    """What is known of each table, from nothing at first."""
+
+    def __missing__(self, table: Table) -> _TableBuffer:
+        buffer = self[table] = _TableBuffer(table)
+        return buffer
 
 
 class BufferedTables(SingleRows):
@@ -156,25 +174,29 @@ class BufferedTables(SingleRows):
 
     def __init__(self, store: Tables) -> None:
         self._store = store
-        self._buffers: dict[Table, _TableBuffer] = {}
+        self._buffers = _TableBuffers()
         self._undo: list[tuple[_TableBuffer, Key, Row | _Unread | None, bool | None]] = []
         self._open_savepoints = 0
 
     def get(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key."""
-        buffer = self._buffers.get(table) or self._of(table)
+        buffer = self._buffers[table]
         row = buffer.rows.get(key, _UNREAD)
-        if isinstance(row, _Unread):
+        if row is _UNREAD:
             row = buffer.rows[key] = self._store.get(table, *key)
         return None if row is None else row.copy()
 
     def peek(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key as it is kept here, for reading only."""
-        buffer = self._buffers.get(table) or self._of(table)
+        buffer = self._buffers[table]
         row = buffer.rows.get(key, _UNREAD)
-        if isinstance(row, _Unread):
+        if row is _UNREAD:
             row = buffer.rows[key] = self._store.get(table, *key)
         return row
+
+    def known_rows(self, table: Table) -> Mapping[Key, Row | None]:
+        """Return the rows of a table that were read or written, as they stand; it follows them."""
+        return self._buffers[table].rows
 
     @staticmethod
     def can_ask(text: str) -> bool:
@@ -192,7 +214,7 @@ class BufferedTables(SingleRows):
         limit: int | None = None,
     ) -> list[Row]:
         """Return the rows that equal `where`, in the order of one column."""
-        buffer = self._buffers.get(table) or self._of(table)
+        buffer = self._buffers[table]
         column = order_by or buffer.order_column
         columns = tuple(where) if where else ()
         values = tuple(where.values()) if where else ()
@@ -216,6 +238,31 @@ class BufferedTables(SingleRows):
             rows = unchanged + written
         if len(rows) > 1:
             rows.sort(key=lambda row: row[column], reverse=descending)
+        return rows[:limit]
+
+    def columns(
+        self,
+        table: Table,
+        names: tuple[str, ...],
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        limit: int,
+    ) -> list[tuple[Any, ...]]:
+        """Return some columns of the rows in the order of one column, as the store does."""
+        buffer = self._buffers[table]
+        column = order_by or buffer.order_column
+        if column not in names or not all(buffer.pending.values()):
+            return super().columns(table, names, order_by=order_by, after=after, limit=limit)
+        # Every row that is to be written is new, so the stored ones are as they were.
+        rows = self._store.columns(table, names, order_by=order_by, after=after, limit=limit)
+        written = [
+            tuple([row[name] for name in names])
+            for row in buffer.matching((), ())
+            if is_beyond(row[column], after, descending=False)
+        ]
+        if written:
+            rows = sorted(rows + written, key=itemgetter(names.index(column)))
         return rows[:limit]
 
     def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
@@ -244,7 +291,7 @@ class BufferedTables(SingleRows):
         limit: int | None = None,
     ) -> list[Row]:
         """Return the rows that equal `where` and have any of the values in a column."""
-        buffer = self._of(table)
+        buffer = self._buffers[table]
         rows_max = None if limit is None else limit + len(buffer.pending)
         askable = [value for value in dict.fromkeys(values) if _is_askable(str(value))]
         rows = self._store.select_any(table, column, askable, where, limit=rows_max)
@@ -270,7 +317,7 @@ class BufferedTables(SingleRows):
         the columns of `where` and, after them, `column`. Where there are more rows than `most`,
         none are kept and none returned.
         """
-        buffer = self._of(table)
+        buffer = self._buffers[table]
         askable = list(dict.fromkeys(values))
         if not _is_askable("".join(map(str, askable))):
             askable = [value for value in askable if _is_askable(str(value))]
@@ -302,7 +349,7 @@ class BufferedTables(SingleRows):
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""
-        buffer = self._of(table)
+        buffer = self._buffers[table]
         key = buffer.key(row)
         if self._known(table, buffer, key) is not None:
             raise DuplicateKey(table.name)
@@ -311,25 +358,26 @@ class BufferedTables(SingleRows):
 
     def append(self, table: Table, row: Row) -> None:
         """Add a row whose key and unique values are new by construction; it is kept as it is."""
-        buffer = self._buffers.get(table) or self._of(table)
+        buffer = self._buffers[table]
         key = buffer.key(row)
-        before, pending = buffer.rows.get(key, _UNREAD), buffer.pending.get(key)
+        before = buffer.rows.get(key, _UNREAD)
         if before is not None and before is not _UNREAD:
             raise DuplicateKey(table.name)
+        # What is to be written is known: of a row that was not read nothing is.
+        pending = None if before is _UNREAD else buffer.pending.get(key)
         if pending is False and buffer.unique:
             buffer.moved.add(key)
         self._undo.append((buffer, key, before, pending))
-        if pending is None:
-            pending = True
+        is_new = pending is not False
         if buffer.indexes:
-            buffer.set(key, row, pending)
+            buffer.set(key, row, is_new)
         else:
             buffer.rows[key] = row
-            buffer.pending[key] = pending
+            buffer.pending[key] = is_new
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row; it is kept as it is."""
-        buffer = self._buffers.get(table) or self._of(table)
+        buffer = self._buffers[table]
         key = buffer.key(row)
         if buffer.unique:
             self._check_unique(table, buffer, row)
@@ -347,7 +395,7 @@ class BufferedTables(SingleRows):
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
-        buffer = self._of(table)
+        buffer = self._buffers[table]
         before = self._known(table, buffer, key)
         if before is None:
             return
@@ -359,19 +407,19 @@ class BufferedTables(SingleRows):
 
     def delete(self, table: Table, *key: str | int) -> None:
         """Remove the row of a primary key."""
-        self._set(self._of(table), key, None, False)
+        self._set(self._buffers[table], key, None, False)
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound.
 
         Inside a savepoint, or with rows held back, the rows are read first.
         """
-        if not self._open_savepoints and not self._of(table).pending:
-            del self._buffers[table]
+        if not self._open_savepoints and not self._buffers[table].pending:
+            self._buffers[table].forget()
             return self._store.delete_before(table, column, bound)
         rows = self.select(table, order_by=column, after=bound, descending=True)
         for row in rows:
-            self.delete(table, *self._of(table).key(row))
+            self.delete(table, *self._buffers[table].key(row))
         return len(rows)
 
     def savepoint(self) -> "_Savepoint":
@@ -422,15 +470,9 @@ class BufferedTables(SingleRows):
         self._buffers.clear()
         self._undo.clear()
 
-    def _of(self, table: Table) -> _TableBuffer:
-        buffer = self._buffers.get(table)
-        if buffer is None:
-            buffer = self._buffers[table] = _TableBuffer(table)
-        return buffer
-
     def _known(self, table: Table, buffer: _TableBuffer, key: Key) -> Row | None:
         row = buffer.rows.get(key, _UNREAD)
-        if isinstance(row, _Unread):
+        if row is _UNREAD:
             row = buffer.rows[key] = self._store.get(table, *key)
         return row
 
@@ -455,7 +497,7 @@ class BufferedTables(SingleRows):
 
     def _changes(self, table: Table) -> Iterator[tuple[Row, int]]:
         """Return which rows a flush adds to a table's stored rows, and which it removes."""
-        buffer = self._of(table)
+        buffer = self._buffers[table]
         for key in buffer.pending:
             before, now = self._store.get(table, *key), buffer.rows[key]
             if before is not None:

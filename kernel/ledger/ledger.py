@@ -5,7 +5,7 @@ decoded once in a transaction and handed out as the same object: stores build ne
 change one that they were given.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -552,6 +552,9 @@ class LedgerTransaction(LedgerView):
         self.peek = tables.peek if isinstance(tables, BufferedTables) else tables.get
         """Returns the row of a primary key as `get` does, for reading only."""
 
+        self._known_nodes: Mapping[tuple[str | int, ...], Row | None] = (
+            tables.known_rows(schema.nodes) if isinstance(tables, BufferedTables) else {}
+        )
         self.head_now = super().head()
         self._begun_at = self.head_now.copy()
         self._policy: Row | None = None
@@ -584,7 +587,7 @@ class LedgerTransaction(LedgerView):
 
     def node(self, node_id: str) -> Document | None:
         """Return a node's record, as `record` does; it is asked for most of all."""
-        row = self.peek(schema.nodes, node_id)
+        row = self._known_nodes.get((node_id,)) or self.peek(schema.nodes, node_id)
         if row is None:
             return None
         return self._decoded.get(row["record"]) or self.record(schema.nodes, node_id)

@@ -48,6 +48,11 @@ def belief_session_key(session_id: str) -> tuple[Table, str]:
     return schema.belief_sessions, session_id
 
 
+def routing_mark_key(sort: str, name: str) -> tuple[Table, str]:
+    """Return where it is recorded that something is still to be routed to bindings."""
+    return schema.routing_marks, f"{sort}|{name}"
+
+
 def shard_epoch_key(shard: int) -> tuple[Table, int]:
     """Return where the owner and the epoch of a shard are recorded."""
     return schema.shard_epochs, shard

@@ -12,6 +12,7 @@ decides.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Literal
 
 from kernel.ledger.comparison import Comparison
@@ -72,7 +73,4 @@ def state(store: StateStore) -> dict[str, Any]:
 
 def of_record(derive: str | Derive) -> dict[str, Any]:
     """Return the `info` of a column that repeats a field of the record, or follows from it."""
-    if isinstance(derive, str):
-        name = derive
-        return {"of_record": lambda record: record[name]}
-    return {"of_record": derive}
+    return {"of_record": itemgetter(derive) if isinstance(derive, str) else derive}

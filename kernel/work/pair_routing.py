@@ -23,6 +23,7 @@ from kernel.canonical import canonicalize_plain
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
+from kernel.ledger.record_keys import routing_mark_key
 from kernel.model.node_kinds import SOURCE_ARTIFACT, SOURCE_BINDING
 from kernel.stores.active_bindings import (
     ActiveBinding,
@@ -48,7 +49,7 @@ from kernel.work.contents import BINDING_QUEUE
 PAIRS_AT_ONCE: Final = 256
 ARTIFACTS_AT_ONCE: Final = 64
 
-BINDING, _ARTIFACT, _EVENT = "binding", "artifact", "event"
+BINDING, ARTIFACT, _EVENT = "binding", "artifact", "event"
 """The sorts of marks: a binding, an artifact, or an event is routed."""
 
 _EVERY_PAIR, _UNFINISHED = "every", "unfinished"
@@ -126,7 +127,7 @@ class _Routing:
         else:
             artifact = read_artifact(self._transaction.node(name))
             if artifact is None:
-                self._mark(_ARTIFACT, name, None)
+                self._mark(ARTIFACT, name, None)
             else:
                 self._page_of_artifact(artifact, routed_to)
 
@@ -157,7 +158,7 @@ class _Routing:
         for binding in page:
             self._bring_up_to_date(binding, artifact)
         has_more = begin + len(page) < len(bindings)
-        self._mark(_ARTIFACT, artifact.artifact_ref, _place(page[-1]) if has_more else None)
+        self._mark(ARTIFACT, artifact.artifact_ref, _place(page[-1]) if has_more else None)
 
     def _page_of_event(self, source_event_id: str, scope: str) -> None:
         """Take back the pairs of an event whose artifact does not stand any more."""
@@ -186,7 +187,7 @@ class _Routing:
             room -= len(waiting)
             if room < 0:
                 # The whole artifact is looked at again, which finds those that still wait.
-                self._mark(_ARTIFACT, after.artifact_ref, "")
+                self._mark(ARTIFACT, after.artifact_ref, "")
                 return
 
     def _bring_up_to_date(self, binding: ActiveBinding, artifact: ActiveArtifact) -> None:
@@ -287,12 +288,12 @@ class _Routing:
 
     def _mark(self, sort: str, name: str, routed_to: str | None) -> None:
         """Leave a mark where there is more to route, and take it away where there is not."""
-        mark_id = f"{sort}|{name}"
+        table, mark_id = routing_mark_key(sort, name)
         tables = self._transaction.tables
         if routed_to is not None:
-            tables.put(schema.routing_marks, {"mark_id": mark_id, "routed_to": routed_to})
-        elif tables.get(schema.routing_marks, mark_id) is not None:
-            tables.delete(schema.routing_marks, mark_id)
+            tables.put(table, {"mark_id": mark_id, "routed_to": routed_to})
+        elif tables.get(table, mark_id) is not None:
+            tables.delete(table, mark_id)
 
 
 def _place(binding: ActiveBinding) -> str:

@@ -6,6 +6,7 @@ from the state at its place in the chain, when it is recorded and when it is ver
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
+from kernel.ledger.record_keys import routing_mark_key
 from kernel.work import receipts
 from kernel.work.pair_routing import BINDING
 
@@ -18,7 +19,7 @@ def open_marks(view: LedgerView, *, limit: int) -> list[str]:
 
 def is_marked(view: LedgerView, binding_id: str) -> bool:
     """Tell whether artifacts are still to be routed to a binding."""
-    return view.tables.get(schema.routing_marks, f"{BINDING}|{binding_id}") is not None
+    return view.tables.get(*routing_mark_key(BINDING, binding_id)) is not None
 
 
 def record_page(transaction: LedgerTransaction, mark_id: str) -> bool:

@@ -85,6 +85,10 @@ def read(tables, table, row):
             {"after": row[order] - 1, "limit": 2},
         )
     ]
+    pages += [
+        tables.columns(table, (order,), order_by=order, **options)
+        for options in ({"limit": 2}, {"after": row[order] - 1, "limit": 9})
+    ]
     rows = sorted(map(repr, tables.select(table, where)))
     counts = tables.count(table, where), tables.counts(table, column, order)
     return tables.get(table, *key_of(table, row)), pages, rows, counts

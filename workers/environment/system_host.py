@@ -31,21 +31,25 @@ class _Randomness(threading.local):
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Draw anew the next time."""
         self._drawn = b""
         self._used = 0
-        self._process = 0
 
     def take(self, count: int) -> bytes:
         """Return bytes that nobody has been given before."""
         begin, self._used = self._used, self._used + count
-        # A child of this process has what was drawn in memory, too.
-        if self._used > len(self._drawn) or self._process != os.getpid():
-            self._drawn, self._process = os.urandom(max(_DRAWN_BYTES, count)), os.getpid()
+        if self._used > len(self._drawn):
+            self._drawn = os.urandom(max(_DRAWN_BYTES, count))
             begin, self._used = 0, count
         return self._drawn[begin : self._used]
 
 
 _randomness = _Randomness()
+# A child of this process has what was drawn in memory, too; it has the thread that forked alone.
+os.register_at_fork(after_in_child=_randomness.forget)
 
 
 def system_host(now_us: Callable[[], int] | None = None) -> Host:
