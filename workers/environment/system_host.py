@@ -31,21 +31,26 @@ class _Randomness(threading.local):
     """
 
     def __init__(self) -> None:
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget what this thread has drawn."""
         self._drawn = b""
         self._used = 0
-        self._process = 0
 
     def take(self, count: int) -> bytes:
         """Return bytes that nobody has been given before."""
         begin, self._used = self._used, self._used + count
-        # A child of this process has what was drawn in memory, too.
-        if self._used > len(self._drawn) or self._process != os.getpid():
-            self._drawn, self._process = os.urandom(max(_DRAWN_BYTES, count)), os.getpid()
+        if self._used > len(self._drawn):
+            self._drawn = os.urandom(max(_DRAWN_BYTES, count))
             begin, self._used = 0, count
         return self._drawn[begin : self._used]
 
 
 _randomness = _Randomness()
+# A child has in memory what its parent had drawn, and the one thread that forked. Asking for the
+# process each time instead is a call of the system for each id.
+os.register_at_fork(after_in_child=_randomness.drop)
 
 
 def system_host(now_us: Callable[[], int] | None = None) -> Host:
