@@ -19,6 +19,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable
+from enum import Enum
 from itertools import chain
 from typing import Any
 
@@ -44,7 +45,7 @@ _SMALL_EXPONENT = re.compile(rb"-[56][,}\]]").search
 _PLUS = ord("+")
 """As a number: bytes that are looked for with `in` raise an error inside first."""
 
-_STRING = re.compile(rb'("(?:[^"\\]++|\\.)*+")')
+STRING = re.compile(rb'("(?:[^"\\]++|\\.)*+")')
 _ENDS = (b",", b"]", b"}")
 # These are searched from the end of a number on, in the reversed bytes: so the patterns begin with
 # what is rare, and not with a digit.
@@ -57,12 +58,13 @@ _SMALL = tuple(
 """What it writes out as a fraction, with so many zeros: 1e-7 is the first that it does not."""
 
 _LONG_WHOLE = re.compile(rb"0\.(\d{16,})").finditer
-_FOUR_BYTE_CHARACTER = re.compile(rb"[\xf0-\xf4]").search
+four_byte_character = re.compile(rb"[\xf0-\xf4]").search
 _LAST_OF_THE_PLANE = re.compile(rb"[\xee\xef]").search
 """U+E000 to U+FFFF, which UTF-16 sorts behind all characters that are beyond them."""
 
 
 _CONTAINERS = frozenset({dict, list, tuple})
+_PLAIN = _CONTAINERS | {str, int, float, bool, type(None)}
 
 
 class CanonicalizationError(ValueError):
@@ -130,7 +132,7 @@ def _suspect(value: Any, fast: bytes) -> bool:
         or _WHOLE_FLOAT(fast) is not None
         or _SMALL_EXPONENT(fast) is not None
         or (_PLUS in fast and _EXPONENT(fast) is not None)
-        or (not fast.isascii() and _FOUR_BYTE_CHARACTER(fast) is not None)
+        or (not fast.isascii() and four_byte_character(fast) is not None)
     )
 
 
@@ -138,14 +140,14 @@ def _respelled(value: Any, fast: bytes, *, readable: bool = False) -> bytes:
     """Return the canonical bytes of a value that orjson has written."""
     if not isinstance(value, dict | list | tuple):
         return _respelled([value], b"[%s]" % fast, readable=readable)[1:-1]
-    if b"null" in fast and _holds_infinite(value):
+    if b"null" in fast and holds_infinite(value):
         raise CanonicalizationError("no canonical JSON: a number is not finite")
-    if _FOUR_BYTE_CHARACTER(fast) is not None and _LAST_OF_THE_PLANE(fast) is not None:
+    if four_byte_character(fast) is not None and _LAST_OF_THE_PLANE(fast) is not None:
         fast = _write(_in_utf16_order(value), _OPTIONS)
     if _WHOLE_FLOAT(fast) is None and _EXPONENT(fast) is None:
         return fast
     # What is outside strings is worked on as one text, in which a quotation mark stands for each.
-    parts = _STRING.split(fast)
+    parts = STRING.split(fast)
     outside = b'"'.join(parts[::2])
     if readable:
         _refuse_unreadable(outside)
@@ -183,12 +185,16 @@ def _refuse_unreadable(numbers: bytes) -> None:
         raise CanonicalizationError(problem)
 
 
-def _holds_infinite(value: Any) -> bool:
+def holds_infinite(value: Any) -> bool:
     """Tell whether a number is none or has no end, looking at lists as a whole where it can."""
     level = [value]
     while level:
         entries = list(chain.from_iterable(map(_entries, level)))
         kinds = set(map(type, entries))
+        if not kinds <= _PLAIN:
+            # orjson writes the value of an enumeration's member.
+            entries = [entry.value if isinstance(entry, Enum) else entry for entry in entries]
+            kinds = set(map(type, entries))
         if float in kinds and not all(math.isfinite(x) for x in entries if type(x) is float):
             return True
         level = []

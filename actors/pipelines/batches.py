@@ -136,7 +136,8 @@ class Batches:
         started_us = self._tools.now_us()
         try:
             rows = _rows(batch.members)
-            output = node.function(rows, step) if node.takes_step else node.function(rows)
+            takes_step = node.name in self._graph.takes_step
+            output = node.function(rows, step) if takes_step else node.function(rows)
             content = _content_of(output)
         except Exception as raised:  # noqa: BLE001 - a node is the user's program
             error = error_content(raised)

@@ -24,6 +24,8 @@ CONTINUE = "continue"
 ERROR = "error"
 """The label of an edge to the sink for what fails; no gate and no node is called so."""
 
+_CALLED = frozenset({"transform", "gate", "coalesce", "aggregation"})
+
 
 @dataclass(frozen=True, slots=True)
 class GraphEdge:
@@ -54,6 +56,11 @@ class PipelineGraph:
             node.name: self._dominator(node) for node in nodes if node.node_type == "coalesce"
         }
         """Of each join the node whose branches it merges."""
+
+        self.takes_step = frozenset(
+            node.name for node in nodes if node.node_type in _CALLED and node.takes_step
+        )
+        """The nodes whose functions take a `NodeStep`; asking a function each time is slow."""
 
         self._check_joins()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -91,7 +92,7 @@ class NodeStep:
         one that is something else fails the attempt.
         """
         started_us = self._tools.now_us()
-        grammar = answer.model_json_schema()
+        grammar = _grammar_of(answer)
         asked_for = {"question": question, "text": text, "grammar": grammar}
         try:
             reply = self._tools.ask_model(question, text, grammar)
@@ -122,3 +123,9 @@ def error_content(error: BaseException) -> Canonical:
     """Return what is recorded of an error: its type and its first 500 characters."""
     message = str(error)[:ERROR_CHARS_MAX].encode("utf-8", "replace").decode()
     return Canonical(canonical_data({"type": type(error).__name__, "message": message}))
+
+
+@lru_cache(maxsize=256)
+def _grammar_of(answer: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON schema of a type; making it takes as long as asking the local model."""
+    return answer.model_json_schema()

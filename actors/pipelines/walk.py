@@ -133,13 +133,14 @@ class RowWalk:
             _NodeFailed: it did not, in all of its attempts.
         """
         name = token_name(self._id_prefix, travellers[0].token)
+        takes_step = node.name in self._graph.takes_step
         for attempt in range(node.attempts):
             is_last = attempt + 1 == node.attempts
             step = NodeStep(self._run_id, name, attempt, self._tools)
             handed_in = data if is_last and attempt == 0 else deepcopy(data)
             started_us = self._tools.now_us()
             try:
-                returned = node(handed_in, step) if node.takes_step else node(handed_in)
+                returned = node(handed_in, step) if takes_step else node(handed_in)
                 result = read(self._graph.successors[node.name], handed_in, returned)
             except Exception as error:  # noqa: BLE001 - a node is the user's program
                 content = error_content(error)

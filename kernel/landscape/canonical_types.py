@@ -26,7 +26,15 @@ from uuid import UUID
 
 import orjson
 
-from kernel.canonical import MAX_SAFE_INTEGER, CanonicalizationError, canonicalize, sha256_hex
+from kernel.canonical import (
+    MAX_SAFE_INTEGER,
+    STRING,
+    CanonicalizationError,
+    canonicalize,
+    four_byte_character,
+    holds_infinite,
+    sha256_hex,
+)
 from kernel.errors import FieldRefused
 
 CANONICAL_VERSION = "sha256-rfc8785-tagged-v1"
@@ -51,6 +59,7 @@ _OPTIONS = (
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 _WHOLE_FLOAT = re.compile(rb"\.0[,}\]]").search
+_WHOLE_FLOATS = re.compile(rb"(-?\d+\.0)(?=[,}\]])")
 _EXPONENT = re.compile(rb"e[-+]?\d+[,}\]]").search
 
 _Place = tuple[str | int, ...]
@@ -130,8 +139,8 @@ def restored(content: bytes) -> Any:
 def _written(value: Any) -> bytes | None:
     """Return the canonical bytes where a library writes them as they are, else None.
 
-    None of every output with a trace of what the library does otherwise: a whole or a large float,
-    a null that may have been NaN, a tag, text beyond ASCII (keys are sorted in another order).
+    None of every output with a trace of what the library does otherwise: a large or a small float,
+    a null that was NaN, a tag, a character that UTF-16 sorts otherwise in a key.
     """
     if type(value) not in (dict, list):
         return None
@@ -140,14 +149,27 @@ def _written(value: Any) -> bytes | None:
     except TypeError:
         return None
     is_canonical = (
-        content.isascii()
-        and b"null" not in content
+        (content.isascii() or four_byte_character(content) is None)
+        and (b"null" not in content or not holds_infinite(value))
         and b'"__' not in content
-        and _WHOLE_FLOAT(content) is None
         and _EXPONENT(content) is None
         and content.count(b"{") + content.count(b"[") <= DEPTH_MAX
     )
-    return content if is_canonical else None
+    if not is_canonical:
+        return None
+    return content if _WHOLE_FLOAT(content) is None else _with_tagged_floats(content)
+
+
+def _with_tagged_floats(content: bytes) -> bytes:
+    """Return what the library has written with a tag around each whole float.
+
+    In what it writes no control character is left, so two of them can stand for the tag's ends
+    while strings are set apart.
+    """
+    parts = STRING.split(content)
+    outside = _WHOLE_FLOATS.sub(b"\x01\\1\x02", b'"'.join(parts[::2]))
+    parts[::2] = outside.split(b'"')
+    return b"".join(parts).replace(b"\x01", b'{"%s":"' % FLOAT.encode()).replace(b"\x02", b'"}')
 
 
 def _normalized(value: Any, place: _Place, levels: int) -> Any:

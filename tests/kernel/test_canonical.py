@@ -1,5 +1,6 @@
 """The canonical bytes are those of RFC 8785, whichever path wrote them."""
 
+import enum
 import json
 import math
 import struct
@@ -110,7 +111,11 @@ def test_floats_are_readable_where_each_of_them_reads_as_itself(numbers):
             canonicalize_readable(numbers)
 
 
-@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+class Share(enum.Enum):
+    NONE = math.nan
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, Share.NONE])
 @pytest.mark.parametrize("beside", [[None], [1, None, "null"], [{"a": [None]}, ("b", 1.5)]])
 def test_what_is_not_finite_is_found_beside_null(number, beside):
     assert canonicalize(beside) == rfc8785.dumps(beside)

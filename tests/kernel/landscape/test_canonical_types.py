@@ -66,6 +66,12 @@ def test_values_have_the_same_bytes_only_if_they_are_the_same(value, other):
     assert (canonical_data(value) == canonical_data(other)) == (typed(value) == typed(other))
 
 
+@given(data)
+def test_what_the_library_writes_has_the_bytes_of_what_is_normalized(value):
+    # A tuple goes the general way.
+    assert canonical_data((value,)) == b"[%s]" % canonical_data([value])[1:-1]
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | texts | st.just(0.1),
     lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
@@ -114,6 +120,10 @@ WRITTEN = {
     ),
     "a tag beside another key": ({"__bytes__": 1, "a": 2}, '{"__bytes__":1,"a":2}'),
     "a whole float": ([1.0], '[{"__float__":"1.0"}]'),
+    "whole floats beside texts that look like some": (
+        {"a": "1.0,", "b": [-2.0, '"3.0]', 0.5], "c": None},
+        '{"a":"1.0,","b":[{"__float__":"-2.0"},"\\"3.0]",0.5],"c":null}',
+    ),
     "minus zero": (-0.0, '{"__float__":"-0.0"}'),
     "a float that prints as an integer": ({"x": 1e20}, '{"x":{"__float__":"1e+20"}}'),
     "a fraction": ([0.1, 1.5e-7], "[0.1,1.5e-7]"),
@@ -134,7 +144,7 @@ nested = st.recursive(
     lambda inner: st.lists(inner, min_size=1) | st.dictionaries(texts, inner, min_size=1),
 )
 NOT_FINITE = [
-    *(math.nan, math.inf, -math.inf),
+    *(math.nan, math.inf, -math.inf, enum.Enum("Share", {"NONE": math.nan}).NONE),
     *(Decimal("NaN"), Decimal("sNaN"), Decimal("Infinity"), Decimal("-Infinity")),
 ]
 
