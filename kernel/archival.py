@@ -2,8 +2,8 @@
 
 Old rows of the log are moved first, then envelopes are collected (`log_archival.py`), then answers
 of models are released and collected (`model_retention.py`), then contents of thoughts are moved
-(`thought_contents.py`). Of two processes that prepare the same step the
-second one finds it taken.
+(`thought_contents.py`) and then their records and trees (`thought_records.py`). Of two processes
+that prepare the same step the second one finds it taken.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,9 +41,16 @@ from kernel.thought_contents import (
     move_contents,
     prepared_contents,
 )
+from kernel.thought_records import WrittenRecords, move_records, prepared_records
 
 PreparedStep = (
-    WrittenSegment | ReadSegment | PastSegment | DueAnswers | WrittenContents | FinishedRound
+    WrittenSegment
+    | ReadSegment
+    | PastSegment
+    | DueAnswers
+    | WrittenContents
+    | WrittenRecords
+    | FinishedRound
 )
 
 
@@ -56,6 +63,9 @@ class Retention:
 
     rounds_kept: int | None = None
     """So many rounds that were sealed last keep the contents of their thoughts; None: all do."""
+
+    rounds_warm: int | None = None
+    """So many rounds that were sealed last keep records and trees of thoughts; None: all do."""
 
     audited_since_us: int | None = None
     """Archived rows committed before are past the audit's horizon; None: none of them is."""
@@ -74,6 +84,7 @@ class ArchivalStep:
     rows_moved: int = 0
     envelopes_collected: int = 0
     contents_moved: int = 0
+    thoughts_moved: int = 0
     operations_released: int = 0
     answers_collected: int = 0
     erased_meanwhile: tuple[str, ...] = ()
@@ -99,9 +110,7 @@ def prepared_step(
     answers = _prepared_answers(view, retention, now_us)
     if answers is not None:
         return answers
-    if retention.rounds_kept is None or not archive.is_configured:
-        return None
-    return prepared_contents(view, archive, retention.rounds_kept)
+    return _prepared_thoughts(view, archive, retention) if archive.is_configured else None
 
 
 def _prepared_answers(
@@ -113,6 +122,19 @@ def _prepared_answers(
         if index is not None:
             return read_past_segment(view, index)
     return None if retention.models is None else due_answers(view, retention.models, now_us)
+
+
+def _prepared_thoughts(
+    view: LedgerView, archive: Archive, retention: Retention
+) -> WrittenContents | WrittenRecords | FinishedRound | None:
+    """Do what takes long of the next contents or records that are due."""
+    if retention.rounds_kept is not None:
+        contents = prepared_contents(view, archive, retention.rounds_kept)
+        if contents is not None:
+            return contents
+    if retention.rounds_warm is None:
+        return None
+    return prepared_records(view, archive, retention.rounds_warm)
 
 
 def take_step(transaction: LedgerTransaction, prepared: PreparedStep) -> ArchivalStep:
@@ -148,6 +170,9 @@ _TAKEN: Mapping[type, Callable[[LedgerTransaction, Any], ArchivalStep]] = Mappin
         ),
         DueAnswers: _answers,
         WrittenContents: _contents,
+        WrittenRecords: lambda transaction, prepared: ArchivalStep(
+            thoughts_moved=move_records(transaction, prepared)
+        ),
         FinishedRound: _finished,
     }
 )

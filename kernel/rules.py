@@ -34,6 +34,7 @@ from kernel.model.lite import LITE_INTENT
 from kernel.model.receipt import RECEIPT_KINDS, ReceiptRules
 from kernel.model.rules_version import RULES_VERSION
 from kernel.stores.appliers import APPLIERS, EffectRules
+from kernel.thought_records import THOUGHT_SEGMENT_WRITES
 from kernel.work.receipts import WRITES
 
 Applying = Callable[
@@ -92,7 +93,7 @@ _VERSION_1 = Rules(
     envelope=Envelope,
     row_of_envelope=row_of_envelope,
     apply_operation=apply_operation,
-    receipt_writes=MappingProxyType({**WRITES, **SEGMENT_WRITES}),
+    receipt_writes=MappingProxyType({**WRITES, **SEGMENT_WRITES, **THOUGHT_SEGMENT_WRITES}),
     authority_of=authority_of,
 )
 

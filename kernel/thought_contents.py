@@ -2,9 +2,10 @@
 
 The rounds that were sealed last, so many as are kept, have everything in the database. Of older
 ones the contents move to the archive, a file each, and what stays is what every proof is made of:
-records, chain, tree and seal. A page of a session is written and read back on a snapshot; then, in
-one transaction, its contents leave the blobs and a durable receipt says so. A round all of whose
-pages were moved has a receipt too, and is not looked at again.
+records, chain, tree and seal, until the round is cold (`thought_records.py`). A page of a session
+is written and read back on a snapshot; then, in one transaction, its contents leave the blobs and a
+durable receipt says so. A round all of whose pages were moved has a receipt too, and is not looked
+at again.
 
 A legal hold wins: a page of which anything is held stays, and moves after the hold is lifted. What
 an envelope or the answer of a model also commits to stays as well. Reading a content is reading
@@ -23,6 +24,7 @@ from kernel.ledger.archived_content import CONTENT_BYTES_MAX
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.tables import Row
+from kernel.ledger.thought_segment import PAGE_THOUGHTS
 from kernel.legal_holds import hold_on, open_holds
 from kernel.model.receipt import Receipt
 from kernel.model.thought_receipts import ROUND_SESSIONS_MAX
@@ -30,8 +32,6 @@ from kernel.thoughts.sessions import content_commitment, newest_round, sessions_
 
 CONTENTS_ARCHIVED = "thought_contents_archived"
 ROUND_ARCHIVED = "round_contents_archived"
-
-PAGE_THOUGHTS = 256
 
 _COMMITMENT = re.compile(r"[0-9a-f]{64}")
 
@@ -51,9 +51,10 @@ class WrittenContents:
 
 @dataclass(frozen=True, slots=True)
 class FinishedRound:
-    """A round of which no content is left to move."""
+    """A round of which nothing is left to move."""
 
     round_number: int
+    receipt_kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +115,9 @@ def prepared_contents(
     Raises:
         ArchiveUnavailable: the archive does not answer, or gives back something else.
     """
-    for round_number in _due_rounds(view, rounds_kept):
+    for round_number in due_rounds(view, rounds_kept, ROUND_ARCHIVED):
         is_held = False
-        for session_id, first, last in _pages_of(view, round_number):
+        for session_id, first, last in pages_of(view, round_number):
             if view.has_receipt(_page_id(session_id, first)):
                 continue
             rows = _thoughts(view, session_id, first, last)
@@ -126,7 +127,7 @@ def prepared_contents(
             commitments = tuple(_written(view, archive, rows))
             return WrittenContents(session_id, round_number, first, last, commitments)
         if not is_held:
-            return FinishedRound(round_number)
+            return FinishedRound(round_number, ROUND_ARCHIVED)
     return None
 
 
@@ -157,12 +158,12 @@ def move_contents(transaction: LedgerTransaction, written: WrittenContents) -> M
 
 
 def finish_round(transaction: LedgerTransaction, finished: FinishedRound) -> None:
-    """Put on the record that all contents of a round were moved, once."""
-    receipt_id = _round_id(finished.round_number)
+    """Put on the record that all of a round was moved, once."""
+    receipt_id = _round_id(finished.round_number, finished.receipt_kind)
     if not transaction.has_receipt(receipt_id):
         transaction.next_commit_time_us()
         body = {"round_number": finished.round_number}
-        append_receipt(transaction, receipt_id, Receipt(ROUND_ARCHIVED, body), None)
+        append_receipt(transaction, receipt_id, Receipt(finished.receipt_kind, body), None)
 
 
 def rounds_archived(view: LedgerView) -> int:
@@ -170,18 +171,26 @@ def rounds_archived(view: LedgerView) -> int:
     return view.tables.count(schema.receipts, {"receipt_kind": ROUND_ARCHIVED})
 
 
-def _due_rounds(view: LedgerView, rounds_kept: int) -> Iterator[int]:
+def round_is_moved(view: LedgerView, round_number: int) -> bool:
+    """Tell whether all contents of a round were moved."""
+    return view.has_receipt(_round_id(round_number, ROUND_ARCHIVED))
+
+
+def due_rounds(view: LedgerView, rounds_kept: int, receipt_kind: str) -> Iterator[int]:
+    """Yield the rounds that are older than those that are kept and have no receipt of a kind."""
     newest = newest_round(view)
     if newest is None:
         return
     sealed = newest["round_number"] - (newest["sealed_sequence"] is None)
     last = sealed - rounds_kept
-    if last > 0 and rounds_archived(view) < last:
-        numbers = range(1, last + 1)
-        yield from (number for number in numbers if not view.has_receipt(_round_id(number)))
+    if last > 0 and view.tables.count(schema.receipts, {"receipt_kind": receipt_kind}) < last:
+        for number in range(1, last + 1):
+            if not view.has_receipt(_round_id(number, receipt_kind)):
+                yield number
 
 
-def _pages_of(view: LedgerView, round_number: int) -> Iterator[tuple[str, int, int]]:
+def pages_of(view: LedgerView, round_number: int) -> Iterator[tuple[str, int, int]]:
+    """Yield the pages of a round: each of a session, its first and its last thought."""
     for session in sessions_of_round(view, round_number, limit=ROUND_SESSIONS_MAX):
         for first in range(1, session["leaf_count"] + 1, PAGE_THOUGHTS):
             last = min(first + PAGE_THOUGHTS - 1, session["leaf_count"])
@@ -233,5 +242,6 @@ def _page_id(session_id: str, first_sequence: int) -> str:
     return f"receipt:thoughts:{session_id}:{first_sequence}:archived"
 
 
-def _round_id(round_number: int) -> str:
-    return f"receipt:round:{round_number}:archived"
+def _round_id(round_number: int, receipt_kind: str) -> str:
+    end = "archived" if receipt_kind == ROUND_ARCHIVED else "cold"
+    return f"receipt:round:{round_number}:{end}"

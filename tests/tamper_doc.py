@@ -18,17 +18,19 @@ from typing import Any
 
 from sqlalchemy import Column, LargeBinary, Table
 
+from kernel.archival import Retention
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.proof.tiles import TILE_WIDTH
 from tests.kernel.archives import archive_next, collect_next
 from tests.kernel.build import FakeHost, create, submit
-from tests.kernel.honest import write_briefly
+from tests.kernel.honest import think, write_briefly
 from tests.kernel.tampering import Copy, flipped, key_of
 from tests.owner_doc import owner_table
 from tests.turned_bytes import sentence
 from workers.environment.ledger_access import archive_of
+from workers.use_cases.log_archiving import archive_steps
 
 HEAD = """# verify
 
@@ -138,6 +140,15 @@ def _write_tiles(path: Path, *, archived: bool) -> None:
     ledger.close()
 
 
+def _write_cold(path: Path) -> None:
+    """Write a ledger with two sessions of thoughts that lie in the archive."""
+    ledger = Ledger.create(SqliteStore(path), FakeHost().host, archive_of(path))
+    think(ledger)
+    for _ in archive_steps(ledger, Retention(rounds_kept=0, rounds_warm=0)):
+        pass
+    ledger.close()
+
+
 class Impossible(Exception):
     """There are not two rows, or not two values, for this change."""
 
@@ -168,6 +179,11 @@ class Tampering:
 
     def _with_rows_of(self, table: Table) -> Path:
         """Return an honest file in which a table has rows."""
+        if table is schema.thought_segments:
+            path = self._folder / "cold.db"
+            if not path.exists():
+                _write_cold(path)
+            return path
         if table not in (schema.tree_tiles, *ARCHIVED):
             return self._honest
         archived = table in ARCHIVED

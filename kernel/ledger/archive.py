@@ -6,16 +6,20 @@ in an archive is believed as far as the ledger names it.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
 
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger.archive_segment import Segment, content_hash_of, unpacked
 from kernel.ledger.archived_content import packed_content, unpacked_content
 from kernel.ledger.blob_commitment import SALT_BYTES, blob_commitment
+from kernel.ledger.thought_segment import ThoughtSegment, unpacked_thoughts
 
 CACHE_BYTES = 64 << 20
 """The most that unpacked segments hold in a process; the one that was read last stays whatever."""
+
+
+_Held = TypeVar("_Held", Segment, ThoughtSegment)
 
 
 class ArchiveUnavailable(KernelError):
@@ -56,7 +60,7 @@ class Archive:
     def __init__(self, files: SegmentFiles | None = None) -> None:
         self._files = files
         self._lock = threading.Lock()
-        self._kept: OrderedDict[str, Segment] = OrderedDict()
+        self._kept: OrderedDict[str, Segment | ThoughtSegment] = OrderedDict()
         self._kept_bytes = 0
         self.files_read = 0
         """How many files were read, so that who asks can be told that some of it is cold."""
@@ -84,12 +88,41 @@ class Archive:
         Raises:
             ArchiveUnavailable: the archive does not answer, lacks the file, or has another one.
         """
+        return self._kept_or_read(content_hash, Segment, unpacked)
+
+    def thoughts(self, content_hash: str) -> ThoughtSegment:
+        """Return the thoughts whose file has this hash.
+
+        Raises:
+            ArchiveUnavailable: see `segment`.
+        """
+        return self._kept_or_read(content_hash, ThoughtSegment, unpacked_thoughts)
+
+    def read(self, content_hash: str) -> Segment:
+        """Return the segment whose file has this hash, as it lies in the archive now.
+
+        Raises:
+            ArchiveUnavailable: see `segment`.
+        """
+        return self._read(content_hash, unpacked)
+
+    def read_thoughts(self, content_hash: str) -> ThoughtSegment:
+        """Return the thoughts whose file has this hash, as they lie in the archive now.
+
+        Raises:
+            ArchiveUnavailable: see `segment`.
+        """
+        return self._read(content_hash, unpacked_thoughts)
+
+    def _kept_or_read(
+        self, content_hash: str, kind: type[_Held], unpack: Callable[[bytes], _Held]
+    ) -> _Held:
         with self._lock:
             kept = self._kept.get(content_hash)
-            if kept is not None:
+            if isinstance(kept, kind):
                 self._kept.move_to_end(content_hash)
                 return kept
-        segment = self.read(content_hash)
+        segment = self._read(content_hash, unpack)
         with self._lock:
             if content_hash not in self._kept:
                 self._kept[content_hash] = segment
@@ -99,12 +132,7 @@ class Archive:
                 self._kept_bytes -= dropped.raw_bytes
         return segment
 
-    def read(self, content_hash: str) -> Segment:
-        """Return the segment whose file has this hash, as it lies in the archive now.
-
-        Raises:
-            ArchiveUnavailable: see `segment`.
-        """
+    def _read(self, content_hash: str, unpack: Callable[[bytes], _Held]) -> _Held:
         content = self._get(content_hash)
         if content is None:
             message = f"the archive lacks the segment {content_hash}"
@@ -112,7 +140,7 @@ class Archive:
         reason = "the file does not have the hash by which it is named"
         if content_hash_of(content) == content_hash:
             try:
-                return unpacked(content)
+                return unpack(content)
             except LedgerCorrupt as error:
                 reason = str(error)
         message = f"the segment {content_hash}: {reason}"

@@ -1,9 +1,9 @@
-"""The tables of a snapshot, with the rows of the log that lie in the archive read as though here.
+"""The tables of a snapshot, with the rows that lie in the archive read as though here.
 
 Archived rows are the first ones of the log, without a gap. What one looks them up by is in
 `archived_rows`; what they hold is in their segment, which is read when somebody asks a row for it.
-Their envelopes stay in `blobs` until they are collected. Everything else passes through
-(decision kernel/0380).
+Their envelopes stay in `blobs` until they are collected (decision kernel/0380). Thoughts have
+segments of their own (`archived_thoughts.py`). Everything else passes through.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +22,13 @@ from kernel.ledger.archive_segment import (
     first_sequence_of,
     segment_of,
 )
+from kernel.ledger.archived_thoughts import NODES, THOUGHTS, ArchivedThoughts
 from kernel.ledger.keys import column_names, values_getter
 from kernel.ledger.tables import Row, Tables, TablesView
 
 _LOG, _INDEX, _SEGMENTS = schema.kernel_event_log, schema.archived_rows, schema.archive_segments
 _SEQUENCE = "ec_sequence_number"
+_OF_THOUGHTS = (THOUGHTS, NODES)
 _IN_SEGMENTS = frozenset(column_names(_LOG)) - frozenset(column_names(_INDEX))
 
 
@@ -61,6 +63,7 @@ class ArchivedTables:
         self._archive = archive
         self._last: int | None = None
         self._segments: dict[int, Row] = {}
+        self._thoughts = ArchivedThoughts(tables, archive)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tables, name)
@@ -73,6 +76,8 @@ class ArchivedTables:
         if table is _LOG:
             row = self._tables.get(_INDEX, *key)
             return None if row is None else self._whole(row)
+        if table in _OF_THOUGHTS:
+            return self._thoughts.get(table, str(key[0]), int(key[1]))
         return self._opening(str(key[0])) if table is schema.blobs else None
 
     def select(
@@ -92,6 +97,12 @@ class ArchivedTables:
                 of, where, order_by=order_by, after=after, descending=descending, limit=most
             )
 
+        if table in _OF_THOUGHTS and where and "session_id" in where and not descending:
+
+            def ask_behind(place: Any, most: int | None) -> list[Row]:
+                return self._tables.select(table, where, after=place, limit=most)
+
+            return self._thoughts.select(table, where, ask_behind, after, limit)
         if table is not _LOG:
             return ask(table, limit)
         if order_by in (None, _SEQUENCE):
@@ -147,6 +158,8 @@ class ArchivedTables:
         count = self._tables.count(table, where)
         if table is _LOG:
             count += self._tables.count(_INDEX, where)
+        elif table in _OF_THOUGHTS:
+            count += self._thoughts.count(table, where)
         elif table is schema.blobs and not where:
             collected = self._tables.select(_SEGMENTS, {"collected": 1})
             count += sum(row["envelopes"] for row in collected)

@@ -38,6 +38,14 @@ REFUSALS = {
     " IF TG_OP = 'DELETE' AND EXISTS (SELECT FROM archived_rows a"
     " WHERE a.ec_sequence_number = OLD.ec_sequence_number) THEN RETURN OLD; END IF;"
     " RAISE EXCEPTION 'append only'; END ",
+    **{
+        f"{REFUSAL}_{table.name}": " BEGIN"
+        f" IF TG_OP = 'DELETE' AND EXISTS (SELECT FROM {table.info['moves_to']}"
+        f" WHERE {table.info['moved_where']}) THEN RETURN OLD; END IF;"
+        " RAISE EXCEPTION 'append only'; END "
+        for table in APPEND_ONLY_TABLES
+        if "moved_where" in table.info
+    },
 }
 """The bodies of the functions that triggers call, by their names."""
 
@@ -176,6 +184,8 @@ def definitions() -> tuple[str, ...]:
 
 def refusal_of(table: Table) -> str:
     """Return the function that refuses changes of an append-only table's rows."""
+    if "moved_where" in table.info:
+        return f"{REFUSAL}_{table.name}"
     return f"{REFUSAL}_unless_archived" if "moves_to" in table.info else REFUSAL
 
 

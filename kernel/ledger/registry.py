@@ -76,6 +76,7 @@ _ENTRIES = (
     *_durable(_BELIEF, "derived_index", "belief_anchors", "belief_snapshots"),
     *_durable(_BELIEF, "current_view", "belief_sessions"),
     *_durable(_THOUGHTS, "table", "thought_records", "merkle_nodes", "rounds"),
+    *_durable(_THOUGHTS, "derived_index", "thought_segments"),
     *_durable(_THOUGHTS, "current_view", "audit_sessions"),
     *(
         StorageRegistryEntry(str(table.name), "table", "durable", _LANDSCAPE, False)

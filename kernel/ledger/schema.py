@@ -52,7 +52,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 33
+SCHEMA_VERSION = 34
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -887,7 +887,12 @@ thought_records = Table(
     # The operation that recorded it.
     Column("ec_sequence_number", Integer, nullable=False),
     UniqueConstraint("session_id", "thought_id"),
-    info={"append_only": True},
+    info={
+        "append_only": True,
+        "moves_to": "thought_segments",
+        "moved_where": "session_id = OLD.session_id"
+        " AND OLD.thought_sequence BETWEEN first_sequence AND last_sequence",
+    },
 )
 
 merkle_nodes = Table(
@@ -902,7 +907,27 @@ merkle_nodes = Table(
     # Null for a leaf; the same for a node that is paired with itself.
     Column("left_child_index", Integer),
     Column("right_child_index", Integer),
-    info={"append_only": True},
+    info={
+        "append_only": True,
+        "moves_to": "thought_segments",
+        "moved_where": "session_id = OLD.session_id"
+        " AND OLD.node_index BETWEEN first_node AND last_node",
+    },
+)
+
+thought_segments = Table(
+    "thought_segments",
+    metadata,
+    # SHA-256 of the file, under which it lies in the archive.
+    Column("content_hash", String, primary_key=True),
+    Column("session_id", String, nullable=False),
+    # The thoughts that it holds, and the nodes of the tree that are known with them.
+    Column("first_sequence", Integer, nullable=False),
+    Column("last_sequence", Integer, nullable=False),
+    Column("first_node", Integer, nullable=False),
+    Column("last_node", Integer, nullable=False),
+    Column("stored_bytes", Integer, nullable=False),
+    UniqueConstraint("session_id", "first_sequence"),
 )
 
 rounds = Table(
@@ -1031,7 +1056,7 @@ FOLDED_TABLES = _tables_with("folded")
 
 APPEND_ONLY_TABLES = _tables_with("append_only")
 """Whose rows are neither changed nor deleted; one of a table that `moves_to` another may be deleted
-once the other has a row of its key."""
+once the other has a row of its key, or one of which `moved_where` holds."""
 
 
 def store_of(table: Table) -> StateStore | None:

@@ -55,8 +55,9 @@ def _unless_moved(table: Table) -> str:
     """Return the condition of a trigger that lets rows go which have moved to another table."""
     if "moves_to" not in table.info:
         return ""
-    [key], target = key_names(table), table.info["moves_to"]
-    return f" WHEN NOT EXISTS (SELECT 1 FROM {target} WHERE {key} = OLD.{key})"  # noqa: S608 - names of the schema
+    target, key = table.info["moves_to"], key_names(table)[0]
+    where = table.info.get("moved_where", f"{key} = OLD.{key}")
+    return f" WHEN NOT EXISTS (SELECT 1 FROM {target} WHERE {where})"  # noqa: S608 - names of the schema
 
 
 def create_schema(writer: sqlite3.Connection, path: Path) -> None:

@@ -94,6 +94,8 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "legal_hold_lifted": _durable(own.LegalHoldLifted),
         "operation_archived": _durable(own.OperationArchived),
         "thought_contents_archived": _durable(own.ThoughtContentsArchived),
+        "thought_records_archived": _durable(own.ThoughtRecordsArchived),
+        "round_records_archived": _durable(own.RoundRecordsArchived),
         "round_contents_archived": _durable(own.RoundContentsArchived),
         "log_segment_archived": _durable(own.LogSegmentArchived),
         "log_segment_released": _durable(own.LogSegmentReleased),

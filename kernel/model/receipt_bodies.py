@@ -320,6 +320,25 @@ class ThoughtContentsArchived(ReceiptBody):
     """How many were moved; the others were erased, or are what something else commits to."""
 
 
+class ThoughtRecordsArchived(ReceiptBody):
+    """Thoughts of a session in a row, whose records and nodes are in one file alone from now on."""
+
+    session_id: Ref
+    round_number: Count
+    first_sequence: Sequence
+    last_sequence: Sequence
+    first_node: Sequence
+    last_node: Sequence
+    content_hash: Sha256
+    stored_bytes: Count
+
+
+class RoundRecordsArchived(ReceiptBody):
+    """A round, all of whose sessions' records and nodes were moved to the archive."""
+
+    round_number: Count
+
+
 class RoundContentsArchived(ReceiptBody):
     """A round, all of whose sessions' contents were moved to the archive."""
 

@@ -86,6 +86,9 @@ class Verification:
     rows_archived: int = 0
     """How many of the rows were read from the archive."""
 
+    thoughts_archived: int = 0
+    """How many thoughts were read from there."""
+
     tree_root: str = ""
     """Root of the tree over the rows, where the log was walked to its end without a finding."""
     not_checked: tuple[str, ...] = ()
@@ -214,6 +217,9 @@ class _Run:
             self._progress(self._total, self._total)
 
     def _not_read(self) -> Iterator[str]:
+        unreadable = len(self._thoughts.unreadable)
+        if unreadable:
+            yield f"{unreadable} sessions of thoughts: a segment of each cannot be read"
         count = self._thoughts.archived
         if count:
             yield (
@@ -306,7 +312,7 @@ class _Run:
         with findings.guard(schema.recorded_model_outputs, "answers"):
             self._answers = check_model_outputs(reader, erased)
         with findings.guard(schema.audit_sessions, "thoughts"):
-            elsewhere = Elsewhere(erased, ArchivedNames(self._view.archive))
+            elsewhere = Elsewhere(erased, self._view.archive, ArchivedNames(self._view.archive))
             check_thoughts(reader, elsewhere, self._thoughts)
         with findings.guard(schema.rounds, "rounds"):
             check_rounds(reader)
@@ -357,6 +363,7 @@ class _Run:
             authorities_equal=self._authority.counts.equal,
             authorities_pending=self._authority.counts.pending,
             rows_archived=self._archived,
+            thoughts_archived=self._thoughts.cold,
             tree_root=self._tree_root,
             not_checked=self._not_checked,
             findings=tuple(self._findings.entries),

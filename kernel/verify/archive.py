@@ -29,16 +29,13 @@ from kernel.verify.reading import (
     load_object,
     shown,
 )
+from kernel.verify.thought_segments import (
+    SEGMENT_RULES,
+    check_thought_segments,
+    thoughts_of_all,
+)
 
 _SEGMENTS, _INDEX = schema.archive_segments, schema.archived_rows
-_RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        "archive_segment_missing": "segment_missing",
-        "archive_segment_damaged": "segment_damaged",
-    }
-)
-"""What is found where reading a segment ends with a code."""
-
 _RULES_OF_CONTENTS: Mapping[str, Rule] = MappingProxyType(
     {"archived_content_missing": "missing", "archived_content_damaged": "bytes_changed"}
 )
@@ -72,6 +69,9 @@ class ArchiveVerification:
     contents: int
     """Contents of thoughts that were read."""
 
+    thought_segments: int
+    """Files with records of cold thoughts."""
+
     files_of_no_segment: int
     """Files that the ledger does not name: of an archival that was interrupted, or other people's.
     They are not read, and nobody removes them."""
@@ -93,12 +93,17 @@ def verify_archive(view: LedgerView, progress: Callable[[int], None]) -> Archive
     contents: set[str] = set()
     with suppress(EnoughFindings):
         rows = check_archive(reader, view.archive, progress).rows
+        check_thought_segments(reader, view.archive)
         contents |= _check_contents(reader, view.archive)
-    if rows or contents:
-        named = contents | {row["content_hash"] for row in reader.pages(_SEGMENTS)}
+    cold = {
+        row["content_hash"]
+        for row in reader.pages(schema.thought_segments, order_by="content_hash")
+    }
+    if rows or contents or cold:
+        named = contents | cold | {row["content_hash"] for row in reader.pages(_SEGMENTS)}
         strangers = sum(name not in named for name in view.archive.files.names())
     return ArchiveVerification(
-        rows // SEGMENT_ROWS, rows, len(contents), strangers, tuple(findings.entries)
+        rows // SEGMENT_ROWS, rows, len(contents), len(cold), strangers, tuple(findings.entries)
     )
 
 
@@ -133,7 +138,7 @@ def _check_contents(reader: Reader, archive: Archive) -> set[str]:
     """
     contents: set[str] = set()
     erased = erased_payloads(reader)
-    for row in reader.pages(schema.thought_records, order_by="ec_sequence_number"):
+    for row in thoughts_of_all(reader):
         commitment = str((load_object(row["record_bytes"]) or {}).get("content_commitment"))
         if commitment in erased or reader.get(schema.blobs, commitment) is not None:
             continue
@@ -185,7 +190,7 @@ def _read(reader: Reader, archive: Archive, row: Row) -> Segment | None:
     try:
         segment = archive.read(str(row["content_hash"]))
     except ArchiveUnavailable as error:
-        rule = _RULES.get(error.code)
+        rule = SEGMENT_RULES.get(error.code)
         if rule is None:
             # It says nothing about the segment.
             raise LedgerUnavailable(str(error), code=error.code) from error

@@ -15,10 +15,13 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.log_archival import SEGMENT_WRITES
 from kernel.rules import Rules, rules_of
+from kernel.thought_records import THOUGHT_SEGMENT_WRITES
 from kernel.verify.reading import Reader, load_object, shown, time_us
 from kernel.work.receipts import CLOSED, PAUSED, REQUESTED, RESUMED, ROUTED, WRITES, pause_key
 
 GIVEN_UP = "authority_recompute_dead_lettered"
+
+_ARCHIVED = (*SEGMENT_WRITES, *THOUGHT_SEGMENT_WRITES)
 
 ReceiptEntry = tuple[int, Document]
 """A receipt's place in the chain, and what it says."""
@@ -36,7 +39,7 @@ class Causeless:
         self._after = after
         self._step = step
         self._entries = heapq.merge(
-            *(self._receipts(kind) for kind in (GIVEN_UP, *WRITES, *SEGMENT_WRITES)),
+            *(self._receipts(kind) for kind in (GIVEN_UP, *WRITES, *_ARCHIVED)),
             key=lambda entry: entry[0],
         )
         self._next = next(self._entries, None)
@@ -72,7 +75,7 @@ class Causeless:
             # The ledger's head does not move here, and what was known of requests changes.
             transaction.stand_at(transaction.head_now)
             transaction.head_now.committed_at_us = emitted_us
-            if kind in SEGMENT_WRITES:
+            if kind in _ARCHIVED:
                 rules.receipt_writes[kind](transaction, document)
                 return
             check = _CHECKED.get(kind)

@@ -54,6 +54,7 @@ _COMPARED = (
     schema.outbox_outcomes,
     schema.queue_pauses,
     schema.archive_segments,
+    schema.thought_segments,
     schema.pre_images,
 )
 _CHAIN_FIELDS = ("receipt_sequence", "prior_receipt_hash")

@@ -14,6 +14,7 @@ from kernel.model.lite import LITE_INTENT
 from kernel.verify.hash_chains import is_emitted, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment
 from kernel.verify.reading import Document, Reader, joined, load_object, parts, shown, time_us
+from kernel.verify.thought_segments import thoughts_of_all
 
 _US_PER_HOUR = 3_600_000_000
 _VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
@@ -245,7 +246,7 @@ def check_extra_blobs(reader: Reader, stated: int, answers: set[str]) -> None:
         return
     blob_refs = {row["envelope_payload_blob_ref"] for row in reader.pages(schema.kernel_event_log)}
     blob_refs |= answers
-    for row in reader.pages(schema.thought_records, order_by="ec_sequence_number"):
+    for row in thoughts_of_all(reader):
         document = load_object(row["record_bytes"]) or {}
         blob_refs.add(str(document.get("content_commitment")))
     for row in reader.pages(schema.blobs):

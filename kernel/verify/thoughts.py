@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from kernel.ledger import schema
+from kernel.ledger.archive import Archive
 from kernel.ledger.tables import Row
 from kernel.proof.seals import check_signatures
 from kernel.proof.verification import ProofInvalid
@@ -20,6 +21,7 @@ from kernel.verify.hash_chains import GENESIS, is_canonical, sha256_hex
 from kernel.verify.log import keeps_commitment
 from kernel.verify.model_outputs import check_erased
 from kernel.verify.reading import Document, Reader, Rule, joined, load_object, shown
+from kernel.verify.thought_segments import check_thought_segments, covering_segment
 
 _PAGE_ROWS = 64
 _FORMAT = "rotulus/thought/v1"
@@ -38,6 +40,12 @@ class ThoughtCounts:
     archived: int = 0
     """Contents that lie in the archive."""
 
+    cold: int = 0
+    """Thoughts whose records were read from the archive."""
+
+    unreadable: frozenset[object] = frozenset()
+    """Sessions of which a segment cannot be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
@@ -46,14 +54,20 @@ class Elsewhere:
     erased: frozenset[object]
     """Commitments whose payloads are gone on the record."""
 
+    archive: Archive
     archived: Container[object]
     """Names of what lies in the archive; its files are not read."""
 
 
 def check_thoughts(reader: Reader, elsewhere: Elsewhere, counts: ThoughtCounts) -> None:
     """Walk every session's chain, build its tree, and name what belongs to no session."""
+    counts.unreadable = check_thought_segments(reader, elsewhere.archive)
+    for segment in reader.pages(schema.thought_segments, order_by="content_hash"):
+        counts.cold += segment["last_sequence"] - segment["first_sequence"] + 1
     for row in reader.pages(schema.audit_sessions, order_by="session_id"):
         counts.sessions += 1
+        if row["session_id"] in counts.unreadable:
+            continue
         with reader.findings.guard(schema.audit_sessions, row["session_id"]):
             leaves, rfc6962 = _check_chain(reader, row, elsewhere, counts)
             _check_tree(reader, row, leaves, counts)
@@ -311,6 +325,8 @@ def _last(nodes: list[Document]) -> str | None:
 def _name_orphans(reader: Reader, table: Any) -> None:
     place = list(table.primary_key.columns)[-1].name
     for row in reader.pages(table, order_by=place):
+        key = joined(row["session_id"], row[place])
         if reader.get(schema.audit_sessions, row["session_id"]) is None:
-            key = joined(row["session_id"], row[place])
             reader.findings.add(table, key, "extra", "its session is not there")
+        elif covering_segment(reader, row, place):
+            reader.findings.add(table, key, "extra", "it lies in the archive")

@@ -10,6 +10,7 @@ from kernel.errors import LedgerCorrupt, LedgerSchemaDiffers
 from kernel.kernel import Kernel
 from kernel.ledger import migrations, schema, sqlite_catalog, sqlite_schema
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.postgres_schema import REFUSALS
 from kernel.ledger.sqlite import SqliteStore
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.errors import RollbackRefused
@@ -418,7 +419,7 @@ def test_tables_of_the_migrations_are_those_of_this_program_on_postgresql(faults
         for statement in step.statements
     ]
     tables = ", ".join(table.name for table in schema.metadata.sorted_tables)
-    functions = "DROP FUNCTION rotulus_refuses, rotulus_refuses_unless_archived"
+    functions = f"DROP FUNCTION {', '.join(REFUSALS)}"
     assert faults_after(f"DROP TABLE {tables}", functions, *made) == []
 
 

@@ -86,8 +86,13 @@ def test_stretches_that_do_not_begin_where_the_one_before_ended_are_no_walk(hone
     assert joined_state([first, None, third]) is None
 
 
-# Only a log of 256 rows has tiles, and only one with tiles has rows in an archive.
-LONG_LOGS_ONLY = (schema.tree_tiles, schema.archive_segments, schema.archived_rows)
+# Only a log of 256 rows has tiles, and only one with an archive has rows there.
+LONG_LOGS_ONLY = (
+    schema.tree_tiles,
+    schema.archive_segments,
+    schema.archived_rows,
+    schema.thought_segments,
+)
 
 
 def changes():

@@ -55,8 +55,14 @@ from tests.kernel.tampering import Copy, flipped, key_of, names, verify_file
 BESIDE_THE_RECORD = (schema.shard_epochs, schema.mailbox_offsets, schema.mail_keys)
 """They say who may write, and not what was decided."""
 
-OF_LONG_LOGS = (schema.tree_tiles, schema.archived_rows, schema.archive_segments)
-"""Only a log of 256 rows has rows there: `test_tree_check.py` and `tamper_doc.py` change them."""
+OF_LONG_LOGS = (
+    schema.tree_tiles,
+    schema.archived_rows,
+    schema.archive_segments,
+    schema.thought_segments,
+)
+"""Only a log of 256 rows, or one with an archive, has rows there: `test_tree_check.py`,
+`test_cold_thoughts.py` and `tamper_doc.py` change them."""
 
 TABLES = [
     sorted_table

@@ -1,4 +1,4 @@
-"""Who is killed while contents of thoughts move has each of them in one place at least."""
+"""Who is killed while thoughts and their contents move has each of them in one place at least."""
 
 import shutil
 from pathlib import Path
@@ -10,6 +10,7 @@ from kernel.archival import Retention
 from kernel.ledger.archive import Archive
 from kernel.ledger.sqlite import SqliteStore
 from kernel.thought_contents import read_content, rounds_archived
+from kernel.thought_records import cold_status
 from kernel.thoughts.reading import thought_rows
 from kernel.verify import verify
 from kernel.verify.archive import verify_archive
@@ -19,7 +20,7 @@ from tests.workers.api.test_thoughts import SESSION, closed, posted
 from workers.environment.archive_files import FolderFiles
 from workers.use_cases.log_archiving import archive_steps
 
-RETENTION = Retention(rounds_kept=0)
+RETENTION = Retention(rounds_kept=0, rounds_warm=0)
 SAID = ["plan 1", "plan 2", "done \u00e9\U0001f600"]
 
 
@@ -33,7 +34,12 @@ def archive_beside(path: Path) -> Archive:
 
 def archive_all(ledger):
     ledger.archive = archive_beside(ledger.store._inner._path)  # noqa: SLF001 - of the tests
-    return sum(step.contents_moved for step in archive_steps(ledger, RETENTION))
+    return moved_by(ledger)
+
+
+def moved_by(ledger):
+    steps = list(archive_steps(ledger, RETENTION))
+    return sum(step.contents_moved for step in steps), sum(step.thoughts_moved for step in steps)
 
 
 def said(view):
@@ -66,15 +72,15 @@ def test_who_is_killed_has_lost_nothing_and_goes_on(tmp_path):
             shutil.copytree(standing, archive_folder(path))
         ledger = opened(path, step + 1)
         ledger.archive = archive_beside(path)
-        for left in (None, 0):
+        for left in (None, (0, 0)):
             with ledger.view() as view:
                 assert said(view) == SAID
-                assert left == 0 or verify(view).ok
+                assert left == (0, 0) or verify(view).ok
                 assert not verify_archive(view, lambda _: None).findings
-            done = sum(entry.contents_moved for entry in archive_steps(ledger, RETENTION))
+            done = moved_by(ledger)
             assert done == left or left is None
             moved.add(done)
         with ledger.view() as view:
-            assert rounds_archived(view) == 1
+            assert (rounds_archived(view), cold_status(view).rounds_cold) == (1, 1)
         ledger.close()
-    assert moved == {0, len(SAID)}
+    assert moved == {(len(SAID), len(SAID)), (0, len(SAID)), (0, 0)}

@@ -10,6 +10,7 @@ import click
 
 from kernel.log_archival import archive_status
 from kernel.thought_contents import rounds_archived
+from kernel.thought_records import cold_status
 from kernel.verify.archive import verify_archive
 from workers.cli.common import as_json, clean_errors, gateway_url, print_document, read_settings
 from workers.cli.gateway_call import ask_gateway
@@ -23,6 +24,7 @@ _COUNTED = (
     "rows_moved",
     "envelopes_collected",
     "contents_moved",
+    "thoughts_moved",
     "operations_released",
     "answers_collected",
 )
@@ -53,13 +55,17 @@ class Age(click.ParamType[int]):
 def status(*, as_json: bool) -> None:
     """Say how many rows and rounds lie in the archive, in how many bytes, and what is due."""
     settings = read_settings()
-    known, rounds = read_record(lambda view: (archive_status(view), rounds_archived(view)))
+    known, rounds, cold = read_record(
+        lambda view: (archive_status(view), rounds_archived(view), cold_status(view))
+    )
     document = {
         "retention_days": settings.kernel_retention_days,
         "audit_horizon_days": settings.audit_horizon_days,
         "thought_rounds_kept": settings.thought_rounds_kept,
+        "thought_rounds_warm": settings.thought_rounds_warm,
         **asdict(known),
         "rounds_archived": rounds,
+        **asdict(cold),
     }
     print_document(document, as_json=as_json)
 
@@ -75,10 +81,10 @@ def status(*, as_json: bool) -> None:
 def run(days: int | None, *, as_json: bool) -> None:
     """Move old rows and contents to the archive, collect envelopes, give the space back.
 
-    Contents of thoughts are old by their rounds (ROTULUS_THOUGHT_ROUNDS_KEPT), envelopes are
-    collected seven days after their rows. Answers of retired models go seven days after the last
-    operation that names them is archived and past the audit's horizon
-    (ROTULUS_AUDIT_HORIZON_DAYS).
+    Contents of thoughts are old by their rounds (ROTULUS_THOUGHT_ROUNDS_KEPT), and so are their
+    records and trees (ROTULUS_THOUGHT_ROUNDS_WARM). Envelopes are collected seven days after their
+    rows, answers of retired models seven days after the last operation that names them is archived
+    and past the audit's horizon (ROTULUS_AUDIT_HORIZON_DAYS).
 
     A gateway that runs on the data folder does it, and goes on serving meanwhile; it archives by
     itself once ROTULUS_KERNEL_RETENTION_DAYS is set. Killed in the middle, the same command goes
@@ -132,6 +138,7 @@ def verify(*, as_json: bool) -> None:
         "segments": checked.segments,
         "rows_archived": checked.rows,
         "contents_archived": checked.contents,
+        "thought_segments": checked.thought_segments,
         "files_of_no_segment": checked.files_of_no_segment,
         "findings": [asdict(finding) for finding in checked.findings],
     }

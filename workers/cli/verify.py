@@ -130,6 +130,7 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
         "verifies": verification.ok,
         "rows": verification.rows,
         "rows_archived": verification.rows_archived,
+        "thoughts_archived": verification.thoughts_archived,
         "receipts": verification.receipts,
         "blobs": verification.blobs,
         "belief_sessions": verification.belief_sessions,

@@ -472,6 +472,13 @@ class Settings(BaseSettings):
         description="Rounds that were sealed last whose thoughts keep their contents in the "
         "database; contents of older ones move to the archive, every hour, where there is one.",
     )
+    thought_rounds_warm: int = Field(
+        default=3,
+        ge=0,
+        le=1_000_000_000,
+        description="Rounds that were sealed last whose thoughts keep their records and trees in "
+        "the database; of older ones, once their contents have moved, roots and an index stay.",
+    )
 
     model_url: HttpUrl | None = Field(
         default=None,

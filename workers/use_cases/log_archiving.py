@@ -36,6 +36,9 @@ class ArchivalDone:
     contents_moved: int = 0
     """Contents of thoughts whose rounds are old enough."""
 
+    thoughts_moved: int = 0
+    """Thoughts whose records and nodes are cold."""
+
     operations_released: int = 0
     """Operations past the audit's horizon that no longer keep the answers that they name."""
 
@@ -50,6 +53,7 @@ class RetentionPolicy:
 
     kernel_retention_days: int | None = None
     thought_rounds_kept: int | None = None
+    thought_rounds_warm: int | None = None
     audit_horizon_days: int | None = None
     models: ModelRegistry | None = None
 
@@ -59,6 +63,7 @@ class RetentionPolicy:
         return Retention(
             rows_since_us=_before(now_us, days),
             rounds_kept=self.thought_rounds_kept,
+            rounds_warm=self.thought_rounds_warm,
             audited_since_us=_before(now_us, self.audit_horizon_days),
             models=self.models,
         )
@@ -72,6 +77,7 @@ def retention_policy(settings: Settings) -> RetentionPolicy:
     return RetentionPolicy(
         settings.kernel_retention_days,
         settings.thought_rounds_kept,
+        settings.thought_rounds_warm,
         settings.audit_horizon_days,
         ActiveModels(settings.current_model_versions),
     )
@@ -121,6 +127,7 @@ async def archive_some(
         sum(step.rows_moved for step in steps),
         sum(step.envelopes_collected for step in steps),
         sum(step.contents_moved for step in steps),
+        sum(step.thoughts_moved for step in steps),
         sum(step.operations_released for step in steps),
         sum(step.answers_collected for step in steps),
         is_complete=is_complete,
