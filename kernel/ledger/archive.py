@@ -54,16 +54,46 @@ class SegmentFiles(Protocol):
         """Yield the names of all files, in no order."""
 
 
+class _KeptSegments:
+    """Segments that were read last, unpacked; for any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._segments: OrderedDict[str, Segment | ThoughtSegment] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, content_hash: str) -> Segment | ThoughtSegment | None:
+        with self._lock:
+            kept = self._segments.get(content_hash)
+            if kept is not None:
+                self._segments.move_to_end(content_hash)
+            return kept
+
+    def keep(self, content_hash: str, segment: Segment | ThoughtSegment) -> None:
+        with self._lock:
+            if content_hash not in self._segments:
+                self._segments[content_hash] = segment
+                self._bytes += segment.raw_bytes
+            while self._bytes > CACHE_BYTES and len(self._segments) > 1:
+                _, dropped = self._segments.popitem(last=False)
+                self._bytes -= dropped.raw_bytes
+
+
 class Archive:
     """The segments of one ledger, the ones that were read last kept unpacked; for any thread."""
 
-    def __init__(self, files: SegmentFiles | None = None) -> None:
+    def __init__(
+        self, files: SegmentFiles | None = None, kept: _KeptSegments | None = None
+    ) -> None:
         self._files = files
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[str, Segment | ThoughtSegment] = OrderedDict()
-        self._kept_bytes = 0
-        self.files_read = 0
-        """How many files were read, so that who asks can be told that some of it is cold."""
+        self._kept = kept or _KeptSegments()
+        self.reads = 0
+        """How often something was read from it, kept or not, so that who asks can be told that some
+        of it is cold."""
+
+    def of_snapshot(self) -> "Archive":
+        """Return the same archive with a count of reads of its own."""
+        return Archive(self._files, self._kept)
 
     @property
     def is_configured(self) -> bool:
@@ -117,19 +147,12 @@ class Archive:
     def _kept_or_read(
         self, content_hash: str, kind: type[_Held], unpack: Callable[[bytes], _Held]
     ) -> _Held:
-        with self._lock:
-            kept = self._kept.get(content_hash)
-            if isinstance(kept, kind):
-                self._kept.move_to_end(content_hash)
-                return kept
+        kept = self._kept.get(content_hash)
+        if isinstance(kept, kind):
+            self.reads += 1
+            return kept
         segment = self._read(content_hash, unpack)
-        with self._lock:
-            if content_hash not in self._kept:
-                self._kept[content_hash] = segment
-                self._kept_bytes += segment.raw_bytes
-            while self._kept_bytes > CACHE_BYTES and len(self._kept) > 1:
-                _, dropped = self._kept.popitem(last=False)
-                self._kept_bytes -= dropped.raw_bytes
+        self._kept.keep(content_hash, segment)
         return segment
 
     def _read(self, content_hash: str, unpack: Callable[[bytes], _Held]) -> _Held:
@@ -177,7 +200,7 @@ class Archive:
         raise ArchiveUnavailable(message, code="archived_content_damaged")
 
     def _get(self, name: str) -> bytes | None:
-        self.files_read += 1
+        self.reads += 1
         return self.files.get(name)
 
     def erase_content(self, commitment: str) -> None:

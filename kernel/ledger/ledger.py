@@ -817,7 +817,8 @@ class Ledger:
     def view(self) -> Iterator[LedgerView]:
         """Open a snapshot; what is read inside belongs to one sequence."""
         with self.store.view() as tables:
-            yield LedgerView(with_archive(tables, self.archive), self.archive)
+            archive = self.archive.of_snapshot()
+            yield LedgerView(with_archive(tables, archive), archive)
 
     def read(self, question: Callable[[LedgerView], T]) -> T:
         """Answer a question from a snapshot; it may not keep the view."""

@@ -14,6 +14,7 @@ from workers.api.middleware.admission import AdmissionMiddleware
 from workers.api.middleware.head_requests import HeadRequestsMiddleware
 from workers.api.middleware.owner_header import OwnerHeaderMiddleware
 from workers.api.middleware.request_guard import RequestGuardMiddleware
+from workers.api.middleware.storage_header import StorageHeaderMiddleware
 from workers.api.middleware.thin_routes import ThinRoutesMiddleware
 from workers.api.openapi_errors import ERROR_RESPONSES
 from workers.api.routes import (
@@ -134,6 +135,7 @@ def build_app(
     app.add_middleware(ThinRoutesMiddleware, routes=hot_routes(), services=services)
     app.add_middleware(AdmissionMiddleware, admission=services.admission)
     app.add_middleware(HeadRequestsMiddleware)
+    app.add_middleware(StorageHeaderMiddleware)
     app.add_middleware(OwnerHeaderMiddleware, owner_url=services.owner_url)
     app.add_middleware(RequestGuardMiddleware, hosts=hosts, host=host)
     return app

@@ -28,6 +28,7 @@ from workers.api.outcome_watch import OutcomeWatch
 from workers.use_cases.log_archiving import KEEPS_ALL, RetentionPolicy
 from workers.use_cases.log_publishing import LogPublishing
 from workers.views.checkpoints import CheckpointStatusDocument, checkpoint_status
+from workers.views.cold_reads import note_archive_read
 
 T = TypeVar("T")
 
@@ -115,7 +116,14 @@ class Services:
 
     async def read(self, question: Callable[[LedgerView], T]) -> T:
         """Answer a question from a snapshot of the ledger, off the event loop."""
-        return await anyio.to_thread.run_sync(self.ledger.read, question)
+
+        def asked_of(view: LedgerView) -> tuple[T, bool]:
+            return question(view), view.archive.reads > 0
+
+        answer, was_archive_read = await anyio.to_thread.run_sync(self.ledger.read, asked_of)
+        if was_archive_read:
+            note_archive_read()
+        return answer
 
     async def checkpoint(self) -> CheckpointStatusDocument:
         """Return the published checkpoint with its verdict."""

@@ -1,6 +1,5 @@
 """A run of the runtime whose rows and envelopes were moved to the archive is what it was."""
 
-
 import pytest
 
 from kernel.landscape.export import export_run

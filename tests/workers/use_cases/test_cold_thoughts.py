@@ -143,6 +143,10 @@ async def test_a_cold_round_is_read_verified_and_proved_as_before(old):
 
 async def test_a_chain_is_verified_and_a_session_ended_after_it_is_cold(old):
     await archived(old)
+    for name, storage in ((name_of(5), "archive"), (OPEN, None)):
+        for page in (f"/v1/thoughts/{name}", f"/v1/thoughts/{name}/proof/1"):
+            answer = await old.http.get(page)
+            assert answer.headers.get("rotulus-storage") == storage or answer.status_code == 409
     for count in COUNTS:
         path = f"thoughts/{name_of(count)}"
         assert (await http(old, path))["thoughts"][-1]["content"] == "done \u00e9"

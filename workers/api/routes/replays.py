@@ -13,6 +13,7 @@ from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.routes.records import TEXT_MAX
 from workers.api.services import Given
+from workers.views.cold_reads import is_archived, note_archive_read
 from workers.views.records import SEQUENCE_MAX
 
 REPLAYED_MAX = 1000
@@ -83,6 +84,8 @@ async def replay(body: ReplayBody, services: Given) -> ReplayDocument:
         if error.code == "replay_differs":
             services.problems["record"] = str(error)
         raise ApiError(error.code, str(error)) from None
+    if await services.read(lambda view: is_archived(view, body.target)):
+        note_archive_read()
     return {
         "receipts": [receipt.document() for receipt in receipts],
         "reproduced": sum(receipt.output_reproduced for receipt in receipts),

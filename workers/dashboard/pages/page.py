@@ -17,6 +17,7 @@ from workers.dashboard.assets import Assets
 from workers.dashboard.headers import PAGE
 from workers.dashboard.pages.source import PageSource
 from workers.dashboard.sanitize import bounded_text
+from workers.views.cold_reads import was_archive_read
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,9 @@ class Pages:
         """Return a page; a thread renders it, so that it does not hold the loop."""
         base: str = request.scope.get("root_path", "").rstrip("/")
         static = f"{base}/static/{self.assets.version}"
+        common = {"base": base, "static": static, "was_archive_read": was_archive_read()}
         loaded = templates().get_template(f"pages/{template}.html")
-        html = await to_thread.run_sync(
-            lambda: loaded.render({"base": base, "static": static, **context})
-        )
+        html = await to_thread.run_sync(lambda: loaded.render({**common, **context}))
         return HTMLResponse(html, status, headers=PAGE)
 
     async def refused(self, request: Request, code: str, message: str) -> Response:
