@@ -84,7 +84,7 @@ def test_a_grade_follows_from_what_every_node_says(recorder, determinism, grade)
     recorder.begin_run({}, run_id="run-1")
     recorder.register_node("run-1", "a", "a", "source")
     recorder.register_node("run-1", "b", "b", "sink", determinism=determinism)
-    assert recorder.end_run("run-1")["reproducibility_grade"] == grade
+    assert recorder.complete_run("run-1")["reproducibility_grade"] == grade
 
 
 def test_no_grade_follows_from_a_node_that_says_what_there_is_not(tmp_path):
@@ -95,7 +95,7 @@ def test_no_grade_follows_from_a_node_that_says_what_there_is_not(tmp_path):
         with closing(sqlite3.connect(tmp_path / "l.db", isolation_level=None)) as db:
             db.execute("UPDATE landscape_nodes SET determinism = 'Deterministic'")
         with pytest.raises(RecordDamaged, match="determinism is none of"):
-            recorder.end_run("run-1")
+            recorder.complete_run("run-1")
         [run] = records(ledger, "runs")
         assert (run["status"], run["reproducibility_grade"]) == ("running", None)
 
@@ -144,7 +144,7 @@ def test_a_state_with_a_field_too_many_or_too_few_is_not_read(
 @pytest.mark.parametrize("number", ["NaN", "[NaN]", '{"a":[Infinity]}', "-Infinity"])
 def test_a_number_that_is_not_finite_goes_into_no_export(ledger, recorder, tmp_path, number):
     whole_run(recorder)
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     with ledger.store.transaction() as tables:
         tables.update(TABLES["runs"], ("run-1",), {"settings_json": number})
     for export in (
@@ -158,7 +158,7 @@ def test_a_number_that_is_not_finite_goes_into_no_export(ledger, recorder, tmp_p
 
 def test_an_export_says_how_the_run_was_configured(ledger, recorder):
     whole_run(recorder)
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     lines = [json.loads(line) for line in read(ledger, export_run, "run-1")]
     run, node = (
         next(line for line in lines if line["record_type"] == kind) for kind in ("runs", "nodes")
@@ -320,7 +320,7 @@ def test_what_a_batch_said_before_stays_when_it_is_completed(ledger, recorder):
 def test_a_purge_takes_what_operations_kept_and_no_other_runs(ledger, recorder):
     for run_id in ("run-1", "run-2"):
         whole_run(recorder, run_id)
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     recorder.flush()
     kept = [row["input_data_ref"] for row in records(ledger, "operations")]
     assert purge_payloads(ledger, before_us=1 << 60).bytes_freed > 0

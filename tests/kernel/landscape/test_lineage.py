@@ -20,7 +20,7 @@ from tests.kernel.landscape.runs import whole_run
 @pytest.fixture
 def run(recorder):
     recorded = whole_run(recorder)
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     return recorded
 
 
@@ -107,7 +107,7 @@ def test_a_record_that_names_one_that_is_gone_stops_the_answer(tmp_path):
     path = tmp_path / "ledger.db"
     ledger = Ledger.create(SqliteStore(path), FakeHost().host)
     token_id = whole_run(recorder := Recorder(ledger))["token"]["token_id"]
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     with closing(sqlite3.connect(path)) as database, database:
         # Whoever writes past the program is not held to foreign keys.
         database.execute("DELETE FROM landscape_rows")

@@ -19,7 +19,7 @@ def run(data_folder):
     ledger = Ledger.create(SqliteStore(data_folder.ledger_path), FakeHost().host)
     recorder = Recorder(ledger)
     recorded = whole_run(recorder)
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     ledger.close()
     return recorded
 
