@@ -84,9 +84,9 @@ def test_a_run_on_postgres_is_killed_resumed_explained_and_taken_elsewhere(
     with monkeypatch.context() as of_postgres:
         of_postgres.setenv("ROTULUS_DATABASE_URL", postgres_url)
         on_postgres = printed("explain", f"{RUN}.00000003", "--format", "json", *own)
-        file.write_text(rotulus("landscape", "export", RUN, *own).output, encoding="utf-8")
+        file.write_text(rotulus("landscape", "export", RUN, *own).stdout, encoding="utf-8")
         events, document = (
-            rotulus("landscape", "export", RUN, "--format", name, *own).output
+            rotulus("landscape", "export", RUN, "--format", name, *own).stdout
             for name in ("openlineage", "prov")
         )
         again = rotulus("landscape", "import", str(file), *own)
