@@ -49,7 +49,7 @@ class AsyncRecorder:
     flush = _on_a_thread(Recorder.flush)
 
     begin_run = _on_a_thread(Recorder.begin_run)
-    end_run = _on_a_thread(Recorder.end_run)
+    complete_run = _on_a_thread(Recorder.complete_run)
     register_node = _on_a_thread(Recorder.register_node)
     register_edge = _on_a_thread(Recorder.register_edge)
 
@@ -68,11 +68,13 @@ class AsyncRecorder:
     begin_operation = _on_a_thread(Recorder.begin_operation)
     complete_operation = _on_a_thread(Recorder.complete_operation)
     record_call = _on_a_thread(Recorder.record_call)
-    record_routing = _on_a_thread(Recorder.record_routing)
+    record_routing_event = _on_a_thread(Recorder.record_routing_event)
+    record_routing_events = _on_a_thread(Recorder.record_routing_events)
 
     create_batch = _on_a_thread(Recorder.create_batch)
     add_batch_member = _on_a_thread(Recorder.add_batch_member)
     update_batch = _on_a_thread(Recorder.update_batch)
+    complete_batch = _on_a_thread(Recorder.complete_batch)
     record_batch_output = _on_a_thread(Recorder.record_batch_output)
     retry_batch = _on_a_thread(Recorder.retry_batch)
     get_incomplete_batches = _on_a_thread(Recorder.get_incomplete_batches)

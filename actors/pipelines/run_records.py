@@ -201,7 +201,7 @@ class RunRecords(WayRecords):
                 duration_us=item.duration_us,
             )
         self.record_calls(states[-1], item.calls)
-        recorder.update_batch(
+        recorder.complete_batch(
             run_id,
             item.batch_id,
             "completed" if is_done else "failed",
@@ -233,6 +233,6 @@ class RunRecords(WayRecords):
             return
         data = kept_failure(node, member.data, error)
         state_id, edge_id = state_name(token_id, node, 0), self.edge_ids[node, ERROR]
-        recorder.record_routing(run_id, state_id, [(edge_id, "move")], restored(error))
+        recorder.record_routing_event(run_id, state_id, edge_id, "move", restored(error))
         self.enter(token_id, sink, data)
         self.to_sink(token_id, sink, "quarantined", data, stable_hash(error))

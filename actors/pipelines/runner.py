@@ -209,7 +209,7 @@ class PipelineRun:
             status = "failed"
         elif self._state.is_settled:
             status = "completed"
-        self._recorder.end_run(self._state.run_id, status)
+        self._recorder.complete_run(self._state.run_id, status)
         if self._failure is not None:
             raise self._stopped()
         return RunEnd(self._state.run_id, status, self._state.rows_done)

@@ -104,7 +104,7 @@ class WayRecords:
         if event.labels:
             mode = "copy" if len(event.labels) > 1 else "move"
             routes = [(self.edge_ids[event.node, label], mode) for label in event.labels]
-            recorder.record_routing(run_id, state_id, routes)
+            recorder.record_routing_events(run_id, state_id, routes)
 
     def _forked(self, way: _Way, event: Forked) -> None:
         self._recorder.fork_token(
@@ -165,7 +165,7 @@ class WayRecords:
             )
         elif event.token in way.states:
             edge_id = self.edge_ids[event.node, ERROR]
-            self._recorder.record_routing(
+            self._recorder.record_routing_events(
                 self._run_id, way.states[event.token], [(edge_id, "move")], details
             )
 

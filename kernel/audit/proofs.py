@@ -22,6 +22,7 @@ from kernel.belief.events import BeliefEvent
 from kernel.belief_anchors import anchor_of
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.host import parse_time_us
+from kernel.landscape.seals import seal_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.log_tree import LogTree
@@ -90,6 +91,21 @@ def manifest(view: LedgerView, manifest_id: str) -> ProofSubject:
     if stated is None:
         raise ManifestUnknown(f"no cycle of evaluations ended with {ascii(manifest_id)[:200]}")
     row = _row_at(view, stated["ec_sequence_number"])
+    return ProofSubject(row, {"envelope": opening_of(view, row)})
+
+
+def run_seal(view: LedgerView, run_id: str) -> ProofSubject:
+    """Return what proves the digest of a run: the operation that states it, with its envelope.
+
+    Raises:
+        ProofSubjectUnknown: `landscape_unknown` of a run that has no seal.
+        ProofInvalid: its envelope was erased.
+    """
+    seal = seal_of(view, run_id)
+    if seal is None:
+        message = f"no seal of a run {ascii(run_id)[:200]} is on the log"
+        raise ProofSubjectUnknown(message, code="landscape_unknown")
+    row = _row_at(view, seal["ec_sequence_number"])
     return ProofSubject(row, {"envelope": opening_of(view, row)})
 
 

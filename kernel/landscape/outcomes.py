@@ -30,7 +30,7 @@ class OutcomeRecording(Recording):
         self.group.add(unit)
         return dict(row)
 
-    def end_run(self, run_id: str, status: str = "completed") -> Row:
+    def complete_run(self, run_id: str, status: str = "completed") -> Row:
         """Record that a run is over, with its grade; nothing can be added to it afterwards.
 
         Raises:

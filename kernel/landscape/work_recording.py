@@ -1,7 +1,7 @@
 """Records what is done: states, operations, calls, routing, batches, artifacts, errors."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from kernel.canonical import sha256_hex
 from kernel.landscape.canonical_types import canonical_data, canonical_or_shown, stable_hash
@@ -205,7 +205,7 @@ class WorkRecording(Recording):
         del row["call_index"]
         return row
 
-    def record_routing(
+    def record_routing_events(
         self, run_id: str, state_id: str, routes: Sequence[tuple[str, str]], reason: Any = None
     ) -> list[Row]:
         """Record along which edges a gate sends a token, each with its mode, as one."""
@@ -228,6 +228,13 @@ class WorkRecording(Recording):
             unit.add(TABLES["routing_events"], row)
         self.group.add(unit)
         return [dict(row) for _, row in unit.added]
+
+    def record_routing_event(
+        self, run_id: str, state_id: str, edge_id: str, mode: str, reason: Any = None
+    ) -> Row:
+        """Record along which edge a gate sends a token."""
+        [event] = self.record_routing_events(run_id, state_id, [(edge_id, mode)], reason)
+        return event
 
     def create_batch(
         self,
@@ -284,6 +291,17 @@ class WorkRecording(Recording):
             completed_at_us=self._now_us() if is_over else None,
             **{name: value for name, value in stated.items() if value is not None},
         )
+
+    def complete_batch(
+        self,
+        /,
+        run_id: str,
+        batch_id: str,
+        status: Literal["completed", "failed"] = "completed",
+        **stated: str | None,
+    ) -> Row:
+        """Record that a batch is over; what it states is that of `update_batch`."""
+        return self.update_batch(run_id, batch_id, status, **stated)
 
     def record_batch_output(
         self, run_id: str, batch_id: str, output_type: str, output_id: str

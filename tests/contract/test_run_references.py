@@ -30,7 +30,7 @@ def recorded():
     ledger = Ledger.create(MemoryStore(), FakeHost().host)
     recorder = Recorder(ledger)
     whole_run(recorder)
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     with ledger.view() as view:
         return {table.name: view.tables.select(table) for table in TABLES}
 

@@ -25,6 +25,7 @@ from workers.cli.common import (
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.reading import locked_ledger, read_record
 from workers.environment.system_host import system_host
+from workers.environment.terminal_progress import Progress
 from workers.views import landscape as views
 
 _REPORTS: dict[str, Callable[[LedgerView, str], Mapping[str, Any]]] = {
@@ -117,8 +118,12 @@ def export(run_id: str, shape: str, key_file: Path | None, folder: Path | None) 
 
     def write(view: LedgerView) -> None:
         pieces = _FORMATS[shape](run_view(view, run_id), run_id) if shape in _FORMATS else None
-        for piece in pieces or export_run(run_view(view, run_id), run_id, key):
-            click.echo(piece, nl=False)
+        size = 0
+        with Progress("export") as progress:
+            for piece in pieces or export_run(run_view(view, run_id), run_id, key):
+                click.echo(piece, nl=False)
+                size += len(piece)
+                progress.show(f"{size} bytes")
 
     read_record(write)
 

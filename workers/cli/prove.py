@@ -1,7 +1,8 @@
 """`rotulus prove`: one file that proves something on the record to somebody who has no ledger.
 
 `operation`, `thought` and `consistency` take options of their own; the kinds of
-`kernel.audit.proofs.SUBJECTS` are commands that need only an id.
+`kernel.audit.proofs.SUBJECTS` are commands that need only an id. A run is proved by the operation
+that states its digest.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from kernel.audit.proofs import (
     consistency_document,
     operation,
     proof_document,
+    run_seal,
     thought,
 )
 from kernel.ledger.ledger import Document, LedgerView
@@ -103,6 +105,19 @@ def _thought(
         return thought(view, thought_id, with_content=with_content)
 
     _write_subject("thought", subject, output, note_file)
+
+
+@prove.command("run")
+@click.argument("run_id", metavar="RUN_ID")
+@_output
+@_checkpoint
+def _run(run_id: str, output: Path, note_file: IO[bytes]) -> None:
+    """Prove that the digest of RUN_ID is in the log of a signed checkpoint.
+
+    The file proves the operation that states the digest of the run and of each of its tables; the
+    last line of `rotulus landscape export RUN_ID` states them as well.
+    """
+    _write_subject("operation", lambda view: run_seal(view, run_id), output, note_file)
 
 
 def _add(kind: str, find: Callable[[LedgerView, str], ProofSubject]) -> None:

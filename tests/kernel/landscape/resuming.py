@@ -60,7 +60,7 @@ def process(ledger: Ledger, rows: int) -> None:
             )
         sys.stdout.write(f"{row_id}\n")
         sys.stdout.flush()
-    recorder.end_run(RUN)
+    recorder.complete_run(RUN)
 
 
 def _read(view, row_id):

@@ -94,7 +94,9 @@ def whole_run(recorder: Recorder, run_id: str = "run-1") -> dict[str, Any]:
     )
     branches = recorder.fork_token(run_id, token, ["sure", "unsure"], step=2)
     gate = step(recorder, branches[0], "gate", 2, {"confidence": 0.75})
-    recorder.record_routing(run_id, gate["state_id"], [(edges["sure"], "move")], {"because": 0.75})
+    recorder.record_routing_event(
+        run_id, gate["state_id"], edges["sure"], "move", {"because": 0.75}
+    )
     merged = recorder.coalesce_tokens(run_id, branches, step=3)
     parts = recorder.expand_token(run_id, merged, 3, step=4)
     batch = recorder.create_batch(run_id, "gather")
@@ -104,7 +106,7 @@ def whole_run(recorder: Recorder, run_id: str = "run-1") -> dict[str, Any]:
             run_id, part["token_id"], "consumed_in_batch", batch_id=batch["batch_id"]
         )
     recorder.update_batch(run_id, batch["batch_id"], "executing", trigger_type="count")
-    recorder.update_batch(run_id, batch["batch_id"], "completed", trigger_reason="2 of 2")
+    recorder.complete_batch(run_id, batch["batch_id"], trigger_reason="2 of 2")
     out = recorder.create_token(run_id, row["row_id"])
     recorder.record_batch_output(run_id, batch["batch_id"], "token", out["token_id"])
     sink = step(recorder, out, "sure", 5, {"sum": 2})

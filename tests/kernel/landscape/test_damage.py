@@ -132,7 +132,7 @@ def damaged(tmp_path_factory):
     recorder.begin_operation("run-1", "sure", "sink_write", input_data={"path": "b"})
     failing = recorder.create_batch("run-1", "gather")
     recorder.update_batch("run-1", failing["batch_id"], "failed")
-    recorder.end_run("run-1", "interrupted")
+    recorder.complete_run("run-1", "interrupted")
     said = {}
     with ledger.view() as view:
         for reader, read in READERS.items():

@@ -6,11 +6,13 @@ from contextlib import closing
 import pytest
 
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
+from kernel.landscape.grades import grade_now
 from kernel.landscape.lineage import explain, lineage_of
 from kernel.landscape.lineage_text import explanation_text, graph_mermaid, lineage_mermaid
 from kernel.landscape.payloads import purge_payloads
 from kernel.landscape.record_rules import KEYS, TABLES
 from kernel.landscape.recorder import Recorder
+from kernel.landscape.reports import run_of_id
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost
@@ -20,7 +22,7 @@ from tests.kernel.landscape.runs import whole_run
 @pytest.fixture
 def run(recorder):
     recorded = whole_run(recorder)
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     return recorded
 
 
@@ -107,7 +109,7 @@ def test_a_record_that_names_one_that_is_gone_stops_the_answer(tmp_path):
     path = tmp_path / "ledger.db"
     ledger = Ledger.create(SqliteStore(path), FakeHost().host)
     token_id = whole_run(recorder := Recorder(ledger))["token"]["token_id"]
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     with closing(sqlite3.connect(path)) as database, database:
         # Whoever writes past the program is not held to foreign keys.
         database.execute("DELETE FROM landscape_rows")
@@ -121,6 +123,36 @@ def test_a_purged_payload_is_told_from_one_that_never_was(ledger, run):
     purge_payloads(ledger, before_us=1 << 60)
     lineage = ledger.read(lambda view: lineage_of(view, "run-1", run["token"]["token_id"]))
     assert (lineage.source_data_state, lineage.source_data) == ("purged", None)
+
+
+@pytest.mark.spec("seed 003, Reproducibility Grades")
+def test_a_purge_says_why_a_payload_stays_and_lowers_no_grade_but_that_of_a_replay(ledger, run):
+    recorder = Recorder(ledger)
+    for run_id, end in (("running", None), ("broken", "failed"), ("full", "completed")):
+        recorder.begin_run({}, run_id=run_id)
+        recorder.register_node(run_id, "s", "s", "source")
+        recorder.create_row(run_id, "s", 0, {"n": 1}, keep_payload=end != "completed")
+        recorder.flush()
+        if end is not None:
+            recorder.complete_run(run_id, end)
+    ended_us = ledger.read(lambda view: run_of_id(view, "run-1"))["completed_at_us"]
+    nothing = purge_payloads(ledger, before_us=ended_us)
+    assert (nothing.runs, nothing.kept["run-1"]) == ((), "not_expired")
+    purged = purge_payloads(ledger, before_us=1 << 60)
+    assert purged.runs == ("run-1",)
+    assert purged.kept == {"running": "running", "broken": "failed", "full": "nothing_kept"}
+    again = purge_payloads(ledger, before_us=1 << 60)
+    assert (again.runs, again.kept["run-1"]) == ((), "nothing_kept")
+    grades = {
+        run_id: grade_now(ledger.read(lambda view, run_id=run_id: run_of_id(view, run_id)))
+        for run_id in ("run-1", "running", "broken", "full")
+    }
+    assert grades == {
+        "run-1": "attributable_only",
+        "running": None,
+        "broken": "full_reproducible",
+        "full": "full_reproducible",
+    }
 
 
 def test_a_changed_payload_is_damage(ledger, run):

@@ -79,7 +79,7 @@ def plain(document):
 @pytest.fixture
 def run(ledger, recorder):
     whole_run(recorder)
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     seal(ledger)
 
 
@@ -140,7 +140,7 @@ def test_a_run_that_did_not_complete_says_so(ledger, recorder, status, whole, no
     recorder.begin_node_state("run-1", token["token_id"], "parse", 0, {"a": 1})
     recorder.flush()
     if status:
-        recorder.end_run("run-1", status)
+        recorder.complete_run("run-1", status)
     kinds = [event["eventType"] for event in exported(ledger)]
     assert kinds == ["START", "START", node, whole]
 

@@ -74,7 +74,7 @@ def test_a_call_is_answered_from_the_record_until_its_payload_goes(ledger, recor
     )
     assert recorder.find_call_by_request_hash("run-1", "http", request_hash) is None
     [file] = recorder.get_records("run-1", "calls", call_type="filesystem").records
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     purge_payloads(ledger, before_us=1 << 60)
     for each in (call, file):
         with pytest.raises(LandscapeRefused) as refused:

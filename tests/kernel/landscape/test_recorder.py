@@ -28,7 +28,7 @@ def test_a_whole_run_has_records_in_every_table_and_reads_back_as_recorded(ledge
     assert all(rows_of(ledger, name, run_id="run-1") for name in TABLES)
     [row] = rows_of(ledger, "rows", run_id="run-1")
     assert row == recorded["row"]
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     [run] = rows_of(ledger, "runs", run_id="run-1")
     assert (run["status"], run["reproducibility_grade"]) == ("completed", "replay_reproducible")
 
@@ -159,13 +159,13 @@ def test_a_call_has_exactly_one_parent(recorder, parents):
 
 def test_nothing_is_added_to_a_run_that_is_over(ledger, recorder):
     begin(recorder)
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     recorder.create_row("run-1", "source", 0, {"a": 1})
     with pytest.raises(LandscapeRefused) as refused:
         recorder.flush()
     assert refused.value.code == "landscape_run_over"
     with pytest.raises(LandscapeRefused):
-        recorder.end_run("run-1", "failed")
+        recorder.complete_run("run-1", "failed")
 
 
 @pytest.mark.spec("seed 003, No Silent Drops")
@@ -174,9 +174,9 @@ def test_a_run_is_not_completed_while_a_token_is_on_its_way(recorder):
     row = recorder.create_row("run-1", "source", 0, {"a": 1})
     recorder.create_token("run-1", row["row_id"])
     with pytest.raises(LandscapeRefused) as refused:
-        recorder.end_run("run-1")
+        recorder.complete_run("run-1")
     assert refused.value.code == "landscape_incomplete"
-    assert recorder.end_run("run-1", "interrupted")["status"] == "interrupted"
+    assert recorder.complete_run("run-1", "interrupted")["status"] == "interrupted"
 
 
 @pytest.mark.parametrize("branches", [[], ["b"] * 10_001])
@@ -228,7 +228,7 @@ def test_what_follows_from_a_refused_fork_is_refused_with_it(ledger, recorder):
     with pytest.raises(LandscapeRefused):
         recorder.flush()
     assert len(rows_of(ledger, "tokens")) == len(rows_of(ledger, "token_outcomes")) == 1
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
 
 
 def test_what_is_recorded_as_a_whole_is_written_whole_or_not_at_all(ledger):

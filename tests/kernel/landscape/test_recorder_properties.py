@@ -131,7 +131,7 @@ class Pipeline:
                 fields = {"status": "failed", "error": {"why": pick}}
             else:
                 fields = {"status": "completed", "output": {"n": pick + 1}}
-                recorder.record_routing(run_id, state_id, [(self.edges["sure"], "move")], pick)
+                recorder.record_routing_event(run_id, state_id, self.edges["sure"], "move", pick)
             recorder.complete_node_state(run_id, state_id, duration_us=pick, **fields)
             self.states.append(state_id)
 
@@ -171,7 +171,7 @@ def test_every_token_ends_once_and_leads_back_to_its_source(ledgers, taken, grou
     run_id = pipeline.run_id
     while pipeline.on_their_way:
         pipeline.end(len(pipeline.on_their_way))
-    assert pipeline.recorder.end_run(run_id)["status"] == "completed"
+    assert pipeline.recorder.complete_run(run_id)["status"] == "completed"
     with ledger.view() as view:
         outcomes = view.tables.select(TABLES["token_outcomes"], {"run_id": run_id})
         terminal = Counter(row["token_id"] for row in outcomes if row["is_terminal"])
@@ -233,7 +233,7 @@ def call_of_two(run: Pipeline, _: Any) -> None:
 
 
 def route_along_no_edge(run: Pipeline, _: Any) -> None:
-    run.recorder.record_routing(run.run_id, run.states[-1], [("nowhere", "move")])
+    run.recorder.record_routing_events(run.run_id, run.states[-1], [("nowhere", "move")])
 
 
 def retry_what_did_not_fail(run: Pipeline, _: Any) -> None:
@@ -250,7 +250,7 @@ def end_the_run_too_early(run: Pipeline, _: Any) -> None:
     run.row(1)
     run.recorder.flush()
     run.before = run.recorder.ledger.read(lambda view: digest_of(view, run.run_id))
-    run.recorder.end_run(run.run_id)
+    run.recorder.complete_run(run.run_id)
 
 
 def speak_of_another_run(run: Pipeline, ended: Any) -> None:

@@ -106,12 +106,12 @@ def test_a_run_that_is_completed_or_sealed_does_not_go_on_and_one_that_failed_do
     ledger, recorder
 ):
     begin(recorder)
-    recorder.end_run("run-1", "failed")
+    recorder.complete_run("run-1", "failed")
     assert point_of(ledger).checkpoint is None
     assert reopen_run(ledger, "run-1")["status"] == "running"
     recorder.create_row("run-1", "source", 0, {"a": 1})
     recorder.flush()
-    recorder.end_run("run-1", "failed")
+    recorder.complete_run("run-1", "failed")
     seal(ledger)
     for refuse in (lambda: reopen_run(ledger, "run-1"), lambda: point_of(ledger)):
         with pytest.raises(LandscapeRefused) as refused:
@@ -126,7 +126,7 @@ def test_data_that_is_gone_or_is_not_what_the_row_says_is_not_gone_on_with(ledge
     assert ledger.read(lambda view: row_data(view, row)) == {"a": 1.0}
     with pytest.raises(RecordDamaged):
         ledger.read(lambda view: row_data(view, {**row, "source_data_hash": "ab" * 32}))
-    recorder.end_run("run-1", "failed")
+    recorder.complete_run("run-1", "failed")
     purge_payloads(ledger, before_us=1 << 60, statuses=("failed",))
     with pytest.raises(LandscapeRefused) as refused:
         ledger.read(lambda view: row_data(view, row))

@@ -20,7 +20,7 @@ KEY = b"a key of the tests"
 @pytest.fixture
 def lines(ledger, recorder):
     whole_run(recorder)
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     return ledger.read(lambda view: list(export_run(view, "run-1", KEY)))
 
 

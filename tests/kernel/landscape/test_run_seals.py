@@ -33,7 +33,7 @@ def findings(ledger):
 @pytest.mark.spec("L4")
 def test_a_sealed_run_verifies_and_its_seal_is_on_the_log(ledger, recorder):
     whole_run(recorder)
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     seal(ledger)
     row = ledger.read(lambda view: seal_of(view, "run-1"))
     digest = ledger.read(lambda view: digest_of(view, "run-1"))
@@ -46,7 +46,7 @@ def test_a_run_is_sealed_once_and_not_while_it_runs(ledger, recorder):
     recorder.flush()
     with pytest.raises(LandscapeRefused, match="is running"):
         ledger.read(lambda view: seal_to_state(view, "run-1"))
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     stated = ledger.read(lambda view: seal_to_state(view, "run-1"))
     seal(ledger)
     again = submit(ledger, seal_envelope(stated), submitter="orchestrator")
@@ -60,7 +60,7 @@ def test_the_digest_is_the_same_on_both_databases_and_however_records_are_groupe
     for each, group_records in ((ledger, 7), (other, 1024)):
         recorder = Recorder(each, group_records=group_records)
         whole_run(recorder)
-        recorder.end_run("run-1")
+        recorder.complete_run("run-1")
         digests.append(each.read(lambda view: digest_of(view, "run-1")))
     other.close()
     assert digests[0] == digests[1]
@@ -69,7 +69,7 @@ def test_the_digest_is_the_same_on_both_databases_and_however_records_are_groupe
 
 def test_a_purge_of_payloads_leaves_the_seal_standing(ledger, recorder):
     whole_run(recorder)
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     seal(ledger)
     assert purge_payloads(ledger, before_us=1 << 60).runs == ("run-1",)
     assert findings(ledger) == ()
@@ -83,7 +83,7 @@ def sealed(tmp_path_factory):
     recorder = Recorder(ledger)
     whole_run(recorder)
     recorder.flush()
-    recorder.end_run("run-1", "interrupted")
+    recorder.complete_run("run-1", "interrupted")
     seal(ledger)
     ledger.close()
     return path

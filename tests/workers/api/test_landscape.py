@@ -19,7 +19,7 @@ async def run(door: Door):
     def record():
         recorder = Recorder(door.ledger)
         recorded = whole_run(recorder)
-        recorder.end_run("run-1")
+        recorder.complete_run("run-1")
         return recorded
 
     return await anyio.to_thread.run_sync(record)

@@ -19,7 +19,7 @@ def run(data_folder):
     ledger = Ledger.create(SqliteStore(data_folder.ledger_path), FakeHost().host)
     recorder = Recorder(ledger)
     recorded = whole_run(recorder)
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     ledger.close()
     return recorded
 
@@ -56,7 +56,7 @@ def test_runs_are_listed_reported_on_and_lose_their_payloads(run):
 def test_a_run_goes_out_and_is_not_taken_in_where_it_is(run, tmp_path):
     key, file = tmp_path / "key", tmp_path / "run.jsonl"
     key.write_bytes(b"secret")
-    lines = rotulus("landscape", "export", "run-1", "--key-file", str(key)).output
+    lines = rotulus("landscape", "export", "run-1", "--key-file", str(key)).stdout
     assert json.loads(lines.splitlines()[-1])["record_type"] == "manifest"
     file.write_text(lines)
     refused = rotulus("landscape", "import", str(file), "--key-file", str(key))
@@ -70,9 +70,9 @@ def test_a_run_goes_out_and_is_not_taken_in_where_it_is(run, tmp_path):
 
 
 def test_a_run_goes_out_in_the_formats_of_others(run, tmp_path):
-    lines = rotulus("landscape", "export", "run-1", "--format", "openlineage").output.splitlines()
+    lines = rotulus("landscape", "export", "run-1", "--format", "openlineage").stdout.splitlines()
     assert [json.loads(lines[at])["eventType"] for at in (0, -1)] == ["START", "COMPLETE"]
-    document = json.loads(rotulus("landscape", "export", "run-1", "--format", "prov").output)
+    document = json.loads(rotulus("landscape", "export", "run-1", "--format", "prov").stdout)
     assert "wasDerivedFrom" in document
     refused = rotulus(
         "landscape", "export", "run-1", "--format", "prov", "--csv", str(tmp_path / "csv")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernel.audit.proofs import SUBJECTS
+from kernel.landscape.recorder import Recorder
 from kernel.proof import proof_file
 from kernel.proof.proof_file import KINDS, ProofFileInvalid, verified
 from kernel.work.manifests import manifest_id
@@ -15,6 +16,7 @@ from tests.kernel.binding_world import EVENT, ask, bound, furnish
 from tests.kernel.binding_world import work as evaluate
 from tests.kernel.build import op_id
 from tests.kernel.honest import Believer
+from tests.kernel.landscape.runs import seal, whole_run
 from tests.proof_verifiers import NODE, SCRIPT
 from tests.workers.cli.command import printed, rotulus
 from tests.workers.cli.notary import (
@@ -103,6 +105,30 @@ def test_a_tombstone_is_proved_by_the_events_behind_it_and_by_no_others(notary):
     files = [json.dumps(honest | {"events": each}).encode() for each in changed]
     files.append(json.dumps(honest | {"kind": "manifest"}).encode())
     assert_refused(files, notary.vkey)
+
+
+@pytest.mark.spec("L4", "seed 003, exporter")
+def test_the_digest_of_an_exported_run_is_proved_by_the_operation_that_states_it(notary):
+    ledger = notary.ledger()
+    for run_id in ("run-1", "run-2"):
+        recorder = Recorder(ledger)
+        whole_run(recorder, run_id)
+        recorder.complete_run(run_id)
+    seal(ledger)
+    ledger.close()
+    notary.publish()
+    exported = rotulus("landscape", "export", "run-1").stdout.splitlines()
+    manifest = json.loads(exported[-1])
+    result, file = notary.prove("run-1", kind="run")
+    assert result.exit_code == 0, result.output
+    shown = verified(file.read_bytes(), notary.vkey)
+    assert shown["row"]["ec_sequence_number"] == manifest["sealed_by_sequence"]
+    [stated] = shown["envelope"]["primitive_effects"]
+    for name in ("run_id", "record_count", "run_digest", "table_digests"):
+        assert stated["payload"][name] == manifest[name]
+    for unsealed in ("run-2", "run-3"):
+        refused, _ = notary.prove(unsealed, kind="run")
+        assert (refused.exit_code, "landscape_unknown" in refused.stderr) == (1, True)
 
 
 def test_a_manifest_is_proved_by_its_operation(notary):

@@ -72,7 +72,7 @@ class Served:
 def recorded_token(ledger: Ledger) -> str:
     recorder = Recorder(ledger)
     token_id: str = whole_run(recorder)["token"]["token_id"]
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
     return token_id
 
 

@@ -20,7 +20,7 @@ async def run(door: Door):
     def record():
         recorder = Recorder(door.ledger)
         recorded = whole_run(recorder)
-        recorder.end_run("run-1")
+        recorder.complete_run("run-1")
         return recorded
 
     return await anyio.to_thread.run_sync(record)
@@ -41,10 +41,14 @@ async def test_a_run_is_listed_shown_and_followed_to_a_token(door: Door, run):
     page = await shown(door, "/runs/run-1")
     for text in ("completed", "Consumed in batch", "no label", "text is no string", "none yet"):
         assert text in page
+    for text in ("<small>validation</small>", "<small>transform</small>", "<small>state</small>"):
+        assert text in page
     token_id = run["token"]["token_id"]
     path = f"/runs/run-1/tokens/{token_id}"
     assert f'href="{path}"' in page
     way = await shown(door, path)
+    route = await shown(door, f"/runs/run-1/tokens/{run['branches'][0]['token_id']}")
+    assert "move from gate to sure" in route
     for text in ("forked", "classify", "llm call 1", "filesystem call 0", "Motion GRANTED"):
         assert text in way
     for branch in run["branches"]:

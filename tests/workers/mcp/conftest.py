@@ -39,7 +39,7 @@ def run_once(ledger: Ledger) -> None:
     """Record a run with a fork, a batch, calls to a model and errors, as it ends."""
     recorder = Recorder(ledger)
     whole_run(recorder)
-    recorder.end_run("run-1")
+    recorder.complete_run("run-1")
 
 
 @dataclass

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from pydantic import SecretStr
 
 from actors.pipelines.runner import PipelineRun, RunEnd
 from actors.pipelines.step import WalkTools
 from actors.pipelines.walks import LocalWalks
 from actors.synthesis.local_model import LocalModel
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
 from tests.system.faulty_store import CountedSteps, FaultyStore
+from workers.environment.ledger_access import open_store
 from workers.environment.system_host import system_host
 from workers.pipelines import dockets
 from workers.pipelines.model import PipelineModel
@@ -35,12 +36,16 @@ def small_source(folder: Path) -> Path:
     return path
 
 
-def run_here(folder: Path, steps: CountedSteps, *, resume: bool = False) -> RunEnd:
-    """Run the example in a folder, or go on with its run; each write of a file is two steps."""
+def run_here(folder: Path, steps: CountedSteps, url: str = "", *, resume: bool = False) -> RunEnd:
+    """Run the example in a folder, or go on with its run; each write of a file is two steps.
+
+    The ledger is a file of the folder, or at the URL of a database.
+    """
     os.chdir(folder)
     dockets.pipeline.config["source"] = str(folder / "entries.csv")
     dockets.pipeline.commit_rows = COMMIT_ROWS
-    ledger = Ledger.create(FaultyStore(SqliteStore(folder / "ledger.db"), steps), system_host())
+    store = open_store(SecretStr(url) if url else folder / "ledger.db")
+    ledger = Ledger.create(FaultyStore(store, steps), system_host())
     tools = WalkTools(ledger.host.now_us, time.sleep, PipelineModel(LocalModel(), 60))
     walks = LocalWalks(dockets.pipeline.graph, tools, concurrency=2)
     run = PipelineRun(dockets.pipeline, ledger, tools, walks)
@@ -51,11 +56,12 @@ def run_here(folder: Path, steps: CountedSteps, *, resume: bool = False) -> RunE
         return anyio.run(run.run)
     finally:
         os.pwrite = written
+        ledger.close()
 
 
-def run_and_die(_: Any, folder: Path, kill_at: int) -> None:
+def run_and_die(_: Any, folder: Path, kill_at: int, url: str = "") -> None:
     """Run it in this process, which is killed at a step."""
-    run_here(folder, CountedSteps(kill_at))
+    run_here(folder, CountedSteps(kill_at), url)
 
 
 def _halved(pwrite: Callable[..., int], steps: CountedSteps) -> Callable[..., int]:

@@ -1,19 +1,20 @@
 """A run that was killed goes on as if nobody had disturbed it (seed 003, Resume Flow)."""
 
+import json
 import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
-from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
 from tests.actors.pipelines.essence import essence
 from tests.forked import forked
 from tests.system.faulty_store import CountedSteps
+from tests.workers.cli.command import printed, rotulus
 from tests.workers.pipelines.killed_run import ENTRIES, RUN, run_and_die, run_here, small_source
-from workers.environment.system_host import system_host
+from workers.environment.ledger_access import LedgerPlace, open_record
 
 KILLS = 8
 OUTPUTS = ("sure.csv", "unsure.csv", "kinds.jsonl", "unreadable.jsonl")
@@ -21,12 +22,12 @@ OUTPUTS = ("sure.csv", "unsure.csv", "kinds.jsonl", "unreadable.jsonl")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 
-def came_to(folder: Path) -> tuple[dict[str, bytes], dict[str, list[dict[str, Any]]]]:
+def came_to(
+    folder: Path, place: LedgerPlace | None = None
+) -> tuple[dict[str, bytes], dict[str, list[dict[str, Any]]]]:
     """Return the files of a run and its records."""
-    ledger = Ledger(SqliteStore(folder / "ledger.db", read_only=True), system_host())
-    with ledger.view() as view:
+    with open_record(place or folder / "ledger.db") as view:
         records = essence(view, RUN)
-    ledger.close()
     return {name: (folder / name).read_bytes() for name in OUTPUTS}, records
 
 
@@ -63,6 +64,41 @@ def test_a_run_that_is_killed_ends_with_the_files_and_the_lineage_of_one_that_is
     assert {name for name in records if records[name] != expected[1][name]} == set()
     ends = Counter(row["token_id"] for row in records["token_outcomes"] if row["is_terminal"])
     assert ends == Counter(row["token_id"] for row in records["tokens"])
+
+
+@pytest.mark.spec("seed 003, Resume Flow", "L4")
+def test_a_run_on_postgres_is_killed_resumed_explained_and_taken_elsewhere(
+    tmp_path, undisturbed, postgres_url, monkeypatch
+):
+    expected, steps = undisturbed
+    small_source(tmp_path)
+    with forked(run_and_die, tmp_path, steps // 2, postgres_url) as (process, _):
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
+    end = run_here(tmp_path, CountedSteps(), postgres_url, resume=True)
+    assert end.status == "completed"
+    assert came_to(tmp_path, SecretStr(postgres_url)) == expected
+
+    own = ("--data-dir", str(tmp_path / "own"))
+    file = tmp_path / "run.jsonl"
+    with monkeypatch.context() as of_postgres:
+        of_postgres.setenv("ROTULUS_DATABASE_URL", postgres_url)
+        on_postgres = printed("explain", f"{RUN}.00000003", "--format", "json", *own)
+        file.write_text(rotulus("landscape", "export", RUN, *own).stdout, encoding="utf-8")
+        events, document = (
+            rotulus("landscape", "export", RUN, "--format", name, *own).stdout
+            for name in ("openlineage", "prov")
+        )
+        again = rotulus("landscape", "import", str(file), *own)
+        assert (again.exit_code, "landscape_conflict" in again.output) == (1, True)
+    ends = [lineage["outcome"]["outcome"] for lineage in on_postgres["lineage"]["lineages"]]
+    assert sorted(ends) == ["consumed_in_batch", "forked", "routed"]
+    assert json.loads(events.splitlines()[-1])["eventType"] == "COMPLETE"
+    assert "wasDerivedFrom" in json.loads(document)
+
+    taken = printed("landscape", "import", str(file), "--json", *own)
+    assert taken["record_count"] == len(file.read_text(encoding="utf-8").splitlines()) - 1
+    assert came_to(tmp_path, tmp_path / "own" / "ledger.db") == expected
 
 
 def test_the_example_has_every_kind_of_end(undisturbed):
