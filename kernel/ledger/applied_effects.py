@@ -13,7 +13,8 @@ NAMES = ("effect_id", "effect_kind", "canonical_kind", "store", "record_key")
 HASHES = ("pre_image_hash", "post_image_hash")
 """In the document as hexadecimal digits; empty where there was, or is, no record."""
 
-_COLUMNS = ("ec_sequence_number", "ordinal", *NAMES, *HASHES)
+_STATED = (*NAMES, *HASHES)
+_COLUMNS = ("ec_sequence_number", "ordinal", *_STATED)
 _NAMED, _HASHED = itemgetter(*NAMES), itemgetter(*HASHES)
 
 
@@ -26,10 +27,8 @@ def effect_row(sequence: int, ordinal: int, document: Document) -> Row:
 
 def effect_of(row: Row) -> Document:
     """Return what an effect did, without its time."""
-    return {
-        **{name: row[name] for name in NAMES},
-        **{name: row[name].hex() for name in HASHES},
-    }
+    hashes = [value.hex() for value in _HASHED(row)]
+    return dict(zip(_STATED, (*_NAMED(row), *hashes), strict=True))
 
 
 def hashed_effect(row: Row, applied_at: str) -> Document:
