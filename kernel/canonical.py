@@ -105,7 +105,10 @@ def canonicalize_plain(document: dict[str, Any]) -> bytes:
     Raises:
         CanonicalizationError: as `canonicalize`.
     """
-    return _write(document, _SORTED)
+    try:
+        return orjson.dumps(document, option=_SORTED)
+    except TypeError as error:
+        raise _unwritable(error) from None
 
 
 def sha256_hex(data: bytes) -> str:
@@ -122,7 +125,11 @@ def _write(value: Any, options: int) -> bytes:
     try:
         return orjson.dumps(value, option=options)
     except TypeError as error:
-        raise CanonicalizationError(f"no canonical JSON: {error}") from None
+        raise _unwritable(error) from None
+
+
+def _unwritable(error: TypeError) -> CanonicalizationError:
+    return CanonicalizationError(f"no canonical JSON: {error}")
 
 
 def _suspect(value: Any, fast: bytes) -> bool:

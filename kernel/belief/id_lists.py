@@ -70,9 +70,10 @@ def _canonical(value: Any) -> bytes:
 
 def _holds_long_list(document: dict[str, Any], levels: int = 2) -> bool:
     for value in document.values():
-        if _is_long(value):
+        kind = type(value)
+        if kind is list and len(value) > STEP_IDS:
             return True
-        if levels > 1 and isinstance(value, dict) and _holds_long_list(value, levels - 1):
+        if kind is dict and levels > 1 and _holds_long_list(value, levels - 1):
             return True
     return False
 

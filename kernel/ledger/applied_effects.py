@@ -3,7 +3,9 @@
 When they were applied is the row's own time, so no effect repeats it (decision kernel/0241).
 """
 
+from collections.abc import Sequence
 from operator import itemgetter
+from typing import Any
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
@@ -13,23 +15,28 @@ NAMES = ("effect_id", "effect_kind", "canonical_kind", "store", "record_key")
 HASHES = ("pre_image_hash", "post_image_hash")
 """In the document as hexadecimal digits; empty where there was, or is, no record."""
 
-_COLUMNS = ("ec_sequence_number", "ordinal", *NAMES, *HASHES)
-_NAMED, _HASHED = itemgetter(*NAMES), itemgetter(*HASHES)
+STATED = (*NAMES, *HASHES)
+_COLUMNS = ("ec_sequence_number", "ordinal", *STATED)
+_VALUES = itemgetter(*STATED)
 
 
 def effect_row(sequence: int, ordinal: int, document: Document) -> Row:
     """Return the row of an effect, by the document that is hashed."""
-    stated = _NAMED(document)
-    hashes = map(bytes.fromhex, _HASHED(document))
-    return dict(zip(_COLUMNS, (sequence, ordinal, *stated, *hashes), strict=True))
+    *named, pre_image_hash, post_image_hash = _VALUES(document)
+    hashes = (bytes.fromhex(pre_image_hash), bytes.fromhex(post_image_hash))
+    return dict(zip(_COLUMNS, (sequence, ordinal, *named, *hashes), strict=True))
 
 
 def effect_of(row: Row) -> Document:
     """Return what an effect did, without its time."""
-    return {
-        **{name: row[name] for name in NAMES},
-        **{name: row[name].hex() for name in HASHES},
-    }
+    return effect_in(_VALUES(row))
+
+
+def effect_in(values: Sequence[Any]) -> Document:
+    """Return the same by the values of the columns `STATED`, in their order."""
+    *named, pre_image_hash, post_image_hash = values
+    hashes = (pre_image_hash.hex(), post_image_hash.hex())
+    return dict(zip(STATED, (*named, *hashes), strict=True))
 
 
 def hashed_effect(row: Row, applied_at: str) -> Document:

@@ -161,6 +161,10 @@ class _TableBuffer:
                 index.setdefault(tuple([row[name] for name in columns]), {})[key] = None
 
 
+_Undo = tuple[_TableBuffer, Key, Row | _Unread | None, bool | None]
+"""A row of a table, as it was before a change."""
+
+
 class _TableBuffers(dict[Table, _TableBuffer]):
     """What is known of each table, from nothing at first."""
 
@@ -175,8 +179,8 @@ class BufferedTables(SingleRows):
     def __init__(self, store: Tables) -> None:
         self._store = store
         self._buffers = _TableBuffers()
-        self._undo: list[tuple[_TableBuffer, Key, Row | _Unread | None, bool | None]] = []
-        self._open_savepoints = 0
+        self._undo: list[_Undo] = []
+        self._savepoints = _Savepoints(self._undo)
 
     def get(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key."""
@@ -414,7 +418,7 @@ class BufferedTables(SingleRows):
 
         Inside a savepoint, or with rows held back, the rows are read first.
         """
-        if not self._open_savepoints and not self._buffers[table].pending:
+        if not self._savepoints.marks and not self._buffers[table].pending:
             self._buffers[table].forget()
             return self._store.delete_before(table, column, bound)
         rows = self.select(table, order_by=column, after=bound, descending=True)
@@ -422,21 +426,9 @@ class BufferedTables(SingleRows):
             self.delete(table, *self._buffers[table].key(row))
         return len(rows)
 
-    def savepoint(self) -> "_Savepoint":
+    def savepoint(self) -> "_Savepoints":
         """Undo what is written inside when an exception leaves the block."""
-        return _Savepoint(self)
-
-    def enter_savepoint(self) -> int:
-        """Count a savepoint and return how many changes there were before it."""
-        self._open_savepoints += 1
-        return len(self._undo)
-
-    def leave_savepoint(self, mark: int, *, undo: bool) -> None:
-        """End a savepoint, and undo every change after it where that is asked for."""
-        self._open_savepoints -= 1
-        while undo and len(self._undo) > mark:
-            buffer, key, row, pending = self._undo.pop()
-            buffer.set(key, row, pending)
+        return self._savepoints
 
     @property
     def has_changes(self) -> bool:
@@ -523,17 +515,23 @@ def _is_askable(text: str) -> bool:
         return False
 
 
-class _Savepoint:
-    """A stretch of a transaction that can be undone; a class, because a generator costs more."""
+class _Savepoints:
+    """Stretches of a transaction that can be undone; they lie in one another, so this is all."""
 
-    __slots__ = ("_mark", "_tables")
+    __slots__ = ("_undo", "marks")
 
-    def __init__(self, tables: BufferedTables) -> None:
-        self._tables = tables
-        self._mark = 0
+    def __init__(self, undo: list[_Undo]) -> None:
+        self._undo = undo
+        """What takes each change back, in the order of the changes."""
+
+        self.marks: list[int] = []
+        """How many changes there were when each open savepoint began."""
 
     def __enter__(self) -> None:
-        self._mark = self._tables.enter_savepoint()
+        self.marks.append(len(self._undo))
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._tables.leave_savepoint(self._mark, undo=kind is not None)
+        mark = self.marks.pop()
+        while kind is not None and len(self._undo) > mark:
+            buffer, key, row, pending = self._undo.pop()
+            buffer.set(key, row, pending)

@@ -704,7 +704,6 @@ class _Savepoint:
 
     def __init__(self, transaction: LedgerTransaction) -> None:
         self._transaction = transaction
-        self._before = transaction.head_now
         self._tables = transaction.tables.savepoint()
 
     def __enter__(self) -> None:

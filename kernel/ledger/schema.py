@@ -15,6 +15,7 @@ rows that one can find by it (decisions kernel/0101, kernel/0261).
 """
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -1059,6 +1060,7 @@ APPEND_ONLY_TABLES = _tables_with("append_only")
 once the other has a row of its key, or one of which `moved_where` holds."""
 
 
+@cache
 def store_of(table: Table) -> StateStore | None:
     """Return what is known of a typed store; None of any other table."""
     store: StateStore | None = table.info.get("state")

@@ -67,14 +67,15 @@ class StateAsOf:
     def get(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key as it was."""
         name = table.name
+        place = (name, str(key[0]))
+        if place in self._known:
+            return self._known[place]
         if store_of(table) is None:
             if name not in _NEVER_CHANGING:
                 _refuse(name)
             return self._tables.get(table, *key)
-        place = (name, str(key[0]))
-        if place not in self._known:
-            self._known[place] = self._lookup(table, *place)
-        return self._known[place]
+        row = self._known[place] = self._lookup(table, *place)
+        return row
 
     def select(
         self,

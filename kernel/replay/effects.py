@@ -5,14 +5,13 @@ from typing import Any
 
 from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
-from kernel.ledger.applied_effects import HASHES, NAMES, effect_of
+from kernel.ledger.applied_effects import STATED, effect_in
 from kernel.ledger.ledger import Document
 from kernel.ledger.tables import TablesView
 
 PAGE_ROWS = 2000
 
-_OF_EFFECT = (*NAMES, *HASHES)
-_COLUMNS = ("ec_sequence_number", "ordinal", *_OF_EFFECT)
+_COLUMNS = ("ec_sequence_number", "ordinal", *STATED)
 
 
 class RecordedEffects:
@@ -35,7 +34,7 @@ class RecordedEffects:
         contents = self._read.pop(sequence, [])
         if len(contents) > 1:
             contents.sort()
-        return [effect_of(dict(zip(_OF_EFFECT, values, strict=True))) for _, *values in contents]
+        return [effect_in(values) for _, *values in contents]
 
     def _next_page(self) -> None:
         rows = self._tables.columns(

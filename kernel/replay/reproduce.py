@@ -213,8 +213,9 @@ class _Run:
             ordinals = ordinals_of(envelope, recompute_of)
         computed = self._apply(recorded, envelope, [stated[ordinal] for ordinal in ordinals])
         self._evaluate_again(stated)
-        time = {"applied_at": recorded.document["committed_at"]}
-        committed = [effect | time for effect in recorded.effects]
+        committed, committed_at = recorded.effects, recorded.document["committed_at"]
+        for effect in committed:
+            effect["applied_at"] = committed_at
         for ordinal, document in zip(ordinals, computed, strict=True):
             if ordinal >= len(committed) or committed[ordinal] != document:
                 raise _Differs(f"effect {ordinal} is recorded otherwise")

@@ -32,6 +32,7 @@ _KIND_SETS: dict[frozenset[str], frozenset[str]] = {}
 """Each set of kinds once: many bindings select by the same."""
 
 _EFFECT = ("ec_sequence_number", "store", "record_key")
+_NODES, _SNAPSHOTS = schema.nodes.name, schema.binding_generation_snapshots.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,8 @@ class ActiveBindings:
             for change in applied:
                 if change.store == schema.nodes.name and not self._is_binding(transaction, change):
                     continue
-                written.update(_binding_of(change.store, change.record_key, {change.record_key}))
+                place = (change.store, change.record_key)
+                written.update(_bindings_in([place], {change.record_key}))
         for binding_id in written:
             own[binding_id] = _read(transaction, binding_id)
         known["scanned"] = newest
@@ -148,8 +150,8 @@ class ActiveBindings:
         """Yield the bindings that the operations in between wrote, of which all were noted."""
         for at, applied in transaction.changes.noted_after(after):
             if at <= until:
-                for change in applied:
-                    yield from _binding_of(change.store, change.record_key, self._known)
+                places = [(change.store, change.record_key) for change in applied]
+                yield from _bindings_in(places, self._known)
 
     def _read_anew(self, view: LedgerView, written: Iterable[str]) -> set[str]:
         names = set(written)
@@ -166,10 +168,11 @@ class ActiveBindings:
 
     def _written(self, view: LedgerView, after: int, until: int | None = None) -> Iterator[str]:
         """Yield the bindings to which an effect after a sequence was applied."""
-        for at, store, key in _effects_after(view, after):
-            if until is not None and at > until:
+        for page in _effects_after(view, after):
+            places = [(store, key) for at, store, key in page if until is None or at <= until]
+            yield from _bindings_in(places, self._known)
+            if len(places) < len(page):
                 return
-            yield from _binding_of(store, key, self._known)
 
 
 def read_active_bindings(ledger: Ledger) -> None:
@@ -244,11 +247,13 @@ def _of_generation(binding_id: str, generation: Document) -> _Read | None:
     return _Read(active, selectors)
 
 
-def _binding_of(store: str, key: str, known: Container[str]) -> Iterator[str]:
-    if store == schema.binding_generation_snapshots.name:
-        yield key.rpartition("|")[0]
-    elif store == schema.nodes.name and key in known:
-        yield key
+def _bindings_in(places: Iterable[tuple[str, str]], known: Container[str]) -> Iterator[str]:
+    """Yield the bindings to which stores and records belong."""
+    for store, key in places:
+        if store == _SNAPSHOTS:
+            yield key.rpartition("|")[0]
+        elif store == _NODES and key in known:
+            yield key
 
 
 def _all(view: LedgerView) -> Iterator[str]:
@@ -260,19 +265,19 @@ def _all(view: LedgerView) -> Iterator[str]:
         after = page[-1]["node_id"]
 
 
-def _effects_after(view: LedgerView, sequence: int) -> Iterator[tuple[int, str, str]]:
-    """Yield the place, the store and the record of each effect after a sequence."""
+def _effects_after(view: LedgerView, sequence: int) -> Iterator[list[tuple[int, str, str]]]:
+    """Yield the place, the store and the record of each effect after a sequence, in pages."""
     table = schema.applied_effects
     while True:
         page = view.tables.columns(
             table, _EFFECT, order_by="ec_sequence_number", after=sequence, limit=PAGE
         )
         if len(page) < PAGE:
-            yield from ((at, store, key) for at, store, key in page)
+            yield [(at, store, key) for at, store, key in page]
             return
         # The operation at the end of a full page may go on behind it: it is read by itself.
         last = page[-1][0]
-        yield from ((at, store, key) for at, store, key in page if at != last)
-        for row in view.tables.select(table, {"ec_sequence_number": last}):
-            yield last, row["store"], row["record_key"]
+        yield [(at, store, key) for at, store, key in page if at != last]
+        rows = view.tables.select(table, {"ec_sequence_number": last})
+        yield [(last, row["store"], row["record_key"]) for row in rows]
         sequence = last

@@ -28,9 +28,6 @@ ONCE_A_BATCH = {
 }
 """Tables that a transaction asks for rows of, whatever its units are."""
 
-ONCE_AN_EVENT = {"routing_marks"}
-"""What a source event asks for: whether a page of its routing is left from before."""
-
 
 class Listening:
     """Tables that note what they are asked for one by one."""
@@ -118,7 +115,7 @@ async def test_the_operation_of_an_intent_asks_the_store_for_nothing_one_by_one(
 ):
     [result] = await write(ledger, unit(intent))
     assert isinstance(result, SubmissionResult)
-    assert {name for name, _ in store.asked} - ONCE_A_BATCH - ONCE_AN_EVENT == set()
+    assert {name for name, _ in store.asked} - ONCE_A_BATCH == set()
 
 
 async def test_an_authority_is_recorded_from_what_was_read_ahead(store, ledger):
