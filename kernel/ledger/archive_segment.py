@@ -96,7 +96,8 @@ def unpacked(content: bytes) -> Segment:
         raise LedgerCorrupt(f"the file is no gzip: {error}") from None
     if not unpacker.eof or unpacker.unused_data:
         raise LedgerCorrupt("the file is cut, goes on behind its end, or is too large")
-    head, *lines = raw.split(b"\n")
+    # No more than a segment has: a gigabyte of newlines would be a list of ten.
+    head, *lines = raw.split(b"\n", SEGMENT_ROWS + 1)
     begin, end = b'{"first_sequence":"', f'","format":"{FORMAT}"}}'.encode()
     number = head[len(begin) : -len(end)]
     if (

@@ -2,6 +2,7 @@
 
 import gzip
 import sqlite3
+import tracemalloc
 from contextlib import suppress
 
 import pytest
@@ -344,3 +345,16 @@ def test_a_file_that_unpacks_to_too_much_is_refused(monkeypatch):
     monkeypatch.setattr("kernel.ledger.archive_segment.RAW_BYTES_MAX", 1000)
     with pytest.raises(LedgerCorrupt, match="too large"):
         unpacked(gzip.compress(bytes(100_000)))
+
+
+def test_a_file_with_more_lines_than_a_segment_has_rows_is_refused_without_reading_them():
+    """A file that unpacks to newlines alone would be eight times as much as a list of them."""
+    lines = 1 << 22
+    file = gzip.compress(b'{"first_sequence":"1","format":"rotulus-segment/1"}\n' + b"\n" * lines)
+    tracemalloc.start()
+    try:
+        with pytest.raises(LedgerCorrupt):
+            unpacked(file)
+        assert tracemalloc.get_traced_memory()[1] < 4 * lines
+    finally:
+        tracemalloc.stop()

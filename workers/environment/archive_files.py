@@ -6,12 +6,14 @@ there as a whole or not, and durable when the writer goes on (decision workers/0
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from kernel.ledger.archive import Archive, ArchiveUnavailable
+from kernel.ledger.archive_segment import RAW_BYTES_MAX
 from workers.environment.archive_s3 import SUFFIX, S3Files
 from workers.environment.private_files import (
     FILE_MODE,
@@ -61,7 +63,7 @@ class FolderFiles:
     def get(self, name: str) -> bytes | None:
         """Return a file, None where there is none of that name."""
         with _translated(self._folder), suppress(FileNotFoundError):
-            return self._path(name).read_bytes()
+            return _whole_file(self._path(name))
         return None
 
     def delete(self, name: str) -> None:
@@ -79,6 +81,19 @@ class FolderFiles:
 
     def _path(self, name: str) -> Path:
         return self._folder / name[:2] / f"{name}{SUFFIX}"
+
+
+def _whole_file(path: Path) -> bytes:
+    """Return a file, and nothing that only lies where one should: it could be without an end."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(handle, "rb") as file:
+        stated = os.fstat(handle)
+        if not stat.S_ISREG(stated.st_mode) or stated.st_size > RAW_BYTES_MAX:
+            raise ArchiveUnavailable(
+                f"{path} is no file of at most {RAW_BYTES_MAX} bytes",
+                code="archive_segment_damaged",
+            )
+        return file.read(stated.st_size)
 
 
 @contextmanager

@@ -86,11 +86,16 @@ class LogPublishing:
         """Whether this gateway has a key to publish with."""
         return self._publisher is not None
 
+    @property
+    def wanted(self) -> int:
+        """How many rows somebody waits for to be witnessed; 0 where nobody waits."""
+        return self._waits.wanted
+
     async def run(self) -> None:
         """Publish until cancelled."""
         while True:
             await self.publish_due()
-            if self._waits.wanted:
+            if self.wanted:
                 await anyio.sleep(WAITED_FOR_EVERY_S)
             else:
                 await self._waits.begun.wait(LOOK_EVERY_S)
@@ -161,7 +166,7 @@ class LogPublishing:
         if waited_s >= self._every_s:
             has_more_to_do = self.problem is not None or not self._quorum_met
             return has_more_to_do or await self._size_now() != self._size
-        if self._waits.wanted and self.problem is None and waited_s >= WAITED_FOR_EVERY_S:
+        if self.wanted and self.problem is None and waited_s >= WAITED_FOR_EVERY_S:
             return True
         if self._rows is None or self._size is None or self.problem is not None:
             return False

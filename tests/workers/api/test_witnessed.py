@@ -7,7 +7,7 @@ from kernel.proof.checkpoint_verdict import judged
 from queues.client.log_proofs import LogProofs, NotWitnessed, proof_of_result
 from queues.client.merkle_proofs import LogProofInvalid
 from tests.kernel.build import FakeHost, create
-from tests.workers.api.door import SESSION, error_of, running_door, source
+from tests.workers.api.door import SESSION, error_of, eventually, running_door, source
 from tests.workers.api.test_bindings import MEANING
 from tests.workers.api.witnessed_gateway import WitnessedLog
 from workers.api.preferences import WAIT_S, Preferences, preferences_of
@@ -51,6 +51,7 @@ async def test_an_answer_waits_until_its_rows_are_witnessed(door, log):
     check_witnessed(log, answer["durability"], proof_of_result(result).head)
     again = (await door.post("operations", {"intents": [source("s-1")]}, **IMPATIENT)).json()
     assert again["durability"] == answer["durability"], "of what is witnessed it is said at once"
+    log.is_away = True
     named = {"intent_kind": "source_binding_create", "intent_key": "b", "binding_id": "b"}
     plain = (await door.send("/v1/bindings", {"intents": [MEANING | named]}, **IMPATIENT)).json()
     assert plain["durability"]["reason_code"] == "witnesses_not_in_time"
@@ -150,6 +151,7 @@ async def test_who_waits_has_given_its_place_back(log, monkeypatch):
     answers = []
     async with running_door(host=host, publishing=log.publishing, requests_max=2) as door:
         await door.declare(SESSION, "a", "b")
+        publishing = door.services.publishing
 
         async def wait(number):
             envelope = create(f"n-{number}", "Note") | {"idempotency_key": f"k{number}"}
@@ -160,11 +162,12 @@ async def test_who_waits_has_given_its_place_back(log, monkeypatch):
             with anyio.fail_after(20):
                 for number in range(3):
                     tasks.start_soon(wait, number)
-                    await anyio.wait_all_tasks_blocked()
+                    # The first row is that of the declaration.
+                    await eventually(lambda rows=number + 2: publishing.wanted == rows)
                 await wait(3)
                 assert [answer["durability"]["reason_code"] for answer in answers] == ["waits_full"]
                 assert len(await door.operate(source("s-1"))) == 1
-                door.services.publishing.stop()
+                publishing.stop()
         assert len(answers) == 4
 
 

@@ -65,7 +65,8 @@ def test_an_envelope_is_submitted_until_witnesses_have_cosigned(monkeypatch, tmp
     policy.write_bytes(log.policy_bytes)
     others.write_bytes(log.policy_bytes.split(b"witness")[0] + b"quorum none\n")
     envelope = json.dumps(create("n-1", "SourceArtifact"))
-    options = ("submit", SESSION, "-", "--durability", "witnessed", "--json", "--policy")
+    options = ("submit", SESSION, "-", "--durability", "witnessed", "--within", "30", "--json")
+    options += ("--policy",)
     log.is_away = True
     late = rotulus(*options, str(policy), "--within", "0", stdin=envelope)
     assert late.exit_code == 1

@@ -1,5 +1,6 @@
 """Whoever waits for witnesses is answered once the quorum has cosigned, or with the reason."""
 
+from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
@@ -8,7 +9,7 @@ import pytest
 from kernel.proof.checkpoint import SignedCheckpoint
 from tests.workers.use_cases.published import WITNESS, LogWorld
 from workers.use_cases import log_publishing, witnessed_waits
-from workers.use_cases.witnessed_waits import WitnessedWaits
+from workers.use_cases.witnessed_waits import Durability, WitnessedWaits
 from workers.use_cases.witnessing import WitnessReply
 
 pytestmark = [pytest.mark.anyio, pytest.mark.may_block, pytest.mark.spec("P5")]
@@ -20,6 +21,12 @@ def world(tmp_path):
     world.grow(3)
     yield world
     world.close()
+
+
+@asynccontextmanager
+async def fail_after(seconds):
+    with anyio.fail_after(seconds):
+        yield
 
 
 class Away:
@@ -52,6 +59,14 @@ class Published:
         self.publishing = world.publishing(self.witnesses, every_s=3600, clock_s=anyio.current_time)
         self.answers = []
 
+    @asynccontextmanager
+    async def running(self):
+        """Publish by itself for the time of a block."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.publishing.run)
+            yield
+            tasks.cancel_scope.cancel()
+
     async def wait(self, size, within_s):
         self.answers.append(await self.publishing.witnessed(size, within_s))
 
@@ -59,16 +74,13 @@ class Published:
 @pytest.fixture
 async def published(world, monkeypatch, anyio_backend):
     published = Published(world, monkeypatch)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(published.publishing.run)
-        yield published
-        tasks.cancel_scope.cancel()
+    yield published
     await published.publishing.aclose()
 
 
 async def test_a_row_is_waited_for_until_the_quorum_has_cosigned(published, world):
     published.witnesses.is_away = False
-    with anyio.fail_after(20):
+    async with published.running(), fail_after(20):
         first = await published.publishing.witnessed(3, 20)
         world.grow(2)
         later = await published.publishing.witnessed(5, 20)
@@ -83,19 +95,20 @@ async def test_a_row_is_waited_for_until_the_quorum_has_cosigned(published, worl
 
 
 async def test_where_no_witness_comes_in_time_the_reason_is_answered(published, world):
-    with anyio.fail_after(20):
-        while published.witnesses.asked < 2:
-            answer = await published.publishing.witnessed(3, 0.2)
+    answer = Durability()
+    async with published.running(), fail_after(20):
+        while "unwitnessed" not in answer.message:
+            answer = await published.publishing.witnessed(3, 0.05)
     assert (answer.note, answer.size, answer.reason_code) == (None, 0, "witnesses_not_in_time")
     assert answer.message == "the newest checkpoint is consistent but unwitnessed (0 of 1)"
     assert world.published().stated.size == 3, "it is published all the same"
 
 
 async def test_a_witness_that_comes_back_ends_the_wait(published):
-    async with anyio.create_task_group() as tasks:
+    async with published.running(), anyio.create_task_group() as tasks:
         for _ in range(3):
             tasks.start_soon(published.wait, 3, 30)
-        with anyio.fail_after(20):
+        async with fail_after(20):
             while published.witnesses.asked < 3:
                 await anyio.sleep(0.005)
         published.witnesses.is_away = False
@@ -104,7 +117,7 @@ async def test_a_witness_that_comes_back_ends_the_wait(published):
 
 async def test_what_is_not_published_is_not_waited_for(published, world):
     world.public.write_text("a file is in the way")
-    with anyio.fail_after(20):
+    async with published.running(), fail_after(20):
         for _ in range(2):
             answer = await published.publishing.witnessed(3, 20)
             assert (answer.note, answer.reason_code) == (None, "output_unusable")
@@ -122,10 +135,10 @@ async def test_without_a_key_or_a_witness_nothing_is_waited_for(world):
 
 
 async def test_a_process_that_ends_ends_every_wait(published):
-    async with anyio.create_task_group() as tasks:
+    async with published.running(), anyio.create_task_group() as tasks:
         tasks.start_soon(published.wait, 3, 30)
-        with anyio.fail_after(20):
-            while not published.witnesses.asked:
+        async with fail_after(20):
+            while not published.publishing.wanted:
                 await anyio.sleep(0.005)
             published.publishing.stop()
     published.answers.append(await published.publishing.witnessed(3, 30))
