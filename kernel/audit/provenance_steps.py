@@ -12,6 +12,7 @@ from kernel.audit.operations import OperationEntry, envelope_of
 from kernel.audit.provenance import STEPS_MAX, Kind, Named, Provenance, Step, walked
 from kernel.audit.provenance_of_sessions import elimination_step, session_step, survivor_step
 from kernel.audit.provenance_words import words_at, words_of_source
+from kernel.audit.read_once import ReadOnceView
 from kernel.authority.recompute_pages import recompute_alone, requests_answered
 from kernel.landscape.runtime.stages import stage_of
 from kernel.ledger import schema
@@ -58,6 +59,7 @@ def provenance_of(
 
     A survivor is named by its session and `hypothesis`, or by both in one with a slash between.
     """
+    view = ReadOnceView(view)
     named = (
         named_by(view, name) if hypothesis is None else Named("survivor", f"{name}/{hypothesis}")
     )
@@ -107,7 +109,7 @@ def _session_in(view: LedgerView, name: str) -> tuple[str, str] | None:
 
 
 def _store_of(view: LedgerView, name: str) -> Table | None:
-    return next((table for table in _RECORDS if view.tables.get(table, name) is not None), None)
+    return next((table for table in _RECORDS if view.record(table, name) is not None), None)
 
 
 def _authority(view: LedgerView, named: Named) -> Step | None:
@@ -228,22 +230,20 @@ def _requests_of(view: LedgerView, row: Row, envelope: Document) -> list[str]:
     stated = [
         effect.get("payload", {}).get("request_id") for effect in envelope["primitive_effects"]
     ]
-    outcomes = (
-        []
-        if envelope["actor"] == "user"
-        else view.tables.select(
-            schema.outbox_outcomes,
-            order_by="closed_sequence",
-            after=row["ec_sequence_number"] - 1,
-            limit=ANSWERED_MAX,
-        )
-    )
-    answered = [
-        outcome["request_id"]
-        for outcome in outcomes
-        if outcome["operation_id"] == row["operation_id"]
-    ]
+    answered = [] if envelope["actor"] == "user" else _answered_by(view, row)
     return [*answered, *(each for each in stated if isinstance(each, str))]
+
+
+def _answered_by(view: LedgerView, row: Row) -> list[str]:
+    """Return the requests whose outcomes name the operation of a row as their answer."""
+    outcomes = view.tables.columns(
+        schema.outbox_outcomes,
+        ("request_id", "operation_id"),
+        order_by="closed_sequence",
+        after=row["ec_sequence_number"] - 1,
+        limit=ANSWERED_MAX,
+    )
+    return [request_id for request_id, answer in outcomes if answer == row["operation_id"]]
 
 
 def _request(view: LedgerView, named: Named) -> Step | None:

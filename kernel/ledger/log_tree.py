@@ -148,7 +148,7 @@ class LogTree:
             LedgerCorrupt: a tile that this takes is not there.
         """
         self._check(size)
-        return inclusion_path(index, size, self._node)
+        return inclusion_path(index, size, self._newest_node)
 
     def consistency_path(self, old_size: int, size: int) -> list[bytes]:
         """Return what proves that the tree of `size` rows goes on from that of `old_size`.
@@ -177,6 +177,11 @@ class LogTree:
 
     def _node(self, level: int, index: int) -> bytes:
         return node_of_tiles(level, index, self.tile)
+
+    def _newest_node(self, level: int, index: int) -> bytes:
+        """Return a node from the frontier, where most of a path of one of the newest rows is."""
+        root = self._frontier.root_at(level, index)
+        return self._node(level, index) if root is None else root
 
     def _read(self, level: int, index: int) -> list[bytes]:
         width = min(TILE_WIDTH, (self.size >> (TILE_LEVELS * level)) - index * TILE_WIDTH)

@@ -69,6 +69,13 @@ class Frontier:
             roots.append(node)
         return Frontier(self.size + len(leaves), tuple(roots))
 
+    def root_at(self, level: int, index: int) -> bytes | None:
+        """Return the root of a complete subtree; None where it is none of the frontier's."""
+        above = self.size >> level
+        if not above & 1 or index != above - 1:
+            return None
+        return self.roots[above.bit_count() - 1]
+
     @property
     def root(self) -> bytes:
         """Return the root of the tree."""

@@ -43,7 +43,11 @@ ONTOLOGY = {
     "causal_graph_version": "v1",
 }
 JUSTIFICATION = {"probe": "check_replication_lag", "outcome": "high", "confidence": 0.93}
+PROVED_FIRST = 2_000_000
+"""The first caller of those that ask for proofs."""
+
 READY_S = 60.0
+BARE = "a bare FastAPI route that validates the body"
 
 
 def session_id(turn: int, client: int) -> str:
@@ -70,10 +74,20 @@ def elimination(turn: int, client: int, number: int) -> bytes:
     return request("POST", path, body, prefer="return=minimal")
 
 
-def operation(turn: int, client: int, number: int) -> bytes:
-    intent = intent_of(turn * CLIENTS + client, number).model_dump(mode="json")
+def operation(turn: int, client: int, number: int, first: int = 0, **headers: str) -> bytes:
+    """Return an operation of a client, whose callers are counted from `first`."""
+    intent = intent_of(first + turn * CLIENTS + client, number).model_dump(mode="json")
     path = f"/v1/sessions/{session_id(turn, client)}/operations"
-    return request("POST", path, {"intents": [intent]})
+    return request("POST", path, {"intents": [intent]}, **headers)
+
+
+def operations(turn: int, *, with_proof: bool) -> list[list[bytes]]:
+    """Return the operations of each client."""
+    first, headers = (PROVED_FIRST, {"prefer": "proof"}) if with_proof else (0, {})
+    return [
+        [operation(turn, client, number, first, **headers) for number in range(ENVELOPES_EACH)]
+        for client in range(CLIENTS)
+    ]
 
 
 def stream(turn: int, client: int) -> bytes:
@@ -129,21 +143,26 @@ class MeasuredDoor:
             self.rate, self.latencies_ms = rate, sorted(latencies_ms)
             self.cpu_us = (cpu_s(self.pid) - before_s) / decisions * 1e6
 
-    def show(self, name: str, bare: "MeasuredDoor | None" = None) -> None:
-        ratio = None if bare is None else self.rate / bare.rate
-        figure(
-            name, self.rate, "/s", ratio=ratio, of="a bare FastAPI route that validates the body"
+    @property
+    def p99_ms(self) -> float:
+        return self.latencies_ms[len(self.latencies_ms) * 99 // 100]
+
+    def show(self, name: str, peer: "MeasuredDoor | None" = None, of: str = BARE) -> None:
+        rates, cpus, latencies = (
+            (None, None, None)
+            if peer is None
+            else (self.rate / peer.rate, self.cpu_us / peer.cpu_us, self.p99_ms / peer.p99_ms)
         )
-        figure(f"{name}, server's CPU time each", self.cpu_us, "us")
-        count = len(self.latencies_ms)
-        figure(f"{name}, latency p50", self.latencies_ms[count // 2], "ms")
-        figure(f"{name}, latency p99", self.latencies_ms[count * 99 // 100], "ms")
+        figure(name, self.rate, "/s", ratio=rates, of=of)
+        figure(f"{name}, server's CPU time each", self.cpu_us, "us", ratio=cpus, of=of)
+        figure(f"{name}, latency p50", self.latencies_ms[len(self.latencies_ms) // 2], "ms")
+        figure(f"{name}, latency p99", self.p99_ms, "ms", ratio=latencies, of=of)
 
 
 def measure(port: int, pid: int, bare_port: int, bare_pid: int) -> None:
     clients = range(CLIENTS)
     eliminations, envelopes, bare = MeasuredDoor(pid), MeasuredDoor(pid), MeasuredDoor(bare_pid)
-    streamed, offered = MeasuredDoor(pid), MeasuredDoor(bare_pid)
+    proved, streamed, offered = MeasuredDoor(pid), MeasuredDoor(pid), MeasuredDoor(bare_pid)
     for turn in range(ROUNDS):
         drive(port, [[declaration(turn, client)] for client in clients])
         struck = [
@@ -152,17 +171,17 @@ def measure(port: int, pid: int, bare_port: int, bare_pid: int) -> None:
         ]
         eliminations.run(port, struck)
         bare.run(bare_port, struck)
-        intents = [
-            [operation(turn, client, number) for number in range(ENVELOPES_EACH)]
-            for client in clients
-        ]
-        envelopes.run(port, intents)
+        # Whoever goes first changes with each turn.
+        for with_proof in (False, True) if turn % 2 else (True, False):
+            measured = proved if with_proof else envelopes
+            measured.run(port, operations(turn, with_proof=with_proof))
         streams = [[stream(turn, client)] for client in range(STREAMS)]
         streamed.run(port, streams, LINES)
         offered.run(bare_port, streams, LINES)
     bare.show("bare FastAPI route")
     eliminations.show(f"eliminations over HTTP, {CLIENTS} clients", bare)
     envelopes.show(f"envelopes over HTTP, {CLIENTS} clients")
+    proved.show(f"envelopes and their proofs, {CLIENTS} clients", envelopes, "without a proof")
     streamed.show(f"envelopes in streams, {STREAMS} clients")
     offered.show(f"lines of streams, read and answered alone, {STREAMS} clients")
 

@@ -118,6 +118,16 @@ def test_a_frontier_of_another_size_is_refused():
         Frontier.of_bytes(3, b"\x00" * HASH_BYTES)
 
 
+@pytest.mark.parametrize("size", [*range(1, 20), 256, 699])
+def test_the_frontier_has_the_roots_of_its_own_subtrees_and_of_no_others(size: int):
+    frontier = Frontier().extended(LOG.leaves[:size])
+    complete = [(level, at) for level in range(11) for at in range(size >> level)]
+    held = {at: root for at in complete if (root := frontier.root_at(*at)) is not None}
+    assert held == {at: LOG.node(*at) for at in held}
+    assert [held[at] for at in sorted(held, reverse=True)] == [*frontier.roots]
+    assert frontier.root_at(0, size) is None
+
+
 @given(st.data())
 def test_an_inclusion_path_is_that_of_rfc_6962_and_verifies(data: st.DataObject):
     size = data.draw(SIZES)

@@ -1,10 +1,14 @@
 """One question for whatever has an id, and its answer: the way back to the words of sources."""
 
+from collections import Counter
+
 import anyio.to_thread
 import pytest
+from sqlalchemy import Table
 
 from kernel.audit.provenance_steps import provenance_of
 from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView
 from tests.kernel.binding_world import EVENT, ask, bound, furnish, work
 from tests.workers.api.door import SESSION, Door, claim, error_of, rows, source, understanding
 from tests.workers.api.test_worker_reports import computed
@@ -167,3 +171,18 @@ async def test_a_long_way_is_cut_and_says_so(decided: Door):
     assert short is not None
     assert (len(short.steps), short.is_cut, whole.is_cut) == (3, True, False)
     assert [*short.steps] == [*whole.steps][:3]
+
+
+async def test_what_several_steps_lead_to_is_read_once(decided: Door, monkeypatch):
+    reads: Counter[tuple[str, str]] = Counter()
+    record = LedgerView.record
+
+    def counted(view: LedgerView, table: Table, key: str):
+        reads[table.name, key] += 1
+        return record(view, table, key)
+
+    monkeypatch.setattr(LedgerView, "record", counted)
+    with decided.ledger.view() as view:
+        assert provenance_of(view, "u-1") is not None
+    assert reads["nodes", "s-1"] == 1
+    assert reads.most_common(1)[0][1] == 1
