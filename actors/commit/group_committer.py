@@ -65,6 +65,7 @@ from kernel.kernel import Kernel
 from kernel.ledger.ledger import Head, HeadMoved, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.record_keys import shard_epoch_key
+from kernel.ledger.recorded import Recorded
 from kernel.ledger.shards import Fence, hold_all, holds
 from kernel.model.receipt import Receipt
 from kernel.model.result import SubmissionResult
@@ -121,7 +122,7 @@ class Committer:
         orchestrator: Orchestrator,
         *,
         batch_max_units: int = BATCH_MAX_UNITS,
-        committed: Callable[[Head], None] = lambda _: None,
+        committed: Callable[[Recorded], None] = lambda _: None,
         measured: Callable[[CommittedTransaction], None] = lambda _: None,
     ) -> None:
         self._ledger = ledger
@@ -129,8 +130,9 @@ class Committer:
         self._orchestrator = orchestrator
         self._batch_max_units = batch_max_units
         self._committed = committed
-        """Called on the event loop with the head that a durable batch reached; not for what has
-        only recorded belief events, which ask for no work and end none."""
+        """Called on the event loop with what a durable batch has put on the record, so that those
+        alone are woken who follow that; not for what has only recorded belief events, which ask for
+        no work and end none."""
 
         self._measured = measured
         """Called on the event loop after each batch, when everybody has been answered."""
@@ -240,23 +242,23 @@ class Committer:
             self._unwritten_since_s = began_s
         with anyio.CancelScope(shield=True):
             try:
-                head, is_held = await anyio.to_thread.run_sync(partial(self._write, batch))
+                recorded, is_held = await anyio.to_thread.run_sync(partial(self._write, batch))
             except Exception as error:
                 answer_all(batch, ActorFailed(f"the ledger failed: {error}"))
                 raise
         if is_held:
             answer_all(self._lanes.take_all(), CommitFailed(_ASK_AGAIN))
         seconds = time.perf_counter() - began_s
-        if head is not None:
+        if recorded is not None:
             self._unwritten_since_s = None
         for waiting in batch:
             waiting.done.set()
         parts = whole(batch)
-        if head is not None and not all(isinstance(unit, _QUIET) for unit in units_of(parts)):
-            _tell(self._committed, head)
+        if recorded is not None and not all(isinstance(unit, _QUIET) for unit in units_of(parts)):
+            _tell(self._committed, recorded)
         units = sum(map(_size, batch))
         results = _each_once(result for waiting in batch for result in waiting.results or ())
-        _tell(self._measured, CommittedTransaction(units, seconds, head is not None, results))
+        _tell(self._measured, CommittedTransaction(units, seconds, recorded is not None, results))
 
     def _learn(self, units: int, seconds: float) -> None:
         """Learn from how long a batch took; small ones show the cost of a commit, not of a unit."""
@@ -264,16 +266,17 @@ class Committer:
             unit_s = seconds / units
             self._unit_s = (self._unit_s + unit_s) / 2 if self._unit_s else unit_s
 
-    def _write(self, batch: list[Waiting]) -> tuple[Head | None, bool]:
+    def _write(self, batch: list[Waiting]) -> tuple[Recorded | None, bool]:
         """Run on a worker thread, and fill in results or errors.
 
-        Return the head if durable, and whether another writer had the head for too long.
+        Return what is durable, and whether another writer had the head for too long.
         """
-        head, is_held, to_write = None, False, deque([whole(batch)])
+        recorded, is_held, to_write = None, False, deque([whole(batch)])
         while to_write:
             parts = to_write.popleft()
             try:
-                head = self._write_at_once(parts) or head
+                written = self._write_at_once(parts)
+                recorded = written if recorded is None else recorded.then(written)
             except _NotCommitted as error:
                 _log.warning("batch_not_committed", error=str(error))
                 fail_unsettled(batch, CommitFailed(_ASK_AGAIN))
@@ -287,9 +290,9 @@ class Committer:
                 units = sum(1 for _ in units_of(parts))
                 _log.warning("batch_taken_apart", units=units, error=repr(error))
                 to_write.extendleft(reversed(taken_apart(parts, error)))
-        return head, is_held
+        return recorded, is_held
 
-    def _write_at_once(self, parts: list[BatchPart]) -> Head | None:
+    def _write_at_once(self, parts: list[BatchPart]) -> Recorded | None:
         """Write parts in one transaction, and settle them.
 
         Raises:
@@ -303,7 +306,7 @@ class Committer:
             _log.warning("read_ahead_failed", error=repr(error.__cause__))
             return self._commit_parts(parts, hinted=False)
 
-    def _commit_parts(self, parts: list[BatchPart], *, hinted: bool) -> Head | None:
+    def _commit_parts(self, parts: list[BatchPart], *, hinted: bool) -> Recorded | None:
         _parse_ahead(parts)
         for _ in range(COMPUTED_MAX):
             with suppress(HeadMoved):
@@ -313,14 +316,16 @@ class Committer:
         # Others are always faster; nobody is while the head is held.
         return self._commit_once(parts, lambda _: self._ledger.transaction(), hinted=hinted)
 
-    def _commit_once(self, parts: list[BatchPart], begin: _Begin, *, hinted: bool) -> Head | None:
+    def _commit_once(
+        self, parts: list[BatchPart], begin: _Begin, *, hinted: bool
+    ) -> Recorded | None:
         """Compute parts, write them in one transaction, and settle them.
 
         Raises:
             HeadMoved: others have written meanwhile; nothing was written.
             _NotCommitted: the ledger cannot be reached; nothing was written.
         """
-        before = head = None
+        before = head = recorded = None
         outcomes: Outcomes = []
         held: dict[Fence, bool] = {}
 
@@ -343,6 +348,7 @@ class Committer:
                     outcomes.append(run_units(part, context) if is_held else stale(fence))
                 anchor(outcomes, context)
                 head = transaction.head_now
+                recorded = Recorded.of(transaction)
                 self._computed_s = time.perf_counter() - began_s
             self._learn(sum(1 for _ in units_of(parts)), time.perf_counter() - began_s)
         except LedgerUnavailable as error:
@@ -354,7 +360,7 @@ class Committer:
                 raise _NotCommitted("the transaction was not committed") from error
         for part, outcome in zip(parts, outcomes, strict=True):
             part.settle(outcome)
-        return head
+        return recorded
 
     def _record_rolled_back(self, outcomes: Outcomes) -> None:
         """Leave a receipt for each operation that was undone; none when that fails as well."""

@@ -430,6 +430,16 @@ class BufferedTables(SingleRows):
         """Undo what is written inside when an exception leaves the block."""
         return self._savepoints
 
+    def written_tables(self) -> list[Table]:
+        """Return the tables of which rows are held back."""
+        return [table for table, buffer in self._buffers.items() if buffer.pending]
+
+    def written_rows(self, table: Table) -> list[Row]:
+        """Return the rows of a table that are held back, without those to be deleted."""
+        buffer = self._buffers[table]
+        rows = (buffer.rows[key] for key in buffer.pending)
+        return [row for row in rows if row is not None]
+
     @property
     def has_changes(self) -> bool:
         """Whether anything is held back."""

@@ -33,6 +33,7 @@ from kernel.ledger.tables import SharedStore
 from kernel.model.replay import AuditContext, AuditReplayStrategy
 from kernel.model_registry import ActiveModels, ModelRegistry
 from kernel.refusal_runs import RefusalRuns
+from kernel.stores.external import EXTERNAL_QUEUE
 from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.connection import RedisClient
@@ -63,6 +64,7 @@ from workers.environment.settings import Settings
 from workers.external_effects.performer import ExternalEffects
 from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
 from workers.gateway.dashboard_source import LiveSource
+from workers.gateway.followers import Follower, items_of, requests_of, wake, work
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway.metrics import install as install_metrics
 from workers.gateway.page_source import LivePages
@@ -139,25 +141,15 @@ def build_gateway(
     measures = GatewayMeasures()
 
     def work_recorded() -> None:
-        for notify in (
-            *(relay.notify for relay in relays),
-            *(cascades.notify, routing.notify, restarts.notify),
-            *(confirmation.notify, implications.notify),
-        ):
-            notify()
-
-    def committed(_: object) -> None:
-        work_recorded()
-        sharing.work_notices.notify()
-        external.notify()
-        outcomes.notify()
+        for follower in work_followers:
+            follower.notify()
 
     committer = Committer(
         ledger,
         kernel,
         Orchestrator(host, settings.kernel_causal_window_minutes),
         batch_max_units=settings.batch_max,
-        committed=committed,
+        committed=lambda recorded: wake(followers, recorded),
         measured=measures.written,
     )
 
@@ -176,10 +168,10 @@ def build_gateway(
         Callbacks(shards_taken, measures.mail_refused, traces.handled, work_recorded),
         sealing,
     )
-    relays = [
-        OutboxRelay(ledger, queue, time.monotonic, sharing.work_leases[name])
+    relays = {
+        name: OutboxRelay(ledger, queue, time.monotonic, sharing.work_leases[name])
         for name, queue in queues.items()
-    ]
+    }
     if isinstance(ledger.store, SharedStore):
         ledger.store.share(name, sharing.keeper.is_dead)
     external = ExternalEffects(
@@ -202,6 +194,20 @@ def build_gateway(
         DetectingProcess(ledger_place(settings), DETECTORS),
         time.monotonic,
         sharing.work_leases[IMPLICATIONS],
+    )
+    work_followers = (
+        *(Follower(relay.notify, items_of(queue)) for queue, relay in relays.items()),
+        Follower(cascades.notify, requests_of(CASCADE_QUEUE)),
+        Follower(routing.notify, lambda recorded: recorded.routing_marks),
+        Follower(restarts.notify, lambda recorded: recorded.running_extractions),
+        Follower(confirmation.notify, lambda recorded: recorded.operations),
+        Follower(implications.notify, lambda recorded: recorded.operations),
+    )
+    followers = (
+        *work_followers,
+        Follower(sharing.work_notices.notify, work),
+        Follower(external.notify, requests_of(EXTERNAL_QUEUE)),
+        Follower(outcomes.notify, lambda recorded: recorded.outcomes),
     )
     recorder = RefusalRecorder(refusals, write)
     models = ActiveModels(settings.current_model_versions)
@@ -281,7 +287,7 @@ def build_gateway(
             outcomes.run,
             recorder.run,
             clock.keep,
-            *(relay.run for relay in relays),
+            *(relay.run for relay in relays.values()),
         ),
         stops=(hub.stop, outcomes.stop, publishing.stop, services.streams.stop),
         leave=leave,

@@ -198,20 +198,20 @@ async def test_one_callers_failing_unit_is_not_anothers():
 
 async def test_nobody_is_answered_before_commit_has_returned():
     ledger, store = scripted_ledger()
-    answers, heads = {}, []
-    async with running_committer(ledger, committed=heads.append) as committer:
+    answers, recorded = {}, []
+    async with running_committer(ledger, committed=recorded.append) as committer:
         gate = store.gate = Gate()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(submit_all, committer, [[create("a")], [Note(1)]], answers)
             await gate.reached()
             await anyio.wait_all_tasks_blocked()
             assert answers == {}
-            assert heads == []
+            assert recorded == []
             gate.open()
 
     assert isinstance(answers[0][0], SubmissionResult)
     assert answers[1] == [1]
-    assert heads[0].ec_sequence_number == 1
+    assert recorded[0].head.ec_sequence_number == 1
 
 
 async def test_what_was_answered_is_on_record_at_that_moment():
@@ -292,13 +292,13 @@ async def test_a_caller_with_nothing_to_commit_is_answered():
 @pytest.mark.spec("K25")
 async def test_a_commit_that_failed_and_is_on_record_is_answered_with_its_results():
     ledger, store = scripted_ledger()
-    heads = []
-    async with running_committer(ledger, committed=heads.append) as committer:
+    recorded = []
+    async with running_committer(ledger, committed=recorded.append) as committer:
         store.faults.append("found")
         (result,) = await committer.commit([create("a")])
 
         assert isinstance(result, SubmissionResult)
-        assert [head.row_hash for head in heads] == [result.row_hash]
+        assert [batch.head.row_hash for batch in recorded] == [result.row_hash]
         (after,) = await committer.commit([create("b")])
     assert after.ec_sequence_number == 2
 

@@ -1,0 +1,58 @@
+"""What a transaction has put on the record, for those who follow the record and those alone."""
+
+from dataclasses import dataclass
+
+from kernel.ledger import schema
+from kernel.ledger.buffer import BufferedTables
+from kernel.ledger.ledger import Head, LedgerTransaction
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The tables and queues of one transaction, or of several one after another."""
+
+    head: Head
+    """Where the chains stand afterwards."""
+
+    tables: frozenset[str]
+    """The names of the tables in which rows were written."""
+
+    queues: frozenset[str]
+    """The queues of which a request was recorded, changed or closed."""
+
+    @classmethod
+    def of(cls, transaction: LedgerTransaction) -> "Recorded":
+        """Return what a transaction has written so far."""
+        tables = transaction.tables
+        assert isinstance(tables, BufferedTables)  # noqa: S101 - as a ledger opens them
+        return cls(
+            transaction.head_now.copy(),
+            frozenset(table.name for table in tables.written_tables()),
+            frozenset(row["queue"] for row in tables.written_rows(schema.outbox)),
+        )
+
+    def then(self, later: "Recorded | None") -> "Recorded":
+        """Return this and what was recorded after it as one."""
+        if later is None:
+            return self
+        return Recorded(later.head, self.tables | later.tables, self.queues | later.queues)
+
+    @property
+    def operations(self) -> bool:
+        """Whether operations were recorded."""
+        return schema.kernel_event_log.name in self.tables
+
+    @property
+    def outcomes(self) -> bool:
+        """Whether requests have ended."""
+        return schema.outbox_outcomes.name in self.tables
+
+    @property
+    def routing_marks(self) -> bool:
+        """Whether it was written down from where routing has to go on."""
+        return schema.routing_marks.name in self.tables
+
+    @property
+    def running_extractions(self) -> bool:
+        """Whether extractions began or ended, or their sources were changed."""
+        return schema.running_extractions.name in self.tables

@@ -1,0 +1,94 @@
+"""A commit wakes those loops of a gateway that what it has recorded concerns (workers/0320)."""
+
+import pytest
+
+from actors.commit.units import IntentUnit
+from actors.commit.work_units import CancelRequestUnit, RequestWorkUnit
+from kernel.ledger.recorded import Recorded
+from kernel.work.requests import WorkRequest
+from tests.actors.commit.test_unprocessable import source_unit
+from tests.actors.harness import running_committer, scripted_ledger
+from workers.gateway.followers import Follower, items_of, requests_of, wake, work
+
+pytestmark = pytest.mark.anyio
+
+EXTRACTIONS = "extraction-transition"
+CONTENT = {
+    "extraction_run_id": "run-1",
+    "attempt_number": 1,
+    "prior_state": "pending",
+    "current_state": "running",
+    "state_change_reason": "extraction_requested",
+    "schema_version": 1,
+}
+
+
+async def recorded_by(*units: object) -> list[Recorded]:
+    """Commit each unit by itself, and return what each commit says of itself."""
+    ledger, _ = scripted_ledger()
+    recorded: list[Recorded] = []
+    async with running_committer(ledger, committed=recorded.append) as committer:
+        for unit in units:
+            [result] = await committer.commit([unit])
+            assert not isinstance(result, Exception), result
+    return recorded
+
+
+async def test_a_request_concerns_its_queue_and_its_end_who_waits_for_it():
+    request = WorkRequest(EXTRACTIONS, "k-1", CONTENT)
+    [asked] = await recorded_by(RequestWorkUnit((request,)))
+    assert asked.queues == {EXTRACTIONS}
+    assert not (asked.operations)
+    assert not (asked.outcomes)
+    assert not (asked.routing_marks)
+
+    ledger, _ = scripted_ledger()
+    recorded: list[Recorded] = []
+    async with running_committer(ledger, committed=recorded.append) as committer:
+        [[receipt]] = await committer.commit([RequestWorkUnit((request,))])
+        await committer.commit([CancelRequestUnit(receipt.request_id, "no longer wanted")])
+    assert recorded[-1].queues == {EXTRACTIONS}
+    assert recorded[-1].outcomes
+
+
+async def test_an_operation_concerns_who_reads_the_log_and_no_queue():
+    unit = source_unit("a")
+    assert isinstance(unit, IntentUnit)
+    [recorded] = await recorded_by(unit)
+    assert recorded.operations
+    assert not (recorded.queues)
+    assert not (recorded.outcomes)
+
+
+async def test_what_a_commit_in_parts_has_recorded_is_all_of_it():
+    request = WorkRequest(EXTRACTIONS, "k-1", CONTENT)
+    first, second = await recorded_by(source_unit("a"), RequestWorkUnit((request,)))
+    together = first.then(second)
+    assert together.operations
+    assert together.queues == {EXTRACTIONS}
+    assert together.head == second.head
+    assert first.then(None) == first
+
+
+@pytest.mark.parametrize(
+    ("queues", "woken"),
+    [
+        ({"binding-evaluation"}, {"binding-evaluation", "others"}),
+        (
+            {"authority-cascade"},
+            {"binding-evaluation", "authority-recompute", "cascades", "others"},
+        ),
+        (set(), set()),
+    ],
+)
+async def test_a_relay_is_woken_by_its_queue_and_by_cascades(queues: set[str], woken: set[str]):
+    [[head]] = [[recorded.head for recorded in await recorded_by(source_unit("a"))]]
+    names: set[str] = set()
+    followers = [
+        Follower(lambda: names.add("binding-evaluation"), items_of("binding-evaluation")),
+        Follower(lambda: names.add("authority-recompute"), items_of("authority-recompute")),
+        Follower(lambda: names.add("cascades"), requests_of("authority-cascade")),
+        Follower(lambda: names.add("others"), work),
+    ]
+    wake(followers, Recorded(head, frozenset({"outbox"}), frozenset(queues)))
+    assert names == woken
