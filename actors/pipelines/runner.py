@@ -82,7 +82,7 @@ class PipelineRun:
         self._open()
         rows = self._read()
         if self._failure is not None:
-            raise self._stopped()
+            raise self._stopped("nothing was recorded")
         with self._records.commit():
             stated = {"pipeline": self._pipeline.name, **config}
             self._state.source_operation = self._records.begin(stated)
@@ -211,11 +211,11 @@ class PipelineRun:
             status = "completed"
         self._recorder.complete_run(self._state.run_id, status)
         if self._failure is not None:
-            raise self._stopped()
+            raise self._stopped(f"`rotulus pipeline resume {self._state.run_id}` goes on")
         return RunEnd(self._state.run_id, status, self._state.rows_done)
 
-    def _stopped(self) -> PipelineStopped:
+    def _stopped(self, what_now: str) -> PipelineStopped:
         error = self._failure
-        stopped = PipelineStopped(f"{type(error).__name__}: {error}")
+        stopped = PipelineStopped(f"{type(error).__name__}: {error}; {what_now}")
         stopped.__cause__ = error
         return stopped

@@ -72,6 +72,7 @@ def test_a_run_that_failed_goes_on_when_its_sink_does_again_and_not_with_other_f
     (folder / "large.csv").mkdir()
     stopped = rotulus("pipeline", "run", "orders:pipeline", "--run", "r")
     assert (stopped.exit_code, "pipeline_stopped: IsADirectoryError" in stopped.output) == (1, True)
+    assert "`rotulus pipeline resume r` goes on" in stopped.output
     (folder / "large.csv").rmdir()
     changed(folder, "// 5}", "// 6}")
     other = rotulus("pipeline", "resume", "r")
