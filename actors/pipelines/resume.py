@@ -10,7 +10,7 @@ from actors.pipelines.run_records import SinkWrite, row_name
 from actors.pipelines.source_rows import SourceRow
 from actors.pipelines.way_records import SinkArrival, state_name
 from kernel.landscape.canonical_types import restored
-from kernel.landscape.checkpoints import newest_checkpoint
+from kernel.landscape.checkpoints import changed_nodes, newest_checkpoint, topology_of
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.open_work import (
     edge_ids,
@@ -20,6 +20,8 @@ from kernel.landscape.open_work import (
     state_input,
 )
 from kernel.ledger.ledger import LedgerView
+
+NODES_NAMED_MAX = 10
 
 
 @dataclass(slots=True)
@@ -68,7 +70,16 @@ def recorded_state(view: LedgerView, run_id: str, graph: PipelineGraph) -> RunSt
             `landscape_payload_gone`.
         RecordDamaged: a record breaks a rule.
     """
-    _, checkpoint = newest_checkpoint(view, run_id, graph.topology)
+    try:
+        _, checkpoint = newest_checkpoint(view, run_id, graph.topology)
+    except LandscapeRefused as refused:
+        is_graph = refused.code == "landscape_topology_differs"
+        if not is_graph or topology_of(view, run_id) == graph.topology:
+            raise
+        changed = changed_nodes(view, run_id, graph.records[0])
+        which = ", ".join(changed[:NODES_NAMED_MAX]) or "its edges"
+        message = f"{refused}: {which} changed since"
+        raise LandscapeRefused(message, code=refused.code) from None
     if checkpoint is None:
         message = f"the run {run_id} has no checkpoint of a pipeline"
         raise LandscapeRefused(message, code="landscape_unknown")

@@ -63,6 +63,17 @@ def topology_of(view: LedgerView, run_id: str) -> str:
     return topology_hash(nodes, edges)
 
 
+def changed_nodes(
+    view: LedgerView, run_id: str, nodes: Sequence[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """Return the names of nodes that are others now than when a run began, or only in one graph."""
+    recorded, now = (
+        {node["node_id"]: [node[name] for name in _OF_NODE] for node in each}
+        for each in (records_of(view.tables, run_id, "nodes"), nodes)
+    )
+    return tuple(sorted(name for name in {*recorded, *now} if recorded.get(name) != now.get(name)))
+
+
 def is_due(sequence: int, frequency: int) -> bool:
     """Tell whether a checkpoint follows the so-manieth row: every `frequency`, never for 0."""
     return frequency > 0 and sequence % frequency == 0

@@ -77,6 +77,7 @@ def test_a_run_that_failed_goes_on_when_its_sink_does_again_and_not_with_other_f
     changed(folder, "// 5}", "// 6}")
     other = rotulus("pipeline", "resume", "r")
     assert (other.exit_code, "landscape_topology_differs" in other.output) == (1, True)
+    assert other.output.endswith("begin another run: check changed since\n")
     changed(folder, "// 6}", "// 5}")
     assert printed("pipeline", "resume", "r", "--json")["status"] == "completed"
     sys.modules.pop("orders", None)
