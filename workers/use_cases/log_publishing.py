@@ -122,8 +122,8 @@ class LogPublishing:
 
         Where nobody is asked for cosignatures, or nothing can be signed, it returns at once.
         """
-        if self._publisher is None or not self._policy.witnesses:
-            message = "this gateway publishes nothing, or its policy names no witness"
+        if self._publisher is None or not any(witness.url for witness in self._policy.witnesses):
+            message = "this gateway publishes nothing, or its policy names no witness to be asked"
             return Durability(reason_code="witnesses_not_set", message=message)
         if self.problem is not None:
             code, message = self.problem

@@ -7,8 +7,10 @@ import anyio
 import pytest
 
 from kernel.proof.checkpoint import SignedCheckpoint
+from kernel.proof.witness_policy import WitnessPolicy
 from tests.workers.use_cases.published import WITNESS, LogWorld
 from workers.use_cases import log_publishing, witnessed_waits
+from workers.use_cases.log_publishing import LogPublishing
 from workers.use_cases.witnessed_waits import Durability, WitnessedWaits
 from workers.use_cases.witnessing import WitnessReply
 
@@ -124,10 +126,12 @@ async def test_what_is_not_published_is_not_waited_for(published, world):
         assert str(world.public) in answer.message
 
 
-async def test_without_a_key_or_a_witness_nothing_is_waited_for(world):
+async def test_without_a_key_or_a_witness_to_be_asked_nothing_is_waited_for(world):
+    unasked = WitnessPolicy.of_bytes(f"witness w1 {WITNESS.verifier.vkey}\nquorum w1".encode())
     for publishing in (
         world.publishing(),
-        log_publishing.LogPublishing(world.ledger, world.public),
+        LogPublishing(world.ledger, world.public, policy=world.policy()),
+        LogPublishing(world.ledger, world.public, policy=unasked, publisher=world.publisher()),
     ):
         with anyio.fail_after(5):
             answer = await publishing.witnessed(3, 20)
