@@ -36,11 +36,11 @@ async def recorded_by(*units: object) -> list[Recorded]:
 
 async def test_a_request_concerns_its_queue_and_its_end_who_waits_for_it():
     request = WorkRequest(EXTRACTIONS, "k-1", CONTENT)
-    [asked] = await recorded_by(RequestWorkUnit((request,)))
-    assert asked.queues == {EXTRACTIONS}
-    assert not (asked.operations)
-    assert not (asked.outcomes)
-    assert not (asked.routing_marks)
+    [of_request] = await recorded_by(RequestWorkUnit((request,)))
+    assert of_request.queues == {EXTRACTIONS}
+    assert not (of_request.operations)
+    assert not (of_request.outcomes)
+    assert not (of_request.routing_marks)
 
     ledger, _ = scripted_ledger()
     recorded: list[Recorded] = []
