@@ -2,7 +2,8 @@
 
 One call handles one envelope inside a transaction that the caller opened; several calls may share
 a transaction (group commit), each under its own savepoint, so that one refusal undoes one
-envelope. Nothing is true for anybody outside before the transaction has been committed.
+envelope. Nothing is true for anybody outside before the transaction has been committed. Where the
+time of an envelope goes: decision kernel/0515.
 """
 
 from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
