@@ -87,7 +87,7 @@ def unpacked_thoughts(content: bytes) -> ThoughtSegment:
         head, *lines, last = raw.split(b"\n")
         stated = orjson.loads(head)
         session_id, number = stated["session_id"], int(stated["first_sequence"])
-    except (zlib.error, ValueError, TypeError, KeyError) as error:
+    except (zlib.error, ArithmeticError, ValueError, TypeError, KeyError) as error:
         raise LedgerCorrupt(f"the file holds no thoughts: {error}") from None
     if not unpacker.eof or unpacker.unused_data or last or stated.get("format") != FORMAT:
         raise LedgerCorrupt(f"the file is none of the format {FORMAT}")

@@ -4,11 +4,13 @@ import gzip
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kernel import thought_contents
 from kernel.archival import Retention
 from kernel.audit.proofs import thought as prove_thought
-from kernel.errors import LedgerUnavailable
+from kernel.errors import LedgerCorrupt, LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive
 from kernel.ledger.thought_segment import packed_thoughts, unpacked_thoughts
@@ -242,3 +244,28 @@ def test_of_the_same_thoughts_the_same_file_is_made():
     assert packed_thoughts("s\u00e9", 3, [(7, record)]) == file
     held = unpacked_thoughts(file)
     assert (held.session_id, held.first_sequence, held.thoughts) == ("s\u00e9", 3, ((7, record),))
+
+
+HEADS = st.sampled_from(
+    [
+        {"format": "rotulus-thoughts/1", "session_id": "s", "first_sequence": "1"},
+        {"format": "rotulus-thoughts/1", "session_id": 7, "first_sequence": 1e300},
+        {"format": "rotulus-thoughts/1", "session_id": "s", "first_sequence": None},
+        ["rotulus-thoughts/1"],
+    ]
+)
+LINES = st.sampled_from(
+    [b"", b'{"ec_sequence_number":"1","record":{}}', b'{"ec_sequence_number":"-1","record":{}}']
+)
+
+
+@given(HEADS, st.lists(LINES | st.binary(max_size=40), max_size=4), st.binary(max_size=3))
+@settings(max_examples=60)
+def test_a_strangers_file_is_thoughts_or_refused(head, lines, behind):
+    file = gzip.compress(b"\n".join([json.dumps(head).encode(), *lines])) + behind
+    for content in (file, file[:-2], b"\n".join(lines)):
+        try:
+            held = unpacked_thoughts(content)
+        except LedgerCorrupt:
+            continue
+        assert packed_thoughts(held.session_id, held.first_sequence, held.thoughts)
