@@ -39,4 +39,5 @@ class GatewayError(Exception):
     @property
     def index(self) -> int | None:
         """Return the index of the request that is to blame, None where there is none."""
-        return self.details.get("index")
+        index = self.details.get("index")
+        return index if isinstance(index, int) else None

@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 import anyio
 import httpx
 
+from .answers import BoundedAnswers, UnreadableAnswer, reading
 from .errors import GatewayError
 from .gateway_table import read_table
 from .http_transport import HttpTransport
@@ -56,7 +57,7 @@ class GatewayHttp:
         self._http = httpx.AsyncClient(
             base_url=url,
             auth=auth,
-            transport=transport or HttpTransport(),
+            transport=BoundedAnswers(transport or HttpTransport()),
             timeout=TIMEOUT_S,
             trust_env=False,
         )
@@ -102,6 +103,16 @@ class GatewayHttp:
                 if _is_no_owners(response):
                     continue
             await patience.wait(response)
+
+    async def ask_document(self, method: str, path: str, **options: Any) -> Any:
+        """Send a request as `ask` does, and return the JSON of the answer.
+
+        Raises:
+            GatewayError: likewise; `gateway_failed` where the answer is no JSON.
+        """
+        response = await self.ask(method, path, **options)
+        with reading():
+            return response.json()
 
     async def send_lines(
         self, path: str, lines: Iterable[bytes], headers: Mapping[str, str] = NO_HEADERS
@@ -179,7 +190,10 @@ class Patience:
         Raises:
             GatewayError: sending it again does not help, or has not for too long.
         """
-        helps = isinstance(response, httpx.TransportError) or response.status_code in TRY_AGAIN
+        if isinstance(response, httpx.TransportError):
+            helps = not isinstance(response, UnreadableAnswer)
+        else:
+            helps = response.status_code in TRY_AGAIN
         if not helps or not self._may_repeat(response) or self._waited_s >= self._give_up_after_s:
             cause = response if isinstance(response, Exception) else None
             raise error_of(response) from cause
@@ -192,15 +206,17 @@ class Patience:
 
 def error_of(response: Refused) -> GatewayError:
     """Return what a refusal says."""
+    if isinstance(response, UnreadableAnswer):
+        return GatewayError("gateway_failed", str(response))
     if isinstance(response, httpx.TransportError):
         _log.debug("gateway_unreachable: %r", response)
         return GatewayError("gateway_unreachable", f"no gateway answers{_at(response)}")
     try:
         error = response.json()["error"]
         return GatewayError(
-            error["code"], error["message"], response.status_code, error.get("details")
+            str(error["code"]), str(error["message"]), response.status_code, error.get("details")
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return GatewayError("gateway_failed", f"HTTP {response.status_code}", response.status_code)
 
 
@@ -232,7 +248,7 @@ def _line_of(text: str) -> dict[str, Any] | httpx.Response:
             return dict(document)
         headers = {"Retry-After": str(document.get("retry_after_s", 0))}
         return httpx.Response(int(document["status"]), json=document, headers=headers)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return httpx.Response(502, text=text)
 
 

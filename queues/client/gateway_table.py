@@ -24,7 +24,7 @@ async def read_table(http: httpx.AsyncClient) -> tuple[str, ...] | None:
         if answer.is_success:
             urls = [str(row["url"]) for row in answer.json()["gateways"][:URLS_MAX]]
             return tuple(url for url in urls if is_as_safe(url, http.base_url))
-    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+    except (httpx.HTTPError, ValueError, KeyError, TypeError, RecursionError) as error:
         _log.debug("gateways_unknown: %r", error)
     return None
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import quote
 
+from .answers import reading
 from .errors import GatewayError
 from .gateway_http import TRY_AGAIN, GatewayHttp
 from .jobs import Job, JobOutcome, JobStatus
@@ -62,10 +63,11 @@ class JobCalls:
         queue = requests[0].queue
         body = call_body([request.body for request in requests])
         answer = await self._ask("POST", queue, "requests", content=body, headers=_JSON)
-        return [
-            Job(queue, stated["request_id"], request.key, stated["duplicate"], calls=self)
-            for request, stated in zip(requests, answer["requests"], strict=True)
-        ]
+        with reading():
+            return [
+                Job(queue, stated["request_id"], request.key, stated["duplicate"], calls=self)
+                for request, stated in zip(requests, answer["requests"], strict=True)
+            ]
 
     async def outcome(self, queue: str, request_id: str, wait_s: float) -> JobOutcome:
         """Return how a job ended; one that is still open after a while has the state "open".
@@ -93,22 +95,31 @@ class JobCalls:
             "until": until,
         }
         answer = await self._ask("POST", queue, "outcomes", json=body)
-        return [read(JobOutcome, outcome) for outcome in answer["outcomes"]]
+        with reading():
+            outcomes = [read(JobOutcome, outcome) for outcome in answer["outcomes"]]
+            named = [outcome.request_id for outcome in outcomes]
+            if named != body["request_ids"]:
+                raise ValueError("the outcomes of other requests")
+        return outcomes
 
     async def status(self, queue: str, request_id: str) -> JobStatus:
         """Return a job as it stands."""
-        return read(JobStatus, await self._ask("GET", queue, f"requests/{quoted(request_id)}"))
+        answer = await self._ask("GET", queue, f"requests/{quoted(request_id)}")
+        with reading():
+            return read(JobStatus, answer)
 
     async def waiting(self, queue: str, request_id: str) -> str | None:
         """Return why a job waits; None once it has its outcome."""
         answer = await self._ask("GET", queue, f"requests/{quoted(request_id)}/waiting")
-        return None if answer["why"] is None else str(answer["why"])
+        with reading():
+            return None if answer["why"] is None else str(answer["why"])
 
     async def cancel(self, queue: str, request_id: str, reason: str) -> bool:
         """Take a job back; False where it had its outcome before."""
         path = f"requests/{quoted(request_id)}/cancel"
         answer = await self._ask("POST", queue, path, json={"reason": reason})
-        return bool(answer["cancelled"])
+        with reading():
+            return bool(answer["cancelled"])
 
     async def _enqueue_each(self, requests: list[WrittenRequest]) -> list[Job | GatewayError]:
         """Ask for what came together: one that is refused takes no other with it."""
@@ -145,7 +156,7 @@ class JobCalls:
 
     async def _ask(self, method: str, queue: str, path: str, **options: Any) -> Any:
         place = f"/v1/queues/{quoted(queue)}/{path}"
-        return (await self._gateway.ask(method, place, **options)).json()
+        return await self._gateway.ask_document(method, place, **options)
 
 
 def _blamed(error: GatewayError, numbers: list[int]) -> list[int]:

@@ -148,7 +148,7 @@ class LogProofs:
             LogProofInvalid: what the gateway answers proves nothing.
         """
         path, headers = f"/v1/tree/inclusion/{sequence}", _prefer_witnessed(within_s)
-        document = (await self._gateway.ask("GET", path, headers=headers)).json()
+        document = await self._gateway.ask_document("GET", path, headers=headers)
         proof = InclusionProof.verified(document)
         if proof.sequence != sequence:
             raise LogProofInvalid("the proof is that of another row")
@@ -180,8 +180,9 @@ class LogProofs:
             LogProofInvalid: the operation may be on the record, the answer does not prove it.
         """
         path = f"/v1/sessions/{session_id}/envelopes"
-        answer = await self._gateway.ask("POST", path, json=envelope, headers=PREFER_PROOF)
-        result: dict[str, Any] = answer.json()
+        result: dict[str, Any] = await self._gateway.ask_document(
+            "POST", path, json=envelope, headers=PREFER_PROOF
+        )
         return result, proof_of_result(result)
 
     async def submit_witnessed(
@@ -197,13 +198,14 @@ class LogProofs:
         """
         path = f"/v1/sessions/{session_id}/envelopes"
         headers = _prefer_witnessed(within_s)
-        answer = await self._gateway.ask("POST", path, json=envelope, headers=headers)
-        result: dict[str, Any] = answer.json()
+        result: dict[str, Any] = await self._gateway.ask_document(
+            "POST", path, json=envelope, headers=headers
+        )
         return result, _witnessed(result, proof_of_result(result), result)
 
     async def _get(self, path: str, **query: int | None) -> Any:
         params = {name: value for name, value in query.items() if value is not None}
-        return (await self._gateway.ask("GET", path, params=params)).json()
+        return await self._gateway.ask_document("GET", path, params=params)
 
 
 def _prefer_witnessed(within_s: int) -> dict[str, str]:

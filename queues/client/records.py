@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from .answers import reading
 from .gateway_http import GatewayHttp
 from .job_calls import quoted
 
@@ -90,12 +91,14 @@ class Records:
         }
         while True:
             page = await self._get(path, **query)
-            for document in page[name]:
+            with reading():
+                documents, next_after = list(page[name]), page["next_after"]
+            for document in documents:
                 yield document
-            if page["next_after"] is None:
+            if next_after is None:
                 return
-            query["after"] = page["next_after"]
+            query["after"] = next_after
 
     async def _get(self, path: str, **query: Any) -> Document:
-        document: Document = (await self._gateway.ask("GET", path, params=query)).json()
+        document: Document = await self._gateway.ask_document("GET", path, params=query)
         return document

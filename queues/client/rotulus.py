@@ -22,6 +22,7 @@ from typing import Any, Final, Self
 import anyio
 import httpx
 
+from .answers import reading
 from .contents import JobContent
 from .enqueue_stream import EnqueueStream
 from .errors import GatewayError
@@ -198,16 +199,16 @@ class Rotulus:
         for a member of a cycle: then no job stands for the node alone.
         """
         key = self._new_key() if key is None else key
-        answer = await self.gateway.ask(
+        receipt = await self.gateway.ask_document(
             "POST",
             f"/v1/authority/{quoted(node_id)}/recompute",
             json={"trigger_source_id": key, "priority": priority},
         )
-        receipt = answer.json()
-        if receipt["request"] is None:
-            return None
-        request_id = receipt["request"]["request_id"]
-        return Job(AUTHORITY_QUEUE, request_id, key, receipt["duplicate"], calls=self._calls)
+        with reading():
+            if receipt["request"] is None:
+                return None
+            request_id = receipt["request"]["request_id"]
+            return Job(AUTHORITY_QUEUE, request_id, key, receipt["duplicate"], calls=self._calls)
 
     def job(self, queue: str, request_id: str) -> Job:
         """Return the handle on a request of which the id is known; nothing is asked."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
+from .answers import reading
 from .errors import GatewayError
 from .gateway_http import GatewayHttp
 from .log_proofs import PREFER_PROOF, proof_of_result
@@ -63,14 +64,13 @@ class SourceBindings:
     async def show(self, binding_id: str) -> Mapping[str, Any]:
         """Return a binding with its state and the counts of its pairs."""
         path = f"{_PATH}/{quote(binding_id, safe='')}"
-        document: Mapping[str, Any] = (await self._gateway.ask("GET", path)).json()
+        document: Mapping[str, Any] = await self._gateway.ask_document("GET", path)
         return document
 
     async def page(self, after: str | None = None, limit: int = 20) -> Mapping[str, Any]:
         """Return `bindings` in the order of their ids; `next_after` where there are more."""
         query = {"limit": limit} if after is None else {"limit": limit, "after": after}
-        response = await self._gateway.ask("GET", _PATH, params=query)
-        document: Mapping[str, Any] = response.json()
+        document: Mapping[str, Any] = await self._gateway.ask_document("GET", _PATH, params=query)
         return document
 
     async def _change(
@@ -84,12 +84,13 @@ class SourceBindings:
         }
         headers = PREFER_PROOF if self._prove else {}
         body = {"intents": [intent]}
-        response = await self._gateway.ask("POST", _PATH, json=body, headers=headers)
-        [result] = response.json()["results"]
-        if result["validation_result"] != "accepted":
-            raise GatewayError(
-                result["reason_code"], f"{result.get('field', '')}: {result['message']}"
-            )
+        answer = await self._gateway.ask_document("POST", _PATH, json=body, headers=headers)
+        with reading():
+            [result] = answer["results"]
+            if result["validation_result"] != "accepted":
+                raise GatewayError(
+                    result["reason_code"], f"{result.get('field', '')}: {result['message']}"
+                )
         if self._prove:
             proof_of_result(result)
         document: Mapping[str, Any] = result

@@ -1,6 +1,7 @@
 """How fast a queue is on the embedded server, beside a raw limit and its peers of the same run.
 
     python -m tests.bench.bench_queues [--json] [--items N] [--rounds N] [--systems NAME ...]
+                                       [--enqueue-alone] [--fsync-always]
                                        [--peers PYTHON] [--node-modules FOLDER]
 
 First the queue by itself: each figure is the median of the rounds and stands beside a raw figure,
@@ -14,13 +15,16 @@ import argparse
 import asyncio
 import json
 import os
+import secrets
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from redis.asyncio import Redis
@@ -31,6 +35,7 @@ from queues.priorities import PRIORITIES
 from queues.work_queue import WorkQueue
 from tests.bench.queue_systems import OWN, PEERS
 from tests.bench.report import figure, machine, note
+from tests.ports import free_port
 
 PAYLOAD = b"x" * 300
 BULK = 1000
@@ -167,10 +172,45 @@ async def measure(url: str, items: int, rounds: int) -> None:
     await redis.aclose()
 
 
+@contextmanager
+def server_of(folder: Path, *, fsync_always: bool) -> Iterator[str]:
+    """Run the embedded server, or its program as one that has a write on disk when it answers."""
+    if not fsync_always:
+        server = EmbeddedRedis(folder, find_server())
+        server.start()
+        try:
+            yield server.url
+        finally:
+            server.stop()
+        return
+    port, password = free_port(), secrets.token_hex(16)
+    options = {"port": port, "dir": folder, "bind": "127.0.0.1", "save": "", "appendonly": "yes"}
+    options |= {"appendfsync": "always", "requirepass": password}
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    process = subprocess.Popen([find_server().path, *words], stdout=subprocess.DEVNULL)
+    try:
+        wait_for(port)
+        yield f"redis://:{password}@127.0.0.1:{port}/0"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def wait_for(port: int) -> None:
+    for _ in range(200):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.05)
+    raise RuntimeError("the server does not answer")
+
+
 FIGURES = (
     ("enqueue_single", "enqueue, one after another", "items/s"),
     ("enqueue_concurrent", "enqueue, 100 at once", "items/s"),
     ("enqueue_bulk", "enqueue, 100 a call", "items/s"),
+    ("enqueue_single_cpu_us", "enqueue, one after another: CPU of all processes", "us/item"),
+    ("enqueue_concurrent_cpu_us", "enqueue, 100 at once: CPU of all processes", "us/item"),
+    ("enqueue_bulk_cpu_us", "enqueue, 100 a call: CPU of all processes", "us/item"),
     ("drain_1", "one worker process", "items/s"),
     ("drain_2", "two worker processes", "items/s"),
     ("busy_1", "one worker process, 0.5 ms of CPU an item", "items/s"),
@@ -190,6 +230,8 @@ def run_system(name: str, url: str, options: argparse.Namespace) -> dict[str, fl
     password, _, place = url.removeprefix("redis://:").partition("@")
     port = place.partition(":")[2].partition("/")[0]
     environment = dict(os.environ)
+    if options.enqueue_alone:
+        environment["BENCH_ENQUEUE_ALONE"] = "1"
     if name == BULLMQ:
         node = shutil.which("node")
         if node is None:
@@ -239,18 +281,23 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--systems", nargs="*", default=systems, choices=systems)
+    parser.add_argument("--enqueue-alone", action="store_true", help="measure no workers")
+    parser.add_argument(
+        "--fsync-always",
+        action="store_true",
+        help="let Redis answer a write when it is on the disk, as a gateway does",
+    )
     parser.add_argument("--peers", default=sys.executable, help="interpreter that has the peers")
     parser.add_argument("--node-modules", default="", help="folder that has bullmq")
     options = parser.parse_args()
     machine(items=options.items, rounds=options.rounds)
-    with tempfile.TemporaryDirectory() as folder:
-        server = EmbeddedRedis(Path(folder), find_server())
-        server.start()
-        try:
-            asyncio.run(measure(server.url, options.items, options.rounds))
-            compare(server.url, options)
-        finally:
-            server.stop()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server_of(Path(folder), fsync_always=options.fsync_always) as url,
+    ):
+        if not options.enqueue_alone:
+            asyncio.run(measure(url, options.items, options.rounds))
+        compare(url, options)
 
 
 if __name__ == "__main__":

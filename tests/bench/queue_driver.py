@@ -31,6 +31,9 @@ IDLE_S = 6.0
 WORK_S = 0.0005
 """CPU time of an item where it is not a no-op: most of what two workers do is then their own."""
 
+ENQUEUE_ALONE = "BENCH_ENQUEUE_ALONE"
+"""Set where no worker is to be measured."""
+
 WORK_SHARE = 10
 """Of so many items one is enough to measure those."""
 
@@ -84,6 +87,11 @@ class Info:
         if line.startswith("$"):
             return self.file.read(int(line[1:]) + 2).decode()
         return line
+
+    def cpu_s(self) -> float:
+        lines = self.ask("INFO", "cpu").split("\r\n")
+        facts = dict(line.split(":", 1) for line in lines if ":" in line)
+        return float(facts["used_cpu_user"]) + float(facts["used_cpu_sys"])
 
     def totals(self) -> tuple[int, int]:
         """Return how many requests came in and how many commands ran, scripts' own included."""
@@ -187,6 +195,15 @@ async def pick_up(system: System, name: str, info: Info) -> dict[str, float]:
     }
 
 
+def cpu_of_all_s(system: System, info: Info) -> float:
+    """CPU time so far of the client, of Redis and of what stands between both."""
+    cpu_s = time.process_time() + info.cpu_s()
+    if system.gateway_pid is not None:
+        for path in Path(f"/proc/{system.gateway_pid}/task").glob("*/schedstat"):
+            cpu_s += int(path.read_text().split()[0]) / 1e9
+    return cpu_s
+
+
 async def measure(name: str, port: int, password: str, items: int) -> dict[str, Any]:
     system = SYSTEMS[name](port, password)
     await system.open()
@@ -197,8 +214,11 @@ async def measure(name: str, port: int, password: str, items: int) -> dict[str, 
     ways += ["bulk"] if system.bulk else []
     for way in ways:
         info.ask("FLUSHALL")
+        before_s = cpu_of_all_s(system, info)
         figures[f"enqueue_{way}"] = await enqueue_rate(system, items // 4, way)
-    if not system.works:
+        spent_s = cpu_of_all_s(system, info) - before_s
+        figures[f"enqueue_{way}_cpu_us"] = spent_s / (items // 4) * 1e6
+    if not system.works or os.environ.get(ENQUEUE_ALONE):
         await system.close()
         return figures
     alone = await drain(system, name, items, 1, info)

@@ -45,6 +45,8 @@ class System:
     works = True
     """False where enqueuing alone is measured."""
     bulk: Any = None
+    gateway_pid: int | None = None
+    """The process that enqueuing goes through, where there is one."""
 
     def __init__(self, port: int, password: str) -> None:
         self.port = port
@@ -170,7 +172,7 @@ class RotulusClient(System):
             "ROTULUS_REDIS_URL": self.url,
             "ROTULUS_LOG_LEVEL": "error",
         }
-        self.stack.enter_context(serving(port, "workers", "gateway", **settings))
+        self.gateway_pid = self.stack.enter_context(serving(port, "workers", "gateway", **settings))
         self.client, self.content = Rotulus(f"http://127.0.0.1:{port}"), BindingEvaluation
         self.numbers = itertools.count()
 

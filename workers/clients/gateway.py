@@ -28,11 +28,11 @@ class GatewayClient(GatewayHttp):
 
     async def post(self, path: str, body: Any) -> Any:
         """Post JSON and return the answer's JSON; see `ask`."""
-        return (await self.ask("POST", path, json=body)).json()
+        return await self.ask_document("POST", path, json=body)
 
     async def get(self, path: str, **query: Any) -> Any:
         """Get JSON; see `ask`."""
-        return (await self.ask("GET", path, params=query)).json()
+        return await self.ask_document("GET", path, params=query)
 
     async def readiness(self) -> Any:
         """Return what the gateway says of itself, ready or not, without trying again.

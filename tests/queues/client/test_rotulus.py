@@ -165,7 +165,8 @@ async def test_what_cannot_be_sent_is_refused_by_its_number_and_what_came_before
 
 
 async def test_an_outcome_is_asked_for_until_it_is_there():
-    gateway, progress = ScriptedGateway(answer(OPEN, ENDED), answer(ENDED, ENDED)), []
+    second = ENDED | {"request_id": "s"}
+    gateway, progress = ScriptedGateway(answer(OPEN, second), answer(ENDED, second)), []
     async with gateway.client() as rotulus:
         jobs = [rotulus.job("q", name) for name in "rs"]
         ended = await rotulus.outcomes(jobs, 60, progress=progress.append)

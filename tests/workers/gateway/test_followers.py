@@ -36,11 +36,11 @@ async def recorded_by(*units: object) -> list[Recorded]:
 
 async def test_a_request_concerns_its_queue_and_its_end_who_waits_for_it():
     request = WorkRequest(EXTRACTIONS, "k-1", CONTENT)
-    [of_request] = await recorded_by(RequestWorkUnit((request,)))
-    assert of_request.queues == {EXTRACTIONS}
-    assert not (of_request.operations)
-    assert not (of_request.outcomes)
-    assert not (of_request.routing_marks)
+    [request_recorded] = await recorded_by(RequestWorkUnit((request,)))
+    assert request_recorded.queues == {EXTRACTIONS}
+    assert not (request_recorded.operations)
+    assert not (request_recorded.outcomes)
+    assert not (request_recorded.routing_marks)
 
     ledger, _ = scripted_ledger()
     recorded: list[Recorded] = []
