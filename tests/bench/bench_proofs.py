@@ -1,10 +1,10 @@
 """Proofs and a verification of what is new, on a large ledger, in CPU time.
 
-    python -m tests.bench.bench_proofs [--json] [--rows 1000000] [--new 10000] [--file FILE]
+    python -m tests.bench.bench_proofs [--json] [--rows 100000] [--new 10000] [--file FILE]
 
 Paths are read from a file, each from a fresh snapshot of its head. The peer of a verification from
 a kept head is what a whole one takes for as many rows as are new. FILE is written where it is not
-there, and kept.
+there, and kept; it may be of a million rows (`--rows 1000000`).
 """
 
 import argparse
@@ -61,7 +61,7 @@ def cpu_s(run: Callable[[], object]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Proofs on a large ledger")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--new", type=int, default=10_000)
     parser.add_argument("--file", type=Path)
     options = parser.parse_args()

@@ -59,11 +59,16 @@ async def add_proofs(
 ) -> None:
     """Add to each result that is on the record the proof that it is, all under one tree head."""
     recorded = _recorded(results)
-    if recorded:
-        sequences = [sequence for _, sequence in recorded]
-        proofs = await services.read(lambda view: inclusions(view, sequences, size))
-        for (result, _), proof in zip(recorded, proofs, strict=True):
-            result["inclusion_proof"] = proof
+    if not recorded:
+        return
+    sequences = [sequence for _, sequence in recorded]
+    proofs = (
+        await services.proofs.of(sequences, services.read)
+        if size is None
+        else await services.read(lambda view: inclusions(view, sequences, size))
+    )
+    for (result, _), proof in zip(recorded, proofs, strict=True):
+        result["inclusion_proof"] = proof
 
 
 async def add_preferred_of_elimination(

@@ -22,6 +22,7 @@ from queues.connection import RedisClient
 from queues.gateways.shard_mailboxes import ShardMail
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
+from workers.api.gathered_proofs import GatheredProofs
 from workers.api.middleware.admission import Admission
 from workers.api.operation_stream import OperationStreams
 from workers.api.outcome_watch import OutcomeWatch
@@ -70,6 +71,7 @@ class Services:
     admission: Admission
     worker_token: str | None
     streams: OperationStreams = field(default_factory=OperationStreams)
+    proofs: GatheredProofs = field(default_factory=GatheredProofs)
     sweeping: set[str] = field(default_factory=set)
     """The sweeps that run in this process: one of each kind at a time."""
 
