@@ -223,17 +223,25 @@ def dismiss(
 @click.argument("queue")
 @click.argument("request_ids", nargs=-1, required=True)
 @click.option("--reason", required=True, help="Why; it is put on the record.")
+@decided_by
 @as_json
 @pass_settings
 def cancel(
-    settings: Settings, queue: str, request_ids: tuple[str, ...], reason: str, *, as_json: bool
+    settings: Settings,
+    queue: str,
+    request_ids: tuple[str, ...],
+    decided_by: str,
+    reason: str,
+    *,
+    as_json: bool,
 ) -> None:
     """Take requests of QUEUE back, unless they have their outcome."""
+    said = {"reason": reason, "decided_by": decided_by or account_name()}
     answers = [
         _post(
             settings,
             f"{_path(queue)}/requests/{quote(request_id, safe=':')}/cancel",
-            {"reason": reason},
+            said,
         )
         for request_id in request_ids
     ]

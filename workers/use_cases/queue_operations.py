@@ -46,6 +46,12 @@ def asked_by(name: str, address: str | None) -> str:
     return f"{name} at {place}" if name else place
 
 
+def reason_with_name(reason: str, decided_by: str) -> str:
+    """Return a reason that names who gave it, as long as a reason may be."""
+    name = f" ({decided_by})"
+    return reason[: max(0, REASON_CHARS_MAX - len(name))] + name[:REASON_CHARS_MAX]
+
+
 async def switch(write: Write, queue: WorkQueue, decision: PauseDecision, *, paused: bool) -> bool:
     """Pause or resume a queue or a priority; return whether that changed anything."""
     changed: bool = await write(PauseUnit(decision, paused))
@@ -80,16 +86,19 @@ async def dismiss(
 
 
 async def cancel(
-    write: Write, queue: WorkQueue | None, request_id: str, reason: str
+    write: Write, queue: WorkQueue | None, request_id: str, reason: str, decided_by: str
 ) -> tuple[bool, WorkStatus]:
     """Take a request back; the first value is False where it had its outcome before.
 
-    `queue` is None where the request's queue has no items.
+    The reason on the record ends with who asked; of one that is too long for both, its own end is
+    left out. `queue` is None where the request's queue has no items.
 
     Raises:
         WorkRefused: `work_request_not_cancellable` for open work that the record itself asks for.
     """
-    cancelled, status = await write(CancelRequestUnit(request_id, reason))
+    cancelled, status = await write(
+        CancelRequestUnit(request_id, reason_with_name(reason, decided_by))
+    )
     if queue is not None:
         await queue.remove_closed([request_id])
     return cancelled, status
@@ -107,5 +116,4 @@ async def act(write: Write, queue: WorkQueue, action: OperatorAction) -> None:
         dismissal = DeadLetterDismissal(action.reason, action.decided_by)
         await dismiss(write, name, queue, ids, dismissal)
     else:
-        reason = f"{action.reason} ({action.decided_by})"[:REASON_CHARS_MAX]
-        await cancel(write, queue, action.request_id, reason)
+        await cancel(write, queue, action.request_id, action.reason, action.decided_by)

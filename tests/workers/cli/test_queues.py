@@ -168,10 +168,11 @@ def test_an_operator_sees_pauses_and_takes_back(record):
     assert rotulus("queues", "resume", BINDING_QUEUE).stdout == "changed: true\n"
     assert "paused at" not in rotulus("queues").stdout
     [request_id] = [request["request_id"] for request in requests]
-    arguments = ("queues", "cancel", BINDING_QUEUE, request_id, "--reason", "why")
+    arguments = ("queues", "cancel", BINDING_QUEUE, request_id, "--reason", "why", "--by", "ada")
     assert rotulus(*arguments).stdout == "cancelled: 1\n"
     assert printed(*arguments, "--json")["cancelled"][0]["cancelled"] is False
-    assert printed("queues", "request", BINDING_QUEUE, request_id)["state"] == "cancelled"
+    status = printed("queues", "request", BINDING_QUEUE, request_id)
+    assert (status["state"], status["reason"]) == ("cancelled", "why (ada at 127.0.0.1)")
     assert rotulus("queues", "why", BINDING_QUEUE, request_id).stdout == (
         "it does not wait: it is cancelled\n"
     )

@@ -17,19 +17,16 @@ from workers.api.json_routes import json_router
 from workers.api.routes.records import PAGE_MAX
 from workers.api.routes.work_requests import (
     NAME_CHARS_MAX,
+    Decider,
     QueueName,
     ReceiptsDocument,
     RequestId,
+    asked_by_of,
 )
 from workers.api.services import Given, Services
 from workers.use_cases import queue_operations
 
-DECIDER_CHARS_MAX = 100
-
 router = json_router(prefix="/v1/queues/{queue}", tags=["operators"])
-
-Decider = Annotated[str, Field(max_length=DECIDER_CHARS_MAX)]
-"""The name of who asks; the record has it with the address that the request came from."""
 
 
 class PauseBody(BaseModel):
@@ -114,7 +111,7 @@ async def requeue(
     """Ask anew for dead letters, each as a request of its own; again is the same request."""
     known = _queue(services, queue)
     receipts = await queue_operations.requeue(
-        services.write, queue, known, body.request_ids, _asked_by(request, body.decided_by)
+        services.write, queue, known, body.request_ids, asked_by_of(request, body.decided_by)
     )
     return {"requests": list(receipts)}
 
@@ -125,22 +122,20 @@ async def dismiss(
 ) -> DismissDocument:
     """Settle dead letters without asking for them anew, on the record; again changes nothing."""
     known = _queue(services, queue)
-    dismissal = DeadLetterDismissal(body.reason, _asked_by(request, body.decided_by))
+    dismissal = DeadLetterDismissal(body.reason, asked_by_of(request, body.decided_by))
     dismissed = await queue_operations.dismiss(
         services.write, queue, known, body.request_ids, dismissal
     )
     return {"dismissed": dismissed}
 
 
-def _asked_by(request: Request, name: str) -> str:
-    return queue_operations.asked_by(name, request.client.host if request.client else None)
-
-
 async def _switch(
     services: Services, name: str, body: PauseBody, request: Request, *, paused: bool
 ) -> PauseDocument:
     queue = _queue(services, name)
-    decision = PauseDecision(name, body.priority, _asked_by(request, body.decided_by), body.reason)
+    decision = PauseDecision(
+        name, body.priority, asked_by_of(request, body.decided_by), body.reason
+    )
     changed = await queue_operations.switch(services.write, queue, decision, paused=paused)
     return {"changed": changed}
 

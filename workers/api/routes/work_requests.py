@@ -8,7 +8,7 @@ repetition never runs into the limit.
 
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Path, Query
+from fastapi import Path, Query, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from typing_extensions import TypedDict
 
@@ -36,11 +36,15 @@ from workers.views.surroundings import why_open
 
 WAIT_S_MAX = 30
 NAME_CHARS_MAX = 512
+DECIDER_CHARS_MAX = 100
 
 T = TypeVar("T")
 
 QueueName = Annotated[str, Path(min_length=1, max_length=128)]
 RequestId = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
+Decider = Annotated[str, Field(max_length=DECIDER_CHARS_MAX)]
+"""The name of who asks; the record has it with the address that the request came from."""
+
 RequestIdInPath = Annotated[str, Path(min_length=1, max_length=NAME_CHARS_MAX)]
 Content = Annotated[
     dict[str, Any],
@@ -95,11 +99,12 @@ class OutcomesBody(BaseModel):
 
 
 class CancelBody(BaseModel):
-    """Why a request is taken back."""
+    """Why a request is taken back, and who says so."""
 
     model_config = ConfigDict(extra="forbid")
 
     reason: Annotated[str, Field(min_length=1, max_length=REASON_CHARS_MAX)]
+    decided_by: Decider = ""
 
 
 class ReceiptsDocument(TypedDict):
@@ -182,12 +187,23 @@ async def progress(
 
 @router.post("/requests/{request_id:path}/cancel")
 async def cancel(
-    queue: QueueName, request_id: RequestIdInPath, body: CancelBody, services: Given
+    queue: QueueName,
+    request_id: RequestIdInPath,
+    body: CancelBody,
+    services: Given,
+    request: Request,
 ) -> CancelledDocument:
-    """Take a request back; `cancelled` is false where it had its outcome before."""
+    """Take a request back; `cancelled` is false where it had its outcome before.
+
+    The reason on the record ends with who asked, in brackets: the name given and the address.
+    """
     _existing(await services.read(lambda view: _status(view, queue, request_id)), request_id)
     cancelled, status = await queue_operations.cancel(
-        services.write, services.queues.get(queue), request_id, body.reason
+        services.write,
+        services.queues.get(queue),
+        request_id,
+        body.reason,
+        asked_by_of(request, body.decided_by),
     )
     return {"cancelled": cancelled, "request": status}
 
@@ -233,6 +249,11 @@ async def _read_outcomes(
         lambda view: [outcome_of(view, queue, request_id) for request_id in request_ids]
     )
     return [_existing(outcome, request_ids[index]) for index, outcome in enumerate(outcomes)]
+
+
+def asked_by_of(request: Request, name: str) -> str:
+    """Return who asks, as the record has it: the name given, if any, and the address."""
+    return queue_operations.asked_by(name, request.client.host if request.client else None)
 
 
 def _status(view: Any, queue: str, request_id: str) -> WorkStatus | None:
