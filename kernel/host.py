@@ -32,7 +32,7 @@ class Host:
 
 def uuid7(time_us: int, random: bytes) -> str:
     """Build a UUID version 7 from a time and ten random bytes (RFC 9562)."""
-    time, text = f"{time_us // 1000:012x}", random.hex()
+    time, text = f"{time_us // 1000:012x}", bytes.hex(random)
     variant = random[2] & 0x3F | 0x80
     return f"{time[:8]}-{time[8:]}-7{text[1:4]}-{variant:02x}{text[6:8]}-{text[8:]}"
 

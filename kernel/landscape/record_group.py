@@ -102,7 +102,7 @@ class RecordGroup:
         self._refused: list[LandscapeRefused] = []
         self._whole: RecordUnit | None = None
         self._unfinished: dict[tuple[str, str, str], Row] = {}
-        """Records that this group has written and that may change; the newest, within the bound."""
+        """What this group has written and may still change; the newest (decision kernel/0510)."""
 
     @contextmanager
     def whole(self, run_id: str) -> Iterator[None]:
