@@ -32,11 +32,9 @@ class Host:
 
 def uuid7(time_us: int, random: bytes) -> str:
     """Build a UUID version 7 from a time and ten random bytes (RFC 9562)."""
-    value = (time_us // 1000) << 80 | int.from_bytes(random, "big")
-    value = value & ~(0xF << 76) | 0x7 << 76
-    value = value & ~(0x3 << 62) | 0x2 << 62
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    time, text = f"{time_us // 1000:012x}", bytes.hex(random)
+    variant = random[2] & 0x3F | 0x80
+    return f"{time[:8]}-{time[8:]}-7{text[1:4]}-{variant:02x}{text[6:8]}-{text[8:]}"
 
 
 @lru_cache(maxsize=64)

@@ -63,7 +63,6 @@ class AsyncRecorder:
 
     begin_node_state = _on_a_thread(Recorder.begin_node_state)
     record_node_state = _on_a_thread(Recorder.record_node_state)
-    expect_node_states = _on_a_thread(Recorder.expect_node_states)
     complete_node_state = _on_a_thread(Recorder.complete_node_state)
     begin_operation = _on_a_thread(Recorder.begin_operation)
     complete_operation = _on_a_thread(Recorder.complete_operation)

@@ -14,6 +14,7 @@ from kernel.landscape.checkpoints import changed_nodes, newest_checkpoint, topol
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.open_work import (
     edge_ids,
+    load_without_rows,
     members_of,
     open_operations,
     rows_behind,
@@ -81,8 +82,7 @@ def recorded_state(view: LedgerView, run_id: str, graph: PipelineGraph) -> RunSt
         message = f"{refused}: {which} changed since"
         raise LandscapeRefused(message, code=refused.code) from None
     if checkpoint is None:
-        message = f"the run {run_id} has no checkpoint of a pipeline"
-        raise LandscapeRefused(message, code="landscape_unknown")
+        return _state_without_rows(view, run_id, graph)
     stated = restored(checkpoint["aggregation_state_json"].encode())
     batches = stated.pop("batches")
     state = RunState(run_id=run_id, commit_number=checkpoint["sequence_number"], **stated)
@@ -95,6 +95,20 @@ def recorded_state(view: LedgerView, run_id: str, graph: PipelineGraph) -> RunSt
     state.writes = [write for sink in sinks for write in _open_writes(view, run_id, sink)]
     state.edge_ids = edge_ids(view, run_id)
     return state
+
+
+def _state_without_rows(view: LedgerView, run_id: str, graph: PipelineGraph) -> RunState:
+    """Return how far a run is that has read no row, and has no checkpoint therefore."""
+    load = load_without_rows(view, run_id, graph.source.name)
+    if load is None:
+        message = f"the run {run_id} has no checkpoint of a pipeline"
+        raise LandscapeRefused(message, code="landscape_unknown")
+    return RunState(
+        run_id,
+        source_ended=load["status"] != "open",
+        source_operation=load["operation_id"],
+        edge_ids=edge_ids(view, run_id),
+    )
 
 
 def _waiting(view: LedgerView, state: RunState) -> list[SourceRow]:

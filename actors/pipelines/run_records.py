@@ -130,7 +130,6 @@ class RunRecords(WayRecords):
     def written(self, write: SinkWrite, written: SinkWritten, duration_us: int) -> None:
         """Record that a sink has written, and that so the ways of its tokens have ended."""
         recorder, run_id = self._recorder, self._run_id
-        recorder.expect_node_states(run_id, [arrival.state_id for arrival in write.arrivals])
         for arrival in write.arrivals:
             recorder.complete_node_state(
                 run_id,
@@ -190,7 +189,6 @@ class RunRecords(WayRecords):
         recorder, run_id = self._recorder, self._run_id
         states = [state_name(member.token_id, item.node, 0) for member in item.members]
         is_done = item.output is not None
-        recorder.expect_node_states(run_id, states)
         for state_id in states:
             recorder.complete_node_state(
                 run_id,

@@ -178,8 +178,11 @@ class PipelineRun:
 
     def _checkpoint(self) -> None:
         state = self._state
+        if not state.rows_read:
+            # A checkpoint names a token, and there is none (decision actors/0105).
+            return
         state.commit_number += 1
-        newest = token_name(row_name(state.run_id, max(0, state.rows_read - 1)), 0)
+        newest = token_name(row_name(state.run_id, state.rows_read - 1), 0)
         stated = state.stated(self._batches.numbers)
         self._records.checkpoint(state.commit_number, newest, stated)
 

@@ -43,7 +43,7 @@ Fork = tuple[str, int]
 """The node that forked, and the token that it forked."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Traveller:
     token: int
     data: Any

@@ -21,6 +21,7 @@ import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -74,6 +75,11 @@ class DataRefused(FieldRefused):
 class Canonical(bytes):
     """Canonical bytes of a value, where they are at hand already: their canonical form is they."""
 
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 as hex, taken once: a row's data is named by each state that it was in."""
+        return sha256_hex(self)
+
 
 def canonical_data(value: Any) -> bytes:
     """Return the canonical bytes of a value.
@@ -115,7 +121,12 @@ def stable_hash(value: Any) -> str:
     Raises:
         DataRefused: as `canonical_data`.
     """
-    return sha256_hex(canonical_data(value))
+    return digest_of(canonical_data(value))
+
+
+def digest_of(content: bytes) -> str:
+    """Return the SHA-256 of canonical bytes as hex."""
+    return content.digest if type(content) is Canonical else sha256_hex(content)
 
 
 def restored(content: bytes) -> Any:
@@ -150,8 +161,8 @@ def _written(value: Any) -> bytes | None:
         return None
     is_canonical = (
         (content.isascii() or four_byte_character(content) is None)
-        and (b"null" not in content or not holds_infinite(value))
-        and b'"__' not in content
+        and (content.find(b"null") < 0 or not holds_infinite(value))
+        and content.find(b'"__') < 0
         and _EXPONENT(content) is None
         and content.count(b"{") + content.count(b"[") <= DEPTH_MAX
     )

@@ -18,6 +18,15 @@ def row_hashes(view: LedgerView, run_id: str) -> Iterator[tuple[int, str]]:
         yield row["row_index"], row["source_data_hash"]
 
 
+def load_without_rows(view: LedgerView, run_id: str, node_id: str) -> Row | None:
+    """Return the operation by which a source loads the rows of a run, None where it has some."""
+    if view.tables.select(TABLES["rows"], {"run_id": run_id}, limit=1):
+        return None
+    where = {"run_id": run_id, "node_id": node_id, "operation_type": "source_load"}
+    loads = view.tables.select(TABLES["operations"], where, limit=1)
+    return check_stored(TABLES["operations"], loads[0]) if loads else None
+
+
 def rows_behind(view: LedgerView, run_id: str, row_id: str | None) -> list[tuple[Row, Canonical]]:
     """Return the rows of a run behind an id, in the order of ids, with their data.
 

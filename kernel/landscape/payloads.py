@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kernel.canonical import sha256_hex
-from kernel.landscape.canonical_types import canonical_data, restored
+from kernel.landscape.canonical_types import canonical_data, digest_of, restored
 from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.tables import Row, Tables
 
 PURGE_PAGE = 2000
 """Payloads that one transaction removes."""
+
+READ_AT_ONCE = 50
+"""Payloads in memory at once while they are removed; each may be 16 MiB."""
 
 SHOWN_MAX = 40
 SHOWN_BYTES_MAX = 16 * 1024
@@ -39,7 +42,7 @@ class PurgeResult:
 
 def payload_row(run_id: str, content: bytes) -> Row:
     """Return the row under which a run keeps a content."""
-    return {"run_id": run_id, "content_hash": sha256_hex(content), "content": content}
+    return {"run_id": run_id, "content_hash": digest_of(content), "content": content}
 
 
 def read_payload(view: LedgerView, run_id: str, content_hash: str) -> bytes | None:
@@ -129,15 +132,25 @@ def _judged(
 
 def _purge_run(ledger: Ledger, run_id: str) -> tuple[int, int]:
     count = size = 0
-    while True:
+    is_done = False
+    while not is_done:
         with ledger.store.transaction() as tables:
-            rows = tables.select(schema.landscape_payloads, {"run_id": run_id}, limit=PURGE_PAGE)
-            for row in rows:
-                tables.delete(schema.landscape_payloads, run_id, row["content_hash"])
-            if rows:
+            sizes: list[int] = []
+            while not is_done and len(sizes) < PURGE_PAGE:
+                page = _delete_some(tables, run_id)
+                sizes += page
+                is_done = len(page) < READ_AT_ONCE
+            if sizes:
                 purged_at = {"payloads_purged_at_us": ledger.host.now_us()}
                 tables.update(TABLES["runs"], (run_id,), purged_at)
-        count += len(rows)
-        size += sum(len(row["content"]) for row in rows)
-        if len(rows) < PURGE_PAGE:
-            return count, size
+        count += len(sizes)
+        size += sum(sizes)
+    return count, size
+
+
+def _delete_some(tables: Tables, run_id: str) -> list[int]:
+    """Delete some payloads of a run, and return their sizes."""
+    rows = tables.select(schema.landscape_payloads, {"run_id": run_id}, limit=READ_AT_ONCE)
+    for row in rows:
+        tables.delete(schema.landscape_payloads, run_id, row["content_hash"])
+    return [len(row["content"]) for row in rows]

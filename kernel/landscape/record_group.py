@@ -11,9 +11,11 @@ parent. So it holds under threads, several processes, and after a restart (decis
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from itertools import islice
 
 from sqlalchemy import Table
 
@@ -23,7 +25,7 @@ from kernel.landscape.record_rules import TABLES, check_new, check_stored, key_t
 from kernel.landscape.references import dangling_reference
 from kernel.ledger import schema
 from kernel.ledger.keys import key_names
-from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.ledger.ledger import Ledger
 from kernel.ledger.tables import DuplicateKey, MissingReference, Row, Tables
 
 GROUP_RECORDS = 1024
@@ -31,9 +33,6 @@ GROUP_RECORDS = 1024
 
 BOUND_RECORDS = 8 * GROUP_RECORDS
 """Records that are held back at most, while the store does not answer."""
-
-IDS_AT_ONCE = 200
-"""Records that are looked up together."""
 
 PAYLOAD_BYTES = 8192
 """Of a payload for which it counts as one more record."""
@@ -52,8 +51,8 @@ class RecordUnit:
 
     run_id: str
     added: list[tuple[Table, Row]] = field(default_factory=list)
-    changed: list[tuple[Table, Row]] = field(default_factory=list)
-    """Whole rows that replace stored ones, which must not be finished."""
+    changed: list[tuple[Table, Row, Row]] = field(default_factory=list)
+    """Whole rows, each behind the stored one that it replaces, which is not finished."""
 
     payloads: list[Row] = field(default_factory=list)
     """Contents that are kept; one that the run has already is the same one."""
@@ -73,6 +72,12 @@ class RecordUnit:
         self.added += unit.added
         self.changed += unit.changed
         self.payloads += unit.payloads
+
+    def records(self) -> list[tuple[Table, Row]]:
+        """Return the records that it writes, as they then stand."""
+        if not self.changed:
+            return self.added
+        return [*self.added, *((table, row) for table, _, row in self.changed)]
 
     @property
     def size(self) -> int:
@@ -96,8 +101,8 @@ class RecordGroup:
 
         self._refused: list[LandscapeRefused] = []
         self._whole: RecordUnit | None = None
-        self._expected: dict[tuple[str, str, str], Row] = {}
-        """Stored records that are about to be changed, read together."""
+        self._unfinished: dict[tuple[str, str, str], Row] = {}
+        """What this group has written and may still change; the newest (decision kernel/0510)."""
 
     @contextmanager
     def whole(self, run_id: str) -> Iterator[None]:
@@ -110,7 +115,7 @@ class RecordGroup:
             yield
         except BaseException:
             with self.lock:
-                for table, row in (*unit.added, *unit.changed):
+                for table, row in unit.records():
                     self._waiting.pop(_place_of(table, row), None)
             raise
         finally:
@@ -128,7 +133,7 @@ class RecordGroup:
         with self.lock:
             if self._whole is None and self._size + unit.size > max(BOUND_RECORDS, unit.size):
                 self.flush()
-            for table, row in (*unit.added, *unit.changed):
+            for table, row in unit.records():
                 self._waiting[_place_of(table, row)] = row
             if self._whole is not None:
                 self._whole.take(unit)
@@ -138,6 +143,29 @@ class RecordGroup:
             is_group = self._size >= self._group_records
         if is_group:
             self.flush()
+
+    def add_record(self, table: Table, row: Row) -> None:
+        """Take a record that is a unit by itself; see `add`.
+
+        Raises:
+            RecordRefused: it breaks a rule of its table.
+        """
+        check_new(table, row)
+        whole = self._whole
+        if whole is None:
+            self.add(RecordUnit(row["run_id"], [(table, row)]))
+            return
+        with self.lock:
+            whole.added.append((table, row))
+            self._waiting[_place_of(table, row)] = row
+
+    def add_payload(self, payload: Row) -> None:
+        """Take a content that is a unit by itself; see `add`."""
+        whole = self._whole
+        if whole is None:
+            self.add(RecordUnit(payload["run_id"], payloads=[payload]))
+        else:
+            whole.payloads.append(payload)
 
     def read(self, table: Table, run_id: str, record_id: str) -> Row | None:
         """Return a record as it stands, written or not."""
@@ -151,29 +179,9 @@ class RecordGroup:
                 row = self._waiting.get((str(table.name), run_id, record_id))
                 if row is not None:
                     return dict(row)
-                expected = self._expected.pop((str(table.name), run_id, record_id), None)
-            if expected is not None:
-                return check_stored(table, expected)
             key = (run_id,) if table is _RUNS else (run_id, record_id)
             stored = self.ledger.read(lambda view: view.tables.get(table, *key))
         return None if stored is None else check_stored(table, stored)
-
-    def expect(self, table: Table, run_id: str, record_ids: Sequence[str]) -> None:
-        """Read records that are about to be changed, all at once; each is used for one change."""
-
-        def read(view: LedgerView) -> list[Row]:
-            return [
-                row
-                for at in range(0, len(record_ids), IDS_AT_ONCE)
-                for row in view.tables.select_any(
-                    table, _key_of(table), record_ids[at : at + IDS_AT_ONCE], {"run_id": run_id}
-                )
-            ]
-
-        with self._writing:
-            rows = self.ledger.read(read)
-            with self.lock:
-                self._expected = {_place_of(table, row): row for row in rows}
 
     def change(self, table: Table, run_id: str, record_id: str, changes: Row) -> Row:
         """Change a record that is not finished, and return it as it then stands.
@@ -182,27 +190,21 @@ class RecordGroup:
             LandscapeRefused: `landscape_unknown`, or `landscape_conflict` where it is finished.
             RecordRefused: it would break a rule.
         """
-        while True:
-            row = self.read(table, run_id, record_id)
-            if row is None:
-                message = f"{table.name} has no {record_id} in the run {run_id}"
-                raise LandscapeRefused(message, code="landscape_unknown")
-            if row["status"] not in unfinished_statuses(table):
-                message = f"{table.name} {key_text(table, row)} is {row['status']}"
-                raise LandscapeRefused(message)
-            changed = row | changes
-            check_new(table, changed)
-            with self.lock:
-                waiting = self._waiting.get((str(table.name), run_id, record_id))
-                if waiting is None:
-                    break
-                if waiting == row:
-                    waiting.update(changes)
-                    return dict(waiting)
-        unit = RecordUnit(run_id)
-        unit.changed.append((table, changed))
-        self.add(unit)
-        return dict(changed)
+        place = (_named(table)[0], run_id, record_id)
+        with self.lock:
+            waiting = self._waiting.get(place)
+            if waiting is not None:
+                changed = _changed(table, waiting, changes)
+                waiting.update(changes)
+                return changed
+            row = self._unfinished.get(place)
+        row = row or self.read(table, run_id, record_id)
+        if row is None:
+            message = f"{table.name} has no {record_id} in the run {run_id}"
+            raise LandscapeRefused(message, code="landscape_unknown")
+        changed = _changed(table, row, changes)
+        self.add(RecordUnit(run_id, changed=[(table, row, changed)]))
+        return changed.copy()
 
     def flush(self) -> None:
         """Write what waits; when this returns, everything that was taken before is durable.
@@ -216,6 +218,8 @@ class RecordGroup:
                 units, self._units = self._units, []
                 size, self._size = self._size, 0
                 waiting, self._waiting = self._waiting, {}
+                for place in waiting:
+                    self._unfinished.pop(place, None)
             if units:
                 try:
                     self._write(units)
@@ -227,11 +231,20 @@ class RecordGroup:
                     raise
             with self.lock:
                 refused, self._refused = self._refused, []
+                if not refused:
+                    self._keep_unfinished(waiting)
         if refused:
             first = refused[0]
             if len(refused) > 1:
                 first.add_note(f"{len(refused) - 1} more were refused")
             raise first
+
+    def _keep_unfinished(self, written: Mapping[tuple[str, str, str], Row]) -> None:
+        for place, row in written.items():
+            if row.get("status") in _UNFINISHED_IN.get(place[0], _UNFINISHED):
+                self._unfinished[place] = row
+        for place in list(islice(self._unfinished, max(0, len(self._unfinished) - BOUND_RECORDS))):
+            del self._unfinished[place]
 
     def _write(self, units: Sequence[RecordUnit]) -> None:
         try:
@@ -246,7 +259,22 @@ class RecordGroup:
 
 
 def _place_of(table: Table, row: Row) -> tuple[str, str, str]:
-    return str(table.name), row["run_id"], row[_key_of(table)]
+    name, key = _named(table)
+    return name, row["run_id"], row[key]
+
+
+@cache
+def _named(table: Table) -> tuple[str, str]:
+    """Return a table's name and its own part of its key."""
+    return str(table.name), key_names(table)[-1]
+
+
+def _changed(table: Table, row: Row, changes: Row) -> Row:
+    if row["status"] not in unfinished_statuses(table):
+        raise LandscapeRefused(f"{table.name} {key_text(table, row)} is {row['status']}")
+    changed = row | changes
+    check_new(table, changed)
+    return changed
 
 
 def unfinished_statuses(table: Table) -> tuple[str, ...]:
@@ -262,7 +290,7 @@ def _write_alone(tables: Tables, unit: RecordUnit) -> Iterable[LandscapeRefused]
         names = ", ".join(f"{table.name} {key_text(table, row)}" for table, row in unit.added[:4])
         yield LandscapeRefused(f"{names}: {error} is there already")
     except MissingReference as error:
-        named = dangling_reference(tables, [*unit.added, *unit.changed])
+        named = dangling_reference(tables, unit.records())
         yield LandscapeRefused(named or str(error), code="landscape_unknown")
     except TextNotStorable as error:
         yield LandscapeRefused(str(error), code="landscape_record_invalid")
@@ -271,27 +299,29 @@ def _write_alone(tables: Tables, unit: RecordUnit) -> Iterable[LandscapeRefused]
 
 
 def _write_units(tables: Tables, units: Sequence[RecordUnit]) -> None:
-    by_table: dict[str, list[Row]] = {}
-    changed: dict[str, list[Row]] = {}
+    added: dict[str, list[Row]] = {}
+    changed: dict[str, list[tuple[Row, Row]]] = {}
     for unit in units:
         for table, row in unit.added:
-            by_table.setdefault(str(table.name), []).append(row)
-        for table, row in unit.changed:
-            changed.setdefault(str(table.name), []).append(row)
-    begun = {row["run_id"] for row in by_table.get(str(_RUNS.name), ())}
+            added.setdefault(_named(table)[0], []).append(row)
+        for table, before, row in unit.changed:
+            changed.setdefault(_named(table)[0], []).append((before, row))
+    begun = {row["run_id"] for row in added.get(str(_RUNS.name), ())}
     _check_running(tables, {unit.run_id for unit in units} - begun)
-    _number_calls(tables, by_table.get(str(_CALLS.name), []))
+    _number_calls(tables, added.get(str(_CALLS.name), []))
     for table in TABLES.values():
-        rows = by_table.get(str(table.name))
+        rows = added.get(str(table.name))
         if rows:
             tables.insert_many(table, rows)
         replaced = changed.get(str(table.name))
         if replaced:
-            _check_unfinished(tables, table, replaced)
-            tables.put_many(table, replaced)
-    payloads = [row for unit in units for row in unit.payloads]
+            _check_unchanged(tables, table, replaced)
+            tables.put_many(table, [row for _, row in replaced])
+    payloads = {
+        (row["run_id"], row["content_hash"]): row for unit in units for row in unit.payloads
+    }
     if payloads:
-        tables.put_many(schema.landscape_payloads, payloads)
+        tables.put_many(schema.landscape_payloads, list(payloads.values()))
 
 
 def _check_running(tables: Tables, run_ids: Iterable[str]) -> None:
@@ -303,16 +333,22 @@ def _check_running(tables: Tables, run_ids: Iterable[str]) -> None:
             raise LandscapeRefused(f"the run {run_id} is over", code="landscape_run_over")
 
 
-def _check_unfinished(tables: Tables, table: Table, rows: Sequence[Row]) -> None:
-    for run_id, ids in _ids_by_run(table, rows).items():
-        for at in range(0, len(ids), IDS_AT_ONCE):
-            some = ids[at : at + IDS_AT_ONCE]
-            stored = tables.select_any(table, _key_of(table), some, {"run_id": run_id})
-            statuses = {row[_key_of(table)]: row["status"] for row in stored}
-            for record_id in some:
-                status = statuses.get(record_id, "not there")
-                if status not in unfinished_statuses(table):
-                    raise LandscapeRefused(f"{table.name} {run_id}/{record_id} is {status}")
+def _check_unchanged(tables: Tables, table: Table, changes: Sequence[tuple[Row, Row]]) -> None:
+    """Refuse a change of a record that is not what it was when the change was made."""
+    key = _key_of(table)
+    stored = {
+        (row["run_id"], row[key]): row
+        for run_id, ids in _ids_by_run(table, [row for row, _ in changes]).items()
+        for row in tables.select_any(table, key, ids, {"run_id": run_id})
+    }
+    for before, after in changes:
+        place = (before["run_id"], before[key])
+        now = stored.get(place)
+        if now != before:
+            name = f"{table.name} {key_text(table, before)}"
+            status = "not there" if now is None else check_stored(table, now)["status"]
+            raise LandscapeRefused(f"{name} was changed meanwhile and is {status}")
+        stored[place] = after
 
 
 def _ids_by_run(table: Table, rows: Sequence[Row]) -> dict[str, list[str]]:
@@ -323,7 +359,7 @@ def _ids_by_run(table: Table, rows: Sequence[Row]) -> dict[str, list[str]]:
 
 
 def _key_of(table: Table) -> str:
-    return key_names(table)[-1]
+    return _named(table)[1]
 
 
 def _number_calls(tables: Tables, calls: Sequence[Row]) -> None:

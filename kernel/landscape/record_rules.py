@@ -145,8 +145,11 @@ _OF_RECORDS: Mapping[str, RecordRule] = MappingProxyType(
 
 def problem_of(table: Table, row: Row) -> tuple[str, str] | None:
     """Return the column that breaks a rule, empty where it is the record, and the rule."""
-    for name, rule in _column_rules(table):
-        problem = rule(row[name])
+    for name, rule, may_be_none in _column_rules(table):
+        value = row[name]
+        if value is None and may_be_none:
+            continue
+        problem = rule(value)
         if problem is not None:
             return name, problem
     of_record = _OF_RECORDS.get(table.name)
@@ -199,16 +202,16 @@ def _json_columns(table: Table) -> tuple[str, ...]:
 
 
 @cache
-def _column_rules(table: Table) -> tuple[tuple[str, ColumnRule], ...]:
+def _column_rules(table: Table) -> tuple[tuple[str, ColumnRule, bool], ...]:
     keyed = {column.name for column in table.primary_key.columns}
     for index in table.indexes:
         keyed |= {column.name for column in index.columns}
     for constraint in table.constraints:
         keyed |= {column.name for column in getattr(constraint, "columns", ())}
     return tuple(
-        (column.name, _or_none(rule) if column.nullable else rule)
+        (str(column.name), _rule_of(column, chars_max), bool(column.nullable))
         for column in table.columns
-        for rule in [_rule_of(column, NAME_CHARS_MAX if column.name in keyed else TEXT_CHARS_MAX)]
+        for chars_max in [NAME_CHARS_MAX if column.name in keyed else TEXT_CHARS_MAX]
     )
 
 
@@ -221,10 +224,6 @@ def _rule_of(column: Any, chars_max: int) -> ColumnRule:
         return _is_json_text
     values = column.info.get("values")
     return _is_one_of(frozenset(values)) if values else _is_text(chars_max)
-
-
-def _or_none(rule: ColumnRule) -> ColumnRule:
-    return lambda value: None if value is None else rule(value)
 
 
 def _is_count(value: Any) -> str | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kernel.canonical import sha256_hex
-from kernel.landscape.canonical_types import CANONICAL_VERSION, canonical_data
+from kernel.landscape.canonical_types import CANONICAL_VERSION, canonical_data, digest_of
 from kernel.landscape.errors import LandscapeRefused, RecordRefused
 from kernel.landscape.outcomes import OutcomeRecording
 from kernel.landscape.record_group import RecordUnit
@@ -117,7 +117,7 @@ class Recorder(WorkRecording, OutcomeRecording, RecordReading):
     ) -> Row:
         """Record a row of a source; its data is kept as a payload where that is asked for."""
         content = canonical_data(data)
-        digest = sha256_hex(content)
+        digest = digest_of(content)
         return self._record_of(
             run_id,
             "rows",

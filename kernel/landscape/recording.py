@@ -7,7 +7,7 @@ from typing import Any
 
 from kernel.landscape.canonical_types import canonical_data
 from kernel.landscape.payloads import payload_row
-from kernel.landscape.record_group import GROUP_RECORDS, RecordGroup, RecordUnit
+from kernel.landscape.record_group import GROUP_RECORDS, RecordGroup
 from kernel.landscape.record_rules import KEYS, TABLES
 from kernel.ledger.keys import column_names
 from kernel.ledger.ledger import Ledger
@@ -46,24 +46,20 @@ class Recording:
         return self._record_of(record_id, name, record_id, **fields)
 
     def _record_of(self, run_id: str, name: str, record_id: str, **fields: Any) -> Row:
-        unit = RecordUnit(run_id)
-        row = unit.add(TABLES[name], self._row(name, run_id, record_id, fields))
-        self.group.add(unit)
-        return dict(row)
+        row = self._row(name, run_id, record_id, fields)
+        self.group.add_record(TABLES[name], row)
+        return row.copy()
 
     def _row(self, name: str, run_id: str, record_id: str, fields: Mapping[str, Any]) -> Row:
-        row = _empty(name).copy()
-        row["run_id"] = run_id
-        row[KEYS[name]] = record_id
-        row.update(fields)
-        return row
+        empty, key = _empty(name)
+        return {**empty, "run_id": run_id, key: record_id, **fields}
 
     def _change(self, name: str, run_id: str, record_id: str, **changes: Any) -> Row:
         return self.group.change(TABLES[name], run_id, record_id, changes)
 
     def _kept(self, run_id: str, content: bytes) -> str:
         payload = payload_row(run_id, content)
-        self.group.add(RecordUnit(run_id, payloads=[payload]))
+        self.group.add_payload(payload)
         return str(payload["content_hash"])
 
     def _json(self, value: Any) -> str | None:
@@ -77,5 +73,5 @@ class Recording:
 
 
 @cache
-def _empty(name: str) -> Row:
-    return dict.fromkeys(column_names(TABLES[name]))
+def _empty(name: str) -> tuple[Row, str]:
+    return dict.fromkeys(column_names(TABLES[name])), KEYS[name]

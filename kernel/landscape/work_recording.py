@@ -81,10 +81,6 @@ class WorkRecording(Recording):
             duration_us=duration_us,
         )
 
-    def expect_node_states(self, run_id: str, state_ids: Sequence[str]) -> None:
-        """Read the states that are completed next, all at once instead of each by itself."""
-        self.group.expect(TABLES["node_states"], run_id, state_ids)
-
     def complete_node_state(  # noqa: PLR0913 - the seed's own fields
         self,
         run_id: str,

@@ -1,5 +1,6 @@
 """`rotulus landscape`: runs, what they came to, their seals and payloads (seed 003)."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +27,7 @@ from workers.cli.gateway_call import ask_gateway
 from workers.cli.reading import locked_ledger, read_record
 from workers.environment.system_host import system_host
 from workers.environment.terminal_progress import Progress
+from workers.use_cases.log_archiving import give_space_back
 from workers.views import landscape as views
 
 _REPORTS: dict[str, Callable[[LedgerView, str], Mapping[str, Any]]] = {
@@ -148,11 +150,15 @@ def import_file(file: Path, key_file: Path | None, *, as_json: bool) -> None:
 @click.option("--failed", is_flag=True, help="Also those of runs that failed or were interrupted.")
 @as_json
 def purge(days: int, *, failed: bool, as_json: bool) -> None:
-    """Remove the payloads of old runs while nothing else runs; hashes and seals stay."""
+    """Remove the payloads of old runs while nothing else runs; hashes and seals stay.
+
+    The file becomes shorter, where a program made it that could let it (decision kernel/0381).
+    """
     before_us = system_host().now_us() - days * _US_PER_DAY
     statuses = ("completed", "failed", "interrupted") if failed else ("completed",)
     with locked_ledger(read_settings()) as ledger:
         result = purge_payloads(ledger, before_us=before_us, statuses=statuses)
+        deque(give_space_back(ledger), 0)
     document = {
         "deleted_count": result.deleted_count,
         "bytes_freed": result.bytes_freed,

@@ -1,6 +1,9 @@
 """Random pipelines, interrupted anywhere, end as if nobody had disturbed them (seed 003)."""
 
 from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -8,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.pipelines.pipeline import Pipeline
 from actors.pipelines.runner import PipelineRun
 from actors.pipelines.step import WalkTools
 from actors.pipelines.walk import RowWalk
@@ -17,8 +21,10 @@ from kernel.landscape.lineage import lineage_of
 from kernel.landscape.record_rules import TABLES
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
+from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.tables import Store
 from tests.actors.pipelines.essence import essence
-from tests.actors.pipelines.random_pipelines import pipelines
+from tests.actors.pipelines.random_pipelines import ListSink, pipelines
 from tests.kernel.build import FakeHost, memory_ledger
 from tests.system.faulty_store import CountedSteps, FaultyStore
 
@@ -64,9 +70,11 @@ def go_on(ledger: Ledger, made: Any, *, resume: bool) -> None:
     assert anyio.run(run.run).status == "completed"
 
 
-def disturbed(make: Any, interruptions: list[int]) -> tuple[Ledger, dict[str, Any]]:
+def disturbed(
+    make: Any, interruptions: list[int], store: Store | None = None
+) -> tuple[Ledger, dict[str, Any]]:
     """Run a pipeline that is interrupted at steps, each counted from where it goes on."""
-    store, host = MemoryStore(), FakeHost().host
+    store, host = store or MemoryStore(), FakeHost().host
     ledger = Ledger.create(store, host)
     sinks: dict[str, Any] = {}
     for at in [*interruptions, None]:
@@ -98,8 +106,38 @@ def status(view: Any) -> str | None:
 @given(pipelines(), st.lists(st.integers(1, 120), max_size=4))
 def test_whatever_interrupts_a_pipeline_it_ends_as_one_that_nothing_did(drawn, interruptions):
     make, _ = drawn
-    expected_ledger, expected_sinks = disturbed(make, [])
-    ledger, sinks = disturbed(make, interruptions)
+    check_alike(disturbed(make, []), disturbed(make, interruptions))
+
+
+@pytest.mark.spec("seed 003, Core Invariants")
+@settings(max_examples=6, deadline=None)
+@given(pipelines(), st.lists(st.integers(1, 120), max_size=2))
+def test_an_interrupted_pipeline_ends_alike_on_a_database_that_knows_references(
+    drawn, interruptions
+):
+    make, _ = drawn
+    with TemporaryDirectory() as folder, closing(SqliteStore(Path(folder) / "ledger.db")) as store:
+        check_alike(disturbed(make, []), disturbed(make, interruptions, store))
+
+
+def test_a_source_without_rows_ends_its_run_whatever_interrupts_it(tmp_path):
+    for at in (1, 2, 3, 5):
+        with closing(SqliteStore(tmp_path / f"{at}.db")) as store:
+            ledger, sinks = disturbed(without_rows, [at], store)
+            assert ledger.read(status) == "completed"
+            assert [sink.items for sink in sinks.values()] == [[]]
+
+
+def without_rows() -> tuple[Pipeline, dict[str, ListSink]]:
+    pipeline, sink = Pipeline("nothing"), ListSink()
+    pipeline.source(lambda: iter(()), name="source")
+    pipeline.sink(sink, name="out", after="source")
+    return pipeline, {"out": sink}
+
+
+def check_alike(undisturbed: Any, other: Any) -> None:
+    """The same records but for times and ids, the same outputs, and an export that verifies."""
+    (expected_ledger, expected_sinks), (ledger, sinks) = undisturbed, other
     with ledger.view() as view, expected_ledger.view() as expected_view:
         records, expected = essence(view, RUN), essence(expected_view, RUN)
         assert {name for name in records if records[name] != expected[name]} == set()
@@ -109,9 +147,9 @@ def test_whatever_interrupts_a_pipeline_it_ends_as_one_that_nothing_did(drawn, i
     assert {name: sink.items for name, sink in sinks.items()} == {
         name: sink.items for name, sink in expected_sinks.items()
     }
-    other = memory_ledger()
-    import_run(other, lines)
-    assert other.read(lambda view: digest_of(view, RUN)) == digest
+    imported = memory_ledger()
+    import_run(imported, lines)
+    assert imported.read(lambda view: digest_of(view, RUN)) == digest
 
 
 def check_whole(view: Any, records: dict[str, list[dict[str, Any]]]) -> None:

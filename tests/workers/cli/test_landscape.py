@@ -8,7 +8,7 @@ from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from tests.kernel.build import FakeHost
-from tests.kernel.landscape.runs import whole_run
+from tests.kernel.landscape.runs import begin, whole_run
 from tests.workers.cli.command import printed, rotulus
 
 pytestmark = pytest.mark.spec("seed 003")
@@ -51,6 +51,21 @@ def test_runs_are_listed_reported_on_and_lose_their_payloads(run):
     assert purged["deleted_count"] > 0
     summary = printed("landscape", "report", "run-1", "--json")
     assert summary["reproducibility_grade"] == "attributable_only"
+
+
+def test_a_purge_makes_the_file_shorter_by_what_it_removed(data_folder):
+    ledger = Ledger.create(SqliteStore(data_folder.ledger_path), FakeHost().host)
+    recorder = Recorder(ledger)
+    begin(recorder)
+    for number in range(60):
+        data = {"n": number, "text": "x" * 20_000}
+        recorder.create_row("run-1", "source", number, data, keep_payload=True)
+    recorder.complete_run("run-1")
+    ledger.close()
+    before = data_folder.ledger_path.stat().st_size
+    purged = printed("landscape", "purge", "--days", "0", "--json")
+    assert purged["deleted_count"] == 60
+    assert before - data_folder.ledger_path.stat().st_size > 0.9 * purged["bytes_freed"]
 
 
 def test_a_run_goes_out_and_is_not_taken_in_where_it_is(run, tmp_path):
