@@ -5,11 +5,11 @@ fills no memory. An answer comes as it is, without Content-Encoding, because wha
 be known too late; it has at most `ANSWER_BYTES_MAX` bytes, and comes whole within `ANSWER_S_MAX`.
 """
 
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import anyio
 import httpx
 
 from .errors import GatewayError
@@ -31,7 +31,7 @@ class BoundedAnswers(httpx.AsyncBaseTransport):
         *,
         bytes_max: int = ANSWER_BYTES_MAX,
         seconds_max: float = ANSWER_S_MAX,
-        clock_s: Callable[[], float] = time.monotonic,
+        clock_s: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._transport = transport
         self._bytes_max = bytes_max

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import anyio
 
-from workers.api.outcome_watch import OutcomeWatch
+from queues.gateways.work_notices import WorkNotices
 from workers.environment.settings import Settings
 from workers.gateway.process import serve_gateway
 
 
 def die_at_commit(arm: Path) -> None:
-    """Waits are notified in the same turn of the loop after a commit, so no answer was sent yet."""
+    """A notice is due in the same turn of the loop after a commit, so no answer was sent yet."""
 
-    def die(_: OutcomeWatch) -> None:
+    def die(_: WorkNotices) -> None:
         if arm.exists():
             arm.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    OutcomeWatch.notify = die  # type: ignore[method-assign]
+    WorkNotices.notify = die  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
