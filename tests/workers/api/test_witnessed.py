@@ -1,9 +1,11 @@
 """`Prefer: durability=witnessed` at each route that has it, and the client that asks for it."""
 
 import anyio
+import httpx
 import pytest
 
 from kernel.proof.checkpoint_verdict import judged
+from queues.client.gateway_http import GatewayHttp
 from queues.client.log_proofs import LogProofs, NotWitnessed, proof_of_result
 from queues.client.merkle_proofs import LogProofInvalid
 from tests.kernel.build import FakeHost, create
@@ -106,28 +108,10 @@ async def test_a_client_takes_no_checkpoint_of_another_tree(door, log):
         "o\n1\n" + "A" * 43 + "=\n",
     ):
         lying = answer | {"durability": answer["durability"] | {"checkpoint": checkpoint}}
-        async with Lying(lying) as gateway:
+        transport = httpx.MockTransport(lambda _, lying=lying: httpx.Response(200, json=lying))
+        async with GatewayHttp("http://gateway", transport=transport) as gateway:
             with pytest.raises(LogProofInvalid):
                 await LogProofs(gateway).submit_witnessed(SESSION, {})
-
-
-class Lying:
-    """A gateway that answers what it is told."""
-
-    def __init__(self, answer):
-        self.answer = answer
-
-    async def __aenter__(self):
-        return self
-
-    async def __aexit__(self, *_):
-        pass
-
-    async def ask(self, *_, **__):
-        return self
-
-    def json(self):
-        return self.answer
 
 
 async def test_a_row_that_there_is_not_is_not_waited_for(door):
