@@ -120,17 +120,13 @@ async def test_the_trail_of_a_session_comes_in_pages(ask: Asker):
 
 
 async def test_proofs_are_those_that_a_client_of_the_gateway_verifies(folder):
-    class Answer:
-        def __init__(self, document):
-            self.json = lambda: document
-
     class Tools:
         """What `LogProofs` asks a gateway for, asked of the tools."""
 
         def __init__(self, tools):
             self.tools = tools
 
-        async def ask(self, _method, path, params):
+        async def ask_document(self, _method, path, params):
             parts = path.removeprefix("/v1/tree").strip("/").split("/")
             names = {
                 "": ("get_tree_head", ""),
@@ -138,7 +134,7 @@ async def test_proofs_are_those_that_a_client_of_the_gateway_verifies(folder):
             }
             tool, name = names.get(parts[0], ("prove_consistency", "old_tree_size"))
             stated = {name: int(parts[1])} if name else {}
-            return Answer(await self.tools(tool, **stated, **params))
+            return await self.tools(tool, **stated, **params)
 
     async with asking(folder / "ledger.db") as ask:
         proofs = LogProofs(Tools(ask))
