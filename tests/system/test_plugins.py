@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from kernel.work.queue_kinds import QUEUE_KINDS
-from queues.client import Job, NewRequest, Rotulus
+from queues.client import ExtractionTask, Job, NewRequest, Rotulus
 from queues.client.errors import GatewayError
 from tests.installed_plugins import (
     install_client,
@@ -26,7 +26,7 @@ from tests.workers.api.door import ONTOLOGY
 from tests.workers.api.test_bindings import MEANING, brought
 from workers.environment.ledger_access import verify_file
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
 
 LETTERS = 12
 WAIT_S = 60
@@ -35,6 +35,11 @@ BULK = 300
 """Jobs of the program that asks for many."""
 
 HYPOTHESES = ["a", "b"]
+READ = [
+    ("stamp", "mail_room.stamp@1", "2026-01-31", 0.75),
+    ("letter", "model:addressee-1", "Ann Acme", 0.5),
+]
+"""By kind of contents: who reads it, which words, and the authority of the claim."""
 
 
 def letter(name: str, text: str = "dear reader", takes_s: float = 0.0) -> dict[str, object]:
@@ -74,6 +79,7 @@ async def use(run: TreeRun, url: str, installed: Path) -> None:
         assert (await after.result(timeout=WAIT_S)).state == "completed"
         assert not (installed / "long.txt").exists()
         await use_programs(run, rotulus)
+        await use_extractors(run, rotulus)
 
 
 async def use_producers(run: TreeRun, environment: dict[str, str]) -> None:
@@ -115,6 +121,30 @@ async def use_programs(run: TreeRun, rotulus: Rotulus) -> None:
     assert said == ["remanded"]
 
 
+async def use_extractors(run: TreeRun, rotulus: Rotulus) -> None:
+    """The extractor of the example reads what is of its kind, its model a letter."""
+    texts = {"stamp": "POSTED 2026-01-31", "letter": "Dear Ann Acme, you owe $350."}
+    session = str(UUID(int=7))
+    intents = [brought(kind) | {"content_kind": kind, "text": text} for kind, text in texts.items()]
+    path = f"/v1/sessions/{session}/operations"
+    answer = await rotulus.gateway.ask("POST", path, json={"intents": intents})
+    assert [x["validation_result"] for x in answer.json()["results"]] == ["accepted"] * 2
+    tasks = {
+        kind: ExtractionTask(extraction_run_id=f"run-{kind}", source_ref=kind, corpus_id="corpus")
+        for kind in texts
+    }
+    for kind, by, words, authority in READ:
+        ended = await (await rotulus.enqueue(tasks[kind])).result(timeout=WAIT_S)
+        assert ended.state == "completed"
+        shown = await rotulus.records.extraction(f"run-{kind}")
+        assert (shown["state"], shown["extractor"]) == ("succeeded", by)
+        [value] = shown["values"]
+        claim = await rotulus.records.node(value["claim_ref"])
+        read = claim["payload"]
+        assert (value["words"], read["authority"]) == (words, authority)
+        assert words in read["text"]
+
+
 def dispositions(ledger_path: Path) -> list[str]:
     """What courts were observed to decide."""
     with reading(ledger_path) as ledger:
@@ -133,7 +163,10 @@ def test_programs_of_the_readme_are_short():
 async def test_a_queue_of_a_plugin_is_drained_through_a_killed_worker(tmp_path: Path):
     installed = await anyio.to_thread.run_sync(install_example, tmp_path)
     folders = [installed, *install_programs(tmp_path)]
-    env = {"PYTHONPATH": os.pathsep.join(map(str, folders))}
+    env = {
+        "PYTHONPATH": os.pathsep.join(map(str, folders)),
+        "ROTULUS_MODEL_NAME": "addressee",
+    }
     with running(tmp_path / "data", "up", env=env) as run:
         url = (await anyio.to_thread.run_sync(run.wait_until_up))["gateway_url"]
         await use(run, url, installed)

@@ -12,6 +12,7 @@ from typing import Any, Final
 QUEUES: Final = "rotulus.queues"
 BINDING_EVALUATORS: Final = "rotulus.binding_evaluators"
 EXTRACTORS: Final = "rotulus.extractors"
+MODELS: Final = "rotulus.models"
 
 
 class PluginError(Exception):

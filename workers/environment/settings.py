@@ -32,7 +32,7 @@ from kernel.pressure import Capacity
 from kernel.priorities import PRIORITIES_OF
 from kernel.rollback.confirmation import KEY_BYTES_MIN
 from workers.environment.capacity_spec import capacities_of, check_capacities, check_reserves
-from workers.environment.entry_points import QUEUES, plugins_of
+from workers.environment.entry_points import MODELS, QUEUES, plugins_of
 from workers.environment.host_names import listed_names
 
 ENV_PREFIX = "ROTULUS_"
@@ -132,6 +132,19 @@ def _queue_names(value: str) -> str:
     if unknown and unknown - plugins_of(QUEUES).keys():
         raise PydanticCustomError("queue_unknown", "must be names of queues separated by commas")
     return value
+
+
+def _check_model_of_plugin(name: str) -> None:
+    """Refuse a name under which no installed plug-in offers a model; imports nothing."""
+    known = plugins_of(MODELS)
+    if name not in known:
+        offered = ", ".join(sorted(known)) or "none"
+        raise PydanticCustomError(
+            "model_unknown",
+            "no installed plug-in offers a model of this name (offered: {offered}); install one, "
+            "set ROTULUS_MODEL_URL to ask a server for it, or unset ROTULUS_MODEL_NAME",
+            {"offered": offered},
+        )
 
 
 def _urls(value: str) -> str:
@@ -483,14 +496,15 @@ class Settings(BaseSettings):
     model_url: HttpUrl | None = Field(
         default=None,
         repr=False,
-        description="Base of an OpenAI-compatible interface, such as http://127.0.0.1:11434/v1/; "
-        "unset: the deterministic model of this process, and workers have none to extract with.",
+        description="Base of an OpenAI-compatible interface, such as http://127.0.0.1:11434/v1/.",
     )
     model_name: str | None = Field(
         default=None,
         min_length=1,
         max_length=400,
-        description="Model to ask there; needed with ROTULUS_MODEL_URL.",
+        description="Model to ask there, or without ROTULUS_MODEL_URL the name of a plug-in's "
+        "model; unset: the deterministic model of this process, and workers have none to extract "
+        "with.",
     )
     model_key: SecretStr | None = Field(
         default=None, min_length=1, description="Key of that interface, sent as a bearer token."
@@ -538,6 +552,8 @@ class Settings(BaseSettings):
             raise PydanticCustomError(
                 "model_name_missing", "ROTULUS_MODEL_URL needs the name of a model"
             )
+        if value is not None and info.data.get("model_url", value) is None:
+            _check_model_of_plugin(value)
         return value
 
     @property

@@ -22,7 +22,6 @@ from actors.commit.units import ReplayUnit, Unit
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.elimination_store import AsyncEliminationStore
 from actors.supervision import kept_up
-from actors.synthesis.model_client import ModelClient
 from actors.synthesis.synthesis import Synthesis
 from kernel.authority.requests import CASCADE_QUEUE
 from kernel.belief_record import declared_universe
@@ -52,8 +51,7 @@ from workers.api.services import (
     Traceparents,
     Write,
 )
-from workers.clients.configured_model import model_of
-from workers.clients.openai_model import HttpModel
+from workers.clients.configured_model import close_model, model_of
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.environment.data_folder import DataFolder
@@ -293,7 +291,7 @@ def build_gateway(
         leave=leave,
         closing=(
             redis.aclose,
-            partial(_close_model, model),
+            partial(close_model, model),
             publishing.aclose,
             close_ledger,
             traces.close,
@@ -343,11 +341,6 @@ def _capacity(
         round(settings.kernel_capacity_period_s * 1000),
         time.monotonic,
     )
-
-
-async def _close_model(model: ModelClient) -> None:
-    if isinstance(model, HttpModel):
-        await model.aclose()
 
 
 def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | None:

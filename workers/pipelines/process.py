@@ -30,9 +30,8 @@ from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.reports import run_of_id
 from kernel.landscape.seals import seal_of, seal_to_state
 from kernel.ledger.ledger import Ledger, LedgerView
-from workers.clients.configured_model import model_of
+from workers.clients.configured_model import close_model, model_of
 from workers.clients.gateway import GatewayClient
-from workers.clients.openai_model import HttpModel
 from workers.environment.data_folder import DataFolder, DataFolderBusyError
 from workers.environment.ledger_access import founded_ledger, ledger_place, open_ledger
 from workers.environment.private_files import FILE_MODE, FOLDER_MODE
@@ -185,8 +184,7 @@ async def _prepared(
         async with _walks(order, pipeline, local) as walks:
             yield PipelineRun(pipeline, ledger, tools, walks)
     finally:
-        if isinstance(client, HttpModel):
-            await client.aclose()
+        await close_model(client)
 
 
 @asynccontextmanager

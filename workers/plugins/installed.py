@@ -11,11 +11,13 @@ from kernel.work.queue_kinds import register_queue
 from workers.environment.entry_points import (
     BINDING_EVALUATORS,
     EXTRACTORS,
+    MODELS,
     QUEUES,
     PluginError,
     load_plugin,
     plugins_of,
 )
+from workers.plugins.plugin_model import PluginModel
 from workers.plugins.queue_plugin import QueuePlugin
 
 
@@ -78,6 +80,21 @@ def extractor_plugins(names: Collection[str], serving: Mapping[str, str]) -> Map
             taken[kind] = name
         made[name] = extractor
     return made
+
+
+def model_plugin(name: str) -> PluginModel:
+    """Return the model that a plug-in offers under a name, made anew; see `ModelClient`.
+
+    Raises:
+        PluginError: it cannot be used.
+    """
+    entry = plugins_of(MODELS)[name]  # settings name none that is not there
+    model = _made(entry, "complete")
+    # Sealed sources are kept from what leaves this machine, so silence is no answer here.
+    if not isinstance(getattr(model, "external", None), bool):
+        problem = "it does not say by `external`, True or False, whether prompts leave this machine"
+        raise PluginError(entry, problem)
+    return PluginModel(model)
 
 
 def _made(entry: EntryPoint, method: str) -> Any:

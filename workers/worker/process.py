@@ -16,8 +16,8 @@ from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from queues.client.failover import FailoverTransport
 from queues.connection import connect_redis
+from workers.clients.configured_model import named_model
 from workers.clients.gateway import GatewayClient
-from workers.clients.openai_model import HttpModel
 from workers.clients.worker_proof import WorkerProof
 from workers.environment.ledger_access import ledger_place, open_ledger
 from workers.environment.ledger_clock import LedgerClock
@@ -103,13 +103,10 @@ async def serve_worker(
 async def _extractors(settings: Settings, ledger: Ledger) -> AsyncIterator[Extractors]:
     """Yield the extractors of this worker, which has a model where the settings name one."""
     others = extractor_plugins(CLAIM_AUTHORITY, EXTRACTOR_OF)
-    if settings.model_url is None or settings.model_name is None:
+    model, timeout_s = named_model(settings), settings.model_timeout_s
+    if model is None:
         yield Extractors(others=others)
         return
-    timeout_s = settings.model_timeout_s
-    model = HttpModel(
-        settings.model_url, settings.model_name, settings.model_key, timeout_s=timeout_s
-    )
     asking = FieldExtraction(ledger, model, ledger.host.now_us, call_timeout_s=timeout_s)
     try:
         yield Extractors(ModelExtractor(asking, timeout_s), others)

@@ -1,13 +1,15 @@
-"""A plug-in: a queue of letters, which are written into a folder, and an extractor."""
+"""A plug-in: a queue of letters, which are written into a folder, an extractor and a model."""
 
+import json
 import os
+import re
 from datetime import datetime
 from pathlib import Path
 
 import anyio
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernel.model.extraction_result import ExtractionResult
+from actors.synthesis.model_client import ModelAnswer, ModelCall
 from workers.plugins import JobContext, JobRefused, QueuePlugin, Schedule
 from workers.worker.handlers.extractor import Extracted, SourceToRead
 
@@ -47,6 +49,25 @@ LETTERS = QueuePlugin(
 class StampReader:
     limit_s = 5.0
     content_kinds = ("stamp",)
+    claim_authority = 0.75
 
-    async def extract(self, _: SourceToRead) -> Extracted:
-        return Extracted(ExtractionResult())
+    async def extract(self, read: SourceToRead) -> Extracted:
+        words = read.source.text.removeprefix("POSTED ")
+        start = len(read.source.text) - len(words)
+        end = start + len(words)
+        posted = {"field": "posted", "value": words, "start": start, "end": end, "words": words}
+        complete = {"succeeded_fields": ["posted"], "failed_fields": []}
+        document = {"extractor": "mail_room.stamp@1", "values": [posted]}
+        return Extracted(document | {"extraction_completeness": complete})
+
+
+class Addressee:
+    """A model that takes the words behind "Dear" for the party."""
+
+    external = False
+
+    async def complete(self, call: ModelCall) -> ModelAnswer:
+        name = re.findall(r"Dear ([\w ]+)", call.prompt)[-1]
+        value = {"field": "party", "value": name, "quote": name}
+        answer = {"intent_kind": "extracted_fields", "values": [value]}
+        return ModelAnswer(json.dumps(answer | {"unreadable_fields": []}), "addressee-1", "local")

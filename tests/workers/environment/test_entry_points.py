@@ -5,16 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from actors.errors import ModelError
+from actors.synthesis.model_client import ModelCall, ModelParameters
 from kernel.priorities import QueuePriority
 from kernel.work import queue_kinds
 from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.priorities import priorities_of
 from tests.installed_plugins import install_program
+from workers.clients.configured_model import close_model, model_of
+from workers.clients.openai_model import HttpModel
 from workers.environment.entry_points import QUEUES, PluginError, plugins_of
 from workers.environment.settings import SettingsError, load_settings
 from workers.plugins.installed import extractor_plugins, particulars_readers, queue_plugins
 
 PROGRAM = """
+from actors.errors import ModelError
+from actors.synthesis.model_client import ModelAnswer
 from pydantic import BaseModel
 from kernel.priorities import QueuePriority
 from workers.plugins import QueuePlugin
@@ -38,6 +44,35 @@ LONG = QueuePlugin(
 class Reader:
     content_kinds = ("ecf_entry_text",)
     def extract(self, source): ...
+
+class SaysNothing:
+    async def complete(self, call): ...
+
+class Breaks(SaysNothing):
+    def __init__(self):
+        raise OSError("no weights")
+
+class Echo:
+    external = True
+    closed = False
+    async def complete(self, call):
+        return ModelAnswer(call.prompt, "echo-1", "echo")
+    async def aclose(self):
+        Echo.closed = True
+
+class Odd:
+    external = False
+    async def complete(self, call):
+        if call.prompt == "error":
+            raise RuntimeError("secret")
+        if call.prompt == "refused":
+            raise ModelError("model_refused", "not this one")
+        return {
+            "text": "secret",
+            "version": ModelAnswer("x", "", "odd"),
+            "usage": ModelAnswer("x", "odd-1", "odd", {"tokens": -1}),
+            "no mapping": ModelAnswer("x", "odd-1", "odd", 7),
+        }[call.prompt]
 """
 
 
@@ -130,3 +165,67 @@ def test_a_setting_may_name_the_queue_of_a_plugin_which_is_not_imported(install,
     install("plugged_7", queues="parcels = plugged_7:PARCELS")
     assert load_settings().queue_names == ("parcels",)
     assert "plugged_7" not in sys.modules
+
+
+def test_a_setting_names_the_model_of_a_plugin_which_is_not_imported(install, monkeypatch):
+    monkeypatch.setenv("ROTULUS_MODEL_NAME", "echo")
+    install("plugged_8", models="other = plugged_8:Echo")
+    with pytest.raises(SettingsError) as refused:
+        load_settings()
+    [(variable, code, problem)] = refused.value.problems
+    assert (variable, code) == ("ROTULUS_MODEL_NAME", "model_unknown")
+    assert "offered: other" in problem
+    install("plugged_9", models="echo = plugged_9:Echo")
+    assert load_settings().model_name == "echo"
+    assert "plugged_9" not in sys.modules
+    elsewhere = load_settings(model_url="http://127.0.0.1:9/v1/", model_name="anything")
+    assert isinstance(model_of(elsewhere), HttpModel), "a URL wins, and knows its own names"
+
+
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [
+        ("Nothing", "does not load"),
+        ("Reader", "has no method 'complete'"),
+        ("SaysNothing", "whether prompts leave this machine"),
+        ("Breaks", "cannot be made"),
+    ],
+)
+def test_a_model_that_cannot_be_used_is_named(install, model, problem):
+    install("plugged_10", models=f"echo = plugged_10:{model}")
+    with pytest.raises(PluginError, match=r"plugged_10 1\.0\.0") as refused:
+        model_of(load_settings(model_name="echo"))
+    assert problem in str(refused.value)
+
+
+@pytest.mark.anyio
+@pytest.mark.spec("K16")
+async def test_the_model_of_a_plugin_is_asked_and_closed(install):
+    install("plugged_11", models="echo = plugged_11:Echo")
+    model = model_of(load_settings(model_name="echo"))
+    assert model.external
+    answer = await model.complete(ModelCall("hello", ModelParameters()))
+    assert (answer.text, answer.model_version) == ("hello", "echo-1")
+    await close_model(model)
+    assert sys.modules["plugged_11"].Echo.closed
+
+
+ANSWERS = {
+    "error": "model_unavailable",
+    "refused": "model_refused",
+    "text": "model_answer_invalid",
+    "version": "model_answer_invalid",
+    "usage": "model_answer_invalid",
+    "no mapping": "model_answer_invalid",
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("prompt", "code"), ANSWERS.items())
+async def test_whatever_a_model_does_is_a_coded_error_that_quotes_no_prompt(install, prompt, code):
+    install("plugged_12", models="odd = plugged_12:Odd")
+    model = model_of(load_settings(model_name="odd"))
+    with pytest.raises(ModelError) as refused:
+        await model.complete(ModelCall(prompt, ModelParameters()))
+    assert refused.value.code == code
+    assert "secret" not in str(refused.value)

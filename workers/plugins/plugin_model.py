@@ -1,0 +1,68 @@
+"""The model of a plug-in; its failures are coded errors of its caller (decision workers/0325)."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from actors.errors import ModelError
+from actors.synthesis.model_client import ModelAnswer, ModelCall, ModelClient
+from kernel.model.model_output import ModelName
+from kernel.model.problems import first_problem
+
+_Measure = Annotated[str, StringConstraints(min_length=1, max_length=400)]
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    text: str
+    model_version: ModelName
+    model_provider: ModelName
+    token_usage: Annotated[
+        dict[_Measure, Annotated[int, Field(ge=0, lt=2**53)]], Field(max_length=16)
+    ]
+    tier_2_prompt_cache_used: bool
+
+
+class PluginModel:
+    """Asks a foreign model; close it when done."""
+
+    def __init__(self, model: ModelClient) -> None:
+        self.external = model.external
+        self._model = model
+
+    async def complete(self, call: ModelCall) -> ModelAnswer:
+        """Answer one call; the caller bounds its time and the length of the text.
+
+        Raises:
+            ModelError: it raised (`model_unavailable`), or answered with what no record takes.
+        """
+        try:
+            answer: Any = await self._model.complete(call)
+        except ModelError:
+            raise
+        except Exception as error:
+            # Its text may quote the prompt, which is for no log: the kind of error has to do.
+            raise ModelError("model_unavailable", f"it raised {type(error).__name__}") from error
+        return _checked(answer)
+
+    async def aclose(self) -> None:
+        """Have it close what it holds, if it has a method for that."""
+        close = getattr(self._model, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _checked(answer: Any) -> ModelAnswer:
+    if not isinstance(answer, ModelAnswer):
+        kind = type(answer).__name__
+        raise ModelError("model_answer_invalid", f"it answered a {kind}, no ModelAnswer")
+    stated = {name: getattr(answer, name) for name in _Answer.model_fields}
+    if isinstance(answer.token_usage, Mapping):
+        stated["token_usage"] = dict(answer.token_usage)
+    try:
+        return ModelAnswer(**dict(_Answer.model_validate(stated)))
+    except ValidationError as error:
+        problem = ": ".join(first_problem(error))
+        raise ModelError("model_answer_invalid", problem) from None
