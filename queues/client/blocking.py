@@ -91,6 +91,6 @@ class BlockingJob:
         """Return the job as it stands."""
         return self.rotulus.call(self.job.status)
 
-    def cancel(self, *reason: str) -> bool:
-        """Take the job back; False where it had its outcome before."""
-        return self.rotulus.call(self.job.cancel, *reason)
+    def cancel(self, *reason: str, decided_by: str = "") -> bool:
+        """Take the job back as `Job.cancel` does; False where it had its outcome before."""
+        return self.rotulus.call(self.job.cancel, *reason, decided_by=decided_by)

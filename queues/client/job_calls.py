@@ -114,10 +114,14 @@ class JobCalls:
         with reading():
             return None if answer["why"] is None else str(answer["why"])
 
-    async def cancel(self, queue: str, request_id: str, reason: str) -> bool:
-        """Take a job back; False where it had its outcome before."""
+    async def cancel(self, queue: str, request_id: str, reason: str, decided_by: str) -> bool:
+        """Take a job back; False where it had its outcome before.
+
+        An empty `decided_by` is not sent: earlier gateways refuse the field.
+        """
         path = f"requests/{quoted(request_id)}/cancel"
-        answer = await self._ask("POST", queue, path, json={"reason": reason})
+        body = {"reason": reason} | ({"decided_by": decided_by} if decided_by else {})
+        answer = await self._ask("POST", queue, path, json=body)
         with reading():
             return bool(answer["cancelled"])
 

@@ -114,9 +114,12 @@ class Job:
         """Return in a sentence why the job waits; None once it has its outcome."""
         return await self.calls.waiting(self.queue, self.request_id)
 
-    async def cancel(self, reason: str = "the producer took it back") -> bool:
+    async def cancel(
+        self, reason: str = "the producer took it back", *, decided_by: str = ""
+    ) -> bool:
         """Take the job back; False where it had its outcome before.
 
-        `reason` has 1 to 200 characters.
+        `reason` has 1 to 200 characters. `decided_by`, the name of who takes it back, has up to
+        100 and is sent where it is given; on the record it stands in brackets behind the reason.
         """
-        return await self.calls.cancel(self.queue, self.request_id, reason)
+        return await self.calls.cancel(self.queue, self.request_id, reason, decided_by)

@@ -266,6 +266,16 @@ async def test_any_name_is_one_part_of_the_path(name):
     assert path == f"/v1/queues/binding-evaluation/requests/{name}/cancel"
 
 
+async def test_who_takes_a_job_back_is_sent_where_it_is_given():
+    """A gateway of an earlier version refuses fields that it does not know."""
+    gateway = ScriptedGateway(*[httpx.Response(200, json={"cancelled": True})] * 2)
+    async with gateway.client() as rotulus:
+        job = rotulus.job("binding-evaluation", "r")
+        assert await job.cancel("why")
+        assert await job.cancel("why", decided_by="ada")
+    assert gateway.bodies == [{"reason": "why"}, {"reason": "why", "decided_by": "ada"}]
+
+
 async def test_a_recompute_is_a_job_where_one_stands_for_the_node():
     receipt = {"duplicate": True, "request": {"request_id": "r"}}
     gateway = ScriptedGateway(

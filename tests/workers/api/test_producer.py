@@ -79,8 +79,8 @@ async def test_a_producer_asks_waits_looks_and_takes_back(door: Door):
         assert (caught.value.code, caught.value.field) == ("work_request_conflict", "request_key")
         job = await rotulus.enqueue(binding("e"), delay_s=60)
         assert (await job.status()).not_before is not None
-        assert await job.cancel("no longer wanted")
-        assert (await job.result(timeout=10)).reason == "no longer wanted (127.0.0.1)"
+        assert await job.cancel("no longer wanted", decided_by="ada")
+        assert (await job.result(timeout=10)).reason == "no longer wanted (ada at 127.0.0.1)"
 
 
 @pytest.mark.spec("K6")
@@ -211,7 +211,7 @@ async def test_a_thread_uses_the_same_client(door: Door):
             anyio.from_thread.run(done, door, job.job.request_id)
             assert job.result(timeout=10).state == "completed"
             assert job.status().state == "completed"
-            assert not job.cancel("late")
+            assert not job.cancel("late", decided_by="ada")
             again = rotulus.job(EXTRACTION_QUEUE, job.job.request_id)
             assert again.result().operation_id
             assert rotulus.call(rotulus.client.bindings.page, limit=1)["bindings"] == []
