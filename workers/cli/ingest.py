@@ -1,6 +1,7 @@
 """`rotulus ingest`: dockets into a running gateway."""
 
 import sys
+from functools import partial
 from typing import IO, Any
 
 import click
@@ -14,8 +15,8 @@ from workers.cli.common import (
     run,
 )
 from workers.cli.gateway_call import patient_client
-from workers.cli.input_file import InputFile
-from workers.demo.ingest import Ingest
+from workers.cli.input_file import InputFile, size_of
+from workers.demo.ingest import Ingest, Summary
 from workers.environment.terminal_progress import Progress
 
 
@@ -32,13 +33,20 @@ def ingest(file: IO[bytes], *, as_json: bool) -> None:
     async def post() -> dict[str, Any]:
         async with patient_client(gateway_url(settings), GIVE_UP_AFTER_S) as client:
             with Progress("ingest") as progress:
-                summary = await Ingest(
-                    client,
-                    lambda now: progress.show(f"{now.dockets} dockets, {now.entries} entries"),
-                ).run(file)
+                show = partial(_show, progress, size_of(file))
+                summary = await Ingest(client, show).run(file)
+                show(summary)
         return summary.document()
 
     document = run(post)
     print_document(document, as_json=as_json)
     wholly_bad = document["input_problems"] and not document["dockets"]
     sys.exit(1 if document["dockets_failed"] or wholly_bad else 0)
+
+
+def _show(progress: Progress, total_bytes: int | None, now: Summary) -> None:
+    counts = f"{now.dockets} dockets, {now.entries} entries"
+    if total_bytes is None:
+        progress.show(counts)
+    else:
+        progress.count(now.bytes_done, total_bytes, f"bytes, {counts}")

@@ -1,5 +1,7 @@
 """What a command reads from a file or standard input, and how it says what is wrong there."""
 
+import os
+import stat
 from typing import IO, Any, Final
 
 import click
@@ -25,6 +27,14 @@ class InputFile(click.File):
         file: IO[bytes] = super().convert(value, parameter, context)
         say_what_is_read(file)
         return file
+
+
+def size_of(file: IO[bytes]) -> int | None:
+    """Return how many bytes a file has; None for standard input, a pipe, and what states none."""
+    if getattr(file, "name", "-") in STDIN_NAMES:
+        return None
+    status = os.fstat(file.fileno())
+    return status.st_size or None if stat.S_ISREG(status.st_mode) else None
 
 
 def read_object(file: IO[bytes]) -> dict[str, Any]:

@@ -87,6 +87,9 @@ class Summary:
     cases: list[IngestedCase] = field(default_factory=list)
     """Some of the cases, to look at what was concluded."""
 
+    bytes_done: int = 0
+    """Bytes of the lines that nothing is left to do for, bad and blank ones included."""
+
     def document(self) -> dict[str, Any]:
         """Return the summary as JSON has it."""
         return {
@@ -113,6 +116,8 @@ class Ingest:
         self._gateway = gateway
         self._progress = progress
         self._away: GatewayError | None = None
+        self._bytes_read = 0
+        """Bytes of the lines that were read since the last docket."""
 
     async def run(self, lines: Iterable[bytes]) -> Summary:
         """Post every docket of a JSON Lines file; returns when each is done or has failed.
@@ -123,32 +128,41 @@ class Ingest:
         created = await create_standing_bindings(self._gateway)
         self.summary.bindings_created = created.accepted
         self.summary.refused.update(created.refused)
-        send, receive = anyio.create_memory_object_stream[Docket](AT_ONCE)
+        send, receive = anyio.create_memory_object_stream[tuple[Docket, int]](AT_ONCE)
         async with anyio.create_task_group() as tasks:
             for _ in range(AT_ONCE):
                 tasks.start_soon(self._take, receive.clone(), tasks.cancel_scope)
             receive.close()
             async with send:
-                for docket in self._good(read_dockets(lines), getattr(lines, "name", "")):
-                    await send.send(docket)
+                for docket_and_bytes in self._good(lines):
+                    await send.send(docket_and_bytes)
         # Out here, because a task group would wrap it.
         if self._away is not None:
             raise self._away
         return self.summary
 
-    def _good(self, items: Iterable[Docket | BadLine], file: str) -> Iterator[Docket]:
-        for item in items:
+    def _good(self, lines: Iterable[bytes]) -> Iterator[tuple[Docket, int]]:
+        """Yield each docket with the bytes that were read for it."""
+        file = getattr(lines, "name", "")
+        for item in read_dockets(self._counted(lines)):
             problems = (item.problem,) if isinstance(item, BadLine) else item.problems
             for problem in problems:
                 self.summary.problems[problem.code] += 1
                 place = {"file": str(file), "line": item.line_number}
                 _log.warning("docket_problem", code=problem.code, **place)
             if isinstance(item, Docket):
-                yield item
+                bytes_read, self._bytes_read = self._bytes_read, 0
+                yield item, bytes_read
+        self.summary.bytes_done += self._bytes_read
+
+    def _counted(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        for line in lines:
+            self._bytes_read += len(line)
+            yield line
 
     async def _take(self, receive: Any, all_of_us: anyio.CancelScope) -> None:
         async with receive:
-            async for docket in receive:
+            async for docket, bytes_read in receive:
                 try:
                     await self._post_docket(docket)
                 except GatewayError as error:
@@ -158,6 +172,8 @@ class Ingest:
                         return
                     _log.error("docket_failed", source_id=docket.source_id, code=error.code)
                     self.summary.failed_dockets.append(docket.source_id)
+                self.summary.bytes_done += bytes_read
+                self._progress(self.summary)
 
     async def _post_docket(self, docket: Docket) -> None:
         plan = plan_docket(docket)
@@ -181,7 +197,6 @@ class Ingest:
         if len(self.summary.cases) < CASES_MAX:
             case_name = plan.declare.metadata["case_name"]
             self.summary.cases.append(IngestedCase(case_name, session_id, last_strike))
-        self._progress(self.summary)
 
     async def _flush(self, session_id: str, waiting: list[dict[str, Any]]) -> None:
         intents, waiting[:] = tuple(waiting), ()

@@ -61,5 +61,5 @@ class Progress:
 
 def bar(done: int, total: int) -> str:
     """Return how much of a whole is done, as a bar and in numbers."""
-    filled = BAR_CHARS * done // max(1, total)
+    filled = min(BAR_CHARS, BAR_CHARS * done // max(1, total))
     return f"[{'#' * filled}{'.' * (BAR_CHARS - filled)}] {done}/{total}"

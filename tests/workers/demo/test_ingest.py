@@ -276,6 +276,19 @@ async def test_progress_is_told_as_it_goes(door: Door):
     assert seen[-1] > seen[0]
 
 
+async def test_every_byte_is_done_once_whatever_becomes_of_its_line(door: Door):
+    good, again = docket("d-1", "COMPLAINT filed."), docket("d-1", "COMPLAINT filed.")
+    refused, bad = docket("x" * 500, "COMPLAINT filed."), b"not json"
+    file = b"\n".join([b"", bad, good, b"", again, refused, bad, b"", b""])
+    done: list[int] = []
+    ingest = Ingest(door.client(), lambda now: done.append(now.bytes_done))
+    summary = await ingest.run(file.splitlines(keepends=True))
+    assert (summary.dockets, len(summary.failed_dockets)) == (2, 1)
+    assert done == sorted(done)
+    assert done[0] < len(file), "what was read and is not done yet is not counted"
+    assert summary.bytes_done == len(file)
+
+
 def test_an_empty_summary_counts_nothing():
     document = Summary().document()
     assert not any(document.values())

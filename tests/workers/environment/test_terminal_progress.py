@@ -6,7 +6,12 @@ import pytest
 
 from tests.workers.environment.terminal import Terminal
 from workers.environment import terminal_progress as module
-from workers.environment.terminal_progress import LINE_EVERY_S, REPAINT_EVERY_S, Progress
+from workers.environment.terminal_progress import (
+    BAR_CHARS,
+    LINE_EVERY_S,
+    REPAINT_EVERY_S,
+    Progress,
+)
 
 
 class ProgressClock:
@@ -85,3 +90,19 @@ def test_without_a_stream_it_writes_beside_the_result(clock, capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "ingest: all" in captured.err
+
+
+def test_what_is_left_takes_as_long_as_what_is_done_took_and_no_bar_is_longer_than_another(clock):
+    stream = Terminal()
+    with Progress("ingest", stream) as progress:
+        for done in (0, 25, 100, 150):
+            clock.now_s += 5.0
+            progress.count(done, 100, "bytes")
+    shown = [text.removeprefix("  ingest: ") for text in stream.getvalue().split("\r\x1b[K")[1:]]
+    assert shown == [
+        f"[{'.' * BAR_CHARS}] 0/100 bytes",
+        f"[{'#' * 6}{'.' * 18}] 25/100 bytes, 30 s left",
+        f"[{'#' * BAR_CHARS}] 100/100 bytes",
+        f"[{'#' * BAR_CHARS}] 150/100 bytes",
+        f"[{'#' * BAR_CHARS}] 150/100 bytes (20.0 s)\n",
+    ]
