@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+import structlog
 from blockbuster import BlockBuster
 from hypothesis import HealthCheck, settings
 
@@ -58,6 +59,13 @@ def pytest_collection() -> Iterator[None]:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def logging_of_its_own() -> Iterator[None]:
+    """Let no test log as a command has it that another test ran in this process."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)

@@ -1,22 +1,18 @@
 """The environment of a command, and the data folder that it works on."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from workers.environment.data_folder import DataFolder
 
 
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("ROTULUS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("ROTULUS_DATA_DIR", str(tmp_path / "data"))
-    yield
-    structlog.reset_defaults()
 
 
 @pytest.fixture
