@@ -1,7 +1,9 @@
 """The pages of single things, and their forms: read without JavaScript, refused from elsewhere."""
 
+import re
+from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
@@ -88,6 +90,43 @@ async def test_the_url_of_a_queue_holds_its_filters_and_its_page(door: Door):
     assert "No request fits" in none
     for after in ("-1", "9" * 5000, "x", "²"):
         assert (await door.http.get(QUEUE, params={"after": after})).status_code == 200
+
+
+async def test_the_page_of_requests_is_searched_by_age(door: Door):
+    await enqueued(door, BINDINGS, binding("aged"))
+    [request] = (await door.http.get("/v1/requests")).json()["requests"]
+    minute = request["enqueued_at"][:16]
+    later = datetime.fromisoformat(minute) + timedelta(minutes=1)
+    shown = {"since": minute, "until": later.isoformat(timespec="minutes")}
+    page = (await door.http.get("/requests", params=shown)).text
+    assert "aged" in page
+    assert f'type="datetime-local" value="{minute}:00"' in page
+    for none in ({"until": minute}, {"since": shown["until"]}):
+        assert "No request fits" in (await door.http.get("/requests", params=none)).text
+    for bad in ("x", "9999-12-31T23:59:59-23:59", "0001-01-01T00:00+23:59", "9" * 5000):
+        answer = (await door.http.get("/requests", params={"since": bad})).text
+        assert "aged" in answer
+        assert "Not understood." in answer
+    assert "Not understood." not in page
+    # The field shows whole seconds; a `+` that a URL does not encode is the sign of a zone.
+    hour_on = (datetime.fromisoformat(minute) + timedelta(hours=1)).isoformat()
+    for path in ("/requests", QUEUE):
+        answer = (await door.http.get(f"{path}?since={hour_on}.5+01:00&until=")).text
+        assert f'type="datetime-local" value="{minute}:00"' in answer
+        assert "Not understood." not in answer
+
+
+@pytest.mark.parametrize("path", ["/requests", QUEUE])
+async def test_the_link_to_older_requests_keeps_each_filter(door: Door, path: str):
+    requests = (binding(f"k{number:02}", source_event_id="e") for number in range(51))
+    await enqueued(door, BINDINGS, *requests)
+    stated = {"since": "2001-01-31T12:00:00.500000", "item_key": "e", "state": "open"}
+    page = (await door.http.get(path, params=stated)).text
+    [link] = re.findall(r'href="([^"#]*after=[^"#]*)', page)
+    kept = parse_qs(urlsplit(link.replace("&amp;", "&")).query)
+    assert {name: kept.get(name) for name in stated} == {
+        name: [value] for name, value in stated.items()
+    }
 
 
 async def test_a_session_has_a_page_with_its_trail_in_pages_and_its_operations(door: Door):

@@ -136,7 +136,9 @@ def test_each_page_fits_and_axe_finds_nothing(browser, served, theme, width, scr
     explain = f"{served.url}/explain"
     explained = (f"{explain}?id={quote(each, safe='')}" for each in (*requests, "nobody"))
     paths = ("queues/none", "requests", "sessions", "operations", f"sessions/{SESSION}")
-    paths += (f"operations/{served.operation}", "requests?state=cancelled&words=none")
+    paths += (f"operations/{served.operation}", "requests?state=cancelled&since=2026-01-31T12:00")
+    paths += ("requests?since=2026-01-31T12:00:00.5+01:00&until=never",)
+    paths += (f"queues/{BINDING_QUEUE}?since=2026-01-31T12:00&until=never",)
     paths += ("docs", f"docs/routes/{ENQUEUE}", "docs/schemas/RequestBody")
     others = (f"{served.url}/{path}" for path in paths)
     pages = (*map(served.page_of, requests), explain, *explained, *of_runs, *others)

@@ -1,6 +1,10 @@
-"""The filters and places that a page's URL states; what nobody can mean is left out."""
+"""The filters and places that a page's URL states; what nobody can mean is left out.
+
+A time that nobody can read is left out too, and the page says so.
+"""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import get_args
 from urllib.parse import urlencode
 
@@ -11,6 +15,9 @@ from workers.views.records import SEQUENCE_MAX
 STATES: tuple[State, ...] = get_args(State)
 TEXT_CHARS_MAX = 512
 _DIGITS_MAX = 19
+_DATE_CHARS = len("2026-01-31 ")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+AGES = ("since", "until")
 
 
 def text_of(query: Mapping[str, str], name: str) -> str | None:
@@ -25,6 +32,48 @@ def place_of(query: Mapping[str, str], name: str) -> int | None:
     return min(int(stated), SEQUENCE_MAX) if is_number else None
 
 
+def moment_of(query: Mapping[str, str], name: str) -> datetime | None:
+    """Return a time of a query string, in UTC where it states no zone, None for none.
+
+    A `+` that nobody encoded arrives as a space; behind the date it is the sign of a zone.
+    """
+    stated = text_of(query, name) or ""
+    stated = stated[:_DATE_CHARS] + stated[_DATE_CHARS:].replace(" ", "+")
+    try:
+        moment = datetime.fromisoformat(stated)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def us_of(moment: datetime | None) -> int | None:
+    """Return a time in microseconds since the epoch."""
+    return None if moment is None else (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def no_times_of(query: Mapping[str, str]) -> list[str]:
+    """Return the names of the bounds of time that a query string states and nobody can read."""
+    return [name for name in AGES if text_of(query, name) and moment_of(query, name) is None]
+
+
+def filters_of(query: Mapping[str, str], search: RequestSearch) -> dict[str, str | None]:
+    """Return the filters of a list of requests by their names in a URL; times are in UTC."""
+    moments = {name: moment_of(query, name) for name in AGES}
+    return {
+        "state": search.state,
+        "priority": search.priority,
+        "words": search.words,
+        "request_id": search.request_id,
+        "request_key": search.request_key,
+        "item_key": search.item_key,
+        "session_id": search.session_id,
+        **{
+            name: None if moment is None else moment.replace(tzinfo=None).isoformat()
+            for name, moment in moments.items()
+        },
+    }
+
+
 def search_of(query: Mapping[str, str]) -> RequestSearch:
     """Return the search for requests that a query string states."""
     state = next((state for state in STATES if state == query.get("state")), None)
@@ -36,6 +85,8 @@ def search_of(query: Mapping[str, str]) -> RequestSearch:
         state=state,
         priority=text_of(query, "priority"),
         words=text_of(query, "words"),
+        from_us=us_of(moment_of(query, "since")),
+        before_us=us_of(moment_of(query, "until")),
     )
 
 

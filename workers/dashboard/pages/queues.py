@@ -6,7 +6,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from kernel.work.queue_kinds import no_such_queue
-from workers.dashboard.pages.filters import STATES, place_of, query_of, search_of, text_of
+from workers.dashboard.pages.filters import (
+    STATES,
+    filters_of,
+    no_times_of,
+    place_of,
+    query_of,
+    search_of,
+    text_of,
+)
 from workers.dashboard.pages.forms import VERBS
 from workers.dashboard.pages.page import Pages
 from workers.views.backlog import Backlog
@@ -19,12 +27,13 @@ async def show(pages: Pages, request: Request) -> Response:
     picture = await pages.source.queue(name, search, after, dead_after or "")
     if picture is None:
         return await pages.refused(request, "work_queue_unknown", no_such_queue(name))
-    filters = {"state": search.state, "priority": search.priority, "words": search.words}
+    filters = filters_of(query, search)
     context = {
         "name": name,
         "picture": picture,
         "numbers": _numbers(picture.backlog),
         "filters": filters,
+        "no_times": no_times_of(query),
         "states": STATES,
         "next_query": query_of({**filters, "after": picture.requests.next_after}),
         "dead_query": query_of({"dead": picture.dead.next_after}),

@@ -5,7 +5,14 @@ import json
 from starlette.requests import Request
 from starlette.responses import Response
 
-from workers.dashboard.pages.filters import STATES, place_of, query_of, search_of
+from workers.dashboard.pages.filters import (
+    STATES,
+    filters_of,
+    no_times_of,
+    place_of,
+    query_of,
+    search_of,
+)
 from workers.dashboard.pages.page import Pages
 from workers.dashboard.pages.queues import done_of
 
@@ -17,17 +24,11 @@ async def index(pages: Pages, request: Request) -> Response:
     query = request.query_params
     search, after = search_of(query), place_of(query, "after")
     page = await pages.source.requests(search, after)
-    filters = {
-        "request_id": search.request_id,
-        "request_key": search.request_key,
-        "item_key": search.item_key,
-        "session_id": search.session_id,
-        "state": search.state,
-        "words": search.words,
-    }
+    filters = filters_of(query, search)
     context = {
         "page": page,
         "filters": filters,
+        "no_times": no_times_of(query),
         "states": STATES,
         "next_query": query_of({**filters, "after": page.next_after}),
         "is_first_page": after is None,
