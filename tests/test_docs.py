@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel.algebra.effects import EFFECT_KINDS
-from tests import registry_doc
+from tests import readme_examples, registry_doc
 from tests.rulings import FOLDERS, is_test, rulings
 from workers.cli.main import COMMANDS
 from workers.environment.settings import settings_table
@@ -34,6 +34,11 @@ def test_the_readme_names_every_command():
     readme = (ROOT / "README.md").read_text()
     for name in COMMANDS:
         assert f"rotulus {name}" in readme
+
+
+def test_every_shell_example_of_the_readme_is_run_or_says_why_it_is_not():
+    examples = readme_examples.examples()
+    assert sorted(examples) == sorted([*readme_examples.ANSWERS, *readme_examples.NOT_RUN])
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -1,4 +1,4 @@
-"""A whole tree under load, scraped as Prometheus does it."""
+"""A whole tree under load, scraped as Prometheus does it; then asked as the README says."""
 
 import time
 from contextlib import suppress
@@ -11,11 +11,12 @@ import pytest
 from kernel.authority.requests import AUTHORITY_QUEUE
 from tests import loopback
 from tests.ports import free_port
+from tests.readme_examples import ANSWERS, answer
 from tests.scraped import Scraped, declared
 from tests.system.tree_run import running, wait_for
 from workers.telemetry.metric_table import GATEWAY, WORKER
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 
 def scrape(url: str) -> Scraped:
@@ -24,7 +25,7 @@ def scrape(url: str) -> Scraped:
     return Scraped(response.text)
 
 
-def test_a_tree_under_load_is_scraped_at_the_gateway_and_at_its_worker(tmp_path: Path):
+def test_a_tree_is_scraped_at_gateway_and_worker_and_answers_the_readmes_examples(tmp_path: Path):
     gateway_port, worker_port = free_port(), free_port()
     urls = [f"http://127.0.0.1:{port}/metrics" for port in (gateway_port, worker_port)]
     environment = {
@@ -32,7 +33,8 @@ def test_a_tree_under_load_is_scraped_at_the_gateway_and_at_its_worker(tmp_path:
         "ROTULUS_WORKER_METRICS_PORT": str(worker_port),
     }
     scrapes: dict[str, list[Scraped]] = {url: [] for url in urls}
-    with running(tmp_path / "data", "demo", env=environment) as run:
+    # The examples name no folder, so the tree has the one that they take.
+    with running(tmp_path / "rotulus-data", "demo", env=environment) as run:
 
         def finished() -> bool:
             assert run.process.poll() is None, run.stderr
@@ -45,7 +47,10 @@ def test_a_tree_under_load_is_scraped_at_the_gateway_and_at_its_worker(tmp_path:
         shown = run.stdout
         time.sleep(1.1)  # an answer may be a second old
         gateway, worker = (scrape(url) for url in urls)
+        answers = {example: answer(example, tmp_path) for example in ANSWERS}
 
+    for example, said in ANSWERS.items():
+        assert said in answers[example], example
     assert all(f"{url}\n" in shown for url in urls)
     assert gateway.described() == declared(GATEWAY)
     assert worker.described() == declared(WORKER)
