@@ -165,8 +165,8 @@ class WayRecords:
             )
         elif event.token in way.states:
             edge_id = self.edge_ids[event.node, ERROR]
-            self._recorder.record_routing_events(
-                self._run_id, way.states[event.token], [(edge_id, "move")], details
+            self._recorder.record_routing_event(
+                self._run_id, way.states[event.token], edge_id, "move", details
             )
 
     def enter(self, token_id: str, node: str, data: Canonical) -> None:

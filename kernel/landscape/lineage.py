@@ -207,8 +207,8 @@ def _source_data(view: LedgerView, row: Row) -> tuple[SourceDataState, Any]:
     ref = row["source_data_ref"]
     if ref is None:
         return "never_stored", None
-    is_kept, data = payload_data(view, row["run_id"], ref)
-    return "available" if is_kept else "purged", data
+    payload = payload_data(view, row["run_id"], ref)
+    return ("purged", None) if payload is None else ("available", payload[1])
 
 
 def _operations(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kernel.canonical import sha256_hex
-from kernel.landscape.canonical_types import canonical_data, digest_of, restored
+from kernel.landscape.canonical_types import digest_of, restored
 from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.ledger import schema
@@ -84,17 +84,17 @@ def purge_payloads(
     return PurgeResult(deleted, freed, tuple(purged), kept)
 
 
-def payload_data(view: LedgerView, run_id: str, content_hash: str) -> tuple[bool, Any]:
-    """Return whether a payload is kept, and its data.
+def payload_data(view: LedgerView, run_id: str, content_hash: str) -> tuple[bytes, Any] | None:
+    """Return a payload and its data; None where it is not kept.
 
     Raises:
         RecordDamaged: it is not what its hash says, or no canonical data.
     """
     content = read_payload(view, run_id, content_hash)
     if content is None:
-        return False, None
+        return None
     try:
-        return True, restored(content)
+        return content, restored(content)
     except ValueError as error:
         key = f"{run_id}/{content_hash}"
         raise RecordDamaged("landscape_payloads", key, str(error)) from None
@@ -108,9 +108,9 @@ def shown_payloads(view: LedgerView, run_id: str, refs: Iterable[str | None]) ->
     """
     shown: dict[str, Any] = {}
     for ref in [*dict.fromkeys(ref for ref in refs if ref is not None)][:SHOWN_MAX]:
-        is_kept, data = payload_data(view, run_id, ref)
-        if is_kept and len(canonical_data(data)) <= SHOWN_BYTES_MAX:
-            shown[ref] = data
+        payload = payload_data(view, run_id, ref)
+        if payload is not None and len(payload[0]) <= SHOWN_BYTES_MAX:
+            shown[ref] = payload[1]
     return shown
 
 

@@ -15,7 +15,7 @@ from kernel.landscape.digest import PAGE_RECORDS, records_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.grades import grade_now
 from kernel.landscape.lineage_text import graph_mermaid
-from kernel.landscape.record_counts import counts_by
+from kernel.landscape.record_counts import count_of, counts_by
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored, key_text
 from kernel.landscape.seals import seal_of
 from kernel.ledger.landscape_tables import OPERATION_TYPES, OUTCOMES, RUN_STATUSES
@@ -82,11 +82,11 @@ def run_document(view: LedgerView, run: Row) -> Document:
 def summary_of(view: LedgerView, run_id: str) -> Document:
     """Return what a run came to, in numbers."""
     run = run_of_id(view, run_id)
-    counts = {name: _count(view, name, run_id) for name in _COUNTED}
+    counts = {name: count_of(view, run_id, name) for name in _COUNTED}
     counts |= counts_by(view, run_id, "operations", "operation_type", OPERATION_TYPES)
     errors = {
-        "validation": _count(view, "validation_errors", run_id),
-        "transform": _count(view, "transform_errors", run_id),
+        "validation": count_of(view, run_id, "validation_errors"),
+        "transform": count_of(view, run_id, "transform_errors"),
     }
     ended_us = run["completed_at_us"]
     return {
@@ -116,7 +116,7 @@ def outcomes_of(view: LedgerView, run_id: str) -> Document:
         "run_id": run_id,
         "summary": {
             "terminal_tokens": terminal,
-            "non_terminal_tokens": _count(view, "tokens", run_id) - terminal,
+            "non_terminal_tokens": count_of(view, run_id, "tokens") - terminal,
             "fork_operations": len(groups["fork_group_id"]),
             "join_operations": len(groups["join_group_id"]),
         },
@@ -223,9 +223,7 @@ def error_causes_of(view: LedgerView, run_id: str) -> Document:
     run_of_id(view, run_id)
     by_source: Counter[tuple[str, str]] = Counter()
     by_transform: Counter[tuple[str, str]] = Counter()
-    by_node: Counter[tuple[str, str]] = Counter(
-        (state["node_id"], state["error_json"] or "") for state in _failed_states(view, run_id)
-    )
+    by_node: Counter[tuple[str, str]] = Counter()
     samples: dict[str, list[Document]] = {"validation_errors": [], "transform_errors": []}
     for name, kept in samples.items():
         for row in _records(view, run_id, name):
@@ -235,6 +233,11 @@ def error_causes_of(view: LedgerView, run_id: str) -> Document:
                 by_transform[row["transform_id"], row["error_details_json"] or ""] += 1
             if len(kept) < SAMPLES:
                 kept.append(_error(name, row))
+    failed: list[Document] = []
+    for state in _failed_states(view, run_id):
+        by_node[state["node_id"], state["error_json"] or ""] += 1
+        if len(failed) < SAMPLES:
+            failed.append(_failed(state))
     return {
         "run_id": run_id,
         "validation_errors": {
@@ -250,7 +253,7 @@ def error_causes_of(view: LedgerView, run_id: str) -> Document:
         "state_errors": {
             "total": sum(by_node.values()),
             "by_node": _ranked(by_node, "node_id", "error"),
-            "samples": [_failed(state) for state in islice(_failed_states(view, run_id), SAMPLES)],
+            "samples": failed,
         },
     }
 
@@ -302,13 +305,13 @@ def _usage(counts: Counter[str]) -> Document:
 def failure_of(view: LedgerView, run_id: str, *, limit: int) -> Document:
     """Return what failed in a run, and where one looks next."""
     run = run_of_id(view, run_id)
-    failed = [*islice(_failed_states(view, run_id), limit)]
     errors = errors_of(view, run_id, kind="all", limit=limit)
+    failed = errors.pop("state_errors")
     causes = error_causes_of(view, run_id)
     return {
         "run_id": run_id,
         "run_status": run["status"],
-        "failed_node_states": errors.pop("state_errors"),
+        "failed_node_states": failed,
         **errors,
         "patterns": {
             "plugins_failing": dict(Counter(state["node_id"] for state in failed)),
@@ -336,10 +339,6 @@ def _failed(state: Row) -> Document:
 
 def _records(view: LedgerView, run_id: str, name: str) -> Iterable[Row]:
     return (check_stored(TABLES[name], row) for row in records_of(view.tables, run_id, name))
-
-
-def _count(view: LedgerView, name: str, run_id: str, **where: Any) -> int:
-    return view.tables.count(TABLES[name], {"run_id": run_id, **where})
 
 
 def _outcomes(view: LedgerView, run_id: str) -> dict[str, int]:
