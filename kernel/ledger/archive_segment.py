@@ -83,19 +83,29 @@ def packed(segment_index: int, rows: Sequence[SegmentRow]) -> bytes:
     return content
 
 
+def unzipped(content: bytes, bytes_max: int) -> bytes:
+    """Return what a file of gzip was made of; the bytes may be a stranger's.
+
+    Raises:
+        LedgerCorrupt: they are no such file, or one of more than so many bytes.
+    """
+    unpacker = zlib.decompressobj(_GZIP)
+    try:
+        raw = unpacker.decompress(content, bytes_max)
+    except zlib.error as error:
+        raise LedgerCorrupt(f"the file is no gzip: {error}") from None
+    if not unpacker.eof or unpacker.unused_data:
+        raise LedgerCorrupt("the file is cut, goes on behind its end, or is too large")
+    return raw
+
+
 def unpacked(content: bytes) -> Segment:
     """Return what the file of a segment holds; the bytes may be a stranger's.
 
     Raises:
         LedgerCorrupt: they are no segment.
     """
-    unpacker = zlib.decompressobj(_GZIP)
-    try:
-        raw = unpacker.decompress(content, RAW_BYTES_MAX)
-    except zlib.error as error:
-        raise LedgerCorrupt(f"the file is no gzip: {error}") from None
-    if not unpacker.eof or unpacker.unused_data:
-        raise LedgerCorrupt("the file is cut, goes on behind its end, or is too large")
+    raw = unzipped(content, RAW_BYTES_MAX)
     # No more than a segment has: a gigabyte of newlines would be a list of ten.
     head, *lines = raw.split(b"\n", SEGMENT_ROWS + 1)
     begin, end = b'{"first_sequence":"', f'","format":"{FORMAT}"}}'.encode()

@@ -11,7 +11,6 @@ the records give them (decision kernel/0491). Of the same thoughts the same file
 
 import gzip
 import re
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,6 +19,7 @@ import orjson
 
 from kernel.canonical import canonicalize
 from kernel.errors import LedgerCorrupt
+from kernel.ledger.archive_segment import unzipped
 
 FORMAT = "rotulus-thoughts/1"
 
@@ -30,8 +30,6 @@ RAW_BYTES_MAX = 1 << 24
 """The most that a file is unpacked to; 256 records of at most a few kibibytes are less."""
 
 _LEVEL = 6
-_GZIP = 31
-"""The `wbits` of zlib for a gzip file."""
 
 _LINE = re.compile(rb'\{"ec_sequence_number":"([1-9][0-9]{0,18})","record":(\{.*\})\}')
 
@@ -81,18 +79,18 @@ def unpacked_thoughts(content: bytes) -> ThoughtSegment:
     Raises:
         LedgerCorrupt: they are no such file.
     """
-    unpacker = zlib.decompressobj(_GZIP)
+    raw = unzipped(content, RAW_BYTES_MAX)
     try:
-        raw = unpacker.decompress(content, RAW_BYTES_MAX)
-        head, *lines, last = raw.split(b"\n")
+        # No more than a file has: one of newlines alone would be a list of many times its size.
+        head, *lines, last = raw.split(b"\n", PAGE_THOUGHTS + 1)
         stated = orjson.loads(head)
         session_id, number = stated["session_id"], int(stated["first_sequence"])
-    except (zlib.error, ArithmeticError, ValueError, TypeError, KeyError) as error:
+    except (ArithmeticError, ValueError, TypeError, KeyError) as error:
         raise LedgerCorrupt(f"the file holds no thoughts: {error}") from None
-    if not unpacker.eof or unpacker.unused_data or last or stated.get("format") != FORMAT:
+    if last or stated.get("format") != FORMAT:
         raise LedgerCorrupt(f"the file is none of the format {FORMAT}")
-    if not 0 < len(lines) <= PAGE_THOUGHTS or not isinstance(session_id, str):
-        raise LedgerCorrupt(f"the file holds {len(lines)} thoughts")
+    if not lines or not isinstance(session_id, str):
+        raise LedgerCorrupt("the file holds no thought of a session")
     thoughts = tuple(map(_thought_of, lines))
     return ThoughtSegment(session_id, number, thoughts, len(content), len(raw))
 

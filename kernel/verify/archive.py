@@ -30,9 +30,9 @@ from kernel.verify.reading import (
     shown,
 )
 from kernel.verify.thought_segments import (
-    SEGMENT_RULES,
     check_thought_segments,
     thoughts_of_all,
+    unreadable_rule,
 )
 
 _SEGMENTS, _INDEX = schema.archive_segments, schema.archived_rows
@@ -147,9 +147,7 @@ def _check_contents(reader: Reader, archive: Archive) -> set[str]:
             try:
                 archive.content(commitment)
             except ArchiveUnavailable as error:
-                rule = _RULES_OF_CONTENTS.get(error.code)
-                if rule is None:
-                    raise LedgerUnavailable(str(error), code=error.code) from error
+                rule = unreadable_rule(error, _RULES_OF_CONTENTS)
                 reader.findings.add(schema.blobs, commitment, rule, str(error))
     return contents
 
@@ -190,11 +188,7 @@ def _read(reader: Reader, archive: Archive, row: Row) -> Segment | None:
     try:
         segment = archive.read(str(row["content_hash"]))
     except ArchiveUnavailable as error:
-        rule = SEGMENT_RULES.get(error.code)
-        if rule is None:
-            # It says nothing about the segment.
-            raise LedgerUnavailable(str(error), code=error.code) from error
-        reader.findings.add(_SEGMENTS, index, rule, f"{place}: {error}")
+        reader.findings.add(_SEGMENTS, index, unreadable_rule(error), f"{place}: {error}")
         return None
     if segment.first_sequence != first or len(segment.rows) != SEGMENT_ROWS:
         message = f"the file holds {len(segment.rows)} rows from {segment.first_sequence} on"

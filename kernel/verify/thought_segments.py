@@ -5,7 +5,8 @@ session checks, which reads them as rows like any other; that the segments are t
 the fold of the receipts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
@@ -13,10 +14,12 @@ from kernel.ledger.archive import Archive, ArchiveUnavailable
 from kernel.ledger.tables import Row
 from kernel.verify.reading import Reader, Rule, shown
 
-SEGMENT_RULES: dict[str, Rule] = {
-    "archive_segment_missing": "segment_missing",
-    "archive_segment_damaged": "segment_damaged",
-}
+_RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "archive_segment_missing": "segment_missing",
+        "archive_segment_damaged": "segment_damaged",
+    }
+)
 """What is found where reading a segment ends with a code."""
 
 _SEGMENTS = schema.thought_segments
@@ -40,6 +43,18 @@ def check_thought_segments(reader: Reader, archive: Archive) -> frozenset[object
                     unreadable.add(session["session_id"])
             behind = row["last_sequence"]
     return frozenset(unreadable)
+
+
+def unreadable_rule(error: ArchiveUnavailable, rules: Mapping[str, Rule] = _RULES) -> Rule:
+    """Return what is found where a file of the archive cannot be read, by default a segment.
+
+    Raises:
+        LedgerUnavailable: the archive does not answer, which says nothing about the file.
+    """
+    rule = rules.get(error.code)
+    if rule is None:
+        raise LedgerUnavailable(str(error), code=error.code) from error
+    return rule
 
 
 def thoughts_of_all(reader: Reader) -> Iterator[Row]:
@@ -66,11 +81,7 @@ def _is_whole(reader: Reader, archive: Archive, row: Row, count: int, behind: in
     try:
         held = archive.read_thoughts(str(key))
     except ArchiveUnavailable as error:
-        rule = SEGMENT_RULES.get(error.code)
-        if rule is None:
-            # It says nothing about the segment.
-            raise LedgerUnavailable(str(error), code=error.code) from error
-        reader.findings.add(_SEGMENTS, key, rule, f"{place}: {error}")
+        reader.findings.add(_SEGMENTS, key, unreadable_rule(error), f"{place}: {error}")
         return False
     actual = {
         "session_id": held.session_id,
