@@ -21,8 +21,7 @@ from workers.cli.common import (
 from workers.cli.gateway_call import ask_gateway, patient_client
 from workers.cli.input_file import InputFile, read_object
 from workers.cli.tree import proof_document
-
-WITHIN_S_MAX = 30
+from workers.use_cases.witnessed_waits import WAIT_S_MAX
 
 
 @click.command()
@@ -42,7 +41,7 @@ WITHIN_S_MAX = 30
 )
 @click.option(
     "--within",
-    type=click.IntRange(0, WITHIN_S_MAX),
+    type=click.IntRange(0, WAIT_S_MAX),
     default=WITNESSED_WITHIN_S,
     show_default=True,
     help="With --durability witnessed: seconds to wait for witnesses.",

@@ -1,11 +1,10 @@
 """Arguments that many tools have, each with its bounds and its description."""
 
-from datetime import datetime
 from typing import Annotated
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
-from kernel.host import parse_time_us
+from workers.views.moments import in_utc
 from workers.views.records import SEQUENCE_MAX
 
 NAME_CHARS_MAX = 512
@@ -26,11 +25,6 @@ def _dated(value: object) -> object:
     return value
 
 
-def _in_utc(moment: datetime | None) -> datetime | None:
-    us(moment)
-    return moment
-
-
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX, pattern=_NO_NUL)]
 OptionalName = Annotated[Name | None, Field(description="Only what has exactly this.")]
 AfterSequence = Annotated[
@@ -49,7 +43,7 @@ TreeSize = Annotated[
 Time = Annotated[
     AwareDatetime | None,
     BeforeValidator(_dated),
-    AfterValidator(_in_utc),
+    AfterValidator(in_utc),
     Field(description="Such as 2026-01-31T12:00:00Z."),
 ]
 Part = Annotated[
@@ -63,8 +57,3 @@ Offset = Annotated[
     int, Field(ge=0, le=1 << 40, description="Begin a long `part` here: `next.offset`.")
 ]
 ThoughtSession = Annotated[Name, Field(description="Id of a session of thoughts, a UUID.")]
-
-
-def us(moment: datetime | None) -> int | None:
-    """Return a time in microseconds since 1970."""
-    return None if moment is None else parse_time_us(moment.isoformat())

@@ -13,7 +13,7 @@ import anyio
 from actors.supervision import WakeSignal
 from kernel.proof.checkpoint_verdict import CheckpointVerdict, JudgedCheckpoint
 
-WAIT_S_MAX = 30.0
+WAIT_S_MAX = 30
 WAITS_MAX = 1024
 """Waits at once; whoever asks beyond them is answered without waiting."""
 

@@ -1,6 +1,5 @@
 """Auditing over HTTP: which operations, what caused them, what undoing them would take."""
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import Query
@@ -13,7 +12,6 @@ from kernel.audit.manifests import ManifestUnknown, manifests_of
 from kernel.audit.newest_operations import newest_operations
 from kernel.audit.operations import AuditError, AuditFilter, Page, find_operations
 from kernel.audit.preview import preview_rollback
-from kernel.host import parse_time_us
 from kernel.ledger.ledger import LedgerView
 from kernel.model.receipt import MIGRATION_KIND
 from workers.api.errors import ApiError
@@ -39,6 +37,7 @@ from workers.views.audit import (
     preview_document,
     totals_document,
 )
+from workers.views.moments import in_utc, us_of
 from workers.views.records import SEQUENCE_MAX
 
 SUMMED_UP_MAX = 10_000
@@ -61,13 +60,7 @@ def _no_number(value: object) -> object:
     return value
 
 
-def _in_utc(moment: datetime) -> datetime:
-    """Refuse a time that its offset puts beyond the calendar in UTC."""
-    us_of(moment)
-    return moment
-
-
-Moment = Annotated[AwareDatetime, BeforeValidator(_no_number), AfterValidator(_in_utc)]
+Moment = Annotated[AwareDatetime, BeforeValidator(_no_number), AfterValidator(in_utc)]
 Time = Annotated[Moment | None, Query()]
 
 
@@ -95,11 +88,6 @@ class Filters(BaseModel):
         """Return the filter that the parameters give."""
         conditions = self.model_dump(exclude={"since", "until", "order", "after", "limit"})
         return AuditFilter(**conditions, from_us=us_of(self.since), before_us=us_of(self.until))
-
-
-def us_of(moment: datetime | None) -> int | None:
-    """Return a time in microseconds since the epoch."""
-    return None if moment is None else parse_time_us(moment.isoformat())
 
 
 @router.get("/operations")

@@ -11,10 +11,11 @@ from kernel.work.request_lists import RequestPage, RequestSearch, list_requests
 from kernel.work.requests import State
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
-from workers.api.routes.audit import Moment, Text, us_of
+from workers.api.routes.audit import Moment, Text
 from workers.api.routes.records import PAGE_MAX, TEXT_MAX
 from workers.api.routes.work_requests import QueueName
 from workers.api.services import Given
+from workers.views.moments import us_of
 from workers.views.records import SEQUENCE_MAX
 
 router = json_router(prefix="/v1", tags=["operators"])

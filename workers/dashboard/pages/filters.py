@@ -4,19 +4,19 @@ A time that nobody can read is left out too, and the page says so.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import get_args
 from urllib.parse import urlencode
 
 from kernel.work.request_lists import RequestSearch
 from kernel.work.requests import State
+from workers.views.moments import us_of
 from workers.views.records import SEQUENCE_MAX
 
 STATES: tuple[State, ...] = get_args(State)
 TEXT_CHARS_MAX = 512
 _DIGITS_MAX = 19
 _DATE_CHARS = len("2026-01-31 ")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 AGES = ("since", "until")
 
 
@@ -44,11 +44,6 @@ def moment_of(query: Mapping[str, str], name: str) -> datetime | None:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
-
-
-def us_of(moment: datetime | None) -> int | None:
-    """Return a time in microseconds since the epoch."""
-    return None if moment is None else (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def no_times_of(query: Mapping[str, str]) -> list[str]:

@@ -21,7 +21,6 @@ from workers.mcp.fields import (
     OptionalName,
     Sequence,
     Time,
-    us,
 )
 from workers.mcp.tool import Document, Tool, ToolContext, ToolRefused, existing
 from workers.views.audit import (
@@ -34,6 +33,7 @@ from workers.views.audit import (
     preview_document,
     totals_document,
 )
+from workers.views.moments import us_of
 
 SUMMED_UP_MAX = 10_000
 NAMES_SHOWN_MAX = 20
@@ -71,7 +71,7 @@ class FindOperations(Tool):
     async def answer(self, context: ToolContext) -> Document:
         """Return a page of operations."""
         conditions = self.model_dump(exclude={"since", "until", "after", "limit"})
-        criteria = AuditFilter(**conditions, from_us=us(self.since), before_us=us(self.until))
+        criteria = AuditFilter(**conditions, from_us=us_of(self.since), before_us=us_of(self.until))
         listed = await context.read(
             lambda view: find_operations(view, criteria, after=self.after, limit=self.limit)
         )
@@ -223,8 +223,8 @@ class ListCosts(Tool):
                     view,
                     after=self.after,
                     limit=self.limit,
-                    from_us=us(self.since),
-                    before_us=us(self.until),
+                    from_us=us_of(self.since),
+                    before_us=us_of(self.until),
                 )
             )
         )
@@ -245,8 +245,8 @@ class SumCosts(Tool):
                 view,
                 after=self.after,
                 limit=SUMMED_UP_MAX,
-                from_us=us(self.since),
-                before_us=us(self.until),
+                from_us=us_of(self.since),
+                before_us=us_of(self.until),
             )
         )
         document = totals_document(listed.totals, listed.next_after)
