@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from kernel.proof.tiles import TILE_WIDTH
-from tests.workers.use_cases.published import WITNESS, LogWorld
+from tests.workers.use_cases.published import WITNESS
 from workers.environment.checkpoint_folder import nodes_in, published_tile
 from workers.environment.checkpoint_key import CheckpointDiverged, held_key, signed_path
 from workers.use_cases.log_publication import PublicationFolderUnusable
@@ -13,14 +13,6 @@ from workers.use_cases.witnessing import WitnessReply
 from workers.views.checkpoints import checkpoint_status
 
 pytestmark = [pytest.mark.anyio, pytest.mark.may_block, pytest.mark.spec("P5")]
-
-
-@pytest.fixture
-def world(tmp_path):
-    world = LogWorld.made(tmp_path / "world")
-    world.grow(3)
-    yield world
-    world.close()
 
 
 class Clock:

@@ -8,21 +8,13 @@ import pytest
 
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.witness_policy import WitnessPolicy
-from tests.workers.use_cases.published import WITNESS, LogWorld
+from tests.workers.use_cases.published import WITNESS
 from workers.use_cases import log_publishing, witnessed_waits
 from workers.use_cases.log_publishing import LogPublishing
 from workers.use_cases.witnessed_waits import Durability, WitnessedWaits
 from workers.use_cases.witnessing import WitnessReply
 
 pytestmark = [pytest.mark.anyio, pytest.mark.may_block, pytest.mark.spec("P5")]
-
-
-@pytest.fixture
-def world(tmp_path):
-    world = LogWorld.made(tmp_path / "world")
-    world.grow(3)
-    yield world
-    world.close()
 
 
 @asynccontextmanager
