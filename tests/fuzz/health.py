@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 
 LIMIT_S: Final = 0.1
-"""Within which all answers come but one in a thousand."""
+"""Within which every answer comes, of the time that is the gateway's own for certain, and all but
+one in a thousand of the time that may be its own."""
 
 LONGEST_S: Final = 0.3
-"""Within which every answer comes."""
+"""Within which every answer comes, of the time that may be its own."""
 
 EACH_S: Final = 0.05
 ANSWER_S: Final = 30.0
@@ -33,7 +34,10 @@ class Question:
     """One question after health."""
 
     own_s: float
-    """What of the time was the gateway's own."""
+    """What of the time may have been the gateway's own."""
+
+    certain_s: float
+    """What of it was its own for certain."""
 
     elapsed_s: float
     at_s: float
@@ -52,14 +56,15 @@ def waited_s(pid: int) -> dict[str, float]:
     return by_thread
 
 
-def machine_s(pid: int, before: dict[str, float], after: dict[str, float]) -> float:
-    """Return how much of a time the machine let a process wait that answers from one thread.
+def machine_s(pid: int, before: dict[str, float], after: dict[str, float]) -> tuple[float, float]:
+    """Return how long at least, and at most, the machine let a process wait that has one loop.
 
-    Its main thread may wait itself, or wait for the interpreter that another holds who waits.
+    Its main thread may wait itself, or wait for the interpreter that others hold who wait: for that
+    of one, or of all in turn.
     """
     by_thread = {name: after[name] - before.get(name, 0.0) for name in after}
     loop = by_thread.pop(str(pid), 0.0)
-    return loop + max(by_thread.values(), default=0.0)
+    return loop + max(by_thread.values(), default=0.0), loop + sum(by_thread.values())
 
 
 class HealthProbe(threading.Thread):
@@ -70,7 +75,7 @@ class HealthProbe(threading.Thread):
         self._port, self._pid = port, pid
         self.stopped = threading.Event()
         self.asked = 0
-        self.late = 0
+        self.late = self.late_for_certain = 0
         self.worst: list[Question] = []
         self.unanswered = 0
 
@@ -81,6 +86,7 @@ class HealthProbe(threading.Thread):
             self.asked += 1
             self.unanswered += question.status != 200
             self.late += question.own_s > LIMIT_S
+            self.late_for_certain += question.certain_s > LIMIT_S
             self.worst = sorted([*self.worst, question], reverse=True)[:KEPT_MAX]
 
     def ask(self, began_s: float) -> Question:
@@ -95,9 +101,12 @@ class HealthProbe(threading.Thread):
         except (OSError, IndexError, ValueError):
             status = 0
         elapsed_s = time.monotonic() - at_s
-        waited = (int(me.read_text().split()[1]) - mine) / 1e9
-        waited += machine_s(self._pid, theirs, waited_s(self._pid))
-        return Question(max(0.0, elapsed_s - waited), elapsed_s, at_s - began_s, status)
+        asker_s = (int(me.read_text().split()[1]) - mine) / 1e9
+        own_s, certain_s = (
+            max(0.0, elapsed_s - asker_s - machine)
+            for machine in machine_s(self._pid, theirs, waited_s(self._pid))
+        )
+        return Question(own_s, certain_s, elapsed_s, at_s - began_s, status)
 
     def summary(self) -> dict[str, Any]:
         """Return what was met."""
@@ -105,6 +114,7 @@ class HealthProbe(threading.Thread):
             "asked": self.asked,
             "unanswered": self.unanswered,
             "late": self.late,
+            "late_for_certain": self.late_for_certain,
             "worst": [asdict(answer) for answer in self.worst],
         }
 

@@ -68,6 +68,11 @@ def wrong_with_health(health: Mapping[str, Any]) -> list[str]:
             wrong.append(
                 f"gateway {name}: {health_told['unanswered']} questions after health unanswered"
             )
+        if health_told["late_for_certain"]:
+            wrong.append(
+                f"gateway {name}: {health_told['late_for_certain']} answers about health after more"
+                f" than {LIMIT_S * 1000:.0f} ms that were its own for certain"
+            )
         # What a thread waits for another that waits for a processor is the machine's time too, and
         # not all of it can be told from the gateway's.
         is_late_often = health_told["late"] > max(

@@ -144,7 +144,7 @@ def test_a_loop_that_was_held_is_found():
 
 def test_waiting_for_a_processor_is_the_machines():
     before, after = {"7": 1.0, "8": 0.0, "9": 5.0}, {"7": 1.2, "8": 0.3, "9": 5.1, "10": 0.05}
-    assert machine_s(7, before, after) == pytest.approx(0.2 + 0.3)
+    assert machine_s(7, before, after) == pytest.approx((0.2 + 0.3, 0.2 + 0.3 + 0.1 + 0.05))
 
 
 # A server like a gateway, whose loop is held as its command line says.
@@ -217,6 +217,7 @@ def test_a_gateway_whose_loop_is_held_is_found(how):
     health = asked_after(how, 4.0)
     assert health["a"]["asked"] > 5
     assert any("of its own" in wrong for wrong in wrong_with_health(health))
+    assert health["a"]["late_for_certain"] > 0
 
 
 @pytest.mark.slow
@@ -226,10 +227,11 @@ def test_a_gateway_on_a_busy_machine_is_not():
         health = asked_after("does nothing", 4.0)
     assert wrong_with_health(health) == []
     assert health["a"]["worst"][0]["own_s"] < LIMIT_S
+    assert health["a"]["late_for_certain"] == 0
 
 
 def test_a_gateway_that_nobody_reaches_is_found():
-    health = {"asked": 3, "unanswered": 1, "late": 0, "worst": []}
+    health = {"asked": 3, "unanswered": 1, "late": 0, "late_for_certain": 0, "worst": []}
     assert len(wrong_with_health({"a": health, "b": health | {"asked": 0, "unanswered": 0}})) == 2
 
 
@@ -244,6 +246,13 @@ def test_a_gateway_that_nobody_reaches_is_found():
     ],
 )
 def test_an_answer_may_be_late_once_in_a_thousand_but_not_by_much(questions, late, own_s, is_wrong):
-    question = {"own_s": own_s, "elapsed_s": 0.4, "at_s": 9.0, "status": 200}
-    health = {"asked": questions, "unanswered": 0, "late": late, "worst": [question]}
+    question = {"own_s": own_s, "certain_s": 0.0, "elapsed_s": 0.4, "at_s": 9.0, "status": 200}
+    health = {
+        "asked": questions,
+        "unanswered": 0,
+        "late": late,
+        "late_for_certain": 0,
+        "worst": [question],
+    }
     assert bool(wrong_with_health({"a": health})) == is_wrong
+    assert wrong_with_health({"a": health | {"late_for_certain": 1}})
