@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from queues.client.http_transport import HttpTransport
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -32,19 +33,18 @@ def searches() -> Iterator[Searches]:
     try:
         yield finder
     finally:
-        sys.meta_path.remove(finder)  # type: ignore[arg-type]
+        sys.meta_path.remove(finder)
 
 
 async def answering(stream: anyio.abc.SocketStream) -> None:
     async with stream:
-        with pytest.raises(anyio.EndOfStream):
-            while await stream.receive():
-                await stream.send(ANSWER)
+        async for _ in stream:
+            await stream.send(ANSWER)
 
 
 async def test_a_call_searches_for_no_module_that_is_not_installed():
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    port = free_port()
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, answering)
         async with httpx.AsyncClient(transport=HttpTransport()) as client:
