@@ -7,29 +7,35 @@ wrongly.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import BinaryIO, NoReturn
+from pathlib import Path
+from typing import BinaryIO, Final, NoReturn
 
 import click
 
 from kernel.proof.handover_proof import followed_vkeys, proved_handover
 from kernel.proof.proof_file import FILE_BYTES_MAX, verified
 from kernel.proof.witness_policy import POLICY_BYTES_MAX, WitnessPolicy
+from kernel.verify import Verification
 from kernel.verify.expected import ExpectedHead
 from kernel.verify.export import verify_export
 from kernel.verify.since import KeptTree
 from workers.cli.checkpoint_verify import verify_evidence
 from workers.cli.common import as_json, clean_errors, print_document, read_settings
 from workers.cli.input_file import InputFile
+from workers.environment.checkpoint_folder import write_whole
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import (
+    LedgerPlace,
     ledger_place,
     record_findings,
     verify_file,
     verify_file_since,
 )
 from workers.environment.terminal_progress import Progress
+
+HEAD_CHARS_MAX: Final = 100
 
 
 @click.command()
@@ -54,6 +60,19 @@ from workers.environment.terminal_progress import Progress
     metavar="SIZE:ROOT",
     callback=lambda _context, _parameter, text: _kept_tree(text),
     help="Only what came since a `tree_head` that was kept; worth what its keeping is worth.",
+)
+@click.option(
+    "--kept",
+    "kept_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Only what came since the `tree_head` in FILE, everything where there is no FILE yet; FILE"
+    " then holds the newest, if nothing was found. Keep it where who writes the ledger cannot.",
+)
+@click.option(
+    "--full",
+    is_flag=True,
+    help="Everything, as without --since and --kept; with --kept the head in FILE as well.",
 )
 @click.option(
     "--proof",
@@ -96,6 +115,8 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
     handovers: tuple[BinaryIO, ...],
     expect_head: ExpectedHead | None,
     since: KeptTree | None,
+    kept_file: Path | None,
+    full: bool,
     record: bool,
     as_json: bool,
 ) -> None:
@@ -105,6 +126,8 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
     1 on any finding, where there is no ledger to read, and where a proof holds and fewer have
     cosigned than the policy asks for; with 2 when it was called wrongly.
     """
+    if since is not None and (full or kept_file is not None):
+        raise click.UsageError("--since names what to verify: leave --full and --kept out")
     if evidence is not None:
         if not vkeys:
             raise click.UsageError("--evidence needs --vkey: a file does not prove its own key")
@@ -119,13 +142,13 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
         _verify_lines(export, expect_head, as_json=as_json)
     settings = read_settings()
     place = ledger_place(settings)
+    kept = since if kept_file is None else _read_kept(kept_file)
     with clean_errors(), Progress("verify") as progress:
-        step = progress.count
-        if since is None:
-            verification = verify_file(place, step, expect_head=expect_head)
-        else:
-            verification = verify_file_since(place, since, step, expect_head=expect_head)
+        verification = _verification(
+            place, kept, progress.count, full=full, expect_head=expect_head
+        )
         progress.show(f"{verification.rows} rows")
+    tree_head = f"{verification.rows}:{verification.tree_root}"
     document = {
         "verifies": verification.ok,
         "rows": verification.rows,
@@ -142,7 +165,7 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
         "head": verification.head,
         "head_hash": verification.head_hash,
         "tree_root": verification.tree_root,
-        "tree_head": f"{verification.rows}:{verification.tree_root}",
+        "tree_head": tree_head,
         "not_checked": list(verification.not_checked),
         "findings": [asdict(finding) for finding in verification.findings],
     }
@@ -153,7 +176,47 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
     finally:
         # What was found is told whether or not it could be written down.
         print_document(document, as_json=as_json)
+    if kept_file is not None and verification.ok:
+        _keep(kept_file, tree_head)
     sys.exit(0 if verification.ok else 1)
+
+
+def _verification(
+    place: LedgerPlace,
+    kept: KeptTree | None,
+    step: Callable[[int, int], None],
+    *,
+    full: bool,
+    expect_head: ExpectedHead | None,
+) -> Verification:
+    """Verify what came since a kept head, everything where none is, or both."""
+    whole = None
+    if kept is None or full:
+        whole = verify_file(place, step, expect_head=expect_head)
+        if kept is None or not whole.ok:
+            return whole
+    behind = verify_file_since(place, kept, step, expect_head=expect_head)
+    return behind if whole is None or not behind.ok else whole
+
+
+def _read_kept(file: Path) -> KeptTree | None:
+    """Return the tree head that a file holds, None where there is no file yet."""
+    try:
+        with file.open(encoding="ascii", errors="replace") as opened:
+            return KeptTree.parse(opened.readline(HEAD_CHARS_MAX).rstrip("\n"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise click.BadParameter(f"{file}, line 1: {error}", param_hint="--kept") from None
+    except OSError as error:
+        raise click.ClickException(f"input_invalid: {file}: {error.strerror}") from None
+
+
+def _keep(file: Path, tree_head: str) -> None:
+    try:
+        write_whole(file, f"{tree_head}\n".encode(), 0o600)
+    except OSError as error:
+        raise click.ClickException(f"output_unusable: {file}: {error.strerror}") from None
 
 
 def _kept_tree(text: str | None) -> KeptTree | None:

@@ -216,6 +216,41 @@ def test_verify_names_what_is_wrong_and_fails(folder: DataFolder):
     assert "belief_sessions" in text.stdout
 
 
+def test_verify_goes_on_from_the_head_that_a_file_keeps(folder: DataFolder, tmp_path):
+    kept = tmp_path / "head"
+    whole = printed("verify", "--kept", str(kept), "--json")
+    assert kept.read_text() == f"{whole['tree_head']}\n"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    rest = printed("verify", "--kept", str(kept), "--json")
+    assert (whole["not_checked"], rest["tree_head"]) == ([], whole["tree_head"])
+    assert "rows before the kept head: only the tree over them" in rest["not_checked"]
+    assert printed("verify", "--full", "--json") == whole
+
+    kept.write_text("1:" + "ab" * 32 + "\n")
+    for way in ([], ["--full"]):
+        result = rotulus("verify", "--kept", str(kept), *way, "--json")
+        assert json.loads(result.stdout)["findings"][0]["rule"] == "head_not_found"
+    assert kept.read_text().startswith("1:"), "who was shown another log keeps what was verified"
+
+
+@pytest.mark.parametrize("content", ["", "4", "4:abc\n", "\xff\n", "9" * 5000])
+def test_a_kept_head_that_is_none_is_refused_with_its_file_and_line(
+    folder: DataFolder, tmp_path, content: str
+):
+    kept = tmp_path / "head"
+    kept.write_text(content)
+    result = rotulus("verify", "--kept", str(kept))
+    assert result.exit_code == 2
+    assert f"{kept}, line 1: a tree head is SIZE:ROOT" in " ".join(result.stderr.split())
+    assert kept.read_text() == content
+
+
+def test_a_head_is_named_once(folder: DataFolder, tmp_path):
+    head = "1:" + "ab" * 32
+    for other in (["--full"], ["--kept", str(tmp_path / "head")]):
+        assert rotulus("verify", "--since", head, *other).exit_code == 2
+
+
 @pytest.mark.spec("§17.5")
 def test_verify_records_what_it_found_where_it_is_told_to(folder: DataFolder):
     assert "recorded_receipt_id" not in printed("verify", "--record", "--json")
