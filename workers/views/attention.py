@@ -15,6 +15,12 @@ PARTS: Final = {
 """What is asked besides readiness, by its name in the JSON."""
 
 
+_CHECKPOINT_HELP: Final = (
+    "`rotulus doctor` looks at keys and tiles; ROTULUS_CHECKPOINT_KEY, or the policy of"
+    " ROTULUS_WITNESS_POLICY, says which key counts"
+)
+
+
 def attention(state: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for each thing that somebody should look at, with the command for it."""
     for name, problem in state["readiness"].get("problems", {}).items():
@@ -36,7 +42,7 @@ def _checkpoint_attention(state: Mapping[str, Any]) -> Iterator[str]:
     if problem is not None:
         yield f"the log is not published: {problem['code']}: {problem['message']}"
     elif checkpoint.get("verdict") in ("invalid", "diverged"):
-        yield f"the published checkpoint is {checkpoint['message']}"
+        yield f"the published checkpoint is {checkpoint['message']}: {_CHECKPOINT_HELP}"
     elif checkpoint and not checkpoint["quorum_met"]:
         yield f"the published checkpoint is {checkpoint['message']}: its witnesses do not answer"
 
