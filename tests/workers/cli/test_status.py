@@ -95,8 +95,8 @@ PAUSE = {"queue": "binding-evaluation", "priority": None, "decided_by": "A. B."}
             published("invalid", "invalid: the note is no text"),
             (
                 "the published checkpoint is invalid: the note is no text: `rotulus doctor` looks"
-                " at keys and tiles; ROTULUS_CHECKPOINT_KEY, or the policy of ROTULUS_WITNESS_POLICY,"
-                " says which key counts"
+                " at keys and tiles; ROTULUS_CHECKPOINT_KEY, or the policy of"
+                " ROTULUS_WITNESS_POLICY, says which key counts"
             ),
         ),
         (
