@@ -52,20 +52,26 @@ class Pipeline:
             name: lower-case words with hyphens; also that of the queue on which a fleet walks rows.
             config: recorded with every run.
             concurrency: rows that are walked at once, each on a thread.
-            commit_rows: rows of which the record is written together, with a checkpoint.
+            commit_rows: rows of which the record is written together, with a checkpoint; 0: as
+                many as come until an aggregation closes a batch, `COMMIT_ROWS_MAX` at most.
         """
         if not _PIPELINE_NAME.fullmatch(name) or len(name) > 64:
             raise PipelineInvalid(f"a pipeline is called by lower-case words, not {name!r}")
         if not 1 <= concurrency <= CONCURRENCY_MAX:
             raise PipelineInvalid(f"concurrency is 1 to {CONCURRENCY_MAX}")
-        if not 1 <= commit_rows <= COMMIT_ROWS_MAX:
-            raise PipelineInvalid(f"commit_rows is 1 to {COMMIT_ROWS_MAX}")
+        if not 0 <= commit_rows <= COMMIT_ROWS_MAX:
+            raise PipelineInvalid(f"commit_rows is 0 to {COMMIT_ROWS_MAX}")
         self.name = name
         self.config = dict(config or {})
         self.concurrency = concurrency
         self.commit_rows = commit_rows
         self.nodes: list[PipelineNode] = []
         """In the order in which they were declared."""
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows are read and walked together."""
+        return self.commit_rows or COMMIT_ROWS
 
     @cached_property
     def graph(self) -> PipelineGraph:

@@ -17,6 +17,7 @@ from kernel.landscape.open_work import (
     load_without_rows,
     members_of,
     open_operations,
+    record,
     rows_behind,
     state_input,
 )
@@ -87,6 +88,11 @@ def recorded_state(view: LedgerView, run_id: str, graph: PipelineGraph) -> RunSt
     batches = stated.pop("batches")
     state = RunState(run_id=run_id, commit_number=checkpoint["sequence_number"], **stated)
     state.waiting = _waiting(view, state)
+    if state.waiting:
+        # Rows may be on record behind the checkpoint.
+        state.rows_read = state.waiting[-1].index + 1
+    load = record(view, "operations", run_id, state.source_operation)
+    state.source_ended = load["status"] != "open"
     state.batches = [
         OpenBatch(node, number, run_id, _members(view, OpenBatch(node, number, run_id)))
         for node, number in batches.items()

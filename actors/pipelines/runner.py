@@ -12,6 +12,9 @@ When it is durable, the sinks write. A process that is killed leaves a whole num
 next one gives the sinks the writes of the last commit again, and walks its rows (decision
 kernel/0470). So each row is recorded once, and outputs and lineage are those of a run that nobody
 disturbed, as far as the functions return the same.
+
+Where checkpoints follow aggregations alone, the record takes the next rows by themselves, and what
+happened to rows stays in memory until a batch closes (decision actors/0110).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,10 +26,10 @@ from typing import Any, Literal
 import anyio.to_thread
 
 from actors.errors import PipelineSourceDiffers, PipelineStopped
-from actors.pipelines.batches import Batches, WalkedWay
+from actors.pipelines.batches import BatchClosed, Batches, PlanItem, WalkedWay
 from actors.pipelines.events import WalkEvent
 from actors.pipelines.graph import PipelineGraph
-from actors.pipelines.pipeline import Pipeline
+from actors.pipelines.pipeline import COMMIT_ROWS_MAX, Pipeline
 from actors.pipelines.resume import RunState, recorded_state
 from actors.pipelines.run_records import RunRecords, SinkWrite, row_name
 from actors.pipelines.sinks import SinkItem, SinkWritten
@@ -68,6 +71,8 @@ class PipelineRun:
         self._tools = tools
         self._walks = walks
         self._recorder = Recorder(ledger)
+        self._planned: list[PlanItem] = []
+        self._planned_rows = 0
         self._confirmed: list[_Confirmed] = []
         self._failure: BaseException | None = None
 
@@ -113,7 +118,7 @@ class PipelineRun:
             LandscapeRefused: `landscape_conflict` where another process goes on with the run.
         """
         while not self._state.is_settled and self._failure is None and not is_stopped():
-            rows = self._state.waiting
+            rows = self._state.waiting[: self._pipeline.rows_at_once]
             walked = await self._walks.walk(self._state.run_id, rows)
             await anyio.to_thread.run_sync(self._advance, rows, walked)
         return await anyio.to_thread.run_sync(self._end)
@@ -133,31 +138,55 @@ class PipelineRun:
             self._failure = error
 
     def _advance(self, rows: Sequence[SourceRow], walked: Sequence[Sequence[WalkEvent]]) -> None:
-        """Record one commit, let the sinks write, and leave the next rows waiting."""
+        """Plan what happened to rows, record it if a commit is due, and leave the next rows."""
         state, is_last = self._state, not rows and self._source.has_ended
-        next_rows = self._read()
+        plan = [
+            item
+            for row, events in zip(rows, walked, strict=True)
+            for item in self._batches.take(WalkedWay(row.row_id, row.row_id, row.content, events))
+        ]
+        if is_last:
+            plan += self._batches.close_all()
+        self._planned += plan
+        self._planned_rows += len(rows)
+        waiting = state.waiting[len(rows) :]
+        next_rows = [] if waiting else self._read()
+        if is_last or self._is_due(plan):
+            self._commit(next_rows, is_last=is_last)
+        elif next_rows:
+            with self._records.commit():
+                self._record_rows(next_rows)
+            self._records.flush()
+        state.waiting = waiting or next_rows
+
+    def _is_due(self, plan: Sequence[PlanItem]) -> bool:
+        """Tell whether a checkpoint follows what was planned last."""
+        return (
+            self._pipeline.commit_rows > 0
+            or self._planned_rows >= COMMIT_ROWS_MAX
+            or any(isinstance(item, BatchClosed) for item in plan)
+        )
+
+    def _commit(self, next_rows: Sequence[SourceRow], *, is_last: bool) -> None:
+        """Record what is planned with a checkpoint, and let the sinks write."""
+        state = self._state
         with self._records.commit():
             self._record_confirmed()
-            for row, events in zip(rows, walked, strict=True):
-                walk = WalkedWay(row.row_id, row.row_id, row.content, events)
-                self._records.plan(self._batches.take(walk))
-            if is_last:
-                self._records.plan(self._batches.close_all())
-            state.rows_done += len(rows)
+            self._records.plan(self._planned)
+            state.rows_done += self._planned_rows
             self._record_rows(next_rows)
             writes = self._records.sink_writes(state.positions)
             state.is_settled = is_last and not writes
             self._checkpoint()
         self._records.flush()
-        self._confirmed = []
-        state.waiting = next_rows
+        self._confirmed, self._planned, self._planned_rows = [], [], 0
         self._write(writes)
 
     def _read(self) -> list[SourceRow]:
         if self._failure is not None:
             return []
         try:
-            return self._source.read(self._pipeline.commit_rows)
+            return self._source.read(self._pipeline.rows_at_once)
         except Exception as error:  # noqa: BLE001 - a source is the user's program
             self._failure = error
             return []

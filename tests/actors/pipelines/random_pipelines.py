@@ -5,6 +5,7 @@ disturbed does the same.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -40,20 +41,23 @@ class ListSink:
 
 
 @st.composite
-def pipelines(draw: st.DrawFn) -> tuple[Callable[[], tuple[Pipeline, dict[str, ListSink]]], int]:
-    """Draw what makes a pipeline with its sinks, anew each time, and how many rows it has."""
+def pipelines(draw: st.DrawFn) -> Callable[..., tuple[Pipeline, dict[str, Any]]]:
+    """Draw what makes a pipeline with its sinks, anew each time: lists, or those of `new_sink`."""
     rows = draw(st.integers(0, 9))
-    commit_rows = draw(st.integers(1, 4))
+    commit_rows = draw(st.integers(0, 4))
     kinds = st.sampled_from(tuple(_MAKERS))
     choices = draw(
         st.lists(st.tuples(kinds, st.integers(0, 9), st.integers(1, 5)), max_size=NODES_MAX)
     )
-    return (lambda: _made(rows, commit_rows, choices)), rows
+    return partial(_made, rows, commit_rows, choices)
 
 
 def _made(
-    rows: int, commit_rows: int, choices: list[tuple[str, int, int]]
-) -> tuple[Pipeline, dict[str, ListSink]]:
+    rows: int,
+    commit_rows: int,
+    choices: list[tuple[str, int, int]],
+    new_sink: Callable[[str], Any] = lambda _: ListSink(),
+) -> tuple[Pipeline, dict[str, Any]]:
     pipeline = Pipeline("random", commit_rows=commit_rows)
 
     @pipeline.source(name="source", on_error="failures" if commit_rows % 2 else None)
@@ -65,12 +69,12 @@ def _made(
     for place, (kind, which, number) in enumerate(choices):
         end = ends.pop(which % len(ends))
         ends += _MAKERS[kind](pipeline, f"n{place}", end, number, ends)
-    sinks = {f"sink{place}": ListSink() for place in range(len(ends))}
+    sinks = {f"sink{place}": new_sink(f"sink{place}") for place in range(len(ends))}
     for place, (port, _) in enumerate(ends):
         name = f"sink{place}"
         pipeline.sink(sinks[name], name=name, after=port)
     if "failures" in {node.on_error for node in pipeline.nodes}:
-        sinks["failures"] = ListSink()
+        sinks["failures"] = new_sink("failures")
         pipeline.sink(sinks["failures"], name="failures", after=())
     return pipeline, sinks
 

@@ -3,7 +3,8 @@
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,19 +50,25 @@ def run_here(folder: Path, steps: CountedSteps, url: str = "", *, resume: bool =
     tools = WalkTools(ledger.host.now_us, time.sleep, PipelineModel(LocalModel(), 60))
     walks = LocalWalks(dockets.pipeline.graph, tools, concurrency=2)
     run = PipelineRun(dockets.pipeline, ledger, tools, walks)
-    written = os.pwrite
-    os.pwrite = _halved(written, steps)
-    try:
+    with closing(ledger), halved_writes(steps):
         (run.resume if resume else run.begin)(RUN)
         return anyio.run(run.run)
-    finally:
-        os.pwrite = written
-        ledger.close()
 
 
 def run_and_die(_: Any, folder: Path, kill_at: int, url: str = "") -> None:
     """Run it in this process, which is killed at a step."""
     run_here(folder, CountedSteps(kill_at), url)
+
+
+@contextmanager
+def halved_writes(steps: CountedSteps) -> Iterator[None]:
+    """Make each write of a file two steps, one after its half, within the block."""
+    written = os.pwrite
+    os.pwrite = _halved(written, steps)
+    try:
+        yield
+    finally:
+        os.pwrite = written
 
 
 def _halved(pwrite: Callable[..., int], steps: CountedSteps) -> Callable[..., int]:
