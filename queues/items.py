@@ -131,6 +131,9 @@ class QueueDepth:
     delayed: int
     in_flight: int
     dead: int
+    not_due: int
+    """Requests that are no items yet because their time has not come, as the relay said last."""
+
     oldest_eligible_age_ms: dict[str, int]
     """By priority, the age of the item that is served next; 0 where nothing waits for a claim."""
     paused: bool

@@ -129,6 +129,7 @@ class OutboxRelay:
         self._clock_s = clock_s
         self._sent: dict[str, _Sent] = {}
         self._held = False
+        self._not_due = 0
         self._memory = RedisMemory()
         self._last_sequence = 0
         self._closed_to = 0
@@ -204,8 +205,13 @@ class OutboxRelay:
             return 0
         if self._swept_at_s == float("-inf"):
             return await self.look()
+        before = self._not_due
         ready = await anyio.to_thread.run_sync(self._read_new)
-        return await (self.sweep() if ready is None else self._send(ready))
+        if ready is None:
+            return await self.sweep()
+        if self._not_due != before:
+            await self._queue.say_not_due(self._not_due)
+        return await self._send(ready)
 
     async def sweep(self) -> int:
         """Send everything open that the queue may not have, and return how many that was."""
@@ -215,7 +221,9 @@ class OutboxRelay:
         if not await self._leave_mark():
             return 0
         await self._has_room()  # so that a policy by which keys vanish is said before any does
-        sent = await self._send(await anyio.to_thread.run_sync(self._read_all))
+        ready = await anyio.to_thread.run_sync(self._read_all)
+        await self._queue.say_not_due(self._not_due)
+        sent = await self._send(ready)
         self._swept_at_s = self._clock_s()
         self._sweep_took_s = self._swept_at_s - began_s
         return sent
@@ -258,6 +266,7 @@ class OutboxRelay:
             due_now = due(requests, self._ledger.host.now_us())
             # Every open request is here, so one walk over them finds those that wait for others.
             ready = self._route.ready(view, due_now)
+            self._not_due = len(requests) - len(due_now)
             self._note(view, requests)
         self._held = _left_out(due_now, ready)
         for request_id in self._sent.keys() - {request.request_id for request in requests}:
@@ -276,6 +285,7 @@ class OutboxRelay:
             keeping = self._keeping(view, [request.item_key for request in due_now], Around.ABOVE)
             raised = self._route.raised(keeping, due_now)
             ready = self._route.ready(keeping, [*due_now, *raised])
+            self._not_due += len(requests) - len(due_now)
             self._note(view, requests)
         # What is delayed is found by the sweeps; what waits for others is looked for at once.
         self._held |= _left_out(due_now, ready)

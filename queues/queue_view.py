@@ -87,9 +87,9 @@ class QueueView:
     async def depth(self) -> QueueDepth:
         """Count what the queue holds at one moment."""
         reply = await self._scripts.run("depth", self._scripts.now())
-        delayed, in_flight, dead, paused = reply[:4]
+        delayed, in_flight, dead, not_due, paused = reply[:5]
         ranks = dict(
-            zip(self._priority_by_name, zip(*[iter(reply[4:])] * 4, strict=True), strict=False)
+            zip(self._priority_by_name, zip(*[iter(reply[5:])] * 4, strict=True), strict=False)
         )
         return QueueDepth(
             ready={name: rank[0] for name, rank in ranks.items()},
@@ -97,6 +97,7 @@ class QueueView:
             delayed=delayed,
             in_flight=in_flight,
             dead=dead,
+            not_due=not_due,
             oldest_eligible_age_ms={name: max(0, rank[2]) for name, rank in ranks.items()},
             paused=paused == 1,
             paused_priorities=frozenset(name for name, rank in ranks.items() if rank[3] == 1),

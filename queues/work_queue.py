@@ -269,3 +269,7 @@ class WorkQueue(QueueView):
     async def mark(self, mark: str = ANY_RELAY, instead_of: str = "") -> bool:
         """Leave the mark of a relay instead of another; False where it was yet another one."""
         return bool(await self._scripts.run("mark", mark, instead_of.encode("latin-1")) == 1)
+
+    async def say_not_due(self, count: int) -> None:
+        """Leave the number of open requests whose time has not come, for `depth`."""
+        await self._scripts.ask(self._redis.set(f"{self.prefix}not-due", count), QUEUE)

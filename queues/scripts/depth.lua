@@ -1,8 +1,8 @@
 -- depth: how much is in which state, how old the next of each priority is, and what is paused.
 -- KEYS[1]  prefix of the queue
 -- ARGV     now_ms
--- Returns  { delayed, in flight, dead, 1 if the queue is paused, then for each rank: ready,
---          suspended, age in ms of what it serves next (-1 when it has nothing), 1 if paused }
+-- Returns  { delayed, in flight, dead, requests that are not due yet as the relay said last, 1 if
+--          the queue is paused, then for each rank: ready, suspended, age in ms of what it serves next (-1 when it has nothing), 1 if paused }
 -- Atomic   one moment; changes nothing.
 
 local now = now_ms(ARGV[1])
@@ -10,6 +10,7 @@ local answer = {
   redis.call('ZCARD', PREFIX .. 'delayed'),
   redis.call('ZCARD', PREFIX .. 'in-flight'),
   redis.call('ZCARD', PREFIX .. 'dead'),
+  math.max(0, number(try('GETRANGE', PREFIX .. 'not-due', 0, 15)) or 0),
   redis.call('HEXISTS', PREFIX .. 'paused', 'all'),
 }
 for rank = 0, LAST_RANK do

@@ -53,6 +53,7 @@ HUGE: dict[str, tuple[str, str]] = {
     "paused": (QUEUE, "redis.call('HSET', P..'paused', V, V)"),
     "stamp": (QUEUE, "redis.call('SET', P..'stamp', V)"),
     "mark": (QUEUE, "redis.call('SET', P..'mark', V)"),
+    "not due": (QUEUE, "redis.call('SET', P..'not-due', V)"),
     "wake": (QUEUE, "redis.call('RPUSH', P..'wake:0', V)"),
     "holds": (LEASE, "redis.call('HSET', P..'holds', 'w', V)"),
     "tokens": (LEASE, "redis.call('HSET', P..'tokens', V, V)"),

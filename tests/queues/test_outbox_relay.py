@@ -1,6 +1,7 @@
 """The relay: what is open in the ledger becomes items, whatever Redis has lost."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -627,11 +628,23 @@ async def test_what_is_delayed_is_sent_after_its_time_and_holds_nothing_else_up(
     later, now = world.ask_for(delayed, binding(2))
     assert await world.relay.send_new() == 1
     assert await world.claim() == [now]
+    assert (await world.queue.depth()).not_due == 1
     world.end(now)
+    await world.redis.flushall()
     assert await world.relay.sweep() == 0
+    assert (await world.queue.depth()).not_due == 1
+    [even_later] = world.ask_for(replace(delayed, request_key="even later", delay_s=90))
+    assert await world.relay.send_new() == 0
+    assert (await world.queue.depth()).not_due == 2
     world.pass_s(60)
     assert await world.relay.sweep() == 1
+    assert (await world.queue.depth()).not_due == 1
     assert await world.claim() == [later]
+    world.end(later)
+    world.pass_s(31)
+    assert await world.relay.sweep() == 1
+    assert (await world.queue.depth()).not_due == 0
+    assert await world.claim() == [even_later]
 
 
 async def test_each_queue_is_sent_its_own_requests_alone():

@@ -157,10 +157,12 @@ class GatewayMetrics:
     ) -> None:
         for queue in self.services.queues.values():
             depth = await queue.depth()
-            _put_depth(readings, queue, depth)
+            delayed = depth.delayed
             if open_requests is not None:
                 stands = backlog(depth, int(open_requests[queue.name,]))
+                delayed = stands.delayed
                 readings.put("rotulus_requests_held", stands.held, queue.name)
+            _put_depth(readings, queue, depth, delayed)
         for resource, most in self.services.slots.items():
             held = await self.services.leases.held(resource)
             readings.put("rotulus_lease_slots_held", len(held), resource)
@@ -231,7 +233,7 @@ def _age_s(recorded_at: str | None) -> float:
     return max(0.0, (utc_now() - datetime.fromisoformat(recorded_at)).total_seconds())
 
 
-def _put_depth(readings: _Readings, queue: WorkQueue, depth: QueueDepth) -> None:
+def _put_depth(readings: _Readings, queue: WorkQueue, depth: QueueDepth, delayed: int) -> None:
     for row in queue.priorities:
         labels = (queue.name, row.name)
         paused = depth.paused or row.name in depth.paused_priorities
@@ -241,5 +243,6 @@ def _put_depth(readings: _Readings, queue: WorkQueue, depth: QueueDepth) -> None
         readings.put("rotulus_queue_oldest_eligible_age_seconds", age_s, *labels)
         readings.put("rotulus_queue_service_target_seconds", row.service_target_ms / 1000, *labels)
         readings.put("rotulus_queue_paused", float(paused), *labels)
-    for state in ("delayed", "in_flight", "dead"):
-        readings.put("rotulus_queue_items", getattr(depth, state), queue.name, state)
+    counts = {"delayed": delayed, "in_flight": depth.in_flight, "dead": depth.dead}
+    for state, number in counts.items():
+        readings.put("rotulus_queue_items", number, queue.name, state)

@@ -90,7 +90,7 @@ GATEWAY: tuple[Metric, ...] = (
     _gauge("rotulus_queue_paused", "1 where claims pass over the priority", "queue", "priority"),
     _gauge(
         "rotulus_queue_items",
-        "Items that are delayed, in_flight or dead",
+        "Items that are delayed, in_flight or dead; delayed are also requests that are not due yet",
         "queue",
         "state",
     ),
@@ -105,7 +105,7 @@ GATEWAY: tuple[Metric, ...] = (
     ),
     _gauge(
         "rotulus_requests_held",
-        "Open requests without an item of their own: held back, on their way, or joined to another",
+        "Due requests without an item of their own: held back, on their way, or joined to another",
         "queue",
     ),
     _counter("rotulus_requests_recorded_total", "Requests on the record"),
