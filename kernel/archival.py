@@ -1,9 +1,9 @@
 """The steps of archival: what takes long is done on a snapshot, and the rest in one transaction.
 
-Old rows of the log are moved first, then envelopes are collected (`log_archival.py`), then answers
-of models are released and collected (`model_retention.py`), then contents of thoughts are moved
-(`thought_contents.py`) and then their records and trees (`thought_records.py`). Of two processes
-that prepare the same step the second one finds it taken.
+Old rows of the log are moved first, then envelopes are collected (`log_archival.py`), then contents
+of thoughts are moved (`thought_contents.py`) and then their records and trees
+(`thought_records.py`), then answers of models are released and collected (`model_retention.py`).
+Of two processes that prepare the same step the second one finds it taken.
 """
 
 from collections.abc import Callable, Mapping
@@ -107,10 +107,12 @@ def prepared_step(
         index = next_to_collect(view, max(now_us, view.head().committed_at_us))
         if index is not None:
             return read_segment(view, archive, index)
-    answers = _prepared_answers(view, retention, now_us)
-    if answers is not None:
-        return answers
-    return _prepared_thoughts(view, archive, retention) if archive.is_configured else None
+    if archive.is_configured:
+        thoughts = _prepared_thoughts(view, archive, retention)
+        if thoughts is not None:
+            return thoughts
+    # Answers are looked for last: that reads each receipt by which one was released.
+    return _prepared_answers(view, retention, now_us)
 
 
 def _prepared_answers(

@@ -15,14 +15,19 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from kernel.archival import Retention
+from kernel.audit.proofs import thought
+from kernel.erasure import ErasablePayload, erase
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive, ArchiveUnavailable
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
+from kernel.legal_holds import Grounds
 from kernel.verify import verify
+from kernel.verify.archive import verify_archive
 from tests.kernel.archives import archive_next, collect_next
 from tests.kernel.build import FakeHost, create, findings, submit
+from tests.kernel.honest import think
 from tests.system.archiving_process import POINTS, archive_and_die
 from tests.system.killed_at_steps import opened
 from workers.environment import archive_s3
@@ -41,6 +46,8 @@ URL = "s3://rolls/of/one"
 NAME, CONTENT = sha256(b"x").hexdigest(), b"x"
 OTHER = sha256(b"y").hexdigest()
 ANSWER_S = 0.5
+THOUGHTS = ("audit-1:t-1", "audit-1:t-5", "audit-2:t-2")
+GROUNDS = Grounds("asked for by the person", "privacy office")
 
 
 def aws(monkeypatch, endpoint):
@@ -142,6 +149,39 @@ def test_rows_that_lie_in_a_bucket_verify_and_what_is_changed_there_is_named(buc
         assert [finding.rule for finding in findings(ledger)] == [rule]
     bucket.delete_object(Bucket="rolls", Key=key)
     assert [finding.rule for finding in findings(ledger)] == ["segment_missing"]
+
+
+@pytest.mark.spec("002 Retention tiers")
+def test_cold_thoughts_lie_in_a_bucket_are_proved_from_there_and_missed_by_name(
+    bucket, monkeypatch
+):
+    ledger = Ledger.create(MemoryStore(), FakeHost().host, archive_at(URL))
+    think(ledger)
+    with ledger.view() as view:
+        subjects = [thought(view, entry, with_content=True) for entry in THOUGHTS]
+    steps = archive_steps(ledger, Retention(rounds_kept=0, rounds_warm=0))
+    assert sum(step.thoughts_moved for step in steps) == 7
+    names = list(S3Files(URL).names())
+    ledger.archive = archive_at(URL)
+    with ledger.view() as view:
+        assert [thought(view, entry, with_content=True) for entry in THOUGHTS] == subjects
+        assert (verify(view).findings, verify(view).thoughts_archived) == ((), 7)
+        assert verify_archive(view, lambda _: None).findings == ()
+    with ledger.transaction() as transaction:
+        erased = erase(transaction, ErasablePayload("thought", "t-1", "audit-2"), GROUNDS)
+    ledger.archive.erase_content(erased.commitment)
+    left = set(S3Files(URL).names())
+    assert left < set(names)
+    assert findings(ledger) == ()
+    for name in left:
+        S3Files(URL).delete(name)
+    ledger.archive = archive_at(URL)
+    assert {finding.rule for finding in findings(ledger)} == {"segment_missing"}
+    aws(monkeypatch, "http://127.0.0.1:1")
+    ledger.archive = Archive(S3Files(URL, ANSWER_S))
+    with ledger.view() as view, pytest.raises(ArchiveUnavailable) as caught:
+        thought(view, THOUGHTS[0], with_content=False)
+    assert caught.value.code == "archive_unavailable"
 
 
 @pytest.fixture(scope="module")
