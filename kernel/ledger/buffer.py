@@ -62,24 +62,40 @@ def write(changes: Iterable[TableChanges], tables: Tables) -> None:
         LedgerCorrupt: when a row that was new by construction is there already; nothing of the
             transaction may be kept.
     """
+    in_order = sorted(changes, key=lambda change: _place(change.table))
+    leaving = [change for change in in_order if change.deleted and _moves(change.table)]
     try:
         with tables.together():
-            for of_table in sorted(changes, key=lambda change: _place(change.table)):
-                for key in of_table.deleted:
-                    tables.delete(of_table.table, *key)
+            for of_table in in_order:
+                if not _moves(of_table.table):
+                    _delete(of_table, tables)
                 if of_table.replaced:
                     tables.put_many(of_table.table, of_table.replaced)
                 if of_table.added:
                     tables.insert_many(of_table.table, of_table.added)
+        # Where rows are sent together, many to be added come last.
+        if leaving:
+            with tables.together():
+                for of_table in leaving:
+                    _delete(of_table, tables)
     except DuplicateKey as error:
         raise LedgerCorrupt(f"what was to be new is there already: {error}") from error
+
+
+def _delete(changes: TableChanges, tables: Tables) -> None:
+    for key in changes.deleted:
+        tables.delete(changes.table, *key)
+
+
+def _moves(table: Table) -> bool:
+    return "moves_to" in table.info
 
 
 @cache
 def _place(table: Table) -> tuple[bool, int]:
     """Return where a table stands in a write."""
     referred = [_place(key.referred_table)[1] for key in table.foreign_key_constraints]
-    return "moves_to" in table.info, max(referred, default=-1) + 1
+    return _moves(table), max(referred, default=-1) + 1
 
 
 class _TableBuffer:
