@@ -35,6 +35,10 @@ class LeaseTablePort(Protocol):
         """The gateways that are alive; the caller too, unless another process has its name."""
 
     @property
+    def late(self) -> Collection[str]:
+        """Those of them that missed a beat, and may be dead."""
+
+    @property
     def owners(self) -> Mapping[int, str]:
         """The lessee of each shard; shards of dead gateways may still be in it."""
 

@@ -180,12 +180,15 @@ class ShardKeeper:
     def absent_owner(self, shard: int) -> str | None:
         """Return who has a shard on the record that no living gateway owns, `NOBODY` for nobody.
 
-        None where a living gateway owns it, and while it is not known who lives.
+        A gateway that missed a beat counts as gone. None where another one owns the shard, and
+        while it is not known who lives.
         """
         is_here = self._held_shards.fence_of(shard) is not None
-        if is_here or self.table is None or self.owner_of(shard) is not None:
+        if is_here or self.table is None:
             return None
-        return self._owners_on_record.get(shard, NOBODY)
+        owner = self.owner_of(shard)
+        is_away = owner is None or owner in self.table.late
+        return self._owners_on_record.get(shard, NOBODY) if is_away else None
 
     def is_dead(self, gateway: str) -> bool:
         """Tell whether the lease table says that a gateway is dead; no while it is not known."""

@@ -41,6 +41,9 @@ class LeaseTable:
     gateways: frozenset[str]
     """The gateways that are alive; without the caller when another process has its name."""
 
+    late: frozenset[str]
+    """Those of them that missed a beat: less than half of their lease is left."""
+
     owners: Mapping[int, str]
     """The lessee of each shard; the shards of a dead gateway stay until somebody claims them."""
 
@@ -70,7 +73,7 @@ class ShardLeases:
         what the table had lost: they refuse work for shards whose owner they do not know.
         """
         try:
-            mine, changed, table_id, age_ms, alive, owners = await self._scripts.run(
+            mine, changed, table_id, age_ms, alive, late, owners = await self._scripts.run(
                 "gateway_beat",
                 self._scripts.now(),
                 self._gateway,
@@ -92,7 +95,13 @@ class ShardLeases:
             gateways -= {self._gateway}
         self._reached = True
         owned = records("shard_lease", zip(owners[::2], owners[1::2], strict=True), _OWNED)
-        return LeaseTable(_NAME(table_id), gateways, dict(owned), age_ms >= self._ttl_ms)
+        return LeaseTable(
+            _NAME(table_id),
+            gateways,
+            gateways & frozenset(records("gateway", late, _NAME)),
+            dict(owned),
+            age_ms >= self._ttl_ms,
+        )
 
     async def claim(self, shards: Collection[int]) -> Collection[int]:
         """Lease shards; return those that this gateway leases now: free ones, and its own.

@@ -3,7 +3,8 @@
 -- ARGV     now_ms, gateway, incarnation, '1' at its first beat, ttl_ms, an id for a new table,
 --          the shards that it holds
 -- Returns  { 1, or 0 when another process goes by this name; 1 when the others have to read the
---          table anew; table id; age of the table in ms; the living gateways;
+--          table anew; table id; age of the table in ms; the living gateways; those of them that
+--          have less than half a lease left, so that a beat of theirs is missing;
 --          shard, owner, shard, owner, ... }
 -- Atomic   all of it. The dead leave first. A first beat takes the name over from whoever had it.
 --          A shard that is held is claimed unless somebody living leases it: after a flush every
@@ -58,6 +59,7 @@ if mine then
     end
   end
 end
+local late = redis.call('ZRANGEBYSCORE', alive, '-inf', '(' .. now + tonumber(ARGV[5]) / 2)
 local leased = {}
 for shard, owner in each_pair(redis.call('HGETALL', owners)) do
   if #shard <= 9 and string.find(shard, '^%d+$') and named(owner) then
@@ -68,4 +70,4 @@ for shard, owner in each_pair(redis.call('HGETALL', owners)) do
     redis.call('HDEL', owners, shard)
   end
 end
-return { mine and 1 or 0, changed, id, now - born, living, leased }
+return { mine and 1 or 0, changed, id, now - born, living, late, leased }

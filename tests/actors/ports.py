@@ -17,6 +17,7 @@ _numbers = count(1)
 class FakeLeaseTable:
     table_id: str
     gateways: frozenset[str]
+    late: frozenset[str]
     owners: Mapping[int, str]
     settled: bool
 
@@ -106,7 +107,10 @@ class MemoryLeases:
         self._first = False
         gateways = frozenset(living if mine else living - {me})
         age_ms = hub.now_ms() - hub.born_ms
-        return FakeLeaseTable(hub.table_id, gateways, dict(hub.owners), age_ms >= self._ttl_ms)
+        half_ms = hub.now_ms() + self._ttl_ms / 2
+        late = frozenset(name for name in gateways if hub.alive.get(name, half_ms) < half_ms)
+        is_settled = age_ms >= self._ttl_ms
+        return FakeLeaseTable(hub.table_id, gateways, late, dict(hub.owners), is_settled)
 
     async def claim(self, shards: Collection[int]) -> Collection[int]:
         hub, me = self._hub, self._gateway

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -124,12 +124,17 @@ class Gateways:
     """The gateways of one ledger and one Redis; each runs the module `program`."""
 
     def __init__(
-        self, folder: Path, redis: EmbeddedRedis, database_url: str | None, program: str
+        self,
+        folder: Path,
+        redis: EmbeddedRedis,
+        database_url: str | None,
+        program: str,
+        settings: Mapping[str, str],
     ) -> None:
         self.redis = redis
         self._program = program
         self._folder = folder
-        self._environment = {"ROTULUS_REDIS_URL": redis.url}
+        self._environment = {"ROTULUS_REDIS_URL": redis.url, **settings}
         if database_url is not None:
             self._environment["ROTULUS_DATABASE_URL"] = database_url
         self.place: LedgerPlace = folder / "data" / "ledger.db"
@@ -170,12 +175,12 @@ class Gateways:
 
 @contextmanager
 def running_gateways(
-    folder: Path, database_url: str | None = None, *, program: str = "workers"
+    folder: Path, database_url: str | None = None, *, program: str = "workers", **settings: str
 ) -> Iterator[Gateways]:
     """Gateways and their Redis for the time of a block; nothing of them is left behind."""
     redis = EmbeddedRedis(folder, find_server())
     redis.start()
-    gateways = Gateways(folder, redis, database_url, program)
+    gateways = Gateways(folder, redis, database_url, program, settings)
     if database_url is not None:
         from pydantic import SecretStr  # noqa: PLC0415 - only a database's URL is a secret
 

@@ -1,12 +1,16 @@
 """Two gateways on one ledger: any of them may be killed, paused or stopped, and Redis lost."""
 
+import html
 import signal
 from collections import Counter
+from functools import partial
+from urllib.parse import quote
 
 import anyio
 import pytest
 from redis import Redis
 
+from kernel.authority.requests import AUTHORITY_QUEUE
 from queues.client.gateway_http import GatewayHttp
 from queues.client.session_operations import SessionOperations
 from tests import loopback
@@ -20,7 +24,8 @@ from tests.system.gateways import (
     running_gateways,
     session_id,
 )
-from tests.workers.api.door import source
+from tests.workers.api.door import source, understanding
+from tests.workers.cli.command import rotulus
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio, pytest.mark.may_block]
 
@@ -28,6 +33,7 @@ CLIENTS = 50
 EACH = 5
 SESSIONS = 8
 LONG = 30
+AWAY = "its session's gateway a is away"
 
 _numbers = iter(range(10_000))
 
@@ -112,6 +118,51 @@ async def test_a_killed_gateways_sessions_go_on_at_the_other(gateways):
     async with RetryingClient(b) as client:
         await assert_exactly_once(client, sessions)
     gateways.verify()
+
+
+async def until(read):
+    """Return what is read once there is something."""
+    with anyio.fail_after(ANSWER_S):
+        while not (answer := await read()):
+            await anyio.sleep(0.05)
+    return answer
+
+
+async def test_a_request_whose_gateway_was_killed_says_so_until_another_has_its_session(tmp_path):
+    with running_gateways(tmp_path, ROTULUS_SHARD_LEASE_S="4") as gateways:
+        a, b = gateways.pair()
+        async with (
+            RetryingClient(b) as client,
+            GatewayHttp(b.url) as asker,
+            loopback.client(base_url=b.url) as http,
+        ):
+            for session in new_sessions(SESSIONS):
+                await client.declare(session)
+                intents = [source(f"s-{session}"), understanding(f"u-{session}", f"s-{session}")]
+                operations = SessionOperations(asker, session)
+                assert [outcome async for outcome in operations.submit(intents)]
+            listed = (await http.get("/v1/requests")).json()
+            ids = [request["request_id"] for request in listed["requests"]]
+
+            async def whys():
+                path = f"/v1/queues/{AUTHORITY_QUEUE}/requests"
+                return [(await http.get(f"{path}/{name}/waiting")).json()["why"] for name in ids]
+
+            async def nobody_works():
+                return await whys() == [f"no worker serves {AUTHORITY_QUEUE}"] * SESSIONS
+
+            async def away():
+                return [name for name, why in zip(ids, await whys(), strict=True) if AWAY in why]
+
+            await until(nobody_works)
+            a.send(signal.SIGKILL)
+            [request_id, *_] = await until(away)
+            page = await http.get(f"/queues/{AUTHORITY_QUEUE}/requests/{quote(request_id)}")
+            assert AWAY in html.unescape(page.text)
+            why = partial(rotulus, "queues", "why", AUTHORITY_QUEUE, request_id, "--gateway", b.url)
+            assert AWAY in (await anyio.to_thread.run_sync(why)).output
+            await until(nobody_works)
+        assert b.owned() == 64
 
 
 @on_both

@@ -69,7 +69,8 @@ class GatewayCluster:
     def absent_owner(self, session_id: str) -> str | None:
         """Return the recorded gateway of a session that no living gateway owns, empty for nobody.
 
-        None where a living gateway owns it, and while it is not known who lives.
+        One that missed a beat counts as gone. None where another one owns it, and while it is not
+        known who lives.
         """
         return self.keeper.absent_owner(shard_of(session_id, self.held_shards.shards))
 

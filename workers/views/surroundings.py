@@ -65,17 +65,15 @@ async def why_open(services: FleetServices, queue: str, request_id: str) -> str 
     if queue not in services.queues:
         return held.reason or "a gateway does it by itself, in the order of the record"
     try:
-        around = await _surroundings(services, queue, request_id, held)
+        around = await _surroundings(services, queue, held)
     except QueueError:
         around = None
     return why_waiting(held, around)
 
 
-async def _surroundings(
-    services: FleetServices, queue: str, request_id: str, held: RecordedHold
-) -> Surroundings:
+async def _surroundings(services: FleetServices, queue: str, held: RecordedHold) -> Surroundings:
     """Return what is around a request; of what it needs, the holders of what is full."""
-    place = await services.queues[queue].locate(request_id)
+    place = await services.queues[queue].locate(held.item)
     beats = await services.heartbeats.alive()
     workers = sum(queue in beat.queues for beat in beats)
     # Until it stands in its queue it waits for who relays, afterwards for who records its result.

@@ -2,8 +2,7 @@
 
 What the record says comes first (a time, an earlier step, a full cycle, a pause), then where its
 item stands in the queue, whether its session has a gateway, who serves the queue, and who holds
-its capacity. The sentence is true of
-the moment at which it was asked for.
+its capacity. The sentence is true of the moment at which it was asked for.
 """
 
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from kernel.work.outcomes import recorded_request
 from kernel.work.pauses import Pause, pauses_of
 from kernel.work.ready_requests import due_at_us, fan_out_of, next_of_runs
 from queues.items import ItemPlace
+from queues.outbox_relay import route_of
 
 NAMED_MAX = 3
 """Holders of capacity that a sentence names."""
@@ -35,6 +35,9 @@ class RecordedHold:
 
     session_id: str | None = None
     """The session that records its result, where that is a certain one."""
+
+    item: str = ""
+    """The name under which its queue has it; one understanding's requests are one item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,8 @@ def held_back(view: LedgerView, request_id: str, now_us: int) -> RecordedHold | 
         if pause.queue == request.queue and pause.priority in (None, request.priority)
     )
     reason, session_id = _reason(view, request, now_us), _session_of(view, request)
-    return RecordedHold(request.queue, request.priority, reason, pauses, session_id)
+    item = route_of(request.queue).item(request).key
+    return RecordedHold(request.queue, request.priority, reason, pauses, session_id, item)
 
 
 def _session_of(view: LedgerView, request: Request) -> str | None:

@@ -115,6 +115,10 @@ async def test_what_a_dead_gateway_had_is_taken_when_its_lease_is_over(world):
     assert await b.turn() == [2, 3]
     absent = [b.keeper.absent_owner(shard) for shard in range(SHARDS)]
     assert absent == [None] * SHARDS
+    world.clock.now_ms += TTL_MS // 2 + 1
+    assert await b.turn() == [2, 3], "it may still live"
+    absent = [b.keeper.absent_owner(shard) for shard in range(SHARDS)]
+    assert absent == ["a", "a", None, None]
     world.clock.pass_a_lease()
     await b.keeper.look()
     absent = [b.keeper.absent_owner(shard) for shard in range(SHARDS)]

@@ -57,6 +57,20 @@ async def test_the_living_are_in_the_table_until_they_are_silent_for_a_lease(pla
     assert (await b.beat(())).gateways == {"b"}
 
 
+async def test_who_misses_a_beat_is_late_until_it_beats_or_is_gone(place, clock):
+    a, b = place.leases("a"), place.leases("b")
+    await a.beat(())
+    clock.advance(500)
+    assert (await b.beat(())).late == set()
+    clock.advance(1)
+    table = await b.beat(())
+    assert (table.gateways, table.late) == ({"a", "b"}, {"a"})
+    assert (await a.beat(())).late == set()
+    assert (await b.beat(())).late == set()
+    clock.advance(TTL_MS)
+    assert (await b.beat(())).late == set()
+
+
 async def test_a_shard_is_leased_by_one_as_long_as_it_lives(place, clock):
     a, b = place.leases("a"), place.leases("b")
     await a.beat(())

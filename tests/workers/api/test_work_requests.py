@@ -282,8 +282,10 @@ async def test_a_request_whose_sessions_gateway_is_away_says_so(door: Door):
     away = "its session's gateway gateway-b is away; "
     assert (await why(door, path, row)).startswith(away)
     queue = door.services.queues[AUTHORITY_QUEUE]
-    await queue.enqueue(NewItem(row["request_id"], queue.priorities[-1].name, "cause", b"{}"))
+    await queue.enqueue(NewItem(row["item_key"], queue.priorities[-1].name, "cause", b"{}"))
     assert (await why(door, path, row)).startswith(away)
+    door.app.state.services = door.services
+    assert await why(door, path, row) == f"no worker serves {AUTHORITY_QUEUE}"
     assert sessions == [f"requests:{AUTHORITY_QUEUE}", SESSION]
 
 
