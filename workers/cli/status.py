@@ -64,10 +64,11 @@ def _about(url: str, state: Mapping[str, Any]) -> Iterator[str]:
         yield f"record     {tree['tree_size']} rows, root {tree['root_hash']}"
     if checkpoint := state["checkpoint"].get("checkpoint"):
         yield f"published  {checkpoint['tree_size']} rows, {checkpoint['message']}"
-    yield from _workers(state["queues"].get("fleet", []))
+    yield from _workers(state["queues"])
 
 
-def _workers(fleet: list[Mapping[str, Any]]) -> Iterator[str]:
+def _workers(queues: Mapping[str, Any]) -> Iterator[str]:
+    fleet, late = queues.get("fleet", []), queues.get("late_workers", [])
     if not fleet:
         yield "workers    none"
     for worker in fleet:
@@ -75,7 +76,7 @@ def _workers(fleet: list[Mapping[str, Any]]) -> Iterator[str]:
         yield (
             f"worker     {worker['worker_id']}: {worker['completed']} done,"
             f" {worker['failed']} failed, {worker['in_flight']} in flight,"
-            f" seen at {seen:%H:%M:%S} UTC"
+            f" {'late, ' if worker['worker_id'] in late else ''}seen at {seen:%H:%M:%S} UTC"
         )
 
 

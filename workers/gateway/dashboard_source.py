@@ -48,14 +48,13 @@ from workers.dashboard.snapshot import (
 )
 from workers.environment.system_host import utc_now
 from workers.views.backlog import backlog
+from workers.views.late_workers import is_late
 from workers.views.records import RequestCounts, count_requests
 
 TAIL_ROWS = 20
 SESSIONS_SHOWN = 50
 HASH_CHARS = 12
 NOBODY_SHOWN = "(nobody)"
-LATE_AFTER_MS = 6_000
-"""One beat, of one every four seconds, is missing."""
 
 BEST_EFFORT = "background_low_priority"
 PAGE_ROWS = 1000
@@ -237,7 +236,7 @@ class LiveSource:
                 beat.failed,
                 beat.in_flight,
                 now_ms - beat.seen_at_ms,
-                "late" if now_ms - beat.seen_at_ms > LATE_AFTER_MS else "alive",
+                "late" if is_late(beat, now_ms) else "alive",
             )
             for beat in await self.services.heartbeats.alive()
         )

@@ -54,6 +54,8 @@ def _queue_attention(state: Mapping[str, Any]) -> Iterator[str]:
         by = f" by {pause['decided_by']}" if pause["decided_by"] else ""
         yield f"{place} is paused{by}: rotulus queues resume {pause['queue']}"
     served = {queue for worker in state.get("fleet", []) for queue in worker["queues"]}
+    for worker_id in state.get("late_workers", []):
+        yield f"{worker_id} missed a beat: if it is dead, others take over what it had in hand"
     for name, queue in queues.items():
         if name not in served:
             yield f"no worker serves {name}: rotulus worker --queues {name}"

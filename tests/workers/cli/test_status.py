@@ -66,6 +66,10 @@ PAUSE = {"queue": "binding-evaluation", "priority": None, "decided_by": "A. B."}
             "binding-evaluation is paused by A. B.: rotulus queues resume binding-evaluation",
         ),
         (
+            queues(late_workers=["worker-1"]),
+            "worker-1 missed a beat: if it is dead, others take over what it had in hand",
+        ),
+        (
             queues(fleet=[]),
             "no worker serves binding-evaluation: rotulus worker --queues binding-evaluation",
         ),

@@ -30,6 +30,7 @@ from tests.workers.api.door import SESSION, Door, claim, rows, running_door, sou
 from workers.dashboard.snapshot import PARTS, Count, Death, SnapshotPart
 from workers.gateway import dashboard_source as snapshot_source
 from workers.gateway.dashboard_source import HASH_CHARS, TAIL_ROWS, LiveSource, Rate
+from workers.views import late_workers
 
 pytestmark = pytest.mark.anyio
 
@@ -124,7 +125,7 @@ async def test_leases_and_workers_are_those_that_live(filled: Door):
 
 
 async def test_a_worker_that_was_not_heard_of_for_a_while_is_late(filled: Door, monkeypatch):
-    monkeypatch.setattr(snapshot_source, "LATE_AFTER_MS", -1)
+    monkeypatch.setattr(late_workers, "LATE_AFTER_MS", -1)
     fleet = value_of((await LiveSource(filled.services, 4).read()).workers)
     assert [worker.state for worker in fleet.workers] == ["late", "late"]
 

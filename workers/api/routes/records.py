@@ -11,7 +11,9 @@ from queues.worker_heartbeats import WorkerBeat
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.services import Given
+from workers.environment.system_host import utc_now
 from workers.views.backlog import Backlog, backlog
+from workers.views.late_workers import is_late
 from workers.views.records import (
     SEQUENCE_MAX,
     NodeDocument,
@@ -53,13 +55,17 @@ class DepthDocument(TypedDict):
 
 
 class QueuesDocument(TypedDict):
-    """What the record asks for, what each queue holds, what is paused, and who works."""
+    """What the record asks for, what each queue holds, what is paused, and who works.
+
+    Late workers are those of the fleet that missed a beat.
+    """
 
     requests: RequestCounts
     queues: dict[str, DepthDocument]
     pauses: list[Pause]
     workers: list[str]
     fleet: list[WorkerBeat]
+    late_workers: list[str]
 
 
 @router.get("/operations/{operation_id}")
@@ -118,7 +124,7 @@ async def queues(services: Given) -> QueuesDocument:
     requests = await services.read(count_requests)
     pauses = await services.read(pauses_of)
     depths = {name: await queue.depth() for name, queue in services.queues.items()}
-    beats = await services.heartbeats.alive()
+    beats, now_ms = await services.heartbeats.alive(), int(utc_now().timestamp() * 1000)
     return {
         "requests": requests,
         "queues": {
@@ -138,4 +144,5 @@ async def queues(services: Given) -> QueuesDocument:
         "pauses": pauses,
         "workers": [beat.worker_id for beat in beats],
         "fleet": beats,
+        "late_workers": [beat.worker_id for beat in beats if is_late(beat, now_ms)],
     }

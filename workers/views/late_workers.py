@@ -1,0 +1,13 @@
+"""Which workers have missed a beat: they may be dead, and what they had in hand goes to others."""
+
+from typing import Final
+
+from queues.worker_heartbeats import WorkerBeat
+
+LATE_AFTER_MS: Final = 6_000
+"""A worker beats every four seconds."""
+
+
+def is_late(beat: WorkerBeat, now_ms: int) -> bool:
+    """Tell whether a worker should have beaten again by now."""
+    return now_ms - beat.seen_at_ms > LATE_AFTER_MS
