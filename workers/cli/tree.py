@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from kernel.verify.since import KeptTree
 from queues.client.log_proofs import InclusionProof, LogProofs, TreeHead
 from workers.cli.common import (
     as_json,
@@ -92,11 +93,11 @@ def _head(stated: TreeHead) -> dict[str, str]:
 
 
 def _kept(text: str) -> TreeHead:
-    size, _, root = text.partition(":")
     try:
-        return TreeHead(int(size), bytes.fromhex(root))
-    except ValueError:
-        raise click.BadParameter("a head is SIZE:ROOT, as `rotulus tree head` prints it") from None
+        kept = KeptTree.parse(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    return TreeHead(kept.size, kept.root)
 
 
 def _ask(question: Callable[[LogProofs], Awaitable[T]]) -> T:

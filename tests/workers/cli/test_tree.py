@@ -50,7 +50,10 @@ def test_a_log_that_is_not_that_of_the_kept_head_is_refused():
     refused = rotulus("tree", "consistency", f"1:{'00' * 32}")
     assert refused.exit_code == 1
     assert "proof_invalid" in refused.stderr
-    assert rotulus("tree", "consistency", "no-head").exit_code == 2
+    for none in ("no-head", "5", "5:", "5:00", "-1:" + "00" * 32):
+        result = rotulus("tree", "consistency", "--", none)
+        assert result.exit_code == 2
+        assert "a tree head is SIZE:ROOT" in result.stderr
     assert "tree_size_invalid" in rotulus("tree", "inclusion", "99").stderr
     assert "not JSON" in rotulus("submit", SESSION, "-", stdin="{").stderr
 
