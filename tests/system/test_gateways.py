@@ -26,6 +26,7 @@ from tests.system.gateways import (
 )
 from tests.workers.api.door import source, understanding
 from tests.workers.cli.command import rotulus
+from tests.workers.gateway.served import until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio, pytest.mark.may_block]
 
@@ -118,14 +119,6 @@ async def test_a_killed_gateways_sessions_go_on_at_the_other(gateways):
     async with RetryingClient(b) as client:
         await assert_exactly_once(client, sessions)
     gateways.verify()
-
-
-async def until(read):
-    """Return what is read once there is something."""
-    with anyio.fail_after(ANSWER_S):
-        while not (answer := await read()):
-            await anyio.sleep(0.05)
-    return answer
 
 
 async def test_a_request_whose_gateway_was_killed_says_so_until_another_has_its_session(tmp_path):

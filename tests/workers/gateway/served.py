@@ -1,7 +1,8 @@
 """A gateway that serves over HTTP from the loop of the test, and a client of it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import anyio
 import httpx
@@ -11,6 +12,8 @@ from workers.environment.settings import Settings
 from workers.gateway.process import serve_gateway
 
 READY_S = 30
+UNTIL_S = 90
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -22,6 +25,14 @@ async def served_gateway(settings: Settings, redis_url: str) -> AsyncIterator[ht
             await until_it_answers(client)
             yield client
         tasks.cancel_scope.cancel()
+
+
+async def until(read: Callable[[], Awaitable[T]]) -> T:
+    """Return what is read once there is something."""
+    with anyio.fail_after(UNTIL_S):
+        while not (answer := await read()):
+            await anyio.sleep(0.1)
+    return answer
 
 
 async def until_it_answers(client: httpx.AsyncClient) -> None:

@@ -8,19 +8,10 @@ import anyio
 import pytest
 
 from tests.workers.cli.command import rotulus
+from tests.workers.gateway.served import until
 from tests.workers.worker.binding_workers import BindingWorkers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
-
-WAIT_S = 90
-
-
-async def until(read):
-    """Return what is read once there is something."""
-    with anyio.fail_after(WAIT_S):
-        while not (answer := await read()):
-            await anyio.sleep(0.2)
-    return answer
 
 
 async def test_a_killed_worker_is_late_at_every_door_and_then_gone(tmp_path: Path, valkey_url: str):
