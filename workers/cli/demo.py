@@ -11,6 +11,7 @@ import anyio.to_thread
 import click
 
 from workers.cli.common import as_json, print_document, read_settings, run
+from workers.cli.input_file import size_of
 from workers.cli.up import say_death, say_troubles, say_where, worker_count
 from workers.demo.run import DemoReport, run_demo
 from workers.demo.shown_proof import ShownProof, make_key, show_proof
@@ -53,7 +54,7 @@ async def _demo(
     async with running_tree(settings, workers=workers, died_alike=say_death) as tree:
         click.echo(f"Rotulus is up: {tree.gateway_url}", err=True)
         with _lines(file) as lines:
-            report = await run_demo(tree, lines)
+            report = await run_demo(tree, lines, size_of(lines))
         report.proof = await _proof(settings, tree, report)
         failed = bool(report.failures)
         _print_report(report, as_json=as_json)

@@ -82,13 +82,17 @@ class DemoReport:
         }
 
 
-async def run_demo(tree: Tree, lines: Iterable[bytes]) -> DemoReport:
-    """Ingest dockets into a running tree, wait for its workers, and verify the record."""
+async def run_demo(tree: Tree, lines: Iterable[bytes], size_bytes: int | None = None) -> DemoReport:
+    """Ingest dockets into a running tree, wait for its workers, and verify the record.
+
+    Where the size of the lines is known, the ingest shows how long it still takes.
+    """
     seconds: dict[str, float] = {}
     async with GatewayClient(tree.gateway_url) as gateway:
         with Progress("ingest") as progress:
-            summary = await Ingest(gateway, partial(_show_ingest, progress)).run(lines)
-            _show_ingest(progress, summary)
+            show = partial(_show_ingest, progress, size_bytes)
+            summary = await Ingest(gateway, show).run(lines)
+            show(summary)
             seconds["ingest"] = progress.elapsed_s
         with Progress("queues") as progress:
             requests = await _drained(gateway, progress)
@@ -98,7 +102,7 @@ async def run_demo(tree: Tree, lines: Iterable[bytes]) -> DemoReport:
         verification = await anyio.to_thread.run_sync(
             verify_file,
             tree.ledger_place,
-            lambda done, total: progress.show(f"{done} of {total} rows"),
+            progress.count,
         )
         progress.show(f"{verification.rows} rows")
         seconds["verify"] = progress.elapsed_s
@@ -140,7 +144,11 @@ async def _is_routing(gateway: GatewayClient) -> bool:
     return any(binding["is_being_routed"] for binding in page["bindings"])
 
 
-def _show_ingest(progress: Progress, summary: Summary) -> None:
+def _show_ingest(progress: Progress, size_bytes: int | None, summary: Summary) -> None:
+    if size_bytes is not None and summary.bytes_done < size_bytes:
+        counts = f"bytes, {summary.dockets} dockets, {summary.entries} entries"
+        progress.count(summary.bytes_done, size_bytes, counts)
+        return
     progress.show(
         f"{summary.dockets} dockets, {summary.entries} entries, "
         f"{summary.accepted} operations, {summary.eliminated} hypotheses eliminated"

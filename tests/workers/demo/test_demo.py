@@ -163,7 +163,7 @@ async def test_the_whole_job_on_the_sample_and_once_more(tmp_path, monkeypatch, 
         monkeypatch.setattr(demo, "GatewayClient", lambda _: client_of(door.app))
         tasks.start_soon(work, door)
         with sample_path().open("rb") as lines:
-            first = await run_demo(tree, lines)
+            first = await run_demo(tree, lines, sample_path().stat().st_size)
         with sample_path().open("rb") as lines:
             again = await run_demo(tree, lines)
         tasks.cancel_scope.cancel()
