@@ -63,39 +63,36 @@ def write(changes: Iterable[TableChanges], tables: Tables) -> None:
             transaction may be kept.
     """
     in_order = sorted(changes, key=lambda change: _place(change.table))
-    leaving = [change for change in in_order if change.deleted and _moves(change.table)]
+    # Of what is written together, many rows to be added come after all else.
+    staying = [change for change in in_order if not _rows_leave(change)]
+    leaving = [change for change in in_order if _rows_leave(change)]
     try:
-        with tables.together():
-            for of_table in in_order:
-                if not _moves(of_table.table):
-                    _delete(of_table, tables)
-                if of_table.replaced:
-                    tables.put_many(of_table.table, of_table.replaced)
-                if of_table.added:
-                    tables.insert_many(of_table.table, of_table.added)
-        # Where rows are sent together, many to be added come last.
-        if leaving:
+        for part in filter(None, (staying, leaving)):
             with tables.together():
-                for of_table in leaving:
-                    _delete(of_table, tables)
+                for of_table in part:
+                    _write(of_table, tables)
     except DuplicateKey as error:
         raise LedgerCorrupt(f"what was to be new is there already: {error}") from error
 
 
-def _delete(changes: TableChanges, tables: Tables) -> None:
+def _write(changes: TableChanges, tables: Tables) -> None:
     for key in changes.deleted:
         tables.delete(changes.table, *key)
+    if changes.replaced:
+        tables.put_many(changes.table, changes.replaced)
+    if changes.added:
+        tables.insert_many(changes.table, changes.added)
 
 
-def _moves(table: Table) -> bool:
-    return "moves_to" in table.info
+def _rows_leave(changes: TableChanges) -> bool:
+    return bool(changes.deleted) and "moves_to" in changes.table.info
 
 
 @cache
-def _place(table: Table) -> tuple[bool, int]:
+def _place(table: Table) -> int:
     """Return where a table stands in a write."""
-    referred = [_place(key.referred_table)[1] for key in table.foreign_key_constraints]
-    return _moves(table), max(referred, default=-1) + 1
+    referred = [_place(key.referred_table) for key in table.foreign_key_constraints]
+    return max(referred, default=-1) + 1
 
 
 class _TableBuffer:
