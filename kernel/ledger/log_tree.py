@@ -120,13 +120,14 @@ class _Growth:
 
 
 class LogTree:
-    """The tree of one snapshot; what it reads of tiles it keeps."""
+    """The tree of one snapshot; it keeps the tiles that it reads and the nodes that it computes."""
 
     def __init__(self, tables: TablesView, size: int, frontier: Frontier) -> None:
         self._tables = tables
         self.size = size
         self._frontier = frontier
         self._tiles: dict[tuple[int, int], Sequence[bytes]] = {}
+        self._nodes: dict[tuple[int, int], bytes] = {}
 
     def root(self, size: int | None = None) -> bytes:
         """Return the root over the first rows, by default over all.
@@ -176,7 +177,10 @@ class LogTree:
             raise ValueError(f"the log has {self.size} rows, not {size}")
 
     def _node(self, level: int, index: int) -> bytes:
-        return node_of_tiles(level, index, self.tile)
+        node = self._nodes.get((level, index))
+        if node is None:
+            node = self._nodes[level, index] = node_of_tiles(level, index, self.tile)
+        return node
 
     def _newest_node(self, level: int, index: int) -> bytes:
         """Return a node from the frontier, where most of a path of one of the newest rows is."""

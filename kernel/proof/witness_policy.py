@@ -98,7 +98,7 @@ class WitnessPolicy:
                 except ProofInvalid as error:
                     raise PolicyInvalid(f"line {number} of the policy: {error}") from None
         if len(read.quorum) != 1:
-            raise PolicyInvalid("a policy has one line `quorum`")
+            raise PolicyInvalid("a policy has one line `quorum`, which may be `quorum none`")
         witnesses, groups = tuple(read.witnesses.values()), tuple(read.groups.values())
         return cls(tuple(read.logs), witnesses, read.quorum[0], groups)
 

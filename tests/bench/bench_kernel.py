@@ -12,6 +12,9 @@ Each figure is the best of a few rounds, and so is each peer, in turn with it:
 
 All of them commit as many units in a transaction as the run had submitters. The mix of envelopes
 is that of `tests.bench.mix`: three effects on average, and the requests and receipts they cause.
+
+What the tree over the log costs is the CPU time of envelopes beside that of as many on a second
+ledger whose commits leave the tree out, frontier and tiles. Both grow in turns in one process.
 """
 
 import logging
@@ -19,9 +22,10 @@ import sqlite3
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import anyio
 import structlog
@@ -52,6 +56,10 @@ SUBMITTERS = ((1, 600), (10, 3_000), (100, 6_000))
 """How many at once, and how many envelopes they submit together."""
 
 REPEAT = 3
+TREE_TURNS = 12
+TREE_SUBMITTERS = ((1, 60), (100, 1_000))
+"""How many at once, and how many envelopes they submit together in a turn."""
+
 SESSIONS = ((1, 600), (100, 6_000))
 N_HYPOTHESES = 100
 ONTOLOGY = OntologyBundle("bench", "v1", "graphstore://bench", "v1")
@@ -80,21 +88,25 @@ class Run:
         self.latencies_ms: list[float] = []
 
     async def work(self, prepare: Callable, do: Callable, callers: int, repetitions: int) -> None:
-        """Let callers do their thing `each` times, all at once; only that is timed."""
+        """Let callers do their thing so many times, all at once; only that is timed."""
         async with anyio.create_task_group() as process:
             ready = anyio.Event()
             process.start_soon(self.committer.run)
             process.start_soon(self.sessions.run, ready.set)
             await ready.wait()
             await prepare(self, callers)
-            started_s, started_cpu_s = time.perf_counter(), time.process_time()
-            async with anyio.create_task_group() as tasks:
-                for caller in range(callers):
-                    tasks.start_soon(self._repeat, partial(do, self, caller), repetitions)
-            self.seconds = time.perf_counter() - started_s
-            self.cpu_seconds = time.process_time() - started_cpu_s
+            await self.timed(do, range(callers), repetitions)
             process.cancel_scope.cancel()
         self.ledger.close()
+
+    async def timed(self, do: Callable, callers: range, repetitions: int) -> None:
+        """Let callers do their thing, all at once, and add up what that takes."""
+        started_s, started_cpu_s = time.perf_counter(), time.process_time()
+        async with anyio.create_task_group() as tasks:
+            for caller in callers:
+                tasks.start_soon(self._repeat, partial(do, self, caller), repetitions)
+        self.seconds += time.perf_counter() - started_s
+        self.cpu_seconds += time.process_time() - started_cpu_s
 
     async def _repeat(self, do: Callable[[int], Awaitable[None]], times: int) -> None:
         for number in range(times):
@@ -124,6 +136,29 @@ async def eliminate(run: Run, caller: int, number: int) -> None:
     struck = f"hypothesis-{number % N_HYPOTHESES:04d}"
     message = Eliminate("adapter://bench", f"o-{number}", (struck,), JUSTIFICATION)
     await run.sessions.ask(f"s-{caller}", message)
+
+
+def tree_left_out(_: object, stored: bytes, __: int, ___: int) -> bytes:
+    """Stand in for `kernel.ledger.log_tree.grown`: neither frontier nor tiles move."""
+    return stored
+
+
+async def grow_in_turns(with_tree: Run, without: Run, callers: int, repetitions: int) -> None:
+    """Let callers submit envelopes to two ledgers in turns, of which one leaves its tree out."""
+    left_out = partial(patch, "kernel.ledger.ledger.grown", tree_left_out)
+    pair = ((with_tree, nullcontext), (without, left_out))
+    async with anyio.create_task_group() as process:
+        for run, _ in pair:
+            process.start_soon(run.committer.run)
+        for turn in range(TREE_TURNS):
+            # Whoever goes first changes with each turn.
+            for run, context in pair if turn % 2 else pair[::-1]:
+                with context():
+                    submitters = range(turn * callers, (turn + 1) * callers)
+                    await run.timed(submit_envelope, submitters, repetitions)
+        process.cancel_scope.cancel()
+    for run, _ in pair:
+        run.ledger.close()
 
 
 def rows_of(path: Path) -> Iterator[tuple[Table, list[tuple]]]:
@@ -194,6 +229,17 @@ def measure_envelopes(callers: int, count: int) -> None:
     figure(f"{name}, latency p99", ordered[len(ordered) * 99 // 100], "ms")
 
 
+def measure_tree(callers: int, count: int) -> None:
+    """Print what an envelope costs with the tree over the log, and its ratio to one without."""
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        with_tree, without = Run(Path(first)), Run(Path(second))
+        anyio.run(grow_in_turns, with_tree, without, callers, count // callers)
+    name = f"envelopes and their tree, {callers} submitter{'s' * (callers > 1)}, CPU time each"
+    ratio = with_tree.cpu_seconds / without.cpu_seconds
+    each_us = with_tree.cpu_seconds / (TREE_TURNS * count) * 1e6
+    figure(name, each_us, "us", ratio=ratio, of="the tree left out, in turns")
+
+
 def insert_raw_of(tables: list[tuple[Table, list[tuple]]], count: int, batch: int) -> float:
     """The peer that writes everything that the envelopes did."""
     return insert_raw(tables, count, batch)
@@ -258,6 +304,8 @@ def main() -> None:
     figure("bare commits of one row", rate_per_s(bare_commits, repeat=REPEAT), "/s")
     for callers, count in SUBMITTERS:
         measure_envelopes(callers, count)
+    for callers, count in TREE_SUBMITTERS:
+        measure_tree(callers, count)
     measure_chain()
     for callers, count in SESSIONS:
         measure_eliminations(callers, count)

@@ -93,7 +93,7 @@ W = f"witness W {KEYS[0]}\nwitness V {KEYS[1]}\n"
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "one line `quorum`"),
+        ("", "one line `quorum`, which may be `quorum none`"),
         ("quorum none\nquorum none", "one line `quorum`"),
         ("quorum W", "line 1 .*names nothing"),
         (f"{W}quorum", "line 3 .*one name"),

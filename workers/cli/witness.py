@@ -45,7 +45,7 @@ def key(file: Path, name: str, *, as_json: bool) -> None:
     "--logs",
     type=InputFile(),
     required=True,
-    help="A file of tlog-policy, whose lines `log` name the logs by their keys.",
+    help="A file of tlog-policy: a line `log VKEY` for each key of a log, and `quorum none`.",
 )
 @click.option(
     "--port",
