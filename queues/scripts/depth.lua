@@ -2,7 +2,8 @@
 -- KEYS[1]  prefix of the queue
 -- ARGV     now_ms
 -- Returns  { delayed, in flight, dead, requests that are not due yet as the relay said last, 1 if
---          the queue is paused, then for each rank: ready, suspended, age in ms of what it serves next (-1 when it has nothing), 1 if paused }
+--          the queue is paused, then for each rank: ready, suspended, age in ms of what it serves
+--          next (-1 when it has nothing), 1 if paused }
 -- Atomic   one moment; changes nothing.
 
 local now = now_ms(ARGV[1])
