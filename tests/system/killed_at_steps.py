@@ -90,16 +90,30 @@ def _copy(begun: Path, name: str) -> Path:
 
 def _run(path: Path, steps: CountedSteps, do: Callable[[Ledger], object]) -> int:
     """Do it in a process of its own; return its id."""
+
+    def run() -> None:
+        ledger = Ledger(FaultyStore(SqliteStore(path), steps), host_of(1))
+        step_in_ledger(steps)
+        do(ledger)
+        path.with_suffix(".steps").write_text(str(steps.count))
+
+    return in_a_process(run)
+
+
+def in_a_process(do: Callable[[], object]) -> int:
+    """Begin something in a process of its own, which ends with 1 where it raises; return its id."""
     pid = os.fork()
     if pid == 0:
         try:
-            ledger = Ledger(FaultyStore(SqliteStore(path), steps), host_of(1))
-            step_in_ledger(steps)
-            do(ledger)
-            path.with_suffix(".steps").write_text(str(steps.count))
+            do()
             os._exit(0)
         except BaseException:  # noqa: BLE001 - a forked test process must not go on as pytest
             traceback.print_exc()
         finally:
             os._exit(1)
     return pid
+
+
+def how_it_ended(pid: int) -> int:
+    """Return the exit code of a process once it has ended, that of a signal as a negative one."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import subprocess
-import traceback
 from itertools import count
 
 import anyio
@@ -21,6 +20,7 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.tiles import TILE_WIDTH
 from tests.system.faulty_store import CountedSteps, FaultyStore
+from tests.system.killed_at_steps import how_it_ended, in_a_process
 from tests.workers.use_cases.published import LogWorld
 from workers.environment.checkpoint_folder import nodes_in
 from workers.environment.checkpoint_key import create_key, held_key, signed_path
@@ -101,17 +101,13 @@ def begun(tmp_path):
 def killed_at(begun, folder, step):
     """Leave what a process leaves that is killed at a step."""
     shutil.copytree(begun.folder, folder)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            steps = CountedSteps(step)
-            step_in_files(pytest.MonkeyPatch(), steps)
-            work(copied(begun, folder), steps)
-        except BaseException:  # noqa: BLE001 - a forked test process must not go on as pytest
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL, step
+
+    def run():
+        steps = CountedSteps(step)
+        step_in_files(pytest.MonkeyPatch(), steps)
+        work(copied(begun, folder), steps)
+
+    assert how_it_ended(in_a_process(run)) == -signal.SIGKILL, step
 
 
 def signed_in(world):
@@ -195,16 +191,12 @@ def hand_over(folder):
 def killed_while_handing_over(begun, folder, step):
     """Tell whether a process was killed at a step of a hand-over, or had fewer."""
     shutil.copytree(begun, folder)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            step_in_files(pytest.MonkeyPatch(), CountedSteps(step))
-            hand_over(folder)
-        except BaseException:  # noqa: BLE001 - a forked test process must not go on as pytest
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def run():
+        step_in_files(pytest.MonkeyPatch(), CountedSteps(step))
+        hand_over(folder)
+
+    ended = how_it_ended(in_a_process(run))
     assert ended in (0, -signal.SIGKILL), step
     return ended != 0
 

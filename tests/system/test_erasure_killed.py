@@ -1,8 +1,6 @@
 """An erasure that is killed at any step leaves the payload, or its tombstone, and never half."""
 
-import os
 import signal
-import traceback
 from itertools import count
 
 import pytest
@@ -15,7 +13,13 @@ from kernel.legal_holds import Grounds
 from kernel.verify import verify
 from tests.kernel.build import adapt, create, receipts_of_kind, submit, submit_answered
 from tests.system.faulty_store import CountedSteps, FaultyStore, step_in_ledger
-from tests.system.killed_at_steps import host_of, killed_at_each_step, opened
+from tests.system.killed_at_steps import (
+    host_of,
+    how_it_ended,
+    in_a_process,
+    killed_at_each_step,
+    opened,
+)
 
 GROUNDS = Grounds("asked for by the person", "privacy office")
 OPERATION = adapt("n", summary="x")
@@ -61,19 +65,14 @@ def answered(ledger, number):
 
 def killed_on_postgres(url, payload, step):
     """Tell whether a process was killed at a step of an erasure, or had fewer."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            steps = CountedSteps(step)
-            ledger = Ledger(FaultyStore(PostgresStore(url), steps), host_of(step))
-            step_in_ledger(steps)
-            erase_it(ledger, payload)
-            os._exit(0)
-        except BaseException:  # noqa: BLE001 - a forked test process must not go on as pytest
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def run():
+        steps = CountedSteps(step)
+        ledger = Ledger(FaultyStore(PostgresStore(url), steps), host_of(step))
+        step_in_ledger(steps)
+        erase_it(ledger, payload)
+
+    ended = how_it_ended(in_a_process(run))
     assert ended in (0, -signal.SIGKILL), step
     return ended != 0
 

@@ -8,8 +8,8 @@ import hashlib
 import os
 import shutil
 import signal
-import traceback
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, code_of, create, effect, everything, submit
 from tests.system.faulty_store import CountedSteps, FaultyStore, step_in_ledger
+from tests.system.killed_at_steps import in_a_process
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -92,15 +93,7 @@ class Child:
     def __init__(self, path: Path, kill_at: int | None) -> None:
         self.path = path
         self._read, write = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            try:
-                _submit_all(path, kill_at, write)
-                os._exit(0)
-            except BaseException:  # noqa: BLE001 - a forked test process must not go on as pytest
-                traceback.print_exc()
-            finally:
-                os._exit(1)
+        self._pid = in_a_process(partial(_submit_all, path, kill_at, write))
         os.close(write)
 
     def ended(self) -> tuple[int, list[str]]:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +17,7 @@ from tests.actors.pipelines.random_pipelines import pipelines
 from tests.actors.pipelines.running import check_records, go_on, status
 from tests.properties.family import NIGHTLY
 from tests.system.faulty_store import CountedSteps, FaultyStore
-from tests.system.killed_at_steps import host_of
+from tests.system.killed_at_steps import host_of, how_it_ended, in_a_process
 from tests.workers.pipelines.killed_run import halved_writes
 from workers.pipelines.file_sinks import JsonLinesSink
 
@@ -27,27 +26,21 @@ FILE = "ledger.db"
 
 def run_in_a_process(make: Callable[..., Any], folder: Path, number: int, kill_at: int) -> int:
     """Begin a run in a folder or go on with it, in a process of its own; return how that ended."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.chdir(folder)
-            store, steps = SqliteStore(Path(FILE)), CountedSteps(kill_at)
-            ledger = Ledger.create(store, host_of(number))
-            reached = ledger.read(status)
-            if reached == "completed":
-                os._exit(0)  # It was killed behind its last step.
-            made, _ = make(new_sink=lambda name: JsonLinesSink(f"{name}.jsonl"))
-            with halved_writes(steps):
-                go_on(
-                    Ledger(FaultyStore(store, steps), ledger.host), made, resume=reached is not None
-                )
-            ledger.close()
-            os._exit(0)
-        except BaseException:  # noqa: BLE001 - a forked test process must not go on as pytest
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def run() -> None:
+        os.chdir(folder)
+        store, steps = SqliteStore(Path(FILE)), CountedSteps(kill_at)
+        ledger = Ledger.create(store, host_of(number))
+        reached = ledger.read(status)
+        if reached == "completed":
+            return  # It was killed behind its last step.
+        made, _ = make(new_sink=lambda name: JsonLinesSink(f"{name}.jsonl"))
+        faulty = Ledger(FaultyStore(store, steps), ledger.host)
+        with halved_writes(steps):
+            go_on(faulty, made, resume=reached is not None)
+        ledger.close()
+
+    return how_it_ended(in_a_process(run))
 
 
 def outputs(folder: Path) -> dict[str, bytes]:
