@@ -16,7 +16,7 @@ from workers.cli.common import (
 )
 from workers.cli.gateway_call import patient_client
 from workers.cli.input_file import InputFile, size_of
-from workers.demo.ingest import Ingest, Summary
+from workers.demo.ingest import Ingest, show_ingest
 from workers.environment.terminal_progress import Progress
 
 
@@ -33,7 +33,7 @@ def ingest(file: IO[bytes], *, as_json: bool) -> None:
     async def post() -> dict[str, Any]:
         async with patient_client(gateway_url(settings), GIVE_UP_AFTER_S) as client:
             with Progress("ingest") as progress:
-                show = partial(_show, progress, size_of(file))
+                show = partial(show_ingest, progress, size_of(file))
                 summary = await Ingest(client, show).run(file)
                 show(summary)
         return summary.document()
@@ -42,11 +42,3 @@ def ingest(file: IO[bytes], *, as_json: bool) -> None:
     print_document(document, as_json=as_json)
     wholly_bad = document["input_problems"] and not document["dockets"]
     sys.exit(1 if document["dockets_failed"] or wholly_bad else 0)
-
-
-def _show(progress: Progress, total_bytes: int | None, now: Summary) -> None:
-    counts = f"{now.dockets} dockets, {now.entries} entries"
-    if total_bytes is None:
-        progress.show(counts)
-    else:
-        progress.count(now.bytes_done, total_bytes, f"bytes, {counts}")

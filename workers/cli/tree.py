@@ -17,6 +17,7 @@ from workers.cli.common import (
     run,
 )
 from workers.cli.gateway_call import patient_client
+from workers.cli.tree_head_argument import TreeHeadArgument
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import file_of, ledger_place, rebuild_tree
 
@@ -48,14 +49,15 @@ def inclusion(sequence: int, size: int | None, *, as_json: bool) -> None:
 
 
 @tree.command()
-@click.argument("old", metavar="SIZE:ROOT")
+@click.argument("old", metavar="SIZE:ROOT", type=TreeHeadArgument())
 @click.option("--size", type=_SIZE, help="The tree of the first so many rows.  [all]")
 @as_json
-def consistency(old: str, size: int | None, *, as_json: bool) -> None:
+def consistency(old: KeptTree, size: int | None, *, as_json: bool) -> None:
     """Prove that the log only grew since a head SIZE:ROOT that was kept."""
-    kept = _kept(old)
+    kept = TreeHead(old.size, old.root)
     new = _ask(lambda proofs: proofs.grown_from(kept, size))
-    print_document({"consistent_with": old, **_head(new)}, as_json=as_json)
+    stated = _head(kept)["tree_head"]
+    print_document({"consistent_with": stated, **_head(new)}, as_json=as_json)
 
 
 @tree.command()
@@ -90,14 +92,6 @@ def _head(stated: TreeHead) -> dict[str, str]:
         "tree_size": str(stated.size),
         "root_hash": root,
     }
-
-
-def _kept(text: str) -> TreeHead:
-    try:
-        kept = KeptTree.parse(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    return TreeHead(kept.size, kept.root)
 
 
 def _ask(question: Callable[[LogProofs], Awaitable[T]]) -> T:

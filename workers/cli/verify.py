@@ -24,6 +24,7 @@ from kernel.verify.since import KeptTree
 from workers.cli.checkpoint_verify import verify_evidence
 from workers.cli.common import as_json, clean_errors, print_document, read_settings
 from workers.cli.input_file import InputFile
+from workers.cli.tree_head_argument import TreeHeadArgument
 from workers.environment.checkpoint_folder import write_whole
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import (
@@ -58,7 +59,7 @@ HEAD_CHARS_MAX: Final = 100
 @click.option(
     "--since",
     metavar="SIZE:ROOT",
-    callback=lambda _context, _parameter, text: _kept_tree(text),
+    type=TreeHeadArgument(),
     help="Only what came since a `tree_head` that was kept; worth what its keeping is worth.",
 )
 @click.option(
@@ -217,13 +218,6 @@ def _keep(file: Path, tree_head: str) -> None:
         write_whole(file, f"{tree_head}\n".encode(), 0o600)
     except OSError as error:
         raise click.ClickException(f"output_unusable: {file}: {error.strerror}") from None
-
-
-def _kept_tree(text: str | None) -> KeptTree | None:
-    try:
-        return None if text is None else KeptTree.parse(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 def _expected_head(text: str | None) -> ExpectedHead | None:

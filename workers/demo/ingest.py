@@ -37,6 +37,7 @@ from workers.dockets.plan import (
     plan_docket,
 )
 from workers.dockets.reader import BadLine, Docket, read_dockets
+from workers.environment.terminal_progress import Progress
 
 AT_ONCE = 8
 CASES_MAX = 3
@@ -104,6 +105,15 @@ class Summary:
             "input_problems": dict(self.problems),
             "dockets_failed": self.failed_dockets,
         }
+
+
+def show_ingest(progress: Progress, size_bytes: int | None, summary: Summary) -> None:
+    """Show how far an ingest is, and how long the rest takes where the size of its lines is known."""
+    counts = f"{summary.dockets} dockets, {summary.entries} entries"
+    if size_bytes is None:
+        progress.show(counts)
+    else:
+        progress.count(summary.bytes_done, size_bytes, f"bytes, {counts}")
 
 
 class Ingest:

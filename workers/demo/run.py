@@ -11,7 +11,7 @@ import anyio.to_thread
 from kernel.audit.work_done import work_done
 from kernel.verify import Verification
 from workers.clients.gateway import GatewayClient
-from workers.demo.ingest import Ingest, IngestedCase, Summary
+from workers.demo.ingest import Ingest, IngestedCase, Summary, show_ingest
 from workers.demo.shown_proof import ShownProof
 from workers.environment.ledger_access import LedgerPlace, open_record, verify_file
 from workers.environment.terminal_progress import Progress
@@ -146,8 +146,7 @@ async def _is_routing(gateway: GatewayClient) -> bool:
 
 def _show_ingest(progress: Progress, size_bytes: int | None, summary: Summary) -> None:
     if size_bytes is not None and summary.bytes_done < size_bytes:
-        counts = f"bytes, {summary.dockets} dockets, {summary.entries} entries"
-        progress.count(summary.bytes_done, size_bytes, counts)
+        show_ingest(progress, size_bytes, summary)
         return
     progress.show(
         f"{summary.dockets} dockets, {summary.entries} entries, "

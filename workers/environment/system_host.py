@@ -62,6 +62,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def now_ms() -> int:
+    """Return the milliseconds since 1970 by the clock of this machine."""
+    return int(utc_now().timestamp() * 1000)
+
+
 def share_interpreter() -> None:
     """Let threads that compute give way sooner than after Python's five milliseconds.
 

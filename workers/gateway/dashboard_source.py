@@ -46,7 +46,7 @@ from workers.dashboard.snapshot import (
     SnapshotPart,
     Worker,
 )
-from workers.environment.system_host import utc_now
+from workers.environment.system_host import now_ms, utc_now
 from workers.views.backlog import backlog
 from workers.views.late_workers import is_late
 from workers.views.records import RequestCounts, count_requests
@@ -216,16 +216,16 @@ class LiveSource:
 
     async def _lease(self, resource: str) -> LeaseView:
         held = await self.services.leases.held(resource)
-        now_ms = _now_ms()
+        at_ms = now_ms()
         leases = tuple(
-            Hold(lease.holder, str(lease.token), lease.expires_at_ms - now_ms)
+            Hold(lease.holder, str(lease.token), lease.expires_at_ms - at_ms)
             for lease in sorted(held, key=lambda lease: lease.token)
         )
         slots = int(capacity_of(self.lease_slots).total.slots)
         return LeaseView(resource, slots, len(leases), leases)
 
     async def _workers(self) -> Fleet:
-        now_ms = _now_ms()
+        at_ms = now_ms()
         workers = tuple(
             Worker(
                 beat.worker_id,
@@ -235,8 +235,8 @@ class LiveSource:
                 beat.completed,
                 beat.failed,
                 beat.in_flight,
-                now_ms - beat.seen_at_ms,
-                "late" if is_late(beat, now_ms) else "alive",
+                at_ms - beat.seen_at_ms,
+                "late" if is_late(beat, at_ms) else "alive",
             )
             for beat in await self.services.heartbeats.alive()
         )
@@ -333,10 +333,6 @@ def _pauses(view: LedgerView) -> dict[str, tuple[str, ...]]:
         by = f" by {pause.decided_by}" if pause.decided_by else ""
         said[pause.queue] += (f"{what} since {pause.paused_at}{by}",)
     return dict(said)
-
-
-def _now_ms() -> int:
-    return int(utc_now().timestamp() * 1000)
 
 
 def _tail_row(row: Row) -> LedgerRow:

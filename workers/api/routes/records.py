@@ -11,7 +11,7 @@ from queues.worker_heartbeats import WorkerBeat
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.services import Given
-from workers.environment.system_host import utc_now
+from workers.environment.system_host import now_ms
 from workers.views.backlog import Backlog, backlog
 from workers.views.late_workers import is_late
 from workers.views.records import (
@@ -124,7 +124,7 @@ async def queues(services: Given) -> QueuesDocument:
     requests = await services.read(count_requests)
     pauses = await services.read(pauses_of)
     depths = {name: await queue.depth() for name, queue in services.queues.items()}
-    beats, now_ms = await services.heartbeats.alive(), int(utc_now().timestamp() * 1000)
+    beats, at_ms = await services.heartbeats.alive(), now_ms()
     return {
         "requests": requests,
         "queues": {
@@ -144,5 +144,5 @@ async def queues(services: Given) -> QueuesDocument:
         "pauses": pauses,
         "workers": [beat.worker_id for beat in beats],
         "fleet": beats,
-        "late_workers": [beat.worker_id for beat in beats if is_late(beat, now_ms)],
+        "late_workers": [beat.worker_id for beat in beats if is_late(beat, at_ms)],
     }
