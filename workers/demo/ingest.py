@@ -108,7 +108,7 @@ class Summary:
 
 
 def show_ingest(progress: Progress, size_bytes: int | None, summary: Summary) -> None:
-    """Show how far an ingest is, and how long the rest takes where the size of its lines is known."""
+    """Show how far an ingest is, and how long the rest takes where its size is known."""
     counts = f"{summary.dockets} dockets, {summary.entries} entries"
     if size_bytes is None:
         progress.show(counts)
