@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 STALL_S = 0.05
-"""Longer than this nothing that a legal request causes may hold the loop."""
+"""Longer than this nothing that a legal request causes may hold the loop, and no collection."""
 
 _PROBE_S = 0.005
 _SAMPLE_S = 0.005
@@ -51,6 +51,10 @@ class Stall:
 
     ended_s: float = 0.0
     """When it ended, on the monotonic clock, which the processes of a machine share."""
+
+    def longer_than(self, limit_s: float) -> bool:
+        """Tell whether what ran, or the collection that it met by chance, took longer."""
+        return max(self.seconds - self.collecting_s, self.collecting_s) > limit_s
 
     def __str__(self) -> str:
         collecting = f", {self.collecting_s * 1000:.1f} ms of it collecting garbage"

@@ -256,3 +256,14 @@ def test_an_answer_may_be_late_once_in_a_thousand_but_not_by_much(questions, lat
     }
     assert bool(wrong_with_health({"a": health})) == is_wrong
     assert wrong_with_health({"a": health | {"late_for_certain": 1}})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "collecting_s", "is_wrong"),
+    [(0.049, 0.0, False), (0.051, 0.0, True), (0.08, 0.04, False), (0.06, 0.055, True)],
+)
+def test_a_callback_and_the_collection_that_it_met_have_a_limit_each(
+    seconds, collecting_s, is_wrong
+):
+    stall = Stall("callback", seconds, "", "", collecting_s)
+    assert bool(wrong_with_loops({"a": [stall]})) == is_wrong
