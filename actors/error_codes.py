@@ -67,6 +67,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "key_handover_invalid": ErrorCode(422, "request"),
         "binding_manifest_unknown": ErrorCode(404, "request"),
         "envelope_erased": ErrorCode(410, "request"),
+        "operator_decision_invalid": ErrorCode(422, "request"),
         # Erasing payloads and holding them (P6).
         "payload_unknown": ErrorCode(404, "request"),
         "payload_held": ErrorCode(409, "request"),

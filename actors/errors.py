@@ -178,3 +178,11 @@ class PipelineSourceDiffers(ActorError):
     """The source gives other rows than those that the run has recorded; nothing was added."""
 
     code = "pipeline_source_differs"
+
+
+class DecisionRefused(ActorError):
+    """The kernel refused the operation of an operator's decision; nothing of it was written."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code

@@ -19,6 +19,7 @@ from kernel.algebra.verbs import (
     IMPLICATION_RUN,
     KEY_HANDOVER,
     LANDSCAPE_SEAL,
+    OPERATOR_VERBS,
 )
 from kernel.authority.enqueue_pages import record_enqueued
 from kernel.authority.recompute_checks import check_recomputes, complete_recomputes
@@ -41,6 +42,7 @@ from kernel.model.envelope import Envelope, KernelEffect
 from kernel.model.receipt import Receipt, ReceiptRules
 from kernel.model.recomputes import RECALCULATE, Recompute, is_page
 from kernel.operation_counts import count_operation
+from kernel.operator_decisions import check_decision
 from kernel.sources import Source, node_classes, sources_of_envelope
 from kernel.stores.appliers import EffectRules
 from kernel.stores.binding_cycles import record_manifests
@@ -141,6 +143,7 @@ _RECORDERS: Mapping[str, Callable[[Operation, Envelope], object]] = MappingProxy
         FIRE_RECORD: record_manifests,
         KEY_HANDOVER: check_handover,
         LANDSCAPE_SEAL: record_seal,
+        **dict.fromkeys(OPERATOR_VERBS, check_decision),
         **THOUGHT_RECORDERS,
     }
 )

@@ -1,8 +1,9 @@
 """Erasing a payload: its content and salt go, its commitment and all that was proved stay (P6).
 
 A payload is what the record commits to and holds nowhere else: the content of a thought, the
-answer of a model. Both go in one transaction with a durable receipt that says which payload it was,
-why, and on whose authority; verification asks for that receipt where a payload is gone. A legal
+answer of a model. Both go in one transaction with a tombstone, an operation of the log that names
+the commitment, the reason and the authority, and a durable receipt that says which payload it was;
+verification asks for that receipt where a payload is gone. A legal
 hold wins. An envelope is no such payload: the state is a fold of it, and what it says stands in the
 state as well (decision kernel/0410).
 """
@@ -12,11 +13,13 @@ from typing import Literal
 
 import orjson
 
+from kernel.algebra.verbs import PAYLOAD_ERASE
 from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerTransaction, LedgerView
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.legal_holds import ErasureRefused, Grounds, hold_on
 from kernel.model.receipt import Receipt
+from kernel.operator_decisions import Decide, payload_target
 from kernel.thoughts.sessions import content_commitment, thought_named
 
 ERASED = "payload_erased"
@@ -42,8 +45,13 @@ class Erasure:
     erased: bool
     """False where it was gone before."""
 
+    operation_id: str | None
+    """The tombstone; None of what is gone otherwise, or was erased by an earlier release."""
 
-def erase(transaction: LedgerTransaction, payload: ErasablePayload, grounds: Grounds) -> Erasure:
+
+def erase(
+    transaction: LedgerTransaction, payload: ErasablePayload, grounds: Grounds, decide: Decide
+) -> Erasure:
     """Delete a payload and its salt and put that on the record, all of it or nothing.
 
     What of it lies in the archive is deleted there by the caller, once this is committed.
@@ -56,26 +64,28 @@ def erase(transaction: LedgerTransaction, payload: ErasablePayload, grounds: Gro
     if hold is not None:
         message = f"the hold {hold.hold_id} ({hold.authority}: {hold.reason}) keeps {commitment}"
         raise ErasureRefused(message, code="payload_held")
-    content, receipt_id = transaction.blob(commitment), _receipt_id(commitment)
-    is_recorded = is_erased(transaction, commitment)
+    content, tombstone = transaction.blob(commitment), tombstone_of(transaction, commitment)
     # The content of a thought that is neither here nor erased lies in the archive.
-    if content is None and (is_recorded or payload.kind != "thought"):
-        return Erasure(commitment, erased=False)
+    if content is None and (tombstone is not None or payload.kind != "thought"):
+        operation_id = (tombstone or {}).get("decided_by_operation_id")
+        return Erasure(commitment, erased=False, operation_id=operation_id)
     if content is not None:
         if is_envelope(transaction, commitment, content):
             message = f"{commitment} is the envelope of an operation, which cannot be erased"
             raise ErasureRefused(message, code="payload_not_erasable")
         transaction.drop_blob(commitment)
-    if not is_recorded:
-        transaction.next_commit_time_us()
-        body = {
-            "payload_kind": payload.kind,
-            "payload_id": payload.payload_id,
-            "session_id": payload.session_id,
-            "commitment": commitment,
-        }
-        append_receipt(transaction, receipt_id, Receipt(ERASED, body | grounds.body()), None)
-    return Erasure(commitment, erased=True)
+    if tombstone is not None:
+        return Erasure(commitment, True, tombstone.get("decided_by_operation_id"))
+    said = grounds.decided(PAYLOAD_ERASE, payload_target(commitment), decide)
+    transaction.next_commit_time_us()
+    body = {
+        "payload_kind": payload.kind,
+        "payload_id": payload.payload_id,
+        "session_id": payload.session_id,
+        "commitment": commitment,
+    }
+    append_receipt(transaction, erased_id(commitment), Receipt(ERASED, body | said), None)
+    return Erasure(commitment, erased=True, operation_id=said["decided_by_operation_id"])
 
 
 def commitment_of(view: LedgerView, payload: ErasablePayload) -> str:
@@ -98,7 +108,12 @@ def commitment_of(view: LedgerView, payload: ErasablePayload) -> str:
 
 def is_erased(view: LedgerView, commitment: str) -> bool:
     """Tell whether a payload was erased on the record."""
-    return view.has_receipt(_receipt_id(commitment))
+    return view.has_receipt(erased_id(commitment))
+
+
+def tombstone_of(view: LedgerView, commitment: str) -> Document | None:
+    """Return the receipt of an erasure, None of what was not erased."""
+    return view.receipt(erased_id(commitment))
 
 
 def is_envelope(view: LedgerView, commitment: str, content: bytes) -> bool:
@@ -113,5 +128,6 @@ def is_envelope(view: LedgerView, commitment: str, content: bytes) -> bool:
     return any(row["envelope_payload_blob_ref"] == commitment for row in rows)
 
 
-def _receipt_id(commitment: str) -> str:
+def erased_id(commitment: str) -> str:
+    """Return the id of the receipt of an erasure."""
     return f"receipt:{commitment}:erased"

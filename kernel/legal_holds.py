@@ -1,8 +1,8 @@
 """Legal holds: what may not be erased while somebody with authority says so (P6).
 
-A hold is set and lifted by a durable receipt each, and nothing else is written: the holds that are
-open are read from the receipts. Their number on the record is small, for people set them, so a
-reader looks at all of them.
+A hold is set and lifted by an operation of the log each, with a durable receipt behind it, and
+nothing else is written: the holds that are open are read from the receipts. Their number on the
+record is small, for people set them, so a reader looks at all of them.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 import orjson
 
+from kernel.algebra.verbs import HOLD_LIFT
+from kernel.algebra.verbs import HOLD_SET as SET_VERB
 from kernel.errors import KernelError
 from kernel.host import iso_time
 from kernel.ledger import schema
@@ -18,6 +20,7 @@ from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.tables import rows_in_pages
 from kernel.model.receipt import Receipt
+from kernel.operator_decisions import Decide, OperatorDecision, hold_target
 
 HOLD_SET = "legal_hold_set"
 HOLD_LIFTED = "legal_hold_lifted"
@@ -50,6 +53,12 @@ class Grounds:
     def body(self) -> dict[str, str]:
         """Return what a receipt says of them, as every store can hold it."""
         return {"reason": _storable(self.reason), "authority": _storable(self.authority)}
+
+    def decided(self, verb: str, target: str, decide: Decide) -> dict[str, str]:
+        """Put a decision on them on the log; return what its receipt says of them and of it."""
+        body = self.body()
+        decision = OperatorDecision(verb, (target,), body["authority"], body["reason"])
+        return body | {"decided_by_operation_id": decide(decision)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,7 @@ def set_hold(
     hold_id: str,
     subject: tuple[SubjectKind, str],
     grounds: Grounds,
+    decide: Decide,
     *,
     is_archived: bool = False,
 ) -> LegalHold:
@@ -109,13 +119,16 @@ def set_hold(
     kind, subject_id = subject
     if not is_archived:
         _expect_subject(transaction, kind, subject_id)
-    body = {"hold_id": hold_id, "subject_kind": kind, "subject_id": subject_id} | grounds.body()
+    said = grounds.decided(SET_VERB, hold_target(hold_id), decide)
+    body = {"hold_id": hold_id, "subject_kind": kind, "subject_id": subject_id} | said
     set_at = iso_time(transaction.next_commit_time_us())
     append_receipt(transaction, _set_id(hold_id), Receipt(HOLD_SET, body), None)
     return LegalHold(hold_id, kind, subject_id, body["reason"], body["authority"], set_at)
 
 
-def lift_hold(transaction: LedgerTransaction, hold_id: str, grounds: Grounds) -> bool:
+def lift_hold(
+    transaction: LedgerTransaction, hold_id: str, grounds: Grounds, decide: Decide
+) -> bool:
     """Put on the record that a hold is lifted; False where it was lifted before.
 
     Raises:
@@ -126,8 +139,8 @@ def lift_hold(transaction: LedgerTransaction, hold_id: str, grounds: Grounds) ->
         raise ErasureRefused(message, code="legal_hold_unknown")
     if transaction.has_receipt(_lifted_id(hold_id)):
         return False
+    body = {"hold_id": hold_id} | grounds.decided(HOLD_LIFT, hold_target(hold_id), decide)
     transaction.next_commit_time_us()
-    body = {"hold_id": hold_id} | grounds.body()
     append_receipt(transaction, _lifted_id(hold_id), Receipt(HOLD_LIFTED, body), None)
     return True
 

@@ -15,6 +15,7 @@ from kernel.verify import verify
 from kernel.verify.expected import ExpectedHead
 from kernel.verify.since import KeptTree, verify_since
 from tests.kernel.build import create, memory_ledger, submit, submit_answered
+from tests.kernel.deciding import deciding
 
 OPERATIONS = 9
 CHANGED = 5
@@ -64,7 +65,7 @@ def _erased() -> Ledger:
     ledger = ledger_of(HONEST)
     with ledger.transaction() as transaction:
         payload = ErasablePayload("model_answer", f"{HONEST[0]['operation_id']}:0")
-        erase(transaction, payload, Grounds("none", "nobody's"))
+        erase(transaction, payload, Grounds("none", "nobody's"), deciding(transaction))
     return ledger
 
 

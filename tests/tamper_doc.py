@@ -13,6 +13,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -216,8 +217,7 @@ def of_column(
 
     def change(copy: Copy) -> Iterator[dict[str, Any]]:
         if how != "swapped":
-            row = copy.a_row(table)
-            value = (_changed if how == "changed" else _emptied)(column, row[name])
+            row, value = _otherwise(copy, table, column, how)
             copy.set(table, row, **{name: value})
             yield from (row, {**row, name: value})
             return
@@ -250,6 +250,17 @@ def of_column(
         yield from (exchanged, neighbour)
 
     return change
+
+
+def _otherwise(
+    copy: Copy, table: Table, column: Column[Any], how: str
+) -> tuple[dict[str, Any], Any]:
+    """Return a row whose column can be changed so, and the value that it is changed to."""
+    other = _changed if how == "changed" else _emptied
+    for row in (copy.a_row(table), *copy.rows(table)):
+        with suppress(Impossible):
+            return row, other(column, row[column.name])
+    raise Impossible
 
 
 def _keep_their_keys_apart(

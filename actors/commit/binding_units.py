@@ -97,13 +97,20 @@ def record_rejection(
     return "recorded", None
 
 
-def close_unevaluated(context: CommitContext, request: Request, outcome: Any, reason: str) -> None:
+def close_unevaluated(
+    context: CommitContext,
+    request: Request,
+    outcome: Any,
+    reason: str,
+    said: Document | None = None,
+) -> None:
     """Close a request that was given up or cancelled; a binding's has its outcome in a manifest."""
     result = None
     if request.queue == BINDING_QUEUE:
         code = GIVEN_UP if outcome == "dead_letter" else CANCELLED
         result = unevaluated_result(context.transaction, request, code)
-    close(context.transaction, request.request_id, outcome, reason=reason, result=result)
+    transaction, request_id = context.transaction, request.request_id
+    close(transaction, request_id, outcome, reason=reason, result=result, said=said)
     if result is not None:
         end_cycle(context, request.item_key)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from actors.commit.decision_record import decide_in
 from actors.commit.unit_context import CommitContext
 from kernel.erasure import ErasablePayload, Erasure, erase
 from kernel.legal_holds import Grounds, LegalHold, SubjectKind, lift_hold, set_hold
@@ -15,8 +16,8 @@ class EraseUnit:
     grounds: Grounds
 
     def run(self, context: CommitContext) -> Erasure:
-        """Delete it and record that; raises `ErasureRefused`."""
-        return erase(context.transaction, self.payload, self.grounds)
+        """Delete it and record that; raises `ErasureRefused`, `DecisionRefused`."""
+        return erase(context.transaction, self.payload, self.grounds, decide_in(context))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,13 @@ class SetHoldUnit:
     """Whether it is a payload that lies in the archive."""
 
     def run(self, context: CommitContext) -> LegalHold:
-        """Record it; raises `ErasureRefused`."""
+        """Record it; raises `ErasureRefused`, `DecisionRefused`."""
         return set_hold(
             context.transaction,
             self.hold_id,
             self.subject,
             self.grounds,
+            decide_in(context),
             is_archived=self.is_archived,
         )
 
@@ -48,5 +50,8 @@ class LiftHoldUnit:
     grounds: Grounds
 
     def run(self, context: CommitContext) -> bool:
-        """Record it; False where it was lifted before; raises `ErasureRefused`."""
-        return lift_hold(context.transaction, self.hold_id, self.grounds)
+        """Record it; False where it was lifted before.
+
+        Raises `ErasureRefused`, `DecisionRefused`.
+        """
+        return lift_hold(context.transaction, self.hold_id, self.grounds, decide_in(context))

@@ -15,6 +15,7 @@ from actors.commit.binding_units import (
     record_rejection,
     record_suspension,
 )
+from actors.commit.decision_record import decide_in
 from actors.commit.extraction_units import (
     Reported,
     abandon_extraction,
@@ -27,6 +28,7 @@ from actors.commit.extraction_units import (
 from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit
 from actors.orchestrator.intents import RecordExtractionTransition
+from kernel.algebra.verbs import REQUEST_CANCEL
 from kernel.archival import ArchivalStep, PreparedStep, take_step
 from kernel.canonical import digest
 from kernel.ledger.ledger import LedgerView, Request
@@ -34,13 +36,14 @@ from kernel.ledger.receipts import purge_expired
 from kernel.model.result import RejectedResult
 from kernel.model_registry import ModelRegistry
 from kernel.model_retention import collect_model_outputs
+from kernel.operator_decisions import OperatorDecision
 from kernel.stores.extraction import attempt_of, last_attempt
 from kernel.verify import Verification
 from kernel.verify.violation import record_violation
 from kernel.work.contents import EXTRACTION_QUEUE, ExtractionTransition
 from kernel.work.dead_letters import DeadLetterDismissal, dismiss, requeue
 from kernel.work.errors import WorkRefused
-from kernel.work.outcomes import close, open_request
+from kernel.work.outcomes import close, open_request, storable
 from kernel.work.pauses import PauseDecision, pause, resume
 from kernel.work.queue_kinds import asked_kind, is_built_in, is_extraction_task
 from kernel.work.reports import (
@@ -104,9 +107,12 @@ class CancelRequestUnit:
 
     request_id: str
     reason: str
+    decided_by: str = ""
 
     def run(self, context: CommitContext) -> tuple[bool, WorkStatus]:
-        """Return whether this call cancelled it, and its state; raises `WorkRefused`.
+        """Return whether this call cancelled it, and its state.
+
+        Raises `WorkRefused`, `DecisionRefused`.
 
         The run of an extraction that a worker performs is cancelled with it. What the record itself
         asks for is not cancelled while it is open (decision kernel/0480).
@@ -118,10 +124,13 @@ class CancelRequestUnit:
             message = f"the record asks for {self.request_id}, and it ends when its work is done"
             raise WorkRefused("work_request_not_cancellable", message, "request_id")
         request = open_request(context.transaction, self.request_id)
-        if request is not None and is_extraction_task(request):
-            cancel_extraction(context, request, self.reason)
         if request is not None:
-            close_unevaluated(context, request, "cancelled", self.reason)
+            by, targets = storable(self.decided_by), (self.request_id,)
+            decision = OperatorDecision(REQUEST_CANCEL, targets, by, storable(self.reason))
+            said = {"decided_by": by, "decided_by_operation_id": decide_in(context)(decision)}
+            if is_extraction_task(request):
+                cancel_extraction(context, request, self.reason)
+            close_unevaluated(context, request, "cancelled", self.reason, said)
         status = status_of(context.transaction, self.request_id)
         assert status is not None, "what was closed is there"  # noqa: S101 - for the types
         return request is not None, status
@@ -136,8 +145,14 @@ class RequeueUnit:
     decided_by: str = ""
 
     def run(self, context: CommitContext) -> list[WorkReceipt]:
-        """Record them; raises `WorkRefused`."""
-        return requeue(context.transaction, self.queue, self.request_ids, self.decided_by)
+        """Record them; raises `WorkRefused`, `DecisionRefused`."""
+        return requeue(
+            context.transaction,
+            self.queue,
+            self.request_ids,
+            self.decided_by,
+            decide_in(context),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +164,13 @@ class DismissUnit:
     dismissal: DeadLetterDismissal
 
     def run(self, context: CommitContext) -> int:
-        """Record it and return how many were not dismissed before; raises `WorkRefused`."""
-        return dismiss(context.transaction, self.queue, self.request_ids, self.dismissal)
+        """Record it and return how many were not dismissed before.
+
+        Raises `WorkRefused`, `DecisionRefused`.
+        """
+        return dismiss(
+            context.transaction, self.queue, self.request_ids, self.dismissal, decide_in(context)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +181,12 @@ class PauseUnit:
     paused: bool
 
     def run(self, context: CommitContext) -> bool:
-        """Record the decision; False where it was so already; raises `WorkRefused`."""
-        return (pause if self.paused else resume)(context.transaction, self.decision)
+        """Record the decision; False where it was so already.
+
+        Raises `WorkRefused`, `DecisionRefused`.
+        """
+        record = pause if self.paused else resume
+        return record(context.transaction, self.decision, decide_in(context))
 
 
 @dataclass(frozen=True, slots=True)

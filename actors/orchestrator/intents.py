@@ -391,6 +391,16 @@ class RecordKeyHandover(Intent):
     """As every key of it has signed it."""
 
 
+class RecordDecision(Intent):
+    """Record what an operator decides about the runtime (`kernel/operator_decisions.py`)."""
+
+    intent_kind: Literal["record_decision"] = "record_decision"
+    verb: str
+    targets: Annotated[tuple[StoredRef, ...], Field(min_length=1)]
+    decided_by: str
+    reason: str
+
+
 class SealRun(Intent):
     """State the digests of the records of a run that has ended (seed 003, L4)."""
 

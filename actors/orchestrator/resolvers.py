@@ -42,6 +42,7 @@ from actors.orchestrator.intents import (
     RecalculateAuthority,
     RecalculatePage,
     RecordBatchReview,
+    RecordDecision,
     RecordExtractedClaim,
     RecordExtractionTransition,
     RecordFire,
@@ -101,6 +102,7 @@ from kernel.model.node_kinds import (
 )
 from kernel.model.receipt import receipt_effect
 from kernel.model.recomputes import RECALCULATE, REQUESTS
+from kernel.operator_decisions import DECIDED_RECEIPT
 from kernel.overlays.overlay import EMBEDDED
 from kernel.proof.handover_proof import HANDOVER_RECEIPT
 from kernel.stores.bindings import generation_in_force, last_generation
@@ -572,6 +574,18 @@ def resolve_key_handover(intent: RecordKeyHandover, _: LedgerView) -> ResolvedOp
     )
 
 
+def resolve_decision(intent: RecordDecision, _: LedgerView) -> ResolvedOperation:
+    """The one receipt says who decided and why; the targets are what it is about."""
+    stated = {"decided_by": intent.decided_by, "reason": intent.reason}
+    return ResolvedOperation(
+        intent.verb,
+        (receipt_effect(DECIDED_RECEIPT, stated),),
+        intent.targets,
+        scope_kind="cross_corpus_subset",
+        extra=_priority("user_active_session"),
+    )
+
+
 def resolve_run_seal(intent: SealRun, _: LedgerView) -> ResolvedOperation:
     """The one receipt states what the records of a run came to."""
     effect = receipt_effect(SEAL_RECEIPT, intent.seal.model_dump())
@@ -669,6 +683,7 @@ RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]]
         AnchorBelief: resolve_anchor,
         StateThought: resolve_thought,
         RecordKeyHandover: resolve_key_handover,
+        RecordDecision: resolve_decision,
         SealRun: resolve_run_seal,
         RecordExtractionTransition: resolve_extraction,
         ReportExternalEffect: resolve_external_report,

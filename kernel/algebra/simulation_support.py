@@ -74,6 +74,9 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         # Each link of a chain rests on the one before, and a seal on all of them.
         *("audit_session_start", "thought_record", "audit_verify_chain", "merkle_finalize"),
         *("audit_session_end", "round_open", "round_seal"),
+        # What people decide about the runtime changes no state of the domain.
+        *("queue_pause", "queue_resume", "request_requeue", "request_dismiss", "request_cancel"),
+        *("payload_erase", "hold_set", "hold_lift"),
         # What is signed is signed.
         "checkpoint_key_handover",
     ),

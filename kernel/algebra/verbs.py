@@ -92,6 +92,36 @@ KEY_HANDOVER = "checkpoint_key_handover"
 LANDSCAPE_SEAL = "landscape_run_seal"
 """The digests of the records of a run that has ended (ruling L4)."""
 
+QUEUE_PAUSE = "queue_pause"
+"""An operator lets a queue, or one of its priorities, hand out nothing."""
+
+QUEUE_RESUME = "queue_resume"
+"""An operator ends a pause."""
+
+REQUEST_REQUEUE = "request_requeue"
+"""Somebody asks anew for what was given up."""
+
+REQUEST_DISMISS = "request_dismiss"
+"""Somebody settles what was given up without asking for it anew."""
+
+REQUEST_CANCEL = "request_cancel"
+"""Somebody takes a request back."""
+
+PAYLOAD_ERASE = "payload_erase"
+"""The tombstone of a payload, with the reason and the authority (P6)."""
+
+HOLD_SET = "hold_set"
+"""Somebody with authority says that something may not be erased (P6)."""
+
+HOLD_LIFT = "hold_lift"
+"""The end of a legal hold."""
+
+OPERATOR_VERBS = (
+    *(QUEUE_PAUSE, QUEUE_RESUME, REQUEST_REQUEUE, REQUEST_DISMISS, REQUEST_CANCEL),
+    *(PAYLOAD_ERASE, HOLD_SET, HOLD_LIFT),
+)
+"""What people decide about the runtime; spoken by it alone (`kernel/operator_decisions.py`)."""
+
 THOUGHT_VERBS = (
     AUDIT_SESSION_START,
     THOUGHT_RECORD,
@@ -236,10 +266,10 @@ _BOUNDARIES: dict[str, tuple[str, ...]] = {
     IMPLICATION_RESUME: ("receipt_only",),
     KEY_HANDOVER: ("receipt_only",),
     LANDSCAPE_SEAL: ("receipt_only",),
-    **dict.fromkeys(THOUGHT_VERBS, ("receipt_only",)),
+    **dict.fromkeys((*THOUGHT_VERBS, *OPERATOR_VERBS), ("receipt_only",)),
 }
 """The verbs of undoing, epochs, reviews, of what became of effects outside, asking, anchors, of the
-detection of implications, of runs, of thoughts, and of the keys of the log."""
+detection of implications, of runs, of thoughts, of operators, and of the keys of the log."""
 
 _OBSERVERS: Mapping[str, frozenset[str]] = {
     "search_run_record": frozenset({"receipt_only"}),
@@ -253,7 +283,7 @@ _OBSERVERS: Mapping[str, frozenset[str]] = {
     IMPLICATION_RESUME: frozenset({"receipt_only"}),
     KEY_HANDOVER: frozenset({"receipt_only"}),
     LANDSCAPE_SEAL: frozenset({"receipt_only"}),
-    **dict.fromkeys(THOUGHT_VERBS, frozenset({"receipt_only"})),
+    **dict.fromkeys((*THOUGHT_VERBS, *OPERATOR_VERBS), frozenset({"receipt_only"})),
     "extraction_state_change": _OBSERVING,
     ROLLBACK: frozenset(
         name for name, kind in EFFECT_KINDS.items() if kind.reversibility in (REVERSIBLE, RECEIPT)

@@ -11,9 +11,9 @@
 
 What the runtime writes to settle what was begun is counted and told of and never refused by 2 and
 3: an anchor, what closes a session of thoughts, a computed authority, a report, the record of a
-fire or of a batch review, how far implications were detected, the seal of a run, undoing, and a
-policy, which is the way out. Refused, it would stop the runtime, or lose what has happened already;
-what begins such work is suspended before it (`kernel/pressure.py`).
+fire or of a batch review, how far implications were detected, the seal of a run, what an operator
+decides, undoing, and a policy, which is the way out. Refused, it would stop the runtime, or lose
+what has happened already; what begins such work is suspended before it (`kernel/pressure.py`).
 """
 
 from math import isfinite
@@ -29,6 +29,7 @@ from kernel.algebra.verbs import (
     IMPLICATION_RUN,
     LANDSCAPE_SEAL,
     MERKLE_FINALIZE,
+    OPERATOR_VERBS,
     REBUILD,
     REPORT_VERB,
     ROLLBACK,
@@ -69,6 +70,7 @@ _SETTLING = frozenset(
         EPOCH_ROLLBACK,
         REBUILD,
         *(AUDIT_VERIFY_CHAIN, MERKLE_FINALIZE, AUDIT_SESSION_END, ROUND_OPEN, ROUND_SEAL),
+        *OPERATOR_VERBS,
     }
 )
 """Verbs that the runtime speaks to settle what was begun."""

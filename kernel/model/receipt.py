@@ -155,6 +155,7 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "round_opened": _durable(thoughts.RoundOpened),
         "round_sealed": _durable(thoughts.RoundSealed),
         "checkpoint_key_handed_over": _durable(stated.KeyHandedOver),
+        "operator_decided": _durable(stated.OperatorDecided),
     }
 )
 """Every kind; a version of the rules has a table of its own (`kernel/rules.py`)."""
@@ -209,6 +210,14 @@ STATED_UNDER_VERB: dict[str, frozenset[str]] = {
     "round_open": frozenset({"round_opened"}),
     "round_seal": frozenset({"round_sealed"}),
     "checkpoint_key_handover": frozenset({"checkpoint_key_handed_over"}),
+    **dict.fromkeys(
+        (
+            *("queue_pause", "queue_resume"),
+            *("request_requeue", "request_dismiss", "request_cancel"),
+            *("payload_erase", "hold_set", "hold_lift"),
+        ),
+        frozenset({"operator_decided"}),
+    ),
 }
 """What a receipt_only effect may emit under these verbs, and nothing else (§5.6)."""
 

@@ -272,7 +272,12 @@ class ModelOutputCollected(ReceiptBody):
     collected_at: Ref
 
 
-class _OnAuthority(ReceiptBody):
+class _Decided(ReceiptBody):
+    decided_by_operation_id: Ref | None = None
+    """The operation of who decided it; earlier releases wrote none."""
+
+
+class _OnAuthority(_Decided):
     reason: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
     authority: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
@@ -373,7 +378,7 @@ class LogSegmentCollected(ReceiptBody):
 # --- work that was asked for (§14, §16) -------------------------------------------------------
 
 
-class WorkRequested(ReceiptBody):
+class WorkRequested(_Decided):
     """All that a request's row says."""
 
     request_id: Ref
@@ -389,7 +394,7 @@ class WorkRequested(ReceiptBody):
     """Who requeued the dead letter that this asks for anew."""
 
 
-class WorkRequestClosed(ReceiptBody):
+class WorkRequestClosed(_Decided):
     """The one outcome of a request."""
 
     request_id: Ref
@@ -401,6 +406,9 @@ class WorkRequestClosed(ReceiptBody):
     """What the handler of a plug-in's queue returned; no rule of the record reads it."""
 
     reason: str | None = None
+    decided_by: str | None = None
+    """Who cancelled it."""
+
     pair_state: Literal["fired", "matched_no_fire", "no_match"] | None = None
 
 
@@ -413,7 +421,7 @@ class BindingOutcomePending(ReceiptBody):
     """The outcome record, and the manifest that will name it."""
 
 
-class WorkRequestDismissed(ReceiptBody):
+class WorkRequestDismissed(_Decided):
     """A request that was given up and that somebody settled without asking for it anew."""
 
     request_id: str
@@ -422,7 +430,7 @@ class WorkRequestDismissed(ReceiptBody):
     reason: Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
-class WorkQueueSwitched(ReceiptBody):
+class WorkQueueSwitched(_Decided):
     """A queue, or one of its priorities, that an operator paused or resumed."""
 
     queue: Ref

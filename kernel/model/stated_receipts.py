@@ -420,6 +420,13 @@ class KeyHandedOver(ReceiptBody):
     signatures: Annotated[list[KeySignature], Field(max_length=8, fail_fast=True)]
 
 
+class OperatorDecided(ReceiptBody):
+    """Who decided something about the runtime, and why; what it is about are the targets."""
+
+    decided_by: Annotated[str, StringConstraints(max_length=1000)]
+    reason: Annotated[str, StringConstraints(max_length=1000)]
+
+
 class FileWritten(ReceiptBody):
     """Something that exists outside now, below the data folder."""
 

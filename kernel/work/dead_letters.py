@@ -4,8 +4,9 @@ An outcome is final, so requeuing makes a request of its own that names the dead
 Its key follows from the dead one's id, so requeuing twice is requeuing once. It has the priority
 that was first asked for and no delay. The list is read from the record, so a lost Redis loses none;
 a call looks at 10,000 dead letters at most and says where to go on. Authorities that were given up
-are listed and not requeued: their next trigger asks again. A dismissal is a durable receipt that
-says who decided it and why; what was dismissed is on no list, and may still be requeued by its id.
+are listed and not requeued: their next trigger asks again. What was dismissed is on no list, and
+may still be requeued by its id. Each call that changes something is an operation of the log, which
+says who decided it and why, and which every receipt of the call names.
 """
 
 from collections import Counter
@@ -13,12 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from kernel.algebra.verbs import REQUEST_DISMISS, REQUEST_REQUEUE
 from kernel.host import iso_time
 from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.tables import Row, rows_in_pages
 from kernel.model.receipt import Receipt
+from kernel.operator_decisions import Decide, OperatorDecision
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import storable
 from kernel.work.queue_kinds import asked_kind, not_asked
@@ -91,23 +94,39 @@ def dead_letters(
 
 
 def requeue(
-    transaction: LedgerTransaction, queue: str, request_ids: Sequence[str], decided_by: str = ""
+    transaction: LedgerTransaction,
+    queue: str,
+    request_ids: Sequence[str],
+    decided_by: str,
+    decide: Decide,
 ) -> list[WorkReceipt]:
-    """Ask anew for dead letters: for all that are named, or for none; the receipts say who asked.
+    """Ask anew for dead letters: for all that are named, or for none.
 
     Raises:
         WorkRefused: `work_request_unknown`, `work_request_not_dead`, or what `enqueue` raises.
     """
     if asked_kind(queue) is None:
         raise WorkRefused("work_queue_unknown", not_asked(queue), "queue")
-    anew = []
-    for index, request_id in enumerate(request_ids):
-        try:
-            anew.append(_anew(transaction, queue, request_id, decided_by))
-        except WorkRefused as refused:
-            refused.index = index
-            raise
-    return list(enqueue(transaction, anew))
+    rows = _dead_rows(transaction, queue, request_ids)
+    fresh = tuple(dead for dead in rows if requeued_as(transaction, queue, dead) is None)
+    said = {}
+    if fresh:
+        by = storable(decided_by)
+        operation_id = decide(OperatorDecision(REQUEST_REQUEUE, fresh, by, ""))
+        said = {"decided_by": by, "decided_by_operation_id": operation_id}
+    anew = [
+        WorkRequest(
+            queue,
+            requeue_key(dead),
+            document["content"],
+            document["priority"],
+            requeues=dead,
+            said=said,
+        )
+        for dead, document in rows.items()
+    ]
+    answers = dict(zip(rows, enqueue(transaction, anew), strict=True))
+    return [answers[request_id] for request_id in request_ids]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +142,7 @@ def dismiss(
     queue: str,
     request_ids: Sequence[str],
     dismissal: DeadLetterDismissal,
+    decide: Decide,
 ) -> int:
     """Settle dead letters without asking for them anew: all that are named, or none.
 
@@ -134,39 +154,39 @@ def dismiss(
     """
     if not dismissal.reason.strip():
         raise WorkRefused("work_request_invalid", "say why", "reason")
-    for index, request_id in enumerate(request_ids):
-        try:
-            _expect_dead(transaction, queue, request_id)
-        except WorkRefused as refused:
-            refused.index = index
-            raise
-    fresh = [
+    fresh = tuple(
         request_id
-        for request_id in dict.fromkeys(request_ids)
+        for request_id in _dead_rows(transaction, queue, request_ids)
         if not transaction.has_receipt(dismissed_id(request_id))
-    ]
+    )
+    if not fresh:
+        return 0
+    by, reason = storable(dismissal.decided_by), storable(dismissal.reason)
+    operation_id = decide(OperatorDecision(REQUEST_DISMISS, fresh, by, reason))
     for request_id in fresh:
         transaction.next_commit_time_us()
         body = {
             "request_id": request_id,
             "queue": queue,
-            "decided_by": storable(dismissal.decided_by),
-            "reason": storable(dismissal.reason),
+            "decided_by": by,
+            "reason": reason,
+            "decided_by_operation_id": operation_id,
         }
         append_receipt(transaction, dismissed_id(request_id), Receipt(DISMISSED, body), None)
     return len(fresh)
 
 
-def _anew(view: LedgerView, queue: str, request_id: str, decided_by: str) -> WorkRequest:
-    document = Request.of_row(_expect_dead(view, queue, request_id)).document
-    return WorkRequest(
-        queue,
-        requeue_key(request_id),
-        document["content"],
-        document["priority"],
-        requeues=request_id,
-        decided_by=storable(decided_by),
-    )
+def _dead_rows(view: LedgerView, queue: str, request_ids: Sequence[str]) -> dict[str, Document]:
+    """Return the requests that were given up, each once; the first that was not is refused."""
+    documents: dict[str, Document] = {}
+    for index, request_id in enumerate(request_ids):
+        try:
+            row = _expect_dead(view, queue, request_id)
+        except WorkRefused as refused:
+            refused.index = index
+            raise
+        documents[request_id] = Request.of_row(row).document
+    return documents
 
 
 def _expect_dead(view: LedgerView, queue: str, request_id: str) -> Row:

@@ -43,7 +43,7 @@ def recorded_request(view: LedgerView, request_id: str) -> Request:
     return Request.of_row(row)
 
 
-def close(
+def close(  # noqa: PLR0913 - each outcome states other parts
     transaction: LedgerTransaction,
     request_id: str,
     outcome: ClosedAs,
@@ -53,10 +53,12 @@ def close(
     result: Document | None = None,
     handler_result: Document | None = None,
     pair_end: PairEnd | None = None,
+    said: Document | None = None,
 ) -> bool:
     """Give a request its outcome, with a durable receipt; False where it has one already.
 
     `handler_result` is what a plug-in's handler returned, which the record does not read.
+    `said` is who cancelled it, and the operation that says so.
     `pair_end` is what the evaluation came to for the pair that asked for it, where one did (§13.2).
 
     Raises:
@@ -70,6 +72,7 @@ def close(
     fields: Document = {"closed_by_operation_id": operation_id, "result": result}
     fields["handler_result"] = handler_result
     fields["pair_state"] = pair_end
+    fields |= said or {}
     fields["reason"] = None if reason is None else storable(reason)
     body |= {name: value for name, value in fields.items() if value is not None}
     transaction.next_commit_time_us()

@@ -1,16 +1,19 @@
 """Pauses of work queues: operators' decisions, on the record with who decided and why.
 
-A queue and each of its priorities are paused and resumed by themselves. Each decision is a durable
-receipt (`work_queue_paused`, `work_queue_resumed`), and `queue_pauses` holds the pauses that stand,
-at most one for each priority and each queue (decision kernel/0265). Redis is held to it by the
+A queue and each of its priorities are paused and resumed by themselves. Each decision is an
+operation of the log, behind which a durable receipt (`work_queue_paused`, `work_queue_resumed`)
+stands, and `queue_pauses` holds the pauses that stand, at most one for each priority and each queue
+(decision kernel/0265). Redis is held to it by the
 outbox relay.
 """
 
 from dataclasses import dataclass
 
+from kernel.algebra.verbs import QUEUE_PAUSE, QUEUE_RESUME
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.operator_decisions import Decide, OperatorDecision, queue_target
 from kernel.work import receipts
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import storable
@@ -56,34 +59,40 @@ def pauses_of(view: LedgerView) -> list[Pause]:
     ]
 
 
-def pause(transaction: LedgerTransaction, decision: PauseDecision) -> bool:
-    """Record a pause, with a durable receipt; False, and nothing recorded, where it stands.
+def pause(transaction: LedgerTransaction, decision: PauseDecision, decide: Decide) -> bool:
+    """Record a pause; False, and nothing recorded, where it stands.
 
     Raises:
         WorkRefused: `work_queue_unknown`, `queue_unknown_priority`.
     """
-    return _record(transaction, receipts.PAUSED, decision, stands=False)
+    return _record(transaction, QUEUE_PAUSE, decision, decide)
 
 
-def resume(transaction: LedgerTransaction, decision: PauseDecision) -> bool:
-    """Record the end of a pause, with a durable receipt; False where there is none.
+def resume(transaction: LedgerTransaction, decision: PauseDecision, decide: Decide) -> bool:
+    """Record the end of a pause; False, and nothing recorded, where there is none.
 
     Raises:
         WorkRefused: `work_queue_unknown`, `queue_unknown_priority`.
     """
-    return _record(transaction, receipts.RESUMED, decision, stands=True)
+    return _record(transaction, QUEUE_RESUME, decision, decide)
 
 
 def _record(
-    transaction: LedgerTransaction, kind: str, decision: PauseDecision, *, stands: bool
+    transaction: LedgerTransaction, verb: str, decision: PauseDecision, decide: Decide
 ) -> bool:
     body = _body(decision)
-    if (
-        transaction.tables.get(schema.queue_pauses, receipts.pause_key(body)) is not None
-    ) != stands:
+    stands = transaction.tables.get(schema.queue_pauses, receipts.pause_key(body)) is not None
+    if stands == (verb == QUEUE_PAUSE):
         return False
+    targets = (queue_target(decision.queue, decision.priority),)
+    operation_id = decide(OperatorDecision(verb, targets, body["decided_by"], body["reason"]))
     transaction.next_commit_time_us()
-    receipts.record(transaction, kind, f"receipt:{transaction.host.new_id()}", body)
+    receipts.record(
+        transaction,
+        receipts.SWITCHED_BY[verb],
+        receipts.switched_id(operation_id),
+        body | {"decided_by_operation_id": operation_id},
+    )
     return True
 
 

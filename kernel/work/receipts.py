@@ -8,6 +8,7 @@ in the chain between two operations, and verification makes the same rows of it 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from kernel.algebra.verbs import QUEUE_PAUSE, QUEUE_RESUME
 from kernel.canonical import canonicalize
 from kernel.conflicts.adjudications import is_outcome_to_review, note_outcome_to_review
 from kernel.host import iso_time
@@ -33,6 +34,9 @@ DISMISSED = "work_request_dismissed"
 
 PAUSED = "work_queue_paused"
 RESUMED = "work_queue_resumed"
+SWITCHED_BY = MappingProxyType({QUEUE_PAUSE: PAUSED, QUEUE_RESUME: RESUMED})
+"""By the verb of the operation that decides it."""
+
 ROUTED = "binding_routing_page"
 
 
@@ -100,6 +104,11 @@ def _note_pending(transaction: LedgerTransaction, body: Document) -> None:
 def closed_id(request_id: str) -> str:
     """Return the id of the receipt that closes a request."""
     return f"receipt:{request_id}:closed"
+
+
+def switched_id(operation_id: str) -> str:
+    """Return the id of the receipt of a pause, or of its end, by the operation that decides it."""
+    return f"receipt:{operation_id}:switched"
 
 
 def pending_id(request_id: str, reason: str) -> str:

@@ -12,8 +12,8 @@ the one queue only when that is beyond its limit.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import orjson
@@ -70,7 +70,7 @@ class WorkRequest:
     requeues: str | None = None
     """The dead letter that this asks for anew; the kernel sets it, producers do not."""
 
-    decided_by: str = ""
+    said: Mapping[str, str] = field(default_factory=dict)
     """Who requeued it, for its receipt; who asks for the same once more may be somebody else."""
 
 
@@ -110,7 +110,10 @@ class WorkStatus:
     """Why it was dismissed, where it was given up and somebody settled it so."""
 
     settled_by: str | None = None
-    """Who requeued or dismissed it: the name given and the address."""
+    """Who requeued, dismissed or cancelled it: the name given and the address."""
+
+    settled_operation_id: str | None = None
+    """The operation of the log that says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +176,7 @@ def enqueue(
         answers.append(WorkReceipt(checked.request_id, known is not None))
         if known is None:
             fresh[checked.request_id] = checked.body
-            if request.decided_by:
-                said_by[checked.request_id] = {"decided_by": request.decided_by}
+            said_by[checked.request_id] = dict(request.said)
     if fresh:
         _check_room(transaction, list(fresh.values()))
         transaction.next_commit_time_us()
@@ -183,7 +185,7 @@ def enqueue(
             transaction,
             receipts.REQUESTED,
             requested_id(request_id),
-            body | said_by.get(request_id, {}),
+            body | said_by[request_id],
         )
     return tuple(answers)
 
@@ -207,12 +209,15 @@ def status_of(view: LedgerView, request_id: str) -> WorkStatus | None:
     if outcome is None:
         return WorkStatus(**shared, state="open")
     receipt = closing_receipt(view, request_id)
+    settled = receipt
     if outcome["outcome"] == "dead_letter":
         again = requeued_as(view, row["queue"], request_id)
         dismissal = view.receipt(dismissed_id(request_id)) or {}
         asked_anew = {} if again is None else view.receipt(requested_id(again)) or {}
         shared |= {"requeued_as": again, "dismissed": dismissal.get("reason")}
-        shared["settled_by"] = asked_anew.get("decided_by", dismissal.get("decided_by"))
+        settled = asked_anew if "decided_by" in asked_anew else dismissal
+    shared["settled_by"] = settled.get("decided_by")
+    shared["settled_operation_id"] = settled.get("decided_by_operation_id")
     return WorkStatus(
         **shared,
         state=outcome["outcome"],

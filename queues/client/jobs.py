@@ -65,7 +65,10 @@ class JobStatus:
     """Why it was dismissed, where it was given up and somebody settled it so."""
 
     settled_by: str | None = None
-    """Who requeued or dismissed it: the name given and the address."""
+    """Who requeued, dismissed or cancelled it: the name given and the address."""
+
+    settled_operation_id: str | None = None
+    """The operation of the log that says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ from tests.kernel.build import (
     submit,
     submit_answered,
 )
+from tests.kernel.deciding import deciding
 from tests.kernel.every import every_kind, states
 from tests.kernel.implied import begin_run, go_round, halt, resumption
 
@@ -157,9 +158,10 @@ def ask_for_work(ledger):
         close(transaction, ids[2], "dead_letter", reason="binding_evaluation_failed")
         close(transaction, ids[4], "cancelled", reason="no longer wanted")
         for queue, priority in ((BINDING_QUEUE, "background"), (EXTRACTION_QUEUE, None)):
-            assert pause(transaction, PauseDecision(queue, priority, "ada", "an exchange"))
-        assert pause(transaction, PauseDecision(BINDING_QUEUE))
-        assert resume(transaction, PauseDecision(BINDING_QUEUE))
+            decision = PauseDecision(queue, priority, "ada", "an exchange")
+            assert pause(transaction, decision, deciding(transaction))
+        assert pause(transaction, PauseDecision(BINDING_QUEUE), deciding(transaction))
+        assert resume(transaction, PauseDecision(BINDING_QUEUE), deciding(transaction))
     leave_to_a_person(ledger)
     evaluate(ledger)
 

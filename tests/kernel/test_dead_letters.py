@@ -19,6 +19,7 @@ from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import close
 from kernel.work.requests import WorkRequest, enqueue, status_of
 from tests.kernel.build import create, memory_ledger, receipts_of_kind, submit
+from tests.kernel.deciding import deciding
 
 
 @pytest.fixture
@@ -42,7 +43,9 @@ def listed(ledger: Ledger, signature: str | None = None, **filters: Any) -> Dead
 
 def again(ledger: Ledger, *request_ids: str) -> list[str]:
     with ledger.transaction() as transaction:
-        return [request.request_id for request in requeue(transaction, BINDING_QUEUE, request_ids)]
+        decide = deciding(transaction)
+        requests = requeue(transaction, BINDING_QUEUE, request_ids, "", decide)
+        return [request.request_id for request in requests]
 
 
 def test_dead_letters_are_listed_by_signature_in_pages(ledger):
@@ -104,7 +107,7 @@ def test_only_what_is_dead_is_requeued_and_then_all_or_nothing(ledger):
             again(ledger, dead, wrong)
         assert (caught.value.code, caught.value.index) == (code, 1)
     with pytest.raises(WorkRefused, match="nobody may ask"), ledger.transaction() as transaction:
-        requeue(transaction, "authority-recompute", ["x"])
+        requeue(transaction, "authority-recompute", ["x"], "", deciding(transaction))
     assert [letter.request_id for letter in listed(ledger).dead_letters] == [dead]
 
 
@@ -113,7 +116,7 @@ def test_the_record_says_who_requeued_and_who_asks_later_asks_for_the_same(ledge
     answers = []
     for name in ("ada at 127.0.0.1", "bob at 127.0.0.1"):
         with ledger.transaction() as transaction:
-            answers.append(requeue(transaction, BINDING_QUEUE, [dead], name))
+            answers.append(requeue(transaction, BINDING_QUEUE, [dead], name, deciding(transaction)))
     [[first], [second]] = answers
     assert (second.request_id, first.duplicate, second.duplicate) == (first.request_id, False, True)
     with ledger.view() as view:
@@ -125,7 +128,8 @@ def test_the_record_says_who_requeued_and_who_asks_later_asks_for_the_same(ledge
 
 def settle(ledger: Ledger, *request_ids: str, reason: str = "the case was closed") -> int:
     with ledger.transaction() as transaction:
-        return dismiss(transaction, BINDING_QUEUE, request_ids, DeadLetterDismissal(reason, "ada"))
+        dismissal = DeadLetterDismissal(reason, "ada")
+        return dismiss(transaction, BINDING_QUEUE, request_ids, dismissal, deciding(transaction))
 
 
 def test_what_is_dismissed_is_listed_no_more_and_the_record_says_who_and_why(ledger):

@@ -25,6 +25,7 @@ from tests.kernel.build import (
     submit,
     submit_answered,
 )
+from tests.kernel.deciding import deciding
 
 GROUNDS = Grounds("asked for by the person", "privacy office, case 12")
 RETIRED = ActiveModels({})
@@ -51,17 +52,19 @@ def commitment(ledger, output_id):
 
 def erased(ledger, output_id):
     with ledger.transaction() as transaction:
-        return erase(transaction, ErasablePayload("model_answer", output_id), GROUNDS)
+        return erase(
+            transaction, ErasablePayload("model_answer", output_id), GROUNDS, deciding(transaction)
+        )
 
 
 def held(ledger, hold_id, kind, subject_id):
     with ledger.transaction() as transaction:
-        return set_hold(transaction, hold_id, (kind, subject_id), GROUNDS)
+        return set_hold(transaction, hold_id, (kind, subject_id), GROUNDS, deciding(transaction))
 
 
 def lifted(ledger, hold_id):
     with ledger.transaction() as transaction:
-        return lift_hold(transaction, hold_id, GROUNDS)
+        return lift_hold(transaction, hold_id, GROUNDS, deciding(transaction))
 
 
 def refusal(act, *args):

@@ -10,6 +10,7 @@ from kernel.priorities import PRIORITIES_OF
 from kernel.work.errors import WorkRefused
 from kernel.work.pauses import PauseDecision, pause, pauses_of, resume
 from tests.kernel.build import findings, memory_ledger, receipts_of_kind
+from tests.kernel.deciding import deciding
 
 BINDINGS, AUTHORITIES = "binding-evaluation", "authority-recompute"
 
@@ -20,7 +21,7 @@ PLACES = [
 
 def decide(ledger: Ledger, verb, *decisions: PauseDecision) -> list[bool]:
     with ledger.transaction() as transaction:
-        return [verb(transaction, decision) for decision in decisions]
+        return [verb(transaction, decision, deciding(transaction)) for decision in decisions]
 
 
 def test_a_pause_says_who_decided_it_and_why_and_stands_until_it_is_resumed():

@@ -15,6 +15,7 @@ from kernel.algebra.verbs import (
     IMPLICATION_RUN,
     KEY_HANDOVER,
     LANDSCAPE_SEAL,
+    OPERATOR_VERBS,
     REPORT_VERB,
     REVIEW_DISCARD,
     SEMANTIC_VERBS,
@@ -85,6 +86,7 @@ def test_every_kind_and_every_verb_has_a_valid_envelope():
         *(BELIEF_ANCHOR, IMPLICATION_RUN, IMPLICATION_HALT, IMPLICATION_RESUME),
         LANDSCAPE_SEAL,
         *THOUGHT_VERBS,
+        *OPERATOR_VERBS,
         KEY_HANDOVER,
     }
     assert APPLIERS.keys() == {kind.canonical for kind in EFFECT_KINDS.values()}

@@ -19,6 +19,7 @@ from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.dead_letters import requeue
 from kernel.work.errors import WorkRefused
 from tests.actors.commit.test_extraction_units import CHANGED, TEXT, Extractions
+from tests.kernel.deciding import deciding
 from tests.kernel.extractions import result, task, value
 
 STATES = ("running", "succeeded", "degraded", "blocked", "abandoned", "cancelled")
@@ -95,7 +96,7 @@ class Machine(Extractions):
         def again(request: str) -> None:
             # One that is no dead letter is refused.
             with suppress(WorkRefused), self.ledger.transaction() as transaction:
-                requeue(transaction, EXTRACTION_QUEUE, [request])
+                requeue(transaction, EXTRACTION_QUEUE, [request], "ada", deciding(transaction))
 
         self.of(place, again)
 

@@ -43,6 +43,7 @@ from tests.kernel.build import (
     submit,
     work,
 )
+from tests.kernel.deciding import deciding
 from tests.world import QueuedWorld
 
 pytestmark = pytest.mark.anyio
@@ -657,7 +658,8 @@ async def test_each_queue_is_sent_its_own_requests_alone():
 
 def decide(world: RelayWorld, verb: Any, priority: str | None = None) -> None:
     with world.ledger.transaction() as transaction:
-        assert verb(transaction, PauseDecision(world.queue.name, priority))
+        decision = PauseDecision(world.queue.name, priority)
+        assert verb(transaction, decision, deciding(transaction))
 
 
 async def test_a_pause_outlives_a_flush_and_critical_work_is_served_meanwhile(world: RelayWorld):

@@ -12,6 +12,7 @@ from kernel.ledger.postgres import PostgresStore
 from kernel.legal_holds import Grounds
 from kernel.verify import verify
 from tests.kernel.build import adapt, create, receipts_of_kind, submit, submit_answered
+from tests.kernel.deciding import deciding
 from tests.system.faulty_store import CountedSteps, FaultyStore, step_in_ledger
 from tests.system.killed_at_steps import (
     host_of,
@@ -29,7 +30,7 @@ SAID = b"what the model said, word for word"
 
 def erase_it(ledger, payload=PAYLOAD):
     with ledger.transaction() as transaction:
-        return erase(transaction, payload, GROUNDS)
+        return erase(transaction, payload, GROUNDS, deciding(transaction))
 
 
 @pytest.mark.spec("P6")

@@ -12,7 +12,6 @@ import structlog
 from actors.commit.units import Unit
 from actors.commit.work_units import CancelRequestUnit, DismissUnit, PauseUnit, RequeueUnit
 from kernel.work.dead_letters import DeadLetterDismissal
-from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.pauses import PauseDecision
 from kernel.work.requests import WorkReceipt, WorkStatus
 from queues.errors import QueueError
@@ -44,12 +43,6 @@ def asked_by(name: str, address: str | None) -> str:
     """Return who asks, as the record has it: the name given, if any, and the address."""
     place = address or "an unknown address"
     return f"{name} at {place}" if name else place
-
-
-def reason_with_name(reason: str, decided_by: str) -> str:
-    """Return a reason that names who gave it, as long as a reason may be."""
-    name = f" ({decided_by})"
-    return reason[: max(0, REASON_CHARS_MAX - len(name))] + name[:REASON_CHARS_MAX]
 
 
 async def switch(write: Write, queue: WorkQueue, decision: PauseDecision, *, paused: bool) -> bool:
@@ -90,15 +83,12 @@ async def cancel(
 ) -> tuple[bool, WorkStatus]:
     """Take a request back; the first value is False where it had its outcome before.
 
-    The reason on the record ends with who asked; of one that is too long for both, its own end is
-    left out. `queue` is None where the request's queue has no items.
+    `queue` is None where the request's queue has no items.
 
     Raises:
         WorkRefused: `work_request_not_cancellable` for open work that the record itself asks for.
     """
-    cancelled, status = await write(
-        CancelRequestUnit(request_id, reason_with_name(reason, decided_by))
-    )
+    cancelled, status = await write(CancelRequestUnit(request_id, reason, decided_by))
     if queue is not None:
         await queue.remove_closed([request_id])
     return cancelled, status

@@ -27,6 +27,7 @@ from kernel.work.reports import ExtractionBegun, ExtractionFailed, ExtractionFin
 from kernel.work.requests import request_id_of, status_of
 from tests.actors.harness import bench_on
 from tests.kernel.build import FakeHost, create, effect, envelope, receipts_of_kind
+from tests.kernel.deciding import deciding
 from tests.kernel.extractions import result, task, value
 
 TEXT = "Motion by Ann Acme to dismiss, before Judge Bell."
@@ -344,7 +345,7 @@ def test_what_was_abandoned_is_entered_again_by_nobody_but_a_person(extractions)
     assert extractions.open() == []
     # An explicit requeue begins anew, in a run of its own.
     with extractions.ledger.transaction() as transaction:
-        [requeued] = requeue(transaction, EXTRACTION_QUEUE, [request])
+        [requeued] = requeue(transaction, EXTRACTION_QUEUE, [request], "ada", deciding(transaction))
     extractions.begin(requeued.request_id)
     [anew] = extractions.open()
     extractions.begin(anew.request_id)

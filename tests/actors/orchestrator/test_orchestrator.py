@@ -27,6 +27,7 @@ from actors.orchestrator.intents import (
     PublicIntent,
     RecalculatePage,
     RecordBatchReview,
+    RecordDecision,
     RecordExtractedClaim,
     RecordExtractionTransition,
     RecordFire,
@@ -238,6 +239,9 @@ EVERY_KIND = {
         stated={"session_id": "s-1", "task_id": "task-1"},
     ),
     "record_key_handover": lambda _: RecordKeyHandover(intent_key="k", handover=HANDOVER),
+    "record_decision": lambda _: RecordDecision(
+        intent_key="k", verb="queue_pause", targets=("queue:q",), decided_by="ada", reason="r"
+    ),
     "seal_run": lambda _: SealRun(
         intent_key="k",
         seal=RunSealed(run_id="run-1", record_count=0, run_digest="0" * 64, table_digests={}),
@@ -830,6 +834,7 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
     assert set(EVERY_KIND) - public == {
         "recalculate_authority",
         "recalculate_page",
+        "record_decision",
         "record_key_handover",
         "seal_run",
         "anchor_belief",

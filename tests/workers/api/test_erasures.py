@@ -19,8 +19,15 @@ async def test_a_thought_is_erased_and_its_proof_from_before_and_one_from_after_
     path = f"/v1/thoughts/{SESSION}"
     before = (await door.http.get(f"{path}/proof/1")).json()
     erasure = await posted(door, "erasures", **THOUGHT)
-    assert erasure == {"commitment": before["thought"]["content_commitment"], "erased": True}
-    assert not (await posted(door, "erasures", **THOUGHT))["erased"]
+    commitment, tombstone = before["thought"]["content_commitment"], erasure.pop("operation_id")
+    assert erasure == {"commitment": commitment, "erased": True}
+    again = await posted(door, "erasures", **THOUGHT)
+    assert again == {"commitment": commitment, "erased": False, "operation_id": tombstone}
+    operation = (await door.http.get(f"/v1/operations/{tombstone}")).json()
+    assert operation["row"]["semantic_intent"] == "payload_erase"
+    [effect] = operation["envelope"]["primitive_effects"]
+    assert operation["envelope"]["target_refs"] == [f"payload:{commitment}"]
+    assert effect["payload"] == {"decided_by": GROUNDS["authority"], "reason": GROUNDS["reason"]}
     after = (await door.http.get(f"{path}/proof/1")).json()
     assert (merkle_verify(before), merkle_verify(after)) == ([], [])
     page = (await door.http.get(path)).json()

@@ -80,7 +80,8 @@ async def test_a_producer_asks_waits_looks_and_takes_back(door: Door):
         job = await rotulus.enqueue(binding("e"), delay_s=60)
         assert (await job.status()).not_before is not None
         assert await job.cancel("no longer wanted", decided_by="ada")
-        assert (await job.result(timeout=10)).reason == "no longer wanted (ada at 127.0.0.1)"
+        assert (await job.result(timeout=10)).reason == "no longer wanted"
+        assert (await job.status()).settled_by == "ada at 127.0.0.1"
 
 
 @pytest.mark.spec("K6")

@@ -23,6 +23,7 @@ from kernel.proof.signing_keys import KeyKind, SeedKey
 from kernel.thoughts.chain import read_chain
 from tests.actors.harness import bench_on
 from tests.kernel.build import FakeHost
+from tests.kernel.deciding import deciding
 from tests.proof_verifiers import NODE
 from tests.signed_log import witness_key
 from tests.workers.cli.command import printed, rotulus
@@ -137,7 +138,8 @@ def test_an_erased_content_is_withheld_and_the_proof_before_stays(thinker):
     ledger = thinker.ledger()
     payload = ErasablePayload("thought", "t-2", "s")
     with ledger.transaction() as transaction:
-        assert erase(transaction, payload, Grounds("a request", "the court")).erased
+        grounds = Grounds("a request", "the court")
+        assert erase(transaction, payload, grounds, deciding(transaction)).erased
     ledger.close()
     assert said_by_all(before, thinker.vkey)["content"] == "s: é 2"
     refused, _ = thinker.prove("s:t-2", "--with-content", kind="thought")

@@ -172,7 +172,8 @@ def test_an_operator_sees_pauses_and_takes_back(record):
     assert rotulus(*arguments).stdout == "cancelled: 1\n"
     assert printed(*arguments, "--json")["cancelled"][0]["cancelled"] is False
     status = printed("queues", "request", BINDING_QUEUE, request_id)
-    assert (status["state"], status["reason"]) == ("cancelled", "why (ada at 127.0.0.1)")
+    assert (status["state"], status["reason"]) == ("cancelled", "why")
+    assert status["settled_by"] == "ada at 127.0.0.1"
     assert rotulus("queues", "why", BINDING_QUEUE, request_id).stdout == (
         "it does not wait: it is cancelled\n"
     )

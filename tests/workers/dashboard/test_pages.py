@@ -57,7 +57,8 @@ async def test_what_is_lost_needs_a_reason(door: Door):
     answer = await submit(door, "cancel", request_id=request_id, reason="not wanted", name="ada")
     assert answer.headers["location"] == f"{page_of(request_id)}?done=cancel"
     status = (await door.http.get(f"{BINDINGS}/requests/{request_id}")).json()
-    assert (status["state"], status["reason"]) == ("cancelled", "not wanted (ada at 127.0.0.1)")
+    assert (status["state"], status["reason"]) == ("cancelled", "not wanted")
+    assert status["settled_by"] == "ada at 127.0.0.1"
 
 
 async def test_a_dead_letter_is_asked_anew_or_dismissed(door: Door):

@@ -182,7 +182,11 @@ def test_nothing_is_lost_without_a_reason(browser, served):
     page.get_by_label("Reason").fill("not wanted")
     button.click()
     expect(page.get_by_role("status")).to_contain_text("Cancelled")
-    expect(page.locator("main")).to_contain_text("not wanted (127.0.0.1)")
+    expect(page.locator("main")).to_contain_text("not wanted")
+    expect(page.locator("main")).to_contain_text("Settled by127.0.0.1")
+    page.get_by_role("link", name="on the log").click()
+    expect(page.locator("h1")).to_have_text("Operation request_cancel")
+    expect(page.locator("main")).to_contain_text("decided by 127.0.0.1: not wanted")
     page.close()
 
 

@@ -27,6 +27,7 @@ from kernel.verify import verify
 from kernel.verify.archive import verify_archive
 from tests.kernel.archives import archive_next, collect_next
 from tests.kernel.build import FakeHost, create, findings, submit
+from tests.kernel.deciding import deciding
 from tests.kernel.honest import think
 from tests.system.archiving_process import POINTS, archive_and_die
 from tests.system.killed_at_steps import opened
@@ -168,7 +169,8 @@ def test_cold_thoughts_lie_in_a_bucket_are_proved_from_there_and_missed_by_name(
         assert (verify(view).findings, verify(view).thoughts_archived) == ((), 7)
         assert verify_archive(view, lambda _: None).findings == ()
     with ledger.transaction() as transaction:
-        erased = erase(transaction, ErasablePayload("thought", "t-1", "audit-2"), GROUNDS)
+        payload = ErasablePayload("thought", "t-1", "audit-2")
+        erased = erase(transaction, payload, GROUNDS, deciding(transaction))
     ledger.archive.erase_content(erased.commitment)
     left = set(S3Files(URL).names())
     assert left < set(names)
