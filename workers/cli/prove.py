@@ -27,9 +27,10 @@ from kernel.proof.checkpoint import Checkpoint
 from kernel.proof.proof_file import FILE_BYTES_MAX
 from kernel.proof.signed_note import NOTE_BYTES_MAX
 from kernel.proof.verification import ProofInvalid
+from workers.cli.common import coded, read_settings
 from workers.cli.input_file import InputFile
 from workers.cli.reading import read_view
-from workers.environment.checkpoint_folder import PUBLIC_MODE, write_whole
+from workers.environment.checkpoint_folder import PUBLIC_MODE, published_checkpoint, write_whole
 from workers.environment.checkpoint_key import check_continued
 
 _HELP = {
@@ -50,8 +51,7 @@ _checkpoint = click.option(
     "--checkpoint",
     "note_file",
     type=InputFile(),
-    required=True,
-    help="A checkpoint that `rotulus checkpoint publish` wrote.",
+    help="A signed checkpoint of the log.  [default: the one that was published last]",
 )
 
 
@@ -68,7 +68,7 @@ def prove() -> None:
 def _operation(
     operation_id: str,
     output: Path,
-    note_file: IO[bytes],
+    note_file: IO[bytes] | None,
     *,
     with_envelope: bool,
 ) -> None:
@@ -91,7 +91,7 @@ def _operation(
 def _thought(
     thought_id: str,
     output: Path,
-    note_file: IO[bytes],
+    note_file: IO[bytes] | None,
     *,
     with_content: bool,
 ) -> None:
@@ -111,7 +111,7 @@ def _thought(
 @click.argument("run_id", metavar="RUN_ID")
 @_output
 @_checkpoint
-def _run(run_id: str, output: Path, note_file: IO[bytes]) -> None:
+def _run(run_id: str, output: Path, note_file: IO[bytes] | None) -> None:
     """Prove that the digest of RUN_ID is in the log of a signed checkpoint.
 
     The file proves the operation that states the digest of the run and of each of its tables; the
@@ -127,7 +127,7 @@ def _add(kind: str, find: Callable[[LedgerView, str], ProofSubject]) -> None:
     @click.argument("subject_id", metavar="ID")
     @_output
     @_checkpoint
-    def _(subject_id: str, output: Path, note_file: IO[bytes]) -> None:
+    def _(subject_id: str, output: Path, note_file: IO[bytes] | None) -> None:
         _write_subject(kind, lambda view: find(view, subject_id), output, note_file)
 
 
@@ -139,15 +139,15 @@ for _kind, _find in SUBJECTS.items():
 @click.argument("old_note_file", metavar="OLD", type=InputFile())
 @_output
 @_checkpoint
-def _consistency(old_note_file: IO[bytes], output: Path, note_file: IO[bytes]) -> None:
+def _consistency(old_note_file: IO[bytes], output: Path, note_file: IO[bytes] | None) -> None:
     """Prove that the log of a checkpoint goes on from that of OLD, a checkpoint that was kept.
 
     The file holds both checkpoints and the path between them, and nothing of any row.
     """
     with read_view() as view:
         tree = view.log_tree()
-        old_note, old = _signed(tree, old_note_file)
-        note, signed = _signed(tree, note_file)
+        old_note, old = _signed(tree, old_note_file.read(NOTE_BYTES_MAX))
+        note, signed = _signed(tree, _newest(note_file))
         document = consistency_document(tree, old.size, old_note, signed.size, note)
         _write(output, document)
 
@@ -156,17 +156,35 @@ def _write_subject(
     kind: str,
     subject: Callable[[LedgerView], ProofSubject],
     output: Path,
-    note_file: IO[bytes],
+    note_file: IO[bytes] | None,
 ) -> None:
     with read_view() as view:
         tree = view.log_tree()
-        note, signed = _signed(tree, note_file)
+        note, signed = _signed(tree, _newest(note_file))
         _write(output, proof_document(kind, subject(view), tree, signed.size, note))
 
 
-def _signed(tree: LogTree, note_file: IO[bytes]) -> tuple[str, Checkpoint]:
+def _newest(note_file: IO[bytes] | None) -> bytes:
+    """Return the checkpoint that was named, or else the one that was published last."""
+    if note_file is not None:
+        return note_file.read(NOTE_BYTES_MAX)
+    folder = read_settings().published_folder
+    try:
+        note = published_checkpoint(folder)
+    except OSError as error:
+        raise click.ClickException(f"input_invalid: {folder}: {error.strerror}") from None
+    if note is None:
+        message = (
+            f"nothing is published in {folder}: set ROTULUS_CHECKPOINT_KEY for the gateway, or"
+            " name what `rotulus checkpoint publish` wrote with --checkpoint"
+        )
+        raise coded("checkpoint_not_published", message)
+    return note[:NOTE_BYTES_MAX]
+
+
+def _signed(tree: LogTree, content: bytes) -> tuple[str, Checkpoint]:
     """Return the note of a checkpoint, which the tree has to go on from, and what it states."""
-    note = note_file.read(NOTE_BYTES_MAX).decode(errors="replace")
+    note = content.decode(errors="replace")
     text, _, _ = note.rpartition("\n\n")
     signed = Checkpoint.of_text(f"{text}\n")
     check_continued(tree, signed)

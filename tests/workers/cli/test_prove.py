@@ -228,6 +228,18 @@ def test_what_is_no_proof_file_is_refused_alike(notary, spoiled):
     assert_refused([content], notary.vkey)
 
 
+def test_a_proof_is_made_with_the_checkpoint_that_was_published_last(notary, monkeypatch, tmp_path):
+    _, named = notary.prove(op_id("2"))
+    file = tmp_path / "of-the-folder.json"
+    prove = ("prove", "operation", op_id("2"), "--output", str(file))
+    refused = rotulus(*prove)
+    assert "checkpoint_not_published: nothing is published in" in refused.stderr
+    assert not file.exists()
+    monkeypatch.setenv("ROTULUS_CHECKPOINT_FOLDER", str(notary.public))
+    assert rotulus(*prove).exit_code == 0
+    assert file.read_bytes() == named.read_bytes()
+
+
 def test_what_a_checkpoint_does_not_have_is_not_proved(notary):
     notary.grow(1)
     refused, file = notary.prove(op_id("5"))
