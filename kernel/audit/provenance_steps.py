@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Table
 
+from kernel.algebra.verbs import OPERATOR_VERBS
 from kernel.audit.lineage import authority_grounds
 from kernel.audit.operations import OperationEntry, envelope_of
 from kernel.audit.provenance import STEPS_MAX, Kind, Named, Provenance, Step, walked
@@ -22,7 +23,7 @@ from kernel.model.node_kinds import SOURCE_ARTIFACT, UNDERSTANDING
 from kernel.model.recomputes import RECALCULATE
 from kernel.spans import sources_in, spans_in
 from kernel.untrusted import text_of
-from kernel.work.requests import outcome_of
+from kernel.work.requests import status_of
 
 SAID_CHARS_MAX = 200
 ANSWERED_MAX = 64
@@ -199,6 +200,10 @@ def _operation(view: LedgerView, named: Named) -> Step | None:
         says["duration_ms"] = envelope["duration_ms"]
     if fire := envelope.get("binding_fire"):
         says["binding_id"] = fire["binding_id"]
+    if entry.semantic_intent in OPERATOR_VERBS:
+        about, others = envelope["target_refs"][0], len(envelope["target_refs"]) - 1
+        says["about"] = f"{about} and {others} others" if others else about
+        says |= _said(envelope["primitive_effects"][0]["payload"])
     requests = [Named("request", each) for each in _requests_of(view, row, envelope)]
     sources = [_named_ref(view, ref) for ref in envelope["source_refs"]]
     if entry.semantic_intent == RECALCULATE and requests:
@@ -251,7 +256,7 @@ def _request(view: LedgerView, named: Named) -> Step | None:
     if row is None:
         return None
     request = Request.of_row(row)
-    outcome = outcome_of(view, request.queue, request.request_id)
+    status = status_of(view, request.request_id)
     document = request.document
     says: Document = {
         "queue": request.queue,
@@ -259,12 +264,15 @@ def _request(view: LedgerView, named: Named) -> Step | None:
         "item_key": request.item_key,
         "enqueued_at": document["enqueued_at"],
     }
-    if outcome is not None:
-        closed = {"state": outcome.state, "closed_at": outcome.closed_at, "reason": outcome.reason}
+    if status is not None:
+        names = ("state", "closed_at", "reason", "dismissed", "settled_by", "requeued_as")
+        closed = {name: getattr(status, name) for name in names}
         says |= {name: value for name, value in closed.items() if value is not None}
-        says |= _said(outcome.result or {})
+        says |= _said(status.result or {})
     content = document.get("content", {})
     causes = [*_caused_by(view, request, document)]
+    if status is not None and status.settled_operation_id is not None:
+        causes.append(Named("operation", status.settled_operation_id))
     refs = [content[name] for name in ("artifact_ref", "source_ref") if name in content]
     return Step(named, says, _each_once([*causes, *(_named_ref(view, ref) for ref in refs)]))
 
@@ -272,8 +280,11 @@ def _request(view: LedgerView, named: Named) -> Step | None:
 def _caused_by(view: LedgerView, request: Request, document: Document) -> Iterator[Named]:
     """Yield the operation in whose transaction a request was recorded because of it.
 
-    A producer's request was caused by its producer alone.
+    A producer's request was caused by its producer alone, one that was given up and requeued by
+    who requeued it.
     """
+    if "requeues" in document:
+        yield Named("request", document["requeues"])
     trigger = document.get("trigger_source_id")
     if isinstance(trigger, str):
         if view.log_row_of(trigger) is not None:

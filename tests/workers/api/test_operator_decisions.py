@@ -77,8 +77,18 @@ async def test_requests_are_requeued_dismissed_and_cancelled_by_operations(door:
         await door.http.get(f"{BINDINGS}/requests/{answer['requests'][0]['request_id']}")
     ).json()
     assert (anew["state"], anew["settled_operation_id"]) == ("open", None)
+    new = answer["requests"][0]["request_id"]
+    assert await why(door, new) == [("request", None), ("request", None), ("operation", BY)]
+    assert await why(door, unwanted) == [("request", None), ("operation", BY)]
     with door.ledger.view() as view:
         assert verify(view).findings == ()
+
+
+async def why(door: Door, record_id: str) -> list[tuple[str, str | None]]:
+    """Return the way back from an id: the kind of each step, and who decided it."""
+    answer = await door.http.get("/v1/explain", params={"record_id": record_id})
+    steps = answer.json()["provenance"]["steps"]
+    return [(step["kind"], step["says"].get("decided_by")) for step in steps]
 
 
 @pytest.mark.spec("P6")

@@ -11,6 +11,7 @@ from workers.dashboard.pages.page import Pages
 
 CONTENT_CHARS_MAX = 8_000
 RECEIPTS_SHOWN_MAX = 50
+TARGETS_SHOWN_MAX = 20
 EFFECTS_SHOWN_MAX = 200
 CRITERIA = ("entity", "session_id", "semantic_intent", "effect_kind", "actor")
 
@@ -49,6 +50,7 @@ async def show(pages: Pages, request: Request) -> Response:
     context = {
         "operation_id": operation_id,
         "row": record.get("row"),
+        "targets": (record.get("envelope") or {}).get("target_refs", [])[:TARGETS_SHOWN_MAX],
         "effects": effects[:EFFECTS_SHOWN_MAX],
         "effects_hidden": max(0, len(effects) - EFFECTS_SHOWN_MAX),
         "receipts": receipts[:RECEIPTS_SHOWN_MAX],
