@@ -28,7 +28,7 @@ from kernel.model_registry import ModelRegistry
 from kernel.model_retention import (
     DueAnswers,
     PastSegment,
-    collect_model_outputs,
+    collect_answers,
     due_answers,
     next_past_segment,
     read_past_segment,
@@ -150,8 +150,7 @@ def _contents(transaction: LedgerTransaction, written: WrittenContents) -> Archi
 
 
 def _answers(transaction: LedgerTransaction, due: DueAnswers) -> ArchivalStep:
-    collected = collect_model_outputs(transaction, due.registry, due.now_us)
-    return ArchivalStep(answers_collected=len(collected))
+    return ArchivalStep(answers_collected=len(collect_answers(transaction, due)))
 
 
 def _finished(transaction: LedgerTransaction, finished: FinishedRound) -> ArchivalStep:

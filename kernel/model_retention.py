@@ -9,14 +9,15 @@ archived past the audit's horizon: a receipt `operation_archived` puts the fact 
 nothing else happens. Rows that move to the archive (`kernel/log_archival.py`) are no such fact:
 they are replayed as before, and need the answers, until the horizon has passed them as well. Then
 the segments are read one by one, each once, and a receipt is left of every operation in them that
-names an output (decision kernel/0490). The sweep reads all of those receipts.
+names an output (decision kernel/0490). Who looks for answers to collect reads all of those
+receipts, on a snapshot; the transaction that collects them reads what is said of these alone.
 
 Which models are in use changes outside the log, so eligibility is not stored: the registry is asked
 here and in a replay (decision kernel/0095).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import orjson
 
@@ -33,6 +34,9 @@ from kernel.model_registry import ModelRegistry
 
 GRACE_US = 7 * 24 * 3600 * 1_000_000
 PAGE_ROWS = 500
+COLLECTED_AT_ONCE = 256
+"""Answers that go in one transaction."""
+
 ARCHIVED_KIND = "operation_archived"
 COLLECTED_KIND = "recorded_model_output_collected"
 SEGMENT_RELEASED_KIND = "log_segment_released"
@@ -60,10 +64,11 @@ class PastSegment:
 
 @dataclass(frozen=True, slots=True)
 class DueAnswers:
-    """Answers of which at least one may be collected."""
+    """Answers that may be collected, each with its outputs and how often those are referred to."""
 
     now_us: int
     registry: ModelRegistry
+    answers: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
 
 
 @dataclass(slots=True)
@@ -165,42 +170,67 @@ def is_archived(view: LedgerView, operation_id: str) -> bool:
 
 
 def due_answers(view: LedgerView, registry: ModelRegistry, now_us: int) -> DueAnswers | None:
-    """Tell whether an answer may be erased now; None where none may."""
-    is_due = any(_collectable(view, registry, now_us))
-    return DueAnswers(now_us, registry) if is_due else None
+    """Return answers that may be erased now, `COLLECTED_AT_ONCE` at most; None where none may.
+
+    Bytes that several outputs share go when all of them may. Reads each receipt by which a
+    reference ended, so it belongs on a snapshot.
+    """
+    going: dict[str, list[tuple[str, int]]] = {}
+    for record, facts in _facts(view, registry):
+        if is_collectable(facts, now_us):
+            output = (record["recorded_output_id"], record["reference_count"])
+            going.setdefault(record["output_payload_blob_ref"], []).append(output)
+    due = ((blob_ref, tuple(outputs)) for blob_ref, outputs in going.items())
+    answers = tuple(islice((each for each in due if _may_go(view, *each)), COLLECTED_AT_ONCE))
+    return DueAnswers(now_us, registry, answers) if answers else None
 
 
-def collect_model_outputs(
-    transaction: LedgerTransaction, registry: ModelRegistry, now_us: int
-) -> list[str]:
-    """Erase the answers that may go, with a durable receipt each, and return their outputs' ids.
+def collect_answers(transaction: LedgerTransaction, due: DueAnswers) -> list[str]:
+    """Erase answers, with a durable receipt for each output, and return the outputs' ids.
 
-    Bytes that several outputs share go when all of them may.
+    One that was referred to, held or collected since they were found stays as it is.
     """
     collected: list[str] = []
-    for blob_ref, records in _collectable(transaction, registry, now_us):
+    for blob_ref, outputs in due.answers:
+        records = _unchanged(transaction, outputs, due.registry)
+        if len(records) < len(outputs) or not _may_go(transaction, blob_ref, outputs):
+            continue
         transaction.drop_blob(blob_ref)
         transaction.next_commit_time_us()
         for record in records:
-            _append_collected(transaction, record, now_us)
+            _append_collected(transaction, record, due.now_us)
             collected.append(record["recorded_output_id"])
     return collected
 
 
-def _collectable(
-    view: LedgerView, registry: ModelRegistry, now_us: int
-) -> Iterator[tuple[str, list[Document]]]:
-    """Yield the payloads that may be erased, each with the outputs that have it."""
-    going: dict[str, list[Document]] = {}
-    for record, facts in _facts(view, registry):
-        if is_collectable(facts, now_us):
-            going.setdefault(record["output_payload_blob_ref"], []).append(record)
-    for blob_ref, records in going.items():
-        sharing = {"output_payload_blob_ref": blob_ref}
-        all_of_them = view.tables.count(schema.recorded_model_outputs, sharing)
-        is_collected = view.tables.get(schema.blobs, blob_ref) is None
-        if not is_collected and len(records) == all_of_them and not hold_on(view, blob_ref):
-            yield blob_ref, records
+def _may_go(view: LedgerView, blob_ref: str, outputs: tuple[tuple[str, int], ...]) -> bool:
+    """Tell whether bytes are there, of these outputs alone, and under no hold."""
+    sharing = {"output_payload_blob_ref": blob_ref}
+    return (
+        view.tables.get(schema.blobs, blob_ref) is not None
+        and view.tables.count(schema.recorded_model_outputs, sharing) == len(outputs)
+        and not hold_on(view, blob_ref)
+    )
+
+
+def _unchanged(
+    view: LedgerView, outputs: tuple[tuple[str, int], ...], registry: ModelRegistry
+) -> list[Document]:
+    """Return the records of outputs that are referred to as often as before, and not replayed."""
+    records = ((view.record(schema.recorded_model_outputs, name), count) for name, count in outputs)
+    return [
+        record
+        for record, count in records
+        if record is not None
+        and record["reference_count"] == count
+        and not _is_replayed(record, registry)
+    ]
+
+
+def _is_replayed(record: Document, registry: ModelRegistry) -> bool:
+    """Tell whether a replay may ask for an answer: its model is in use."""
+    current = registry.current_version(record["model_version"])
+    return bool(record["replay_eligible"]) and current is not None
 
 
 def _facts(view: LedgerView, registry: ModelRegistry) -> list[tuple[Document, OutputFacts]]:
@@ -212,11 +242,10 @@ def _facts(view: LedgerView, registry: ModelRegistry) -> list[tuple[Document, Ou
         if record is None:
             continue
         references_left = record["reference_count"] - ended.count
-        current = registry.current_version(record["model_version"])
         facts = OutputFacts(
             references_left,
             ended.last_us if references_left == 0 else None,
-            record["replay_eligible"] and current is not None,
+            _is_replayed(record, registry),
         )
         facts_of_records.append((record, facts))
     return facts_of_records

@@ -34,8 +34,6 @@ from kernel.canonical import digest
 from kernel.ledger.ledger import LedgerView, Request
 from kernel.ledger.receipts import purge_expired
 from kernel.model.result import RejectedResult
-from kernel.model_registry import ModelRegistry
-from kernel.model_retention import collect_model_outputs
 from kernel.operator_decisions import OperatorDecision
 from kernel.stores.extraction import attempt_of, last_attempt
 from kernel.verify import Verification
@@ -276,16 +274,11 @@ _REPORTS: Mapping[type, Callable[[CommitContext, Request, Any], Reported]] = Map
 
 @dataclass(frozen=True, slots=True)
 class RetentionSweepUnit:
-    """Delete what is kept for a time and whose time is over (§6.5, §17.2); again does nothing."""
-
-    registry: ModelRegistry
+    """Delete the receipts that are kept for a time and whose time is over (§17.2)."""
 
     def run(self, context: CommitContext) -> dict[str, int]:
-        """Return how many ephemeral receipts and how many answers of models went."""
-        transaction = context.transaction
-        purged = purge_expired(transaction)
-        collected = collect_model_outputs(transaction, self.registry, transaction.host.now_us())
-        return {"ephemeral_receipts": purged, "model_outputs": len(collected)}
+        """Return how many went; again none does."""
+        return {"ephemeral_receipts": purge_expired(context.transaction)}
 
 
 @dataclass(frozen=True, slots=True)

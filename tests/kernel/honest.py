@@ -24,7 +24,7 @@ from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model_registry import ActiveModels
-from kernel.model_retention import collect_model_outputs, mark_archived
+from kernel.model_retention import collect_answers, due_answers, mark_archived
 from kernel.proof.signing_keys import KeyKind, SeedKey
 from kernel.replay.record import replay_operation
 from kernel.rollback.confirmation import Confirmations
@@ -499,8 +499,8 @@ def ask_models(ledger, host):
         mark_archived(transaction, documents[1]["operation_id"])
     host.time_us += 8 * 24 * HOUR_US
     with ledger.transaction() as transaction:
-        collected = collect_model_outputs(transaction, ActiveModels({}), host.time_us)
-        assert len(collected) == 1
+        due = due_answers(transaction, ActiveModels({}), host.time_us)
+        assert len(collect_answers(transaction, due)) == 1
     accepted(submit(ledger, adapt("n", note="later")))
 
 

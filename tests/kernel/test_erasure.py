@@ -13,7 +13,7 @@ from kernel.legal_holds import (
     set_hold,
 )
 from kernel.model_registry import ActiveModels
-from kernel.model_retention import GRACE_US, collect_model_outputs, mark_archived
+from kernel.model_retention import GRACE_US, collect_answers, due_answers, mark_archived
 from kernel.verify import verify
 from tests.kernel.build import (
     adapt,
@@ -137,7 +137,8 @@ def test_what_is_held_is_not_collected_either(ledger):
     def collected():
         with ledger.transaction() as transaction:
             now_us = transaction.host.now_us() + 2 * GRACE_US
-            return collect_model_outputs(transaction, RETIRED, now_us)
+            due = due_answers(transaction, RETIRED, now_us)
+            return [] if due is None else collect_answers(transaction, due)
 
     assert collected() == []
     lifted(ledger, "case-7")

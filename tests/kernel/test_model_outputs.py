@@ -1,7 +1,10 @@
 """What models answered: recorded once, counted, kept as long as anybody needs it, then erased."""
 
+from dataclasses import replace
+
 import pytest
 
+from kernel import model_retention
 from kernel.errors import KernelError
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
@@ -9,7 +12,8 @@ from kernel.model_registry import ActiveModels
 from kernel.model_retention import (
     GRACE_US,
     OutputFacts,
-    collect_model_outputs,
+    collect_answers,
+    due_answers,
     is_collectable,
     mark_archived,
 )
@@ -149,8 +153,14 @@ def shared():
 
 
 def sweep(ledger, registry, now_us):
+    with ledger.view() as view:
+        due = due_answers(view, registry, now_us)
+    return [] if due is None else collected(ledger, due)
+
+
+def collected(ledger, due):
     with ledger.transaction() as transaction:
-        return collect_model_outputs(transaction, registry, now_us)
+        return collect_answers(transaction, due)
 
 
 def archive(ledger, operation_id):
@@ -208,6 +218,33 @@ def test_bytes_that_two_outputs_share_stay_while_one_of_them_is_needed(shared):
     gone = sweep(ledger, RETIRED, host.time_us + 2 * GRACE_US)
     assert sorted(gone) == ["other:output", "shared:output"]
     assert findings(ledger) == ()
+
+
+def test_what_is_needed_again_after_it_was_due_stays(shared):
+    ledger, host, operations, stated = shared
+    for name in operations:
+        archive(ledger, name)
+    with ledger.view() as view:
+        due = due_answers(view, RETIRED, host.time_us + 2 * GRACE_US)
+    again = adapt("n", a=3)
+    other = output(again["operation_id"], stated["output_payload_blob_ref"], recorded_output_id="o")
+    submit(ledger, stating(again, other), submitter="orchestrator")
+    assert collected(ledger, due) == []
+    archive(ledger, again["operation_id"])
+    assert collected(ledger, replace(due, registry=IN_USE)) == []
+    assert sorted(sweep(ledger, RETIRED, host.time_us + 2 * GRACE_US)) == ["o", "shared:output"]
+    assert collected(ledger, due) == []
+    assert findings(ledger) == ()
+
+
+def test_answers_are_collected_a_bounded_number_at_a_time(ledger, monkeypatch):
+    monkeypatch.setattr(model_retention, "COLLECTED_AT_ONCE", 2)
+    for number in range(5):
+        document = adapt("n", a=number)
+        submit_answered(ledger, document, b"answer %d" % number)
+        archive(ledger, document["operation_id"])
+    now_us = ledger.host.now_us() + 2 * GRACE_US
+    assert [len(sweep(ledger, RETIRED, now_us)) for _ in range(4)] == [2, 2, 1, 0]
 
 
 def test_an_answer_that_is_gone_without_a_receipt_is_a_finding(shared):

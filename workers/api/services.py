@@ -15,7 +15,6 @@ from actors.synthesis.synthesis import Synthesis
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
-from kernel.model_registry import ModelRegistry
 from kernel.rollback.confirmation import Confirmations
 from queues.capacity_leases import CapacityLeases
 from queues.connection import RedisClient
@@ -66,7 +65,6 @@ class Services:
     replay: Replay
     """Replay an operation or a range and record it; see `ReplayUnit`."""
 
-    models: ModelRegistry
     outcomes: OutcomeWatch
     admission: Admission
     worker_token: str | None

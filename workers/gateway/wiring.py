@@ -225,7 +225,6 @@ def build_gateway(
             settings.user_confirmation_key, settings.architect_confirmation_key
         ),
         replay=replaying(write, models),
-        models=models,
         outcomes=outcomes,
         admission=Admission(settings.requests_max),
         worker_token=worker_token.get_secret_value() if worker_token else None,

@@ -16,7 +16,6 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.receipts import US_PER_DAY
 from kernel.model.result import RejectedResult
-from kernel.model_registry import ActiveModels
 from kernel.stores.extraction import SOURCE_CHANGED
 from kernel.verify import verify
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
@@ -236,8 +235,8 @@ def do_status(ledger: Ledger, request_id: str) -> Any:
 def test_a_sweep_deletes_what_is_over_and_a_second_one_finds_nothing():
     ledger, fake = ledger_on(MemoryStore())
     submit(ledger, create("u-1", "ConsolidatedUnderstanding"))
-    sweep = RetentionSweepUnit(ActiveModels({}))
+    sweep = RetentionSweepUnit()
     assert do(ledger, sweep)["ephemeral_receipts"] == 0
     fake.time_us += 2 * US_PER_DAY
     assert do(ledger, sweep)["ephemeral_receipts"] > 0
-    assert do(ledger, sweep) == {"ephemeral_receipts": 0, "model_outputs": 0}
+    assert do(ledger, sweep) == {"ephemeral_receipts": 0}

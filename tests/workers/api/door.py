@@ -168,7 +168,6 @@ async def running_door(
         ledger=ledger,
         sessions=sessions,
         synthesis=Synthesis(ledger, sessions, model or LocalModel(), host),
-        models=models,
         queues={name: WorkQueue(redis, name) for name in QUEUE_KINDS},
         leases=CapacityLeases(redis),
         heartbeats=Heartbeats(redis),

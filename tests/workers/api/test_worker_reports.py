@@ -337,7 +337,7 @@ async def test_a_mailbox_that_is_full_pushes_back(monkeypatch):
 
 async def test_what_is_over_is_swept_when_a_worker_says_so(door: Door):
     response = await door.reporter("crons/retention-sweep", {})
-    assert response.json() == {"result": {"ephemeral_receipts": 0, "model_outputs": 0}}
+    assert response.json() == {"result": {"ephemeral_receipts": 0}}
     error_of(await door.reporter("crons/nothing", {}), 404, "not_found")
 
 

@@ -3,7 +3,7 @@
 Workers claim a period among themselves; should two come with one, the second changes nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -18,14 +18,12 @@ from kernel.verify.recent import AuditMark, audit_since
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.routes.worker_reports import authorize
-from workers.api.services import Given, Services
+from workers.api.services import Given
 from workers.use_cases.log_archiving import archive_some
 
 router = json_router(prefix="/internal/crons", include_in_schema=False)
 
-CRON_UNITS: Mapping[str, Callable[[Services], Unit]] = MappingProxyType(
-    {"retention-sweep": lambda services: RetentionSweepUnit(services.models)}
-)
+CRON_UNITS: Mapping[str, Unit] = MappingProxyType({"retention-sweep": RetentionSweepUnit()})
 """The unit of each cron, by its name in `workers/worker/cron.py`."""
 
 _Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -85,7 +83,7 @@ async def cron(
 ) -> CronDocument:
     """Run what a cron has to write; returns what it came to."""
     await authorize(services, request)
-    make = CRON_UNITS.get(name)
-    if make is None:
+    unit = CRON_UNITS.get(name)
+    if unit is None:
         raise ApiError("not_found", f"no cron is called {name!r}")
-    return {"result": await services.write(make(services))}
+    return {"result": await services.write(unit)}
