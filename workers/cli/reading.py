@@ -7,7 +7,7 @@ from typing import TypeVar
 import click
 
 from kernel.ledger.ledger import Ledger, LedgerView
-from workers.cli.common import clean_errors, read_settings
+from workers.cli.common import clean_errors, coded, read_settings
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import (
     file_of,
@@ -46,7 +46,7 @@ def locked_ledger(settings: Settings, *, may_be_new: bool = False) -> Iterator[L
     place = ledger_place(settings)
     file = file_of(place)
     if file is not None and not file.exists() and not may_be_new:
-        raise click.ClickException(f"ledger_unavailable: no ledger at {file}")
+        raise coded("ledger_unavailable", f"no ledger at {file}")
     with clean_errors(), DataFolder(settings.data_dir).locked():
         ledger = founded_ledger(place, system_host()) if may_be_new else open_ledger(place)
         try:

@@ -85,8 +85,8 @@ def operation(operation_id: str) -> None:
     """An operation: its row, envelope, effects and receipts, as JSON."""
     _print(
         lambda view: describe_operation(view, operation_id),
-        "not_found",
-        f"no operation {operation_id}",
+        "operation_not_found",
+        f"no operation {operation_id} is on the record",
     )
 
 

@@ -342,7 +342,7 @@ def test_show_operation_and_node_print_json(folder: DataFolder):
     assert output["row"] == newest
     assert output["envelope"]["operation_id"] == newest["operation_id"]
     assert printed("show", "node", "u-1")["node_kind"] == "ConsolidatedUnderstanding"
-    one_line_error(rotulus("show", "operation", "nothing"), "not_found")
+    one_line_error(rotulus("show", "operation", "nothing"), "operation_not_found")
     one_line_error(rotulus("show", "node", "nothing"), "not_found")
 
 

@@ -88,6 +88,14 @@ def test_a_command_ends_with_a_code_and_says_why(record, tmp_path: Path, line: s
         assert code == 2 or BEHIND.match(errors[0]), "its code, in one case"
 
 
+def test_where_no_ledger_is_the_place_and_what_to_do_are_said(tmp_path):
+    for line in ("verify", "show log", "migrate", "archive run", "explain x"):
+        refused = rotulus(*line.split(), "--data-dir", str(tmp_path / "empty"))
+        assert refused.exit_code == 1
+        assert f"ledger_unavailable: no ledger at {tmp_path / 'empty'}" in refused.stderr
+        assert "`rotulus up` makes one" in refused.stderr
+
+
 def test_what_nobody_answers_is_said_with_the_place_and_what_to_do(monkeypatch):
     monkeypatch.setattr(gateway_call, "PATIENCE_S", 0.0)
     url = "http://127.0.0.1:9"
