@@ -16,7 +16,8 @@ from kernel.ledger.memory import MemoryStore
 from kernel.model_registry import ActiveModels
 from kernel.model_retention import (
     GRACE_US,
-    collect_model_outputs,
+    collect_answers,
+    due_answers,
     read_past_segment,
     release_segment,
 )
@@ -75,7 +76,8 @@ def test_a_sealed_run_is_verified_and_read_after_its_stretch_was_archived():
             release_segment(transaction, past)
     host.time_us += 2 * GRACE_US
     with ledger.transaction() as transaction:
-        assert collect_model_outputs(transaction, ActiveModels({}), host.time_us)
+        due = due_answers(transaction, ActiveModels({}), host.time_us)
+        assert collect_answers(transaction, due)
     assert read(ledger, run_id) == before
     with ledger.view() as view:
         assert verify(view).findings == ()
