@@ -53,7 +53,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 34
+SCHEMA_VERSION = 35
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -283,7 +283,7 @@ receipts = Table(
     Column("receipt_hash", String, nullable=False, unique=True),
     Column("receipt_bytes", LargeBinary, nullable=False),
     Index("receipts_by_operation", "operation_id"),
-    Index("receipts_by_kind", "receipt_kind", "reason_code"),
+    Index("receipts_by_kind", "receipt_kind", "receipt_sequence"),
     info={"append_only": True},
 )
 
@@ -755,7 +755,7 @@ outbox_outcomes = Table(
     Column("operation_id", String),
     Column("closed_sequence", Integer, nullable=False),
     Column("closed_at_us", Integer, nullable=False),
-    Index("outbox_outcomes_by_outcome", "outcome"),
+    Index("outbox_outcomes_by_outcome", "outcome", "request_id"),
     Index("outbox_outcomes_by_sequence", "closed_sequence"),
     info={"append_only": True},
 )

@@ -27,7 +27,9 @@ from kernel.ledger import schema, sqlite
 from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.sqlite import SqliteStore
+from kernel.legal_holds import open_holds
 from kernel.reviews.evidence import STORES
+from kernel.work.dead_letters import dead_letters
 from kernel.work.request_lists import RequestSearch, list_requests
 from tests.connections import watch_sqlite
 from tests.contract.nodes import add, names, node
@@ -598,3 +600,28 @@ def test_a_page_of_requests_is_read_along_an_index_in_its_order(store, connectio
             [plan] = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
         assert plan[-1].startswith(f"SEARCH outbox USING INDEX {index} (")
         assert plan[-1].endswith("request_sequence<?)")
+
+
+@pytest.mark.parametrize(
+    ("ask", "step"),
+    [
+        (
+            lambda view: dead_letters(view, None, error_signature=None, after="r", limit=3),
+            "outbox_outcomes USING INDEX outbox_outcomes_by_outcome (outcome=? AND request_id>?)",
+        ),
+        (
+            open_holds,
+            "receipts USING INDEX receipts_by_kind (receipt_kind=? AND receipt_sequence>?)",
+        ),
+    ],
+)
+def test_what_is_of_a_kind_is_read_in_its_order_however_much_there_is(
+    store, connections, path, ask, step
+):
+    with store.view() as tables:
+        connections.statements.clear()
+        ask(LedgerView(tables))
+        sql, values = connections.statements[0]
+    with closing(sqlite3.connect(path)) as connection:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+    assert [plan_row[-1] for plan_row in plan] == [f"SEARCH {step}"]
