@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+import orjson
+
 from kernel.algebra.verbs import REQUEST_DISMISS, REQUEST_REQUEUE
 from kernel.host import iso_time
 from kernel.ledger import schema
@@ -29,10 +31,11 @@ from kernel.work.receipts import DISMISSED
 from kernel.work.requests import (
     WorkReceipt,
     WorkRequest,
-    closing_receipt,
+    closing_ids,
     dismissed_id,
     enqueue,
     outcome_of,
+    request_id_of,
     requeue_key,
     requeued_as,
 )
@@ -79,15 +82,14 @@ def dead_letters(
     counts: Counter[str] = Counter()
     page: list[DeadLetter] = []
     scanned, has_more, last = 0, False, after
-    for request_id, closed_at_us in _dead(view, after):
-        scanned, last = scanned + 1, request_id
-        letter = _standing(view, queue, request_id, closed_at_us)
-        if letter is None:
-            continue
-        counts[letter.error_signature] += 1
-        if error_signature in (None, letter.error_signature):
-            has_more = len(page) == limit
-            page += [] if has_more else [letter]
+    outcomes = _looked_at(view, after)
+    while some := list(islice(outcomes, PAGE_ROWS)):
+        scanned, last = scanned + len(some), some[-1]["request_id"]
+        for letter in _standing(view, queue, some):
+            counts[letter.error_signature] += 1
+            if error_signature in (None, letter.error_signature):
+                has_more = len(page) == limit
+                page += [] if has_more else [letter]
     complete = scanned < SCANNED_MAX
     next_after = page[-1].request_id if has_more else None if complete else last
     return DeadLetters(dict(counts.most_common()), tuple(page), next_after, complete)
@@ -201,8 +203,8 @@ def _expect_dead(view: LedgerView, queue: str, request_id: str) -> Row:
     return row
 
 
-def _dead(view: LedgerView, after: str) -> Iterator[tuple[str, int]]:
-    """Dead letters of all queues, by id."""
+def _looked_at(view: LedgerView, after: str) -> Iterator[Row]:
+    """Yield the outcomes of the dead letters of all queues that one call looks at, by id."""
     rows = rows_in_pages(
         view.tables,
         schema.outbox_outcomes,
@@ -211,26 +213,46 @@ def _dead(view: LedgerView, after: str) -> Iterator[tuple[str, int]]:
         after=after,
         page_rows=PAGE_ROWS,
     )
-    for row in islice(rows, SCANNED_MAX):
-        yield row["request_id"], row["closed_at_us"]
+    return islice(rows, SCANNED_MAX)
 
 
-def _standing(
-    view: LedgerView, queue: str | None, request_id: str, closed_at_us: int
-) -> DeadLetter | None:
-    row = view.tables.get(schema.outbox, request_id)
-    if row is None or queue not in (None, row["queue"]):
-        return None
-    if requeued_as(view, row["queue"], request_id) is not None:
-        return None
-    if view.has_receipt(dismissed_id(request_id)):
-        return None
-    receipt = closing_receipt(view, request_id)
-    return DeadLetter(
-        request_id,
-        row["queue"],
-        row["item_key"],
-        row["priority"],
-        str(receipt.get("reason", receipt.get("error_signature", ""))),
-        iso_time(closed_at_us),
-    )
+def _standing(view: LedgerView, queue: str | None, outcomes: Sequence[Row]) -> Iterator[DeadLetter]:
+    """Yield those of some outcomes that are of a queue and that nobody has settled."""
+    ids = [outcome["request_id"] for outcome in outcomes]
+    requests = {
+        row["request_id"]: row
+        for row in view.tables.select_any(schema.outbox, "request_id", ids, {})
+        if queue in (None, row["queue"])
+    }
+    again = {
+        request_id: request_id_of(row["queue"], requeue_key(request_id))
+        for request_id, row in requests.items()
+    }
+    requeued = view.tables.select_any(schema.outbox, "request_id", [*again.values()], {})
+    requeues = {row["request_id"] for row in requeued}
+    receipt_ids = [
+        receipt_id
+        for request_id in requests
+        for receipt_id in (dismissed_id(request_id), *closing_ids(request_id))
+    ]
+    receipts = {
+        row["receipt_id"]: row["receipt_bytes"]
+        for row in view.tables.select_any(schema.receipts, "receipt_id", receipt_ids, {})
+    }
+    for outcome in outcomes:
+        request_id = outcome["request_id"]
+        row = requests.get(request_id)
+        if row is None or again[request_id] in requeues or dismissed_id(request_id) in receipts:
+            continue
+        closing = next(
+            (receipts[each] for each in closing_ids(request_id) if each in receipts), b"{}"
+        )
+        receipt = orjson.loads(closing)
+        yield DeadLetter(
+            request_id,
+            row["queue"],
+            row["item_key"],
+            row["priority"],
+            str(receipt.get("reason", receipt.get("error_signature", ""))),
+            iso_time(outcome["closed_at_us"]),
+        )

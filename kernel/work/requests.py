@@ -269,10 +269,15 @@ def outcome_of(view: LedgerView, queue: str, request_id: str) -> RequestOutcome 
     )
 
 
+def closing_ids(request_id: str) -> tuple[str, str]:
+    """Return the ids that the receipt that closed a request may have."""
+    return receipts.closed_id(request_id), f"receipt:{request_id}:dead_letter"
+
+
 def closing_receipt(view: LedgerView, request_id: str) -> Document:
     """Return the receipt that closed a request, where no operation did."""
-    for name in ("closed", "dead_letter"):
-        where = {"receipt_id": f"receipt:{request_id}:{name}"}
+    for receipt_id in closing_ids(request_id):
+        where = {"receipt_id": receipt_id}
         rows = view.tables.select(schema.receipts, where, limit=1)
         if rows:
             document: Document = orjson.loads(rows[0]["receipt_bytes"])
