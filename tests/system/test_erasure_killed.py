@@ -5,6 +5,7 @@ from itertools import count
 
 import pytest
 
+from kernel.algebra.verbs import PAYLOAD_ERASE
 from kernel.erasure import ErasablePayload, erase
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
@@ -33,6 +34,11 @@ def erase_it(ledger, payload=PAYLOAD):
         return erase(transaction, payload, GROUNDS, deciding(transaction))
 
 
+def tombstones(ledger):
+    with ledger.view() as view:
+        return sum(row["semantic_intent"] == PAYLOAD_ERASE for row in view.log_rows())
+
+
 @pytest.mark.spec("P6")
 def test_who_is_killed_has_erased_it_on_the_record_or_not_at_all(tmp_path):
     begun = tmp_path / "begun.db"
@@ -48,6 +54,7 @@ def test_who_is_killed_has_erased_it_on_the_record_or_not_at_all(tmp_path):
             is_there = view.blob(record["output_payload_blob_ref"]) == SAID
             assert verify(view).ok
         assert len(receipts_of_kind(ledger, "payload_erased")) == (0 if is_there else 1)
+        assert tombstones(ledger) == (0 if is_there else 1)
         seen.add(is_there)
         assert erase_it(ledger).erased == is_there
         with ledger.view() as view:
@@ -98,6 +105,7 @@ def test_who_is_killed_on_postgresql_has_erased_it_on_the_record_or_not_at_all(p
     assert is_there == sorted(is_there, reverse=True), "up to a step, and not from there on"
     assert {*is_there} == {True, False}
     assert len(receipts_of_kind(ledger, "payload_erased")) == is_there.count(False)
+    assert tombstones(ledger) == is_there.count(False)
     assert [erase_it(ledger, payload).erased for payload in payloads] == is_there
     with ledger.view() as view:
         assert verify(view).ok
