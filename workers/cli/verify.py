@@ -68,12 +68,13 @@ HEAD_CHARS_MAX: Final = 100
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Only what came since the `tree_head` in FILE, everything where there is no FILE yet; FILE"
-    " then holds the newest, if nothing was found. Keep it where who writes the ledger cannot.",
+    " then holds the newest, if nothing was found. Keep it where who writes the ledger cannot."
+    " [ROTULUS_VERIFIED_HEAD]",
 )
 @click.option(
     "--full",
     is_flag=True,
-    help="Everything, as without --since and --kept; with --kept the head in FILE as well.",
+    help="Everything, as where no head is named; with --kept the head in FILE as well.",
 )
 @click.option(
     "--proof",
@@ -143,6 +144,8 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
         _verify_lines(export, expect_head, as_json=as_json)
     settings = read_settings()
     place = ledger_place(settings)
+    if since is None and kept_file is None:
+        kept_file = settings.verified_head
     kept = since if kept_file is None else _read_kept(kept_file)
     with clean_errors(), Progress("verify") as progress:
         verification = _verification(
@@ -152,6 +155,7 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
     tree_head = f"{verification.rows}:{verification.tree_root}"
     document = {
         "verifies": verification.ok,
+        "since": None if kept is None or full else f"{kept.size}:{kept.root.hex()}",
         "rows": verification.rows,
         "rows_archived": verification.rows_archived,
         "thoughts_archived": verification.thoughts_archived,
@@ -208,7 +212,8 @@ def _read_kept(file: Path) -> KeptTree | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise click.BadParameter(f"{file}, line 1: {error}", param_hint="--kept") from None
+        hint = "--kept or ROTULUS_VERIFIED_HEAD"
+        raise click.BadParameter(f"{file}, line 1: {error}", param_hint=hint) from None
     except OSError as error:
         raise click.ClickException(f"input_invalid: {file}: {error.strerror}") from None
 

@@ -452,6 +452,12 @@ class Settings(BaseSettings):
         description="Rows after which it is published earlier, at most once a second; unset: by "
         "time alone.",
     )
+    verified_head: Path | None = Field(
+        default=None,
+        description="File that keeps the tree head that was verified last, where who writes the "
+        "ledger cannot; `rotulus verify` goes on from there, and --full verifies everything; "
+        "unset: so does every verification.",
+    )
     witness_policy: Path | None = Field(
         default=None,
         description="File of C2SP tlog-policy: its witnesses that have a URL are asked to cosign "

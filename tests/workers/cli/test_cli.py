@@ -223,6 +223,7 @@ def test_verify_goes_on_from_the_head_that_a_file_keeps(folder: DataFolder, tmp_
     assert kept.stat().st_mode & 0o777 == 0o600
     rest = printed("verify", "--kept", str(kept), "--json")
     assert (whole["not_checked"], rest["tree_head"]) == ([], whole["tree_head"])
+    assert (whole["since"], rest["since"]) == (None, whole["tree_head"])
     assert "rows before the kept head: only the tree over them" in rest["not_checked"]
     assert printed("verify", "--full", "--json") == whole
 
@@ -231,6 +232,24 @@ def test_verify_goes_on_from_the_head_that_a_file_keeps(folder: DataFolder, tmp_
         result = rotulus("verify", "--kept", str(kept), *way, "--json")
         assert json.loads(result.stdout)["findings"][0]["rule"] == "head_not_found"
     assert kept.read_text().startswith("1:"), "who was shown another log keeps what was verified"
+
+
+def test_verify_goes_on_from_the_last_verified_head_where_a_setting_keeps_it(
+    folder: DataFolder, tmp_path, monkeypatch
+):
+    kept = tmp_path / "head"
+    monkeypatch.setenv("ROTULUS_VERIFIED_HEAD", str(kept))
+    first, second = printed("verify", "--json"), printed("verify", "--json")
+    assert (first["since"], second["since"]) == (None, first["tree_head"])
+    whole = printed("verify", "--full", "--json")
+    assert (whole["since"], whole["not_checked"]) == (None, [])
+    assert kept.read_text() == f"{whole['tree_head']}\n"
+    kept.write_text("none\n")
+    refused = rotulus("verify")
+    assert refused.exit_code == 2
+    assert "ROTULUS_VERIFIED_HEAD" in refused.stderr
+    head = first["tree_head"]
+    assert printed("verify", "--since", head, "--json")["since"] == head
 
 
 @pytest.mark.parametrize("content", ["", "4", "4:abc\n", "\xff\n", "9" * 5000])
