@@ -532,6 +532,22 @@ def test_an_error_that_ended_the_transaction_reaches_the_caller_and_the_next_one
 # What is asked of a record that only grows
 
 
+def plans_of(store, connections, path, ask):
+    """Return the plan of each statement of a question, a list of its steps."""
+    with store.view() as tables:
+        connections.statements.clear()
+        ask(LedgerView(tables))
+        statements = list(connections.statements)
+    with closing(sqlite3.connect(path)) as connection:
+        return [
+            [
+                step[-1]
+                for step in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+            ]
+            for sql, values in statements
+        ]
+
+
 @pytest.mark.parametrize(
     ("ask", "step"),
     [
@@ -548,13 +564,8 @@ def test_an_error_that_ended_the_transaction_reaches_the_caller_and_the_next_one
 def test_an_epoch_is_found_by_its_own_index_however_many_there_were(
     store, connections, path, ask, step
 ):
-    with store.view() as tables:
-        connections.statements.clear()
-        ask(LedgerView(tables))
-        [(sql, values)] = connections.statements
-    with closing(sqlite3.connect(path)) as connection:
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
-    assert [plan_row[-1] for plan_row in plan] == [f"SEARCH kernel_event_log USING INDEX {step}"]
+    [plan] = plans_of(store, connections, path, ask)
+    assert plan == [f"SEARCH kernel_event_log USING INDEX {step}"]
 
 
 @pytest.mark.spec("§13.6")
@@ -563,24 +574,19 @@ def test_evidence_that_waits_is_found_by_its_own_index_however_much_was_decided(
     store, connections, path, kind
 ):
     table = STORES[kind].table
-    with store.view() as tables:
-        connections.statements.clear()
-        open_reviews(LedgerView(tables), kind, after="e")
-        [(sql, values)] = connections.statements
-    with closing(sqlite3.connect(path)) as connection:
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+    [plan] = plans_of(store, connections, path, lambda view: open_reviews(view, kind, after="e"))
     step = f"{table.name}_open (is_open=? AND {key_names(table)[0]}>?)"
-    assert [plan_row[-1] for plan_row in plan] == [f"SEARCH {table.name} USING INDEX {step}"]
+    assert plan == [f"SEARCH {table.name} USING INDEX {step}"]
 
 
 def test_what_an_operation_informed_is_found_by_its_name_alone(store, connections, path):
-    with store.view() as tables:
-        connections.statements.clear()
-        LedgerView(tables).sequences_caused_by("op", after=7, limit=9)
-        [(sql, values)] = connections.statements
-    with closing(sqlite3.connect(path)) as connection:
-        [plan] = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
-    assert plan[-1] == (
+    [[step]] = plans_of(
+        store,
+        connections,
+        path,
+        lambda view: view.sequences_caused_by("op", after=7, limit=9),
+    )
+    assert step == (
         "SEARCH causal_parents USING COVERING INDEX sqlite_autoindex_causal_parents_1"
         " (parent_operation_id=? AND ec_sequence_number>?)"
     )
@@ -589,17 +595,17 @@ def test_what_an_operation_informed_is_found_by_its_name_alone(store, connection
 @pytest.mark.parametrize("item_key", [None, "item"])
 def test_a_page_of_requests_is_read_along_an_index_in_its_order(store, connections, path, item_key):
     search = RequestSearch(item_key=item_key)
-    with store.view() as tables:
-        connections.statements.clear()
-        list_requests(LedgerView(tables), "a-queue", search, after=9, limit=3)
-        statements = list(connections.statements)
-    assert len(statements) == 2
+    plans = plans_of(
+        store,
+        connections,
+        path,
+        lambda view: list_requests(view, "a-queue", search, after=9, limit=3),
+    )
+    assert len(plans) == 2
     index = "outbox_open" if item_key is None else "outbox_by_item"
-    for sql, values in statements:
-        with closing(sqlite3.connect(path)) as connection:
-            [plan] = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
-        assert plan[-1].startswith(f"SEARCH outbox USING INDEX {index} (")
-        assert plan[-1].endswith("request_sequence<?)")
+    for [step] in plans:
+        assert step.startswith(f"SEARCH outbox USING INDEX {index} (")
+        assert step.endswith("request_sequence<?)")
 
 
 @pytest.mark.parametrize(
@@ -618,10 +624,4 @@ def test_a_page_of_requests_is_read_along_an_index_in_its_order(store, connectio
 def test_what_is_of_a_kind_is_read_in_its_order_however_much_there_is(
     store, connections, path, ask, step
 ):
-    with store.view() as tables:
-        connections.statements.clear()
-        ask(LedgerView(tables))
-        sql, values = connections.statements[0]
-    with closing(sqlite3.connect(path)) as connection:
-        plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
-    assert [plan_row[-1] for plan_row in plan] == [f"SEARCH {step}"]
+    assert plans_of(store, connections, path, ask)[0] == [f"SEARCH {step}"]
