@@ -20,6 +20,14 @@ class ActorError(Exception):
         return is_retryable(self.code)
 
 
+class CodedError(ActorError):
+    """Base of those whose code is that of what went wrong elsewhere."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class MailboxFull(ActorError):
     """The session has as much waiting as it may hold; nothing was taken."""
 
@@ -138,28 +146,20 @@ class IntentInvalid(ActorError):
         self.field = field
 
 
-class ThoughtNotTaken(ActorError):
+class ThoughtNotTaken(CodedError):
     """A step that does not come next for a session of thoughts or a round; nothing was written.
 
     Codes: those of `kernel.thoughts.sessions.ThoughtRefused`.
     """
 
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
-
-class ModelError(ActorError):
+class ModelError(CodedError):
     """A model was not asked, did not answer, or answered outside its grammar; nothing was written.
 
     Codes: `model_unavailable`, `model_timeout`, `model_busy`, `model_refused`,
     `model_answer_too_large`, `model_answer_invalid`, `model_found_nothing`,
     `model_prompt_too_large`, `sealed_outbound_unauthorized`, `sealed_tier_2_cache_violation`.
     """
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class PipelineInvalid(ActorError):
@@ -180,9 +180,5 @@ class PipelineSourceDiffers(ActorError):
     code = "pipeline_source_differs"
 
 
-class DecisionRefused(ActorError):
+class DecisionRefused(CodedError):
     """The kernel refused the operation of an operator's decision; nothing of it was written."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
