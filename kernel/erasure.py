@@ -3,9 +3,9 @@
 A payload is what the record commits to and holds nowhere else: the content of a thought, the
 answer of a model. Both go in one transaction with a tombstone, an operation of the log that names
 the commitment, the reason and the authority, and a durable receipt that says which payload it was;
-verification asks for that receipt where a payload is gone. A legal
-hold wins. An envelope is no such payload: the state is a fold of it, and what it says stands in the
-state as well (decision kernel/0410).
+verification asks for that receipt where a payload is gone. A legal hold wins. An envelope is no
+such payload: the state is a fold of it, and what it says stands in the state as well (decision
+kernel/0410).
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ import orjson
 
 from kernel.algebra.verbs import PAYLOAD_ERASE
 from kernel.ledger import schema
-from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.legal_holds import ErasureRefused, Grounds, hold_on
 from kernel.model.receipt import Receipt
@@ -64,28 +64,29 @@ def erase(
     if hold is not None:
         message = f"the hold {hold.hold_id} ({hold.authority}: {hold.reason}) keeps {commitment}"
         raise ErasureRefused(message, code="payload_held")
-    content, tombstone = transaction.blob(commitment), tombstone_of(transaction, commitment)
+    content, receipt_id = transaction.blob(commitment), _receipt_id(commitment)
+    receipt = transaction.receipt(receipt_id)
+    operation_id = (receipt or {}).get("decided_by_operation_id")
     # The content of a thought that is neither here nor erased lies in the archive.
-    if content is None and (tombstone is not None or payload.kind != "thought"):
-        operation_id = (tombstone or {}).get("decided_by_operation_id")
+    if content is None and (receipt is not None or payload.kind != "thought"):
         return Erasure(commitment, erased=False, operation_id=operation_id)
     if content is not None:
         if is_envelope(transaction, commitment, content):
             message = f"{commitment} is the envelope of an operation, which cannot be erased"
             raise ErasureRefused(message, code="payload_not_erasable")
         transaction.drop_blob(commitment)
-    if tombstone is not None:
-        return Erasure(commitment, True, tombstone.get("decided_by_operation_id"))
-    said = grounds.decided(PAYLOAD_ERASE, payload_target(commitment), decide)
-    transaction.next_commit_time_us()
-    body = {
-        "payload_kind": payload.kind,
-        "payload_id": payload.payload_id,
-        "session_id": payload.session_id,
-        "commitment": commitment,
-    }
-    append_receipt(transaction, erased_id(commitment), Receipt(ERASED, body | said), None)
-    return Erasure(commitment, erased=True, operation_id=said["decided_by_operation_id"])
+    if receipt is None:
+        said = grounds.decided(PAYLOAD_ERASE, payload_target(commitment), decide)
+        operation_id = said["decided_by_operation_id"]
+        transaction.next_commit_time_us()
+        body = {
+            "payload_kind": payload.kind,
+            "payload_id": payload.payload_id,
+            "session_id": payload.session_id,
+            "commitment": commitment,
+        }
+        append_receipt(transaction, receipt_id, Receipt(ERASED, body | said), None)
+    return Erasure(commitment, erased=True, operation_id=operation_id)
 
 
 def commitment_of(view: LedgerView, payload: ErasablePayload) -> str:
@@ -108,12 +109,7 @@ def commitment_of(view: LedgerView, payload: ErasablePayload) -> str:
 
 def is_erased(view: LedgerView, commitment: str) -> bool:
     """Tell whether a payload was erased on the record."""
-    return view.has_receipt(erased_id(commitment))
-
-
-def tombstone_of(view: LedgerView, commitment: str) -> Document | None:
-    """Return the receipt of an erasure, None of what was not erased."""
-    return view.receipt(erased_id(commitment))
+    return view.has_receipt(_receipt_id(commitment))
 
 
 def is_envelope(view: LedgerView, commitment: str, content: bytes) -> bool:
@@ -128,6 +124,5 @@ def is_envelope(view: LedgerView, commitment: str, content: bytes) -> bool:
     return any(row["envelope_payload_blob_ref"] == commitment for row in rows)
 
 
-def erased_id(commitment: str) -> str:
-    """Return the id of the receipt of an erasure."""
+def _receipt_id(commitment: str) -> str:
     return f"receipt:{commitment}:erased"

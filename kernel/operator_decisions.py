@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernel.errors import EffectInapplicable
+from kernel.ledger.ledger import Document
 from kernel.model.envelope import Envelope
 from kernel.model.sole_receipt import sole_receipt
 from kernel.model.stated_receipts import OperatorDecided
@@ -36,6 +37,11 @@ class OperatorDecision:
 
 Decide = Callable[[OperatorDecision], str]
 """Puts a decision that changes something on the log, and returns its operation."""
+
+
+def said_of(decision: OperatorDecision, decide: Decide) -> Document:
+    """Put a decision on the log; return what the receipts of what it leads to say of it."""
+    return {"decided_by": decision.decided_by, "decided_by_operation_id": decide(decision)}
 
 
 def queue_target(queue: str, priority: str | None) -> str:

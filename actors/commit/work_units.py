@@ -34,7 +34,7 @@ from kernel.canonical import digest
 from kernel.ledger.ledger import LedgerView, Request
 from kernel.ledger.receipts import purge_expired
 from kernel.model.result import RejectedResult
-from kernel.operator_decisions import OperatorDecision
+from kernel.operator_decisions import OperatorDecision, said_of
 from kernel.stores.extraction import attempt_of, last_attempt
 from kernel.verify import Verification
 from kernel.verify.violation import record_violation
@@ -123,9 +123,13 @@ class CancelRequestUnit:
             raise WorkRefused("work_request_not_cancellable", message, "request_id")
         request = open_request(context.transaction, self.request_id)
         if request is not None:
-            by, targets = storable(self.decided_by), (self.request_id,)
-            decision = OperatorDecision(REQUEST_CANCEL, targets, by, storable(self.reason))
-            said = {"decided_by": by, "decided_by_operation_id": decide_in(context)(decision)}
+            decision = OperatorDecision(
+                REQUEST_CANCEL,
+                (self.request_id,),
+                storable(self.decided_by),
+                storable(self.reason),
+            )
+            said = said_of(decision, decide_in(context))
             if is_extraction_task(request):
                 cancel_extraction(context, request, self.reason)
             close_unevaluated(context, request, "cancelled", self.reason, said)

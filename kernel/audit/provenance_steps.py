@@ -253,10 +253,10 @@ def _answered_by(view: LedgerView, row: Row) -> list[str]:
 
 def _request(view: LedgerView, named: Named) -> Step | None:
     row = view.tables.get(schema.outbox, named.record_id)
-    if row is None:
+    status = status_of(view, named.record_id)
+    if row is None or status is None:
         return None
     request = Request.of_row(row)
-    status = status_of(view, request.request_id)
     document = request.document
     says: Document = {
         "queue": request.queue,
@@ -264,14 +264,13 @@ def _request(view: LedgerView, named: Named) -> Step | None:
         "item_key": request.item_key,
         "enqueued_at": document["enqueued_at"],
     }
-    if status is not None:
-        names = ("state", "closed_at", "reason", "dismissed", "settled_by", "requeued_as")
-        closed = {name: getattr(status, name) for name in names}
-        says |= {name: value for name, value in closed.items() if value is not None}
-        says |= _said(status.result or {})
+    names = ("state", "closed_at", "reason", "dismissed", "settled_by", "requeued_as")
+    closed = {name: getattr(status, name) for name in names}
+    says |= {name: value for name, value in closed.items() if value is not None}
+    says |= _said(status.result or {})
     content = document.get("content", {})
     causes = [*_caused_by(view, request, document)]
-    if status is not None and status.settled_operation_id is not None:
+    if status.settled_operation_id is not None:
         causes.append(Named("operation", status.settled_operation_id))
     refs = [content[name] for name in ("artifact_ref", "source_ref") if name in content]
     return Step(named, says, _each_once([*causes, *(_named_ref(view, ref) for ref in refs)]))

@@ -23,7 +23,7 @@ from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Reques
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.tables import Row, rows_in_pages
 from kernel.model.receipt import Receipt
-from kernel.operator_decisions import Decide, OperatorDecision
+from kernel.operator_decisions import Decide, OperatorDecision, said_of
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import storable
 from kernel.work.queue_kinds import asked_kind, not_asked
@@ -109,26 +109,22 @@ def requeue(
     """
     if asked_kind(queue) is None:
         raise WorkRefused("work_queue_unknown", not_asked(queue), "queue")
-    rows = _dead_rows(transaction, queue, request_ids)
-    fresh = tuple(dead for dead in rows if requeued_as(transaction, queue, dead) is None)
-    said = {}
-    if fresh:
-        by = storable(decided_by)
-        operation_id = decide(OperatorDecision(REQUEST_REQUEUE, fresh, by, ""))
-        said = {"decided_by": by, "decided_by_operation_id": operation_id}
+    documents = _given_up(transaction, queue, request_ids)
+    fresh = tuple(dead for dead in documents if requeued_as(transaction, queue, dead) is None)
+    decision = OperatorDecision(REQUEST_REQUEUE, fresh, storable(decided_by), "")
+    said = said_of(decision, decide) if fresh else {}
     anew = [
         WorkRequest(
             queue,
             requeue_key(dead),
-            document["content"],
-            document["priority"],
+            documents[dead]["content"],
+            documents[dead]["priority"],
             requeues=dead,
             said=said,
         )
-        for dead, document in rows.items()
+        for dead in request_ids
     ]
-    answers = dict(zip(rows, enqueue(transaction, anew), strict=True))
-    return [answers[request_id] for request_id in request_ids]
+    return list(enqueue(transaction, anew))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,27 +154,21 @@ def dismiss(
         raise WorkRefused("work_request_invalid", "say why", "reason")
     fresh = tuple(
         request_id
-        for request_id in _dead_rows(transaction, queue, request_ids)
+        for request_id in _given_up(transaction, queue, request_ids)
         if not transaction.has_receipt(dismissed_id(request_id))
     )
     if not fresh:
         return 0
     by, reason = storable(dismissal.decided_by), storable(dismissal.reason)
-    operation_id = decide(OperatorDecision(REQUEST_DISMISS, fresh, by, reason))
+    said = said_of(OperatorDecision(REQUEST_DISMISS, fresh, by, reason), decide)
     for request_id in fresh:
         transaction.next_commit_time_us()
-        body = {
-            "request_id": request_id,
-            "queue": queue,
-            "decided_by": by,
-            "reason": reason,
-            "decided_by_operation_id": operation_id,
-        }
+        body = {"request_id": request_id, "queue": queue, "reason": reason} | said
         append_receipt(transaction, dismissed_id(request_id), Receipt(DISMISSED, body), None)
     return len(fresh)
 
 
-def _dead_rows(view: LedgerView, queue: str, request_ids: Sequence[str]) -> dict[str, Document]:
+def _given_up(view: LedgerView, queue: str, request_ids: Sequence[str]) -> dict[str, Document]:
     """Return the requests that were given up, each once; the first that was not is refused."""
     documents: dict[str, Document] = {}
     for index, request_id in enumerate(request_ids):

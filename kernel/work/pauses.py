@@ -3,8 +3,7 @@
 A queue and each of its priorities are paused and resumed by themselves. Each decision is an
 operation of the log, behind which a durable receipt (`work_queue_paused`, `work_queue_resumed`)
 stands, and `queue_pauses` holds the pauses that stand, at most one for each priority and each queue
-(decision kernel/0265). Redis is held to it by the
-outbox relay.
+(decision kernel/0265). Redis is held to it by the outbox relay.
 """
 
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from kernel.algebra.verbs import QUEUE_PAUSE, QUEUE_RESUME
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
-from kernel.operator_decisions import Decide, OperatorDecision, queue_target
+from kernel.operator_decisions import Decide, OperatorDecision, queue_target, said_of
 from kernel.work import receipts
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import storable
@@ -85,14 +84,10 @@ def _record(
     if stands == (verb == QUEUE_PAUSE):
         return False
     targets = (queue_target(decision.queue, decision.priority),)
-    operation_id = decide(OperatorDecision(verb, targets, body["decided_by"], body["reason"]))
+    said = said_of(OperatorDecision(verb, targets, body["decided_by"], body["reason"]), decide)
     transaction.next_commit_time_us()
-    receipts.record(
-        transaction,
-        receipts.SWITCHED_BY[verb],
-        receipts.switched_id(operation_id),
-        body | {"decided_by_operation_id": operation_id},
-    )
+    receipt_id = receipts.switched_id(said["decided_by_operation_id"])
+    receipts.record(transaction, receipts.SWITCHED_BY[verb], receipt_id, body | said)
     return True
 
 

@@ -276,13 +276,8 @@ def closing_ids(request_id: str) -> tuple[str, str]:
 
 def closing_receipt(view: LedgerView, request_id: str) -> Document:
     """Return the receipt that closed a request, where no operation did."""
-    for receipt_id in closing_ids(request_id):
-        where = {"receipt_id": receipt_id}
-        rows = view.tables.select(schema.receipts, where, limit=1)
-        if rows:
-            document: Document = orjson.loads(rows[0]["receipt_bytes"])
-            return document
-    return {}
+    receipts_there = map(view.receipt, closing_ids(request_id))
+    return next((receipt for receipt in receipts_there if receipt is not None), {})
 
 
 def _result(receipt: Document) -> Document | None:

@@ -126,6 +126,14 @@ def test_the_record_says_who_requeued_and_who_asks_later_asks_for_the_same(ledge
     assert status.settled_by == "ada at 127.0.0.1"
 
 
+def test_what_is_named_twice_is_requeued_once_and_answered_twice(ledger):
+    dead = given_up(ledger, "k", "broken")
+    with ledger.transaction() as transaction:
+        decide = deciding(transaction)
+        first, second = requeue(transaction, BINDING_QUEUE, [dead, dead], "ada", decide)
+    assert (second.request_id, first.duplicate, second.duplicate) == (first.request_id, False, True)
+
+
 def settle(ledger: Ledger, *request_ids: str, reason: str = "the case was closed") -> int:
     with ledger.transaction() as transaction:
         dismissal = DeadLetterDismissal(reason, "ada")
