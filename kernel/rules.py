@@ -15,7 +15,7 @@ released, and afterwards never again.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from kernel.algebra.effects import EFFECT_KINDS
@@ -97,7 +97,14 @@ _VERSION_1 = Rules(
     authority_of=authority_of,
 )
 
-RULES: Mapping[int, Rules] = MappingProxyType({1: _VERSION_1})
+_VERSION_2 = replace(
+    _VERSION_1,
+    version=2,
+    receipts=ReceiptRules(2, RECEIPT_KINDS),
+    effects=EffectRules(2, EFFECT_KINDS, APPLIERS),
+)
+
+RULES: Mapping[int, Rules] = MappingProxyType({1: _VERSION_1, 2: _VERSION_2})
 
 CURRENT_RULES = RULES[RULES_VERSION]
 """What new rows are recorded under."""

@@ -8,6 +8,7 @@ import pytest
 
 from kernel.ledger.applied_effects import effect_of, effect_row, hashed_effect
 from kernel.ledger.memory import MemoryStore
+from kernel.model.rules_version import RULES_VERSION
 from tests.kernel.build import (
     adapt,
     changed,
@@ -114,7 +115,7 @@ def test_a_row_says_what_its_envelope_said_and_when_it_was_committed(rows):
             "recorded_at": said["recorded_at"],
             "committed_at": row["committed_at"],
             "applied_effects_hash": sha256(canonical(applied)),
-            "rules_version": 1,
+            "rules_version": RULES_VERSION,
             "schema_version": 1,
         }
         if "session_id" in said:

@@ -118,6 +118,9 @@ def test_the_ledger_of_a_version_is_exported_and_verified(kept, tmp_path):
 # --- what a row goes by -------------------------------------------------------------------------
 
 
+NEXT = RULES_VERSION + 1
+
+
 def stricter(effect, operation):
     """What a later version may do: refuse what the version before took."""
     if "note" not in effect.payload and operation.semantic_intent == "annotate":
@@ -126,46 +129,46 @@ def stricter(effect, operation):
 
 
 @pytest.fixture
-def second_version(monkeypatch):
+def next_version(monkeypatch):
     """A program with one more version of the rules, whose notes are written otherwise."""
-    first = rules.RULES[1]
-    appliers = MappingProxyType({**first.effects.appliers, "node_write": stricter})
-    second = replace(first, version=2, effects=replace_effects(first.effects, 2, appliers))
-    monkeypatch.setattr(rules, "RULES", MappingProxyType({1: first, 2: second}))
+    newest = rules.RULES[RULES_VERSION]
+    appliers = MappingProxyType({**newest.effects.appliers, "node_write": stricter})
+    further = replace(newest, version=NEXT, effects=replace_effects(newest.effects, NEXT, appliers))
+    monkeypatch.setattr(rules, "RULES", MappingProxyType({**rules.RULES, NEXT: further}))
 
-    def record_by_the_second() -> None:
+    def record_by_the_next() -> None:
         for module in ("kernel", "log_row_seal"):
-            monkeypatch.setattr(f"kernel.{module}.CURRENT_RULES", second)
+            monkeypatch.setattr(f"kernel.{module}.CURRENT_RULES", further)
 
-    return record_by_the_second
+    return record_by_the_next
 
 
 def replace_effects(effects, version, appliers):
     return type(effects)(version, effects.kinds, appliers)
 
 
-def test_each_row_is_folded_replayed_and_built_again_by_its_own_version(second_version):
+def test_each_row_is_folded_replayed_and_built_again_by_its_own_version(next_version):
     ledger = memory_ledger()
     plain = adapt("n", title="x") | {"semantic_intent": "annotate", "operation_kind": "annotate"}
     submit(ledger, create("n", "Note"), plain)
-    second_version()
+    next_version()
     again = adapt("n", title="y") | {"semantic_intent": "annotate", "operation_kind": "annotate"}
     assert code_of(submit(ledger, again)) == "note_missing"
     noted = adapt("n", note="z") | {"semantic_intent": "annotate", "operation_kind": "annotate"}
     assert code_of(submit(ledger, noted)) is None
     with ledger.view() as view:
-        assert [row["rules_version"] for row in view.log_rows()] == [1, 1, 2]
+        assert [row["rules_version"] for row in view.log_rows()] == [RULES_VERSION, RULES_VERSION, NEXT]
         verification = verify(view)
         assert verification.findings == ()
         assert [replay.difference for replay in reproduce_range(view, 1, 3)] == [None, None, None]
         assert plan_rebuild(Kernel(), view, 0).differences == ()
 
 
-def test_the_rows_of_version_1_would_not_fold_by_another(second_version, monkeypatch):
+def test_the_rows_of_a_version_would_not_fold_by_another(next_version, monkeypatch):
     ledger = memory_ledger()
     plain = adapt("n", title="x") | {"semantic_intent": "annotate", "operation_kind": "annotate"}
     submit(ledger, create("n", "Note"), plain)
-    monkeypatch.setattr(rules, "RULES", MappingProxyType({1: rules.RULES[2]}))
+    monkeypatch.setattr(rules, "RULES", MappingProxyType({RULES_VERSION: rules.RULES[NEXT]}))
     with ledger.view() as view:
         assert {finding.rule for finding in verify(view).findings} >= {
             "state_differs",
@@ -218,7 +221,7 @@ def test_a_row_of_rules_that_are_not_known_is_a_finding_that_says_what_to_do():
     unknown = [finding for finding in findings if finding.rule == "rules_unknown"]
     assert [(claim.table, claim.key) for claim in unknown] == [("kernel_event_log", "2")]
     assert unknown[0].message == (
-        "row 2 states version 2 of the rules, this program knows 1: use a newer program"
+        f"row 2 states version {NEXT} of the rules, this program knows 1, 2: use a newer program"
     )
     assert "not_folded" in {finding.rule for finding in findings}
     assert [finding.rule for finding in recent] == ["rules_unknown"]
@@ -245,7 +248,7 @@ def test_an_export_with_rules_that_are_not_known_is_a_finding(tmp_path):
 
 def test_a_ledger_that_a_newer_program_wrote_to_is_not_written_to():
     ledger = later_rules()
-    with pytest.raises(RulesVersionUnknown, match="version 2"):
+    with pytest.raises(RulesVersionUnknown, match=f"version {NEXT}"):
         Ledger.create(ledger.store, ledger.host)
 
 
@@ -296,7 +299,7 @@ def test_an_effect_that_nobody_knows_is_a_finding(name, value):
 
 @pytest.mark.parametrize(
     ("changes", "rule"),
-    [({"receipt_kind": "guess"}, "unknown_name"), ({"rules_version": 2}, "rules_unknown")],
+    [({"receipt_kind": "guess"}, "unknown_name"), ({"rules_version": NEXT}, "rules_unknown")],
 )
 def test_a_receipt_that_nobody_knows_is_a_finding(changes, rule):
     ledger = Ledger.create(MemoryStore(), FakeHost().host)
