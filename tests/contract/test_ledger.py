@@ -248,7 +248,7 @@ def test_a_receipts_own_fields_cannot_be_overwritten_by_its_body(ledger):
                 "emitted_at": iso_time(0),
                 "receipt_sequence": "1",
                 "prior_receipt_hash": GENESIS_HASH,
-                "rules_version": 1,
+                "rules_version": RULES_VERSION,
                 "schema_version": 1,
             }
         ]

@@ -157,7 +157,11 @@ def test_each_row_is_folded_replayed_and_built_again_by_its_own_version(next_ver
     noted = adapt("n", note="z") | {"semantic_intent": "annotate", "operation_kind": "annotate"}
     assert code_of(submit(ledger, noted)) is None
     with ledger.view() as view:
-        assert [row["rules_version"] for row in view.log_rows()] == [RULES_VERSION, RULES_VERSION, NEXT]
+        assert [row["rules_version"] for row in view.log_rows()] == [
+            RULES_VERSION,
+            RULES_VERSION,
+            NEXT,
+        ]
         verification = verify(view)
         assert verification.findings == ()
         assert [replay.difference for replay in reproduce_range(view, 1, 3)] == [None, None, None]
