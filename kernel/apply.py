@@ -49,7 +49,7 @@ from kernel.stores.binding_cycles import record_manifests
 from kernel.stores.key_handovers import check_handover
 from kernel.stores.model_outputs import record_model_outputs
 from kernel.stores.record import Operation
-from kernel.stores.rollback_marks import Place, mark_page, mark_undone
+from kernel.stores.rollback_marks import Place, mark_page
 from kernel.stores.rollbacks_under_way import record_page
 from kernel.stores.running_extractions import follow_extractions
 from kernel.stores.views import emit_node_write_events
@@ -113,7 +113,7 @@ def apply_operation(
     emit_node_write_events(operation, writes)
     undone = _undone(envelope)
     if undone:
-        mark_undone(operation, undone)
+        effects.mark_undone(operation, undone)
         cancel_requests_for_removed(operation, writes)
     if envelope.semantic_intent == EPOCH_ROLLBACK:
         record_page(operation, envelope)

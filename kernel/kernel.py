@@ -6,6 +6,7 @@ envelope. Nothing is true for anybody outside before the transaction has been co
 time of an envelope goes: decision kernel/0515.
 """
 
+from kernel.algebra.verbs import ROLLBACK
 from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
 from kernel.canonical import CanonicalizationError, canonicalize, sha256_hex
 from kernel.capacity import CapacityPort, UnlimitedCapacity, priority_of
@@ -23,7 +24,8 @@ from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 from kernel.refusal_runs import RefusalReason, RefusalRuns
-from kernel.rules import CURRENT_RULES
+from kernel.rules import CURRENT_RULES, effect_rules_of
+from kernel.stores.record_history import check_restored
 from kernel.stores.rollbacks_under_way import check_left_alone
 
 DEFAULT_IDEMPOTENCY_WINDOW_HOURS = 24
@@ -187,6 +189,8 @@ class Kernel:
     def _record(self, submission: Submission) -> SubmissionResult:
         transaction = submission.transaction
         sequence = transaction.head_now.ec_sequence_number + 1
+        if submission.envelope.semantic_intent == ROLLBACK:
+            check_restored(transaction, submission.envelope, effect_rules_of)
         outcome = CURRENT_RULES.apply(transaction, submission.envelope, sequence, self.strategy)
         if submission.envelope.supersedes is not None:
             check_order(transaction, submission.envelope.supersedes, outcome.applied_effects)

@@ -28,12 +28,16 @@ from kernel.authority.value import authority_of
 from kernel.errors import RulesVersionUnknown
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.row_of_envelope import row_of_envelope
+from kernel.ledger.tables import Row
 from kernel.log_archival import SEGMENT_WRITES
 from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT
 from kernel.model.receipt import RECEIPT_KINDS, ReceiptRules
 from kernel.model.rules_version import RULES_VERSION
 from kernel.stores.appliers import APPLIERS, EffectRules
+from kernel.stores.inverse import apply_inverse_1
+from kernel.stores.nodes import apply_node_write_1
+from kernel.stores.rollback_marks import mark_undone_1
 from kernel.thought_records import THOUGHT_SEGMENT_WRITES
 from kernel.work.receipts import WRITES
 
@@ -89,7 +93,13 @@ _VERSION_1 = Rules(
     verbs=frozenset({*SEMANTIC_VERBS, LITE_INTENT}),
     operation_kinds=frozenset(OPERATION_KINDS),
     receipts=ReceiptRules(1, RECEIPT_KINDS),
-    effects=EffectRules(1, EFFECT_KINDS, APPLIERS),
+    effects=EffectRules(
+        1,
+        EFFECT_KINDS,
+        MappingProxyType({**APPLIERS, "node_write": apply_node_write_1}),
+        apply_inverse_1,
+        mark_undone_1,
+    ),
     envelope=Envelope,
     row_of_envelope=row_of_envelope,
     apply_operation=apply_operation,
@@ -113,6 +123,16 @@ CURRENT_RULES = RULES[RULES_VERSION]
 def rules_of(version: object) -> Rules | None:
     """Return the rules that a row or a receipt states; None of a version that is not known."""
     return RULES.get(version) if type(version) is int else None
+
+
+def effect_rules_of(row: Row) -> EffectRules:
+    """Return the rules by which the effects of a row of the log were applied.
+
+    Raises:
+        RulesVersionUnknown: likewise.
+    """
+    place = f"row {row['ec_sequence_number']} of the log"
+    return known_rules_of(row["rules_version"], place).effects
 
 
 def known_rules_of(version: object, place: str) -> Rules:

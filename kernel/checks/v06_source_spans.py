@@ -89,9 +89,11 @@ class _Grounding:
         undone = effect.undoes
         if undone is None or undone.store != schema.nodes.name or not undone.restores_hash:
             return None
-        pre_image = self._view.tables.get(schema.pre_images, undone.restores_hash)
-        # One that is not there is refused when it is put back.
-        record = {} if pre_image is None else orjson.loads(pre_image["content"])
+        record = undone.restored_record
+        if record is None:
+            pre_image = self._view.tables.get(schema.pre_images, undone.restores_hash)
+            # One that is not there is refused when it is put back.
+            record = {} if pre_image is None else orjson.loads(pre_image["content"])
         if record.get("node_kind") != UNDERSTANDING:
             return None
         payload = record["payload"]

@@ -1,4 +1,7 @@
-"""V10, undoing: an inverse puts back what its effect replaced, and nothing else (K2)."""
+"""V10, undoing: an inverse is of an effect on record, and of the record that it wrote (K2).
+
+Which state it puts back is held against the log when it is applied (`record_history.py`).
+"""
 
 from collections.abc import Iterator
 
@@ -11,7 +14,7 @@ from kernel.model.envelope import UndoneEffect
 
 
 def check(submission: Submission) -> Verdict:
-    """Refuse an inverse that is not of an effect on record, or leads elsewhere."""
+    """Refuse an inverse that is not of an effect on record, or of another record."""
     for index, effect in enumerate(submission.envelope.primitive_effects):
         undone = effect.undoes
         if undone is None:
@@ -20,9 +23,8 @@ def check(submission: Submission) -> Verdict:
         applied = _applied(submission.transaction, undone)
         if applied is None:
             return _refusal(field, f"{undone.operation_id} has no effect {undone.effect_id}")
-        stated = (undone.store, undone.record_key, undone.restores_hash)
-        if stated != (applied["store"], applied["record_key"], applied["pre_image_hash"]):
-            return _refusal(field, "the effect replaced another state, or one of another record")
+        if (undone.store, undone.record_key) != (applied["store"], applied["record_key"]):
+            return _refusal(field, "the effect wrote another record")
         if effect.effect_kind not in EFFECT_KINDS[applied["effect_kind"]].inverses:
             return _refusal(field, f"{effect.effect_kind} undoes no {applied['effect_kind']}")
     return None

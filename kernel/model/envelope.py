@@ -47,10 +47,13 @@ class UndoneEffect(_Document):
     store: Text
     record_key: Annotated[str, StringConstraints(min_length=1, max_length=2048)]
     restores_hash: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")]
-    """Of the state before the effect, which is put back."""
+    """Of the state that is put back."""
 
     replaces_hash: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")]
     """Of the state that stands now."""
+
+    restored_record: dict[str, Any] | None = None
+    """The record that is put back, where it never stood like this before."""
 
 
 class KernelEffect(_Document):

@@ -8,8 +8,11 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_REFS
 from kernel.model.receipt import receipt_effect
+from kernel.rollback.restoring import without
 from kernel.rollback.steps import RollbackStep
+from kernel.rules import effect_rules_of
 from kernel.sources import state_taint
+from kernel.stores.record_history import RecordHistory
 from kernel.stores.rollback_marks import Place, mark_of
 
 
@@ -20,7 +23,7 @@ def inverse_envelope(transaction: LedgerTransaction, step: RollbackStep, tier: i
         "target_refs": step.envelope["target_refs"],
         "affected_subgraph_descriptor": step.envelope["affected_subgraph_descriptor"],
     }
-    document = envelope(transaction, ROLLBACK, key, _inverses(transaction, step), fields)
+    document = envelope(transaction, ROLLBACK, key, _inverses(transaction, step, tier), fields)
     if tier == 1:
         body = {
             "original_operation_id": step.operation_id,
@@ -103,11 +106,15 @@ def _of_original(transaction: LedgerTransaction, step: RollbackStep) -> Document
     return fields
 
 
-def _inverses(transaction: LedgerTransaction, step: RollbackStep) -> list[Document]:
+def _inverses(transaction: LedgerTransaction, step: RollbackStep, tier: int) -> list[Document]:
     stands: dict[Place, str] = {}
     effects = []
     for ordinal, effect in enumerate(step.of(REVERSIBLE)):
-        place, restores = effect.place, effect.applied["pre_image_hash"]
+        place, state = effect.place, effect.restores
+        if effect.state is not None and tier > 1:
+            # What the plan has undone and made up for until now is on the record.
+            history = RecordHistory(transaction, place, effect_rules_of)
+            state = without(history, [step.operation_id], step.ec_sequence_number)
         if place not in stands:
             row = transaction.tables.get(schema.STORES[place[0]], place[1])
             stands[place] = "" if row is None else sha256_hex(bytes(row["record"]))
@@ -116,10 +123,12 @@ def _inverses(transaction: LedgerTransaction, step: RollbackStep) -> list[Docume
             "effect_id": effect.declared["effect_id"],
             "store": place[0],
             "record_key": place[1],
-            "restores_hash": restores,
+            "restores_hash": state.content_hash,
             "replaces_hash": stands[place],
         }
-        stands[place] = restores
+        if state.record is not None:
+            undone["restored_record"] = state.record
+        stands[place] = state.content_hash
         effects.append(
             {
                 "effect_id": f"undo:{ordinal}",

@@ -12,7 +12,7 @@ rollback stands; meanwhile nothing comes into its way (`kernel/stores/rollbacks_
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -25,6 +25,8 @@ from kernel.algebra.verbs import (
     BOUNDARIES,
     EPOCH_CLOSE,
     EPOCH_OPEN,
+    EPOCH_ROLLBACK,
+    ROLLBACK,
     THOUGHT_VERBS,
 )
 from kernel.audit.operations import sequences_that_wrote
@@ -32,12 +34,13 @@ from kernel.authority.recompute_pages import operation_named, recompute_alone
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.supersession import is_lite
+from kernel.ledger.supersession import is_lite, position_of
 from kernel.ledger.tables import Row
 from kernel.rollback.errors import RollbackRefused
+from kernel.rollback.restoring import InScope, Restoring, takes_a_node
 from kernel.rollback.single_recompute import step_of_recompute
 from kernel.rollback.steps import PlannedEffect, RollbackStep, step_of
-from kernel.stores.rollback_marks import is_in_effect, mark_of, put_back_by
+from kernel.stores.rollback_marks import is_in_effect, mark_of
 
 EPOCH_OPERATIONS_MAX = 50_000
 """Of an epoch that is rolled back; the first page looks at all of them in its transaction."""
@@ -52,11 +55,10 @@ NAMED_MAX = 20
 
 PAGE_ROWS = 100
 
+_UNDOING = frozenset({ROLLBACK, EPOCH_ROLLBACK})
+"""Verbs of operations that rest on nothing: they name what they have undone."""
+
 TIER_1_SCOPES = frozenset({"single_node", "node_with_neighbors"})
-
-InScope = Callable[[Row], bool]
-"""Whether the operation of a log row is undone by the same plan."""
-
 
 UndoneAs = Literal["undone", "compensated", "persists", "stays"]
 
@@ -170,10 +172,11 @@ def plan_operation(view: LedgerView, operation_id: str) -> RollbackPlan:
     begun = view.rollback_under_way()
     if begun is not None and row["commit_epoch_id"] == begun["epoch_id"]:
         raise _under_way(begun)
-    mark = mark_of(view, step.operation_id)
-    undone_by = {put_back_by(mark, effect.place) for effect in step.of(REVERSIBLE)}
-    undone_by |= {mark["undone_by"]} - {""}
-    if undone_by and "" not in undone_by:
+    restoring = Restoring(view, lambda later: bool(later["operation_id"] == step.operation_id))
+    undone_by = {restoring.undone_by(step, effect) for effect in step.of(REVERSIBLE)}
+    if not undone_by:
+        undone_by = {mark_of(view, step.operation_id)["undone_by"]}
+    if "" not in undone_by:
         raise RollbackRefused(
             "rollback_already_applied",
             f"{operation_id} was undone by {min(undone_by)}",
@@ -181,9 +184,8 @@ def plan_operation(view: LedgerView, operation_id: str) -> RollbackPlan:
         )
     _check_belief(step)
     _check_tier_1(step)
-    check_free(view, step, lambda later: bool(later["operation_id"] == step.operation_id))
     plan = _Planned(1, operation_id)
-    plan.take(step)
+    plan.take(_free(view, step, restoring))
     return plan.plan()
 
 
@@ -204,12 +206,13 @@ def plan_epoch(view: LedgerView, epoch_id: str) -> RollbackPlan:
     id_column = "commit_epoch_id" if is_epoch else "operation_id"
     planned = _Planned(2, epoch_id)
     rows = _epoch(view, epoch_id) if is_epoch else _alone(view, epoch_id)
+    restoring = Restoring(view, lambda later: bool(later[id_column] == epoch_id))
     for looked_at, row in enumerate(rows):
         if looked_at == EPOCH_OPERATIONS_MAX:
             raise RollbackRefused(
                 "rollback_epoch_too_large", f"more than {EPOCH_OPERATIONS_MAX} operations"
             )
-        _plan_row(view, row, planned, lambda later: bool(later[id_column] == epoch_id))
+        _plan_row(view, row, planned, restoring)
     plan = planned.plan()
     if not plan.steps:
         code = "rollback_already_applied" if plan.left_out else "rollback_nothing_to_undo"
@@ -220,14 +223,15 @@ def plan_epoch(view: LedgerView, epoch_id: str) -> RollbackPlan:
 def _next_page(view: LedgerView, begun: Document) -> RollbackPlan:
     epoch_id, before = begun["epoch_id"], int(begun["undone_from_sequence"])
     planned = _Planned(2, epoch_id)
+    restoring = Restoring(view, lambda later: bool(later["commit_epoch_id"] == epoch_id))
     for row in _epoch(view, epoch_id, before):
-        _plan_row(view, row, planned, lambda later: bool(later["commit_epoch_id"] == epoch_id))
+        _plan_row(view, row, planned, restoring)
         if planned.is_past_its_page:
             break
     return planned.go_on(begun)
 
 
-def _plan_row(view: LedgerView, row: Row, planned: "_Planned", in_scope: InScope) -> None:
+def _plan_row(view: LedgerView, row: Row, planned: "_Planned", restoring: Restoring) -> None:
     if row["semantic_intent"] in BOUNDARIES:
         return
     mark = mark_of(view, row["operation_id"])
@@ -238,8 +242,7 @@ def _plan_row(view: LedgerView, row: Row, planned: "_Planned", in_scope: InScope
     standing = [effect for effect in step.effects if is_in_effect(mark, effect.place)]
     if "put_back" in mark and len(standing) < len(step.effects):
         step = replace(step, effects=tuple(standing))
-    check_free(view, step, in_scope)
-    planned.take(step)
+    planned.take(_free(view, step, restoring))
 
 
 class _Planned:
@@ -313,19 +316,52 @@ class _Planned:
         )
 
 
-def check_free(view: LedgerView, step: RollbackStep, in_scope: InScope) -> None:
-    """Refuse to undo what somebody has built on since, or what a belief session did.
+def _free(view: LedgerView, step: RollbackStep, restoring: Restoring) -> RollbackStep:
+    """Return a step with what it puts back; refuse it where somebody has built on it since.
 
     Raises:
         RollbackRefused: `rollback_superseded_by_later_write` naming the later operations,
-            `rollback_still_referenced` naming the edges, `rollback_of_belief_session`.
+            `rollback_still_referenced` naming the edges, `rollback_of_belief_session`, or what
+            `RecordHistory.without` raises.
     """
     _check_belief(step)
-    for effect in step.of(REVERSIBLE):
-        _check_superseded(view, step, effect, in_scope)
-        _check_referenced(view, effect, in_scope)
-    if any(_takes_a_node(effect) for effect in step.of(REVERSIBLE)):
-        _check_informed(view, step, in_scope)
+    first_writes = {effect.place: effect for effect in step.of(REVERSIBLE)}
+    for effect in first_writes.values():
+        _check_superseded(step, effect, restoring)
+    states = {
+        effect.declared["effect_id"]: state
+        for effect in first_writes.values()
+        for state, is_pre_image in [restoring.state(step, effect)]
+        if not is_pre_image
+    }
+    if states:
+        step = replace(
+            step,
+            effects=tuple(
+                replace(effect, state=states.get(effect.declared["effect_id"]))
+                for effect in step.effects
+            ),
+        )
+    taken = [effect for effect in step.of(REVERSIBLE) if takes_a_node(effect)]
+    for effect in taken:
+        _check_referenced(view, effect, restoring.in_scope)
+    if taken:
+        for name, after in _going(view, step):
+            _check_informed(view, name, after, restoring.in_scope)
+    return step
+
+
+def _going(view: LedgerView, step: RollbackStep) -> Iterator[tuple[str, int]]:
+    """Yield the operations that are not in effect once a step was taken, and where they stand."""
+    yield step.operation_id, step.position
+    again = mark_of(view, step.operation_id)["undoes"]
+    while again:
+        going = [name for undone in again for name in mark_of(view, undone)["undoes"]]
+        for name in going:
+            row = view.log_row_of(name)
+            if row is not None:
+                yield name, position_of(row)
+        again = [undone for name in going for undone in mark_of(view, name)["undoes"]]
 
 
 def _under_way(begun: Document) -> RollbackRefused:
@@ -365,44 +401,27 @@ def _check_belief(step: RollbackStep) -> None:
         raise RollbackRefused("rollback_of_thoughts", "what was thought stays on the record")
 
 
-def _check_superseded(
-    view: LedgerView, step: RollbackStep, effect: PlannedEffect, in_scope: InScope
-) -> None:
-    later = []
-    for sequence in sequences_that_wrote(view, *effect.place, step.ec_sequence_number):
-        row = view.tables.get(schema.kernel_event_log, sequence)
-        operation_id = "" if row is None else row["operation_id"]
-        if row is not None and in_scope(row):
-            continue
-        if not is_in_effect(mark_of(view, operation_id), effect.place):
-            continue
-        later.append(operation_id)
-        if len(later) == NAMED_MAX:
-            break
+def _check_superseded(step: RollbackStep, effect: PlannedEffect, restoring: Restoring) -> None:
+    later = restoring.in_the_way(step, effect)
     if later:
         raise RollbackRefused(
             "rollback_superseded_by_later_write",
-            f"{effect.place[1]} was written by {later[0]} since",
-            later_operation_ids=later,
+            f"{effect.place[1]} was written by {later[-1]} since",
+            later_operation_ids=later[::-1][:NAMED_MAX],
         )
 
 
-def _takes_a_node(effect: PlannedEffect) -> bool:
-    return effect.place[0] == schema.nodes.name and not effect.applied["pre_image_hash"]
-
-
-def _check_informed(view: LedgerView, step: RollbackStep, in_scope: InScope) -> None:
+def _check_informed(view: LedgerView, name: str, after: int, in_scope: InScope) -> None:
     """What informed a later operation that is in effect does not go: its grounds would go with it.
 
     Reads the rows that name the operation, and nothing else of the log (decision kernel/0230).
     """
     informed: list[str] = []
-    name, after = step.operation_id, step.position
     while len(informed) < NAMED_MAX:
         sequences = view.sequences_caused_by(name, after=after, limit=PAGE_ROWS)
         for sequence in sequences:
             row = view.tables.get(schema.kernel_event_log, sequence)
-            if row is None or is_lite(row) or in_scope(row):
+            if row is None or is_lite(row) or row["semantic_intent"] in _UNDOING or in_scope(row):
                 continue
             if _is_informed(view, row, name):
                 informed.append(row["operation_id"])
@@ -412,7 +431,7 @@ def _check_informed(view: LedgerView, step: RollbackStep, in_scope: InScope) -> 
     if informed:
         raise RollbackRefused(
             "rollback_still_referenced",
-            f"{step.operation_id} informed {informed[0]}, which is in effect",
+            f"{name} informed {informed[0]}, which is in effect",
             informed_operation_ids=informed[:NAMED_MAX],
         )
 
@@ -438,8 +457,6 @@ def _is_informed(view: LedgerView, row: Row, by: str) -> bool:
 def _check_referenced(view: LedgerView, effect: PlannedEffect, in_scope: InScope) -> None:
     """A node that goes takes no edge with it: the edges have to go first."""
     key = effect.place[1]
-    if not _takes_a_node(effect):
-        return
     rows = [*view.edges_out_of(key), *view.edges_into(key)]
     edges = [
         row["edge_id"]
@@ -513,5 +530,5 @@ def _effect_document(effect: PlannedEffect) -> PlannedEffectDocument:
         "external_effect_descriptor": declared.get("external_effect_descriptor"),
         "store": applied["store"],
         "record_key": applied["record_key"],
-        "restores": applied["pre_image_hash"] or None,
+        "restores": effect.restores.content_hash or None,
     }

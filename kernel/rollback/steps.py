@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import orjson
 
 from kernel.algebra.effects import COMPENSATING, IRREVERSIBLE
+from kernel.algebra.verbs import ROLLBACK
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
@@ -13,6 +14,7 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import is_lite, position_of
 from kernel.ledger.tables import Row
 from kernel.rollback.errors import RollbackRefused
+from kernel.stores.record_history import RecordState
 from kernel.stores.rollback_marks import Place
 
 
@@ -22,6 +24,13 @@ class PlannedEffect:
 
     declared: Document
     applied: Document
+    state: RecordState | None = None
+    """What undoing puts back, where that is not what the effect had replaced."""
+
+    @property
+    def restores(self) -> RecordState:
+        """The state of the record that undoing puts back."""
+        return self.state or RecordState(self.applied["pre_image_hash"])
 
     @property
     def reversibility(self) -> str:
@@ -55,6 +64,11 @@ class RollbackStep:
     def of(self, *reversibilities: str) -> tuple[PlannedEffect, ...]:
         """Return the effects with one of these reversibilities."""
         return tuple(effect for effect in self.effects if effect.reversibility in reversibilities)
+
+    @property
+    def undoes(self) -> bool:
+        """Whether it undoes an undoing."""
+        return bool(self.envelope["semantic_intent"] == ROLLBACK)
 
     @property
     def persists(self) -> list[Document]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from kernel.algebra.effects import EffectKind
-from kernel.model.envelope import KernelEffect
+from kernel.model.envelope import KernelEffect, UndoneEffect
 from kernel.stores.bindings import apply_binding_generation
 from kernel.stores.case_events import CASE_EVENTS
 from kernel.stores.court_dispositions import apply_court_disposition
@@ -21,12 +21,15 @@ from kernel.stores.memberships import apply_membership_write
 from kernel.stores.nodes import apply_node_write
 from kernel.stores.policies import apply_policy_snapshot
 from kernel.stores.record import Applied, Operation
+from kernel.stores.rollback_marks import Places, mark_undone
 from kernel.stores.rulings import RULINGS
 from kernel.stores.share_links import apply_share_link_grant, apply_share_link_revoke
 from kernel.stores.topics import apply_anchor, apply_topic_assignment
 from kernel.stores.views import apply_view_invalidation
 
 Applier = Callable[[KernelEffect, Operation], Applied]
+Inverse = Callable[[UndoneEffect, Operation], Applied]
+Marking = Callable[[Operation, Mapping[str, Places]], None]
 
 APPLIERS: Mapping[str, Applier] = MappingProxyType(
     {
@@ -66,6 +69,12 @@ class EffectRules:
     appliers: Mapping[str, Applier]
     """The function that applies each canonical kind."""
 
+    inverse: Inverse = apply_inverse
+    """The function that applies an effect which undoes another."""
+
+    mark_undone: Marking = mark_undone
+    """Records which operations an operation has undone, or made up for."""
+
     stores: frozenset[str] = field(init=False)
     """Every store that an effect may write."""
 
@@ -79,7 +88,7 @@ class EffectRules:
             EffectInapplicable: when the state does not admit it; nothing was written.
         """
         if effect.undoes is not None:
-            return apply_inverse(effect.undoes, operation)
+            return self.inverse(effect.undoes, operation)
         return self.appliers[self.kinds[effect.effect_kind].canonical](effect, operation)
 
     def canonical_kind(self, name: str) -> str:

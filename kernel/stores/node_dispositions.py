@@ -11,6 +11,9 @@ from kernel.ledger.ledger import Document
 from kernel.stores.typed import Name, Payload, validated
 from kernel.visibility import VISIBILITY_CLASSES, is_lowered
 
+Dispose = Callable[[Document, Document], Document]
+"""Returns the record after, from the record before and the payload."""
+
 
 class Rescope(Payload):
     """Where a node is in scope."""
@@ -49,13 +52,25 @@ def _rescope(before: Document, payload: Document) -> Document:
 
 def _visibility_change(before: Document, payload: Document) -> Document:
     visibility = validated(VisibilityChange, payload).visibility_class
-    if visibility not in VISIBILITY_CLASSES or is_lowered(before["visibility_class"], visibility):
-        raise EffectInapplicable(
-            f"{before['visibility_class']} cannot become {visibility}",
-            code="visibility_class_lowered",
-            field="payload.visibility_class",
-        )
+    if visibility not in VISIBILITY_CLASSES:
+        raise _cannot_become(before, visibility)
     return {**before, "visibility_class": visibility}
+
+
+def raise_visibility(before: Document, payload: Document) -> Document:
+    """Change a node's class to one that is no lower, as version 1 of the rules does."""
+    after = _visibility_change(before, payload)
+    if is_lowered(before["visibility_class"], after["visibility_class"]):
+        raise _cannot_become(before, after["visibility_class"])
+    return after
+
+
+def _cannot_become(before: Document, visibility: str) -> EffectInapplicable:
+    return EffectInapplicable(
+        f"{before['visibility_class']} cannot become {visibility}",
+        code="visibility_class_lowered",
+        field="payload.visibility_class",
+    )
 
 
 def _review(before: Document, payload: Document) -> Document:
@@ -89,7 +104,7 @@ def _revoke(before: Document, payload: Document) -> Document:
     return _with(before, authorized_access=sorted(granted - {grantee}))
 
 
-DISPOSITIONS: Mapping[str, Callable[[Document, Document], Document]] = MappingProxyType(
+DISPOSITIONS: Mapping[str, Dispose] = MappingProxyType(
     {
         "rescope": _rescope,
         "visibility_change": _visibility_change,

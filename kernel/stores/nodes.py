@@ -1,11 +1,11 @@
 """Graph nodes: a payload of fields under an id, with a state and a visibility class (§4.3.1).
 
 A create writes a node that was not there. Every other write merges its fields into the payload
-that is there. A visibility class only ever rises, whatever becomes of the sources, and is stated no
-lower than that of a source (INV-PROV-TAINT-1).
+that is there. A visibility class rises, whatever becomes of the sources, and is stated no lower
+than that of a source; a visibility_change alone lowers it, down to the sources' (INV-PROV-TAINT-1).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from kernel.bindings.artifacts import COMPLETED_PHASES, PhaseRefused, check_completed
@@ -17,7 +17,7 @@ from kernel.model.envelope import KernelEffect
 from kernel.model.node_kinds import CLAIM, SOURCE_ARTIFACT, SOURCE_BINDING, UNDERSTANDING
 from kernel.spans import sources_in
 from kernel.stores.field_locks import check_lock, check_unlocked, fields_changed
-from kernel.stores.node_dispositions import DISPOSITIONS
+from kernel.stores.node_dispositions import DISPOSITIONS, Dispose, raise_visibility
 from kernel.stores.record import Applied, Operation, write_record
 from kernel.stores.typed import stamp
 from kernel.visibility import LEAST_RESTRICTIVE, is_lowered
@@ -62,14 +62,25 @@ _KEY_MAX = 512
 
 def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
     """Create or change a node, or set its state to retracted."""
+    return _write(effect, operation, DISPOSITIONS.get(effect.effect_kind))
+
+
+def apply_node_write_1(effect: KernelEffect, operation: Operation) -> Applied:
+    """Do the same where a visibility_change never lowers a class, as in version 1 of the rules."""
+    dispose = DISPOSITIONS.get(effect.effect_kind)
+    if effect.effect_kind == "visibility_change":
+        dispose = raise_visibility
+    return _write(effect, operation, dispose)
+
+
+def _write(effect: KernelEffect, operation: Operation, dispose: Dispose | None) -> Applied:
     node_id = _target(effect)
     before = operation.transaction.node(node_id)
     creates = operation.semantic_intent == "create"
-    dispose = DISPOSITIONS.get(effect.effect_kind)
     if dispose is not None:
         record = _disposed(dispose, effect, operation, before)
         if effect.effect_kind == "visibility_change":
-            _check_provenance(record, sources_in(record["payload"]), operation)
+            check_provenance(record, sources_in(record["payload"]), operation)
         return write_record(operation, schema.nodes, node_id, record)
     if before is None:
         if not creates and operation.semantic_intent not in _MAY_CREATE:
@@ -77,7 +88,7 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
                 f"no node {node_id}", code="node_not_found", field="target_ref"
             )
         record = _new_record(effect, operation, node_id)
-        _check_provenance(record, sources_in(record["payload"]), operation)
+        check_provenance(record, sources_in(record["payload"]), operation)
     else:
         if creates:
             raise EffectInapplicable(
@@ -86,7 +97,7 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
         record = _changed_record(effect, operation, before)
         known = sources_in(before["payload"])
         added = [ref for ref in sources_in(record["payload"]) if ref not in known]
-        _check_provenance(record, added, operation)
+        check_provenance(record, added, operation)
     _check_binding(record["node_kind"], operation)
     _check_phases(effect, before, record)
     _check_computed(effect, operation)
@@ -99,7 +110,7 @@ def apply_node_write(effect: KernelEffect, operation: Operation) -> Applied:
 
 
 def _disposed(
-    dispose: Callable[[Document, Document], Document],
+    dispose: Dispose,
     effect: KernelEffect,
     operation: Operation,
     before: Document | None,
@@ -186,7 +197,7 @@ def _state_after(effect: KernelEffect, operation: Operation, state: str) -> str:
     return to_state
 
 
-def _check_provenance(record: Document, sources: Iterable[str], operation: Operation) -> None:
+def check_provenance(record: Document, sources: Iterable[str], operation: Operation) -> None:
     """Refuse a class below that of a source; a source that is no longer named keeps its effect."""
     for ref in sources:
         source = operation.transaction.node(ref)

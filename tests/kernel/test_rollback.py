@@ -626,8 +626,11 @@ def test_nothing_comes_into_the_way_of_a_rollback_that_is_under_way(paged):
     assert refused(paged, undo_epoch, other).code == "rollback_under_way"
     while undo_epoch(paged, "e").operations_left:
         pass
-    # What would have been in the way may be done once nothing is left.
-    undo(paged, done.inverse_operation_ids[0])
+    # What would have been in the way may be done once nothing is left, and what rests on something
+    # that is undone comes back after it.
+    error = refused(paged, undo, done.inverse_operation_ids[0])
+    assert error.code == "rollback_needs_what_is_undone"
+    undo(paged, done.inverse_operation_ids[1])
     assert findings(paged) == ()
 
 
