@@ -206,6 +206,8 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "confirmation_not_configured": ErrorCode(403, "service"),
         "rollback_already_applied": ErrorCode(409, "request"),
         "rollback_superseded_by_later_write": ErrorCode(409, "request"),
+        "rollback_needs_what_is_undone": ErrorCode(409, "request"),
+        "rollback_history_too_long": ErrorCode(409, "request"),
         "rollback_still_referenced": ErrorCode(409, "request"),
         "rollback_of_belief_session": ErrorCode(409, "request"),
         "rollback_of_thoughts": ErrorCode(409, "request"),

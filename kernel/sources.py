@@ -9,7 +9,7 @@
 5. What is not on the record is as restricted as anything can be: nobody can say that it was not.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -21,6 +21,8 @@ from kernel.model.envelope import Envelope, KernelEffect
 from kernel.model.node_kinds import FRAMING_KINDS
 from kernel.spans import NAMING, names_of, sources_in, span_named_by
 from kernel.visibility import LEAST_RESTRICTIVE, RANKS, VISIBILITY_CLASSES, max_visibility_class
+
+RECLASSIFICATION = "visibility_change"
 
 MAX_SOURCES_WALKED = 20_000
 MAX_UNKNOWN_LOOKED_FOR = 256
@@ -99,9 +101,30 @@ def sources_of_envelope(envelope: Envelope) -> list[Source]:
         undoes or effect.effect_kind == "receipt_only"
         for undoes, effect in zip(undoing, effects, strict=True)
     )
-    read = () if undoes else envelope.read_set_refs
+    read = (
+        ()
+        if undoes
+        else _read_beside(
+            envelope.semantic_intent,
+            envelope.read_set_refs,
+            (effect.target_ref for effect in effects),
+        )
+    )
     stated = [(effect.effect_kind, effect.payload) for effect in effects]
     return sources_of(envelope.source_refs, read, stated)
+
+
+def _read_beside(
+    verb: str, read_set_refs: Sequence[str], targets: Iterable[str | None]
+) -> Sequence[str]:
+    """Return what was read and may have been drawn from.
+
+    Whoever changes a node's class reads the class that the node had, and draws nothing from it.
+    """
+    if verb != RECLASSIFICATION:
+        return read_set_refs
+    changed = set(targets)
+    return [ref for ref in read_set_refs if ref not in changed]
 
 
 def classes_of(
@@ -128,7 +151,9 @@ def state_taint(view: LedgerView, document: Document, *, deep: bool = True) -> N
     effects = document["primitive_effects"]
     stated = [(effect["effect_kind"], effect.get("payload", {})) for effect in effects]
     sources: dict[str, Source] = {}
-    for source in sources_of(document["source_refs"], document["read_set_refs"], stated):
+    targets = [effect.get("target_ref") for effect in effects]
+    read = _read_beside(document["semantic_intent"], document["read_set_refs"], targets)
+    for source in sources_of(document["source_refs"], read, stated):
         sources.setdefault(source.ref, source)
     if not sources:
         return

@@ -27,6 +27,7 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.host import iso_time
 from kernel.ledger import schema
+from kernel.ledger.applied_effects import sequences_that_wrote
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import in_force_at, position_of
 from kernel.ledger.tables import Row, rows_in_pages
@@ -250,18 +251,6 @@ def first_sequence_from(view: LedgerView, time_us: int) -> int:
         else:
             high = middle
     return low
-
-
-def sequences_that_wrote(
-    view: LedgerView, store: str, key: str, beyond: int | None, *, descending: bool = False
-) -> Iterator[int]:
-    """Yield the sequences of the operations that wrote a record, through the index of effects."""
-    where, newest = {"store": store, "record_key": key}, None
-    for row in _in_sequence(view, schema.applied_effects, where, beyond, descending=descending):
-        # An operation may write a record more than once.
-        if row["ec_sequence_number"] != newest:
-            newest = row["ec_sequence_number"]
-            yield newest
 
 
 def bounds_of(view: LedgerView, criteria: AuditFilter) -> tuple[int, int]:

@@ -17,12 +17,11 @@ from kernel.audit.operations import (
     AuditError,
     OperationEntry,
     envelope_of,
-    sequences_that_wrote,
 )
 from kernel.authority.recompute_pages import operation_named, ordinals_of
 from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
-from kernel.ledger.applied_effects import effect_of
+from kernel.ledger.applied_effects import effect_of, sequences_that_wrote
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import is_lite
 

@@ -43,7 +43,7 @@ from kernel.outbound import goes_outside
 from kernel.overlays.access import OVERRIDE
 from kernel.overlays.overlay import EMBEDDED, FIELDS
 from kernel.overlays.resolution import SHARE_LINK_SESSION
-from kernel.sources import READING
+from kernel.sources import READING, RECLASSIFICATION
 from kernel.visibility import VISIBILITY_CLASSES
 
 Checks = tuple[tuple[str, Check], ...]
@@ -289,7 +289,9 @@ def _is_public(shape: Shape) -> bool:
     if shape.cites or shape.is_tainted or shape.has_outputs or shape.verb == SIMULATE:
         return False
     for effect in shape.effects:
-        if effect.undoes or not READING[effect.kind].keys().isdisjoint(effect.fields):
+        if effect.undoes or effect.kind == RECLASSIFICATION:
+            return False
+        if not READING[effect.kind].keys().isdisjoint(effect.fields):
             return False
         states_class = "visibility_class" in effect.fields
         is_known = not states_class or effect.visibility_class in VISIBILITY_CLASSES

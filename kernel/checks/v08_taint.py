@@ -5,18 +5,35 @@ that the ledger knows: a source whose class was left out is a resolution compute
 of restricted material says so (INV-G-SIM-VIS-1, §11.6).
 """
 
+from collections.abc import Iterator
+from itertools import islice
+
 from kernel.algebra.effects import canonical_kind
+from kernel.algebra.verbs import ROLLBACK
 from kernel.checks.check import Refusal, Submission, Verdict
-from kernel.model.envelope import KernelEffect
+from kernel.ledger import schema
+from kernel.ledger.applied_effects import sequences_that_wrote
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.simulations import MOST_RESTRICTIVE
+from kernel.model.envelope import Envelope, KernelEffect
 from kernel.model.recomputes import RECALCULATE, is_page, recomputes_of
 from kernel.model.simulation import PREVIEW_EFFECT, SIMULATE, WARNED_CLASSES
-from kernel.sources import class_of_nodes, classes_of
+from kernel.sources import (
+    RECLASSIFICATION,
+    SourceClasses,
+    class_of_nodes,
+    classes_of,
+    sources_of_envelope,
+)
 from kernel.visibility import (
     LEAST_RESTRICTIVE,
     VISIBILITY_CLASSES,
     is_lowered,
     max_visibility_class,
 )
+
+WRITERS_MAX = 2_000
+"""Operations on a node that are looked at to lower its class; beyond them it stays as it is."""
 
 _NO_WARNING = "envelope_simulation_visibility_warning_missing"
 
@@ -30,6 +47,7 @@ def check(submission: Submission) -> Verdict:
         or _check_page(submission)
         or _check_warning(submission)
         or _check_model_outputs(submission)
+        or _check_lowered(submission)
     )
 
 
@@ -175,3 +193,51 @@ def _check_warning(submission: Submission) -> Refusal | None:
             field = f"primitive_effects.{index}.payload.rendered_visibility_warning"
             return Refusal(_NO_WARNING, field, "its sources are sealed or firewalled")
     return Refusal(_NO_WARNING, "primitive_effects", "there is no preview that could warn")
+
+
+def _check_lowered(submission: Submission) -> Refusal | None:
+    """Refuse a class below that of anything from which an operation in effect drew the node (§7.6).
+
+    A source that the node no longer names restricts it all the same: what was drawn from it stays.
+    """
+    view = submission.transaction
+    for index, effect in enumerate(submission.envelope.primitive_effects):
+        if effect.effect_kind != RECLASSIFICATION or effect.undoes is not None:
+            continue
+        node = None if effect.target_ref is None else view.node(effect.target_ref)
+        stated = effect.payload.get("visibility_class")
+        if node is None or stated not in VISIBILITY_CLASSES:
+            continue
+        if not is_lowered(node["visibility_class"], stated):
+            continue
+        writers = islice(_writers(view, node["node_id"]), WRITERS_MAX + 1)
+        classes = SourceClasses(view)
+        for number, envelope in enumerate(writers):
+            drawn = None if envelope is None else sources_of_envelope(envelope)
+            if drawn is None or number == WRITERS_MAX:
+                restricted = [MOST_RESTRICTIVE]
+            else:
+                restricted = [
+                    classes.of(source) or LEAST_RESTRICTIVE
+                    for source in drawn
+                    if not source.is_read and source.ref != node["node_id"]
+                ]
+            if is_lowered(max_visibility_class(restricted), stated):
+                return Refusal(
+                    "visibility_class_lowered",
+                    f"primitive_effects.{index}.payload.visibility_class",
+                    f"{node['node_id']} was drawn from what is more restricted than {stated}",
+                )
+    return None
+
+
+def _writers(view: LedgerView, node_id: str) -> Iterator[Envelope | None]:
+    """Yield the operations in effect that wrote a node, newest first; None for an erased one."""
+    for sequence in sequences_that_wrote(view, str(schema.nodes.name), node_id, descending=True):
+        row = view.tables.get(schema.kernel_event_log, sequence)
+        if row is None or row["semantic_intent"] == ROLLBACK:
+            continue
+        mark = view.record(schema.operation_rollbacks, row["operation_id"])
+        if mark is None or not mark["undone_by"]:
+            content = view.blob(row["envelope_payload_blob_ref"])
+            yield None if content is None else Envelope.model_validate_json(content)

@@ -3,13 +3,15 @@
 When they were applied is the row's own time, so no effect repeats it (decision kernel/0241).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.tables import Row, rows_in_pages
+
+PAGE_ROWS = 200
 
 NAMES = ("effect_id", "effect_kind", "canonical_kind", "store", "record_key")
 HASHES = ("pre_image_hash", "post_image_hash")
@@ -49,3 +51,23 @@ def effects_of(view: LedgerView, row: Row) -> list[Document]:
     where = {"ec_sequence_number": row["ec_sequence_number"]}
     effects = view.tables.select(schema.applied_effects, where, order_by="ordinal")
     return [hashed_effect(effect, row["committed_at"]) for effect in effects]
+
+
+def sequences_that_wrote(
+    view: LedgerView, store: str, key: str, beyond: int | None = None, *, descending: bool = False
+) -> Iterator[int]:
+    """Yield the sequences of the operations that wrote a record, through the index of effects."""
+    newest = None
+    for row in rows_in_pages(
+        view.tables,
+        schema.applied_effects,
+        {"store": store, "record_key": key},
+        order_by="ec_sequence_number",
+        after=beyond,
+        descending=descending,
+        page_rows=PAGE_ROWS,
+    ):
+        # An operation may write a record more than once.
+        if row["ec_sequence_number"] != newest:
+            newest = row["ec_sequence_number"]
+            yield newest

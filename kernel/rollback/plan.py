@@ -29,10 +29,10 @@ from kernel.algebra.verbs import (
     ROLLBACK,
     THOUGHT_VERBS,
 )
-from kernel.audit.operations import sequences_that_wrote
 from kernel.authority.recompute_pages import operation_named, recompute_alone
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
+from kernel.ledger.applied_effects import sequences_that_wrote
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import is_lite, position_of
 from kernel.ledger.tables import Row
@@ -474,7 +474,7 @@ def _check_referenced(view: LedgerView, effect: PlannedEffect, in_scope: InScope
 
 def _goes_too(view: LedgerView, edge_id: str, in_scope: InScope) -> bool:
     """Tell whether an operation of the plan has written an edge, which goes back with it."""
-    sequences = sequences_that_wrote(view, str(schema.edges.name), edge_id, 0)
+    sequences = sequences_that_wrote(view, str(schema.edges.name), edge_id)
     rows = (view.tables.get(schema.kernel_event_log, sequence) for sequence in sequences)
     return any(
         in_scope(row) and not mark_of(view, row["operation_id"])["undone_by"]

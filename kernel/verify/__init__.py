@@ -24,6 +24,7 @@ sound ledger: keep `head` elsewhere and expect it.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import islice
 
 from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
 from kernel.ledger import schema
@@ -62,6 +63,10 @@ from kernel.verify.storage import add_faults
 from kernel.verify.stretches import Helpers, Walked, joined_state, stretches_of
 from kernel.verify.thoughts import Elsewhere, ThoughtCounts, check_rounds, check_thoughts
 from kernel.verify.tree import TreeCheck
+from kernel.verify.undoings import UndoingDifference, undoings_that_differ
+
+UNDOINGS_MAX = 20
+"""Records named after an undoing that put back something else than what was in effect."""
 
 Progress = Callable[[int, int], None]
 """Told how many steps are done, of how many."""
@@ -93,6 +98,10 @@ class Verification:
     """Root of the tree over the rows, where the log was walked to its end without a finding."""
     not_checked: tuple[str, ...] = ()
     """What of the storage could not be compared, and why."""
+    undoings_that_differ: tuple[UndoingDifference, ...] = ()
+    """Records that an undoing of version 1 of the rules left otherwise than the operations in
+    effect come to, the first of them; none where anything was found, or a part was verified."""
+
     findings: tuple[Finding, ...] = field(default=())
     """The findings in order of discovery: the first names the first bad row."""
 
@@ -171,6 +180,7 @@ class _Run:
         self._answers: set[str] = set()
         self._emitted = self._emitted_us = 0
         self._not_checked: tuple[str, ...] = ()
+        self._undoings: tuple[UndoingDifference, ...] = ()
         self._tree_root = ""
         self._archived = 0
         self._view = view
@@ -208,6 +218,9 @@ class _Run:
             check_runs(self._reader, self._view)
         with findings.guard(schema.nodes, "authorities"):
             self._authority.run()
+        if not findings.entries:
+            with findings.guard(schema.kernel_event_log, "undoings"):
+                self._undoings = tuple(islice(undoings_that_differ(self._view), UNDOINGS_MAX))
         # Last: a row that differs is named by its key before its index is named by its entry.
         with findings.guard("ledger", "content"):
             content = self._reader.tables.content_faults()
@@ -366,5 +379,6 @@ class _Run:
             thoughts_archived=self._thoughts.cold,
             tree_root=self._tree_root,
             not_checked=self._not_checked,
+            undoings_that_differ=self._undoings,
             findings=tuple(self._findings.entries),
         )

@@ -870,6 +870,8 @@ def test_every_reason_code_in_the_checks_has_a_case():
         # What an extraction says of its completeness, test_extraction.py.
         "extraction_completeness_missing",
         "extraction_completeness_contradicted",
+        # What a node was drawn from, test_provenance.py.
+        "visibility_class_lowered",
     }
     assert len(stated) > 15
     assert stated == proven

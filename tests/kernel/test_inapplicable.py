@@ -184,11 +184,6 @@ STORES = [
         envelope("restore", [effect("node_write", "note", state="active")]),
     ),
     (
-        "visibility_class_lowered",
-        "payload.visibility_class",
-        own("visibility_change", "secret", visibility_class="firewalled"),
-    ),
-    (
         "metadata_field_locked",
         "payload.title",
         envelope("metadata_field_set", [effect("node_write", "locked", title="t")]),
@@ -518,8 +513,13 @@ UNDOING = {
     "rollback_pre_image_missing",
     "rollback_pre_image_corrupt",
     "rollback_under_way",
+    "rollback_needs_what_is_undone",
+    "rollback_history_too_long",
+    "envelope_erased",
+    "envelope_effect_reversibility_invalid",
 }
-"""Met by inverses, and while an epoch is undone; proved with them, in test_rollback.py."""
+"""Met by inverses, and while an epoch is undone; proved with them, in test_rollback.py and
+test_undoing.py."""
 
 
 SHOWN_ELSEWHERE = {

@@ -2,6 +2,9 @@
 
 import pytest
 
+from kernel.kernel import Kernel
+from kernel.rollback.errors import RollbackRefused
+from kernel.rollback.execute import rollback_operation
 from tests.kernel.build import (
     FakeHost,
     adapt,
@@ -110,6 +113,58 @@ def test_a_class_is_raised_independently_of_the_sources(ledger):
     assert code_of(submit(ledger, reclassify("note", "work_product_internal"))) is None
     assert class_of(ledger, "note") == "work_product_internal"
     assert class_of(ledger, "open") == "public_open"
+
+
+@pytest.mark.spec("§7.6")
+@pytest.mark.parametrize("raised", ["firewalled", "sealed"])
+@pytest.mark.parametrize("lowered", CLASSES)
+def test_a_class_is_lowered_down_to_that_of_the_sources_and_no_further(ledger, raised, lowered):
+    submit(ledger, reclassify("cu", raised))
+    result = submit(ledger, reclassify("cu", lowered))
+    enough = lowered in ("firewalled", "sealed")
+    assert code_of(result) == (None if enough else LOWERED)
+    assert class_of(ledger, "cu") == (lowered if enough else raised)
+
+
+@pytest.mark.spec("§7.6")
+def test_who_has_read_the_node_itself_lowers_its_class(ledger):
+    assert code_of(submit(ledger, reclassify("note", "sealed"))) is None
+    lowering = reclassify("note", "public_open") | {"read_set_refs": ["note"]}
+    assert code_of(submit(ledger, lowering)) is None
+    assert class_of(ledger, "note") == "public_open"
+
+
+@pytest.mark.spec("§7.6")
+def test_what_an_operation_cited_restricts_the_node_that_it_wrote(ledger):
+    cited = drawn_from(
+        adapt("note", visibility_class="firewalled") | {"source_refs": ["secret"]}, "firewalled"
+    )
+    assert code_of(submit(ledger, cited)) is None
+    assert code_of(submit(ledger, reclassify("note", "work_product_internal"))) == LOWERED
+    with ledger.transaction() as transaction:
+        rollback_operation(Kernel(), transaction, cited["operation_id"])
+    assert class_of(ledger, "note") == "public_open"
+
+
+@pytest.mark.spec("§7.6", "§5.2")
+def test_no_undoing_leaves_a_node_below_its_sources(ledger):
+    raising = reclassify("drawn", "sealed")
+    submit(ledger, create("drawn", "Note", source_refs=["open"]), raising)
+    submit(ledger, reclassify("open", "firewalled"))
+    with pytest.raises(RollbackRefused) as caught, ledger.transaction() as transaction:
+        rollback_operation(Kernel(), transaction, raising["operation_id"])
+    assert caught.value.details["reason_code"] == LOWERED
+    assert class_of(ledger, "drawn") == "sealed"
+
+
+@pytest.mark.spec("§7.6", "§5.2")
+def test_what_a_source_became_later_holds_no_other_undoing_up(ledger):
+    titled = adapt("drawn", title="t")
+    submit(ledger, create("drawn", "Note", source_refs=["open"]), titled)
+    submit(ledger, reclassify("open", "sealed"))
+    with ledger.transaction() as transaction:
+        rollback_operation(Kernel(), transaction, titled["operation_id"])
+    assert class_of(ledger, "drawn") == "public_open"
 
 
 def test_a_class_is_not_raised_to_less_than_a_source_has_by_now(ledger):

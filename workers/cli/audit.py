@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar, get_args
 
 import click
@@ -24,6 +25,7 @@ from kernel.model.receipt import MIGRATION_KIND
 from kernel.model.replay import AuditReplayStrategy
 from kernel.model_registry import ActiveModels
 from kernel.replay.judgement import replay_all, replay_one
+from kernel.verify.undoings import undoings_that_differ
 from workers.cli.common import (
     as_json,
     clean_errors,
@@ -45,6 +47,7 @@ from workers.views.audit import (
     page_document,
     preview_document,
     totals_document,
+    undoing_document,
 )
 from workers.views.records import SEQUENCE_MAX
 from workers.views.replays import reason_of, tally_document, tally_of
@@ -184,6 +187,41 @@ def preview(operation_id: str, *, as_json: bool) -> None:
     if known.superseded:
         click.echo("later operations wrote the same records")
     click.echo(f"its inverse: {f'refused, {refused_by}' if refused_by else 'admitted'}")
+
+
+@audit.command()
+@after
+@limit
+@as_json
+def undoings(after: int, limit: int, *, as_json: bool) -> None:
+    """Show records that an undoing left otherwise than the operations in effect come to.
+
+    Version 1 of the rules could lose a write, or bring one back that is undone, where an undoing
+    was undone. Each row names the undoing, the record, and whose writes it lost or brought back:
+    write those fields anew. Ends with 1 where there are any.
+    """
+    different = read_record(
+        lambda view: [*islice(undoings_that_differ(view, after=after), limit)],
+    )
+    if as_json:
+        print_document({"undoings": [*map(undoing_document, different)]}, as_json=True)
+    else:
+        print_table(
+            ("sequence", "store", "record", "lost", "brought back", "undoing"),
+            [
+                (
+                    str(undoing.ec_sequence_number),
+                    undoing.store,
+                    undoing.record_key,
+                    " ".join(undoing.lost) or "-",
+                    " ".join(undoing.brought_back) or "-",
+                    undoing.operation_id,
+                )
+                for undoing in different
+            ],
+        )
+    if different:
+        raise click.exceptions.Exit(1)
 
 
 @audit.command()

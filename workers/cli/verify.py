@@ -35,6 +35,7 @@ from workers.environment.ledger_access import (
     verify_file_since,
 )
 from workers.environment.terminal_progress import Progress
+from workers.views.audit import undoing_document
 
 HEAD_CHARS_MAX: Final = 100
 
@@ -172,6 +173,9 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
         "tree_root": verification.tree_root,
         "tree_head": tree_head,
         "not_checked": list(verification.not_checked),
+        "undoings_that_differ": [
+            undoing_document(undoing) for undoing in verification.undoings_that_differ
+        ],
         "findings": [asdict(finding) for finding in verification.findings],
     }
     try:

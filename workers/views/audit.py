@@ -17,6 +17,7 @@ from kernel.ledger.ledger import LedgerView
 from kernel.model.dumped import DumpOf
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.plan import plan_operation
+from kernel.verify.undoings import UndoingDifference
 
 
 class OperationPageDocument(TypedDict):
@@ -119,6 +120,29 @@ def adjudications_document(page: AdjudicationPage) -> AdjudicationPageDocument:
     return {
         "items": [item.document() for item in page.items],
         "next_after": _text(page.next_after),
+    }
+
+
+class UndoingDifferenceDocument(TypedDict):
+    """A record that an undoing left otherwise than the operations in effect come to."""
+
+    ec_sequence_number: str
+    operation_id: str
+    store: str
+    record_key: str
+    lost: list[str]
+    brought_back: list[str]
+
+
+def undoing_document(undoing: UndoingDifference) -> UndoingDifferenceDocument:
+    """Return whose writes a record has lost by an undoing, and whose it has back."""
+    return {
+        "ec_sequence_number": str(undoing.ec_sequence_number),
+        "operation_id": undoing.operation_id,
+        "store": undoing.store,
+        "record_key": undoing.record_key,
+        "lost": list(undoing.lost),
+        "brought_back": list(undoing.brought_back),
     }
 
 
