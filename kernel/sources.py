@@ -101,30 +101,21 @@ def sources_of_envelope(envelope: Envelope) -> list[Source]:
         undoes or effect.effect_kind == "receipt_only"
         for undoes, effect in zip(undoing, effects, strict=True)
     )
-    read = (
-        ()
-        if undoes
-        else _read_beside(
-            envelope.semantic_intent,
-            envelope.read_set_refs,
-            (effect.target_ref for effect in effects),
-        )
-    )
+    targets = ((effect.effect_kind, effect.target_ref) for effect in effects)
+    read = () if undoes else _read_beside(envelope.read_set_refs, targets)
     stated = [(effect.effect_kind, effect.payload) for effect in effects]
     return sources_of(envelope.source_refs, read, stated)
 
 
 def _read_beside(
-    verb: str, read_set_refs: Sequence[str], targets: Iterable[str | None]
+    read_set_refs: Sequence[str], effects: Iterable[tuple[str, str | None]]
 ) -> Sequence[str]:
-    """Return what was read and may have been drawn from.
+    """Return what was read and may have been drawn from; `effects` are a kind and a target each.
 
     Whoever changes a node's class reads the class that the node had, and draws nothing from it.
     """
-    if verb != RECLASSIFICATION:
-        return read_set_refs
-    changed = set(targets)
-    return [ref for ref in read_set_refs if ref not in changed]
+    changed = {target for kind, target in effects if kind == RECLASSIFICATION}
+    return [ref for ref in read_set_refs if ref not in changed] if changed else read_set_refs
 
 
 def classes_of(
@@ -151,8 +142,8 @@ def state_taint(view: LedgerView, document: Document, *, deep: bool = True) -> N
     effects = document["primitive_effects"]
     stated = [(effect["effect_kind"], effect.get("payload", {})) for effect in effects]
     sources: dict[str, Source] = {}
-    targets = [effect.get("target_ref") for effect in effects]
-    read = _read_beside(document["semantic_intent"], document["read_set_refs"], targets)
+    targets = ((effect["effect_kind"], effect.get("target_ref")) for effect in effects)
+    read = _read_beside(document["read_set_refs"], targets)
     for source in sources_of(document["source_refs"], read, stated):
         sources.setdefault(source.ref, source)
     if not sources:
