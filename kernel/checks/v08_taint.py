@@ -6,7 +6,7 @@ of restricted material says so (INV-G-SIM-VIS-1, §11.6).
 """
 
 from kernel.algebra.effects import canonical_kind
-from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.checks.check import Refusal, Submission, Verdict, said
 from kernel.model.envelope import KernelEffect
 from kernel.model.recomputes import RECALCULATE, is_page, recomputes_of
 from kernel.model.simulation import PREVIEW_EFFECT, SIMULATE, WARNED_CLASSES
@@ -42,13 +42,13 @@ def _check_resolution(submission: Submission) -> Refusal | None:
         return Refusal(
             "envelope_taint_resolution_invalid",
             "resolved_output_visibility_class",
-            f"unknown visibility class {resolved}",
+            f"unknown visibility class {said(resolved)}",
         )
     if unknown:
         return Refusal(
             "envelope_taint_resolution_invalid",
             "source_visibility_taint",
-            f"unknown visibility class {unknown[0]}",
+            f"unknown visibility class {said(unknown[0])}",
         )
     if not taint:
         return None
@@ -58,7 +58,7 @@ def _check_resolution(submission: Submission) -> Refusal | None:
     return Refusal(
         "envelope_taint_resolution_invalid",
         "resolved_output_visibility_class",
-        f"expected {expected}, got {resolved}",
+        f"expected {expected}, got {said(resolved)}",
     )
 
 
