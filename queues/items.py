@@ -17,6 +17,8 @@ DURATION_MS_MAX: Final = 7 * 24 * 3_600_000
 CAUSES_KEPT_MAX: Final = 1000
 """Cause ids kept for an item; later ones are only counted (`CAUSES_KEPT` in the scripts)."""
 OFFSET_MAX: Final = 10_000
+TIME_MS_MAX: Final = 10**14
+"""Limit of a time on the clock, in the year 5138."""
 
 _QUEUE_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -47,6 +49,8 @@ class NewItem:
     """The operation that caused the request."""
     traceparent: str = ""
     """W3C trace context of that operation."""
+    suspended_at_ms: int = 0
+    """When it was suspended first, where Redis may have lost that; 0 for never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +184,7 @@ def check_batch(items: Sequence[object]) -> None:
 
 
 def enqueue_args(item: NewItem, priority: Priority) -> tuple[str | int | bytes, ...]:
-    """Return an item as the six arguments of the enqueue script.
+    """Return an item as the seven arguments of the enqueue script.
 
     Raises:
         QueueError: `queue_item_too_large`, `queue_argument_invalid`.
@@ -200,6 +204,9 @@ def enqueue_args(item: NewItem, priority: Priority) -> tuple[str | int | bytes, 
     return (
         *(item.key, priority.rank, priority.service_target_ms, item.cause_id, item.payload),
         _lineage_bytes(item) if item.operation_id or item.traceparent else b"",
+        check_range("suspended_at_ms", item.suspended_at_ms, 1, TIME_MS_MAX)
+        if item.suspended_at_ms
+        else b"0",
     )
 
 

@@ -7,6 +7,8 @@ kept its mark and lost its last second. A request that has to wait for another i
 one is done: an understanding that is fed by one that waits (K12), a step of an extraction behind an
 earlier one of its run (§16.4). A request with a delay is not sent before its time, by the ledger's
 clock, because a flush would bring it back without its delay; the sweep of each second finds it.
+What was suspended before Redis lost it is sent with the time of its first suspension, which the
+record tells, and waits in that order again (decision queues/0084).
 A pause that an operator decided holds in Redis too: each look compares what the ledger and Redis
 say, and puts Redis right before anything is sent, so a lost Redis forgets no pause
 (decision queues/0065). While Redis has no room beside what draining needs (`redis_memory.py`),
@@ -18,7 +20,7 @@ from then on Redis refuses what the relay before it sends (decision queues/0068)
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
@@ -41,9 +43,9 @@ from kernel.errors import LedgerUnavailable
 from kernel.fleet_protocol import stated
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.ledger.shards import Fence, holds
-from kernel.work.contents import EXTRACTION_QUEUE
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.pauses import pauses_of
-from kernel.work.ready_requests import due, first_of_each_run, next_of_runs
+from kernel.work.ready_requests import due, first_of_each_run, next_of_runs, suspended_since
 from queues.errors import QueueError
 from queues.items import BATCH_ITEMS_MAX, NAME_BYTES_MAX, NewItem
 from queues.queue_view import ANY_RELAY
@@ -92,6 +94,9 @@ class Route:
     follows_inputs: bool = False
     """Whether its rules look at the inputs of an item and at what it feeds."""
 
+    suspended: Callable[[LedgerView, Sequence[Request]], Mapping[str, int]] = lambda _, __: {}
+    """Returns when each of the requests was suspended first that was, in ms and in that order."""
+
 
 class RelayLease(Protocol):
     """The right to relay a queue, which one gateway of a ledger has at a time."""
@@ -128,6 +133,7 @@ class OutboxRelay:
         self._route = route_of(queue.name)
         self._clock_s = clock_s
         self._sent: dict[str, _Sent] = {}
+        self._stamps: Mapping[str, int] = {}
         self._held = False
         self._not_due = 0
         self._memory = RedisMemory()
@@ -266,6 +272,9 @@ class OutboxRelay:
             due_now = due(requests, self._ledger.host.now_us())
             # Every open request is here, so one walk over them finds those that wait for others.
             ready = self._route.ready(view, due_now)
+            # What was sent under this mark has its place in Redis, and what is new never had one.
+            unsent = [request for request in ready if request.request_id not in self._sent]
+            self._stamps = _in_turn(self._route.suspended(view, unsent) if unsent else {})
             self._not_due = len(requests) - len(due_now)
             self._note(view, requests)
         self._held = _left_out(due_now, ready)
@@ -332,7 +341,7 @@ class OutboxRelay:
     async def _enqueue(self, requests: Sequence[Request]) -> None:
         """Enqueue requests; one that is no item is left out and logged, and stays open."""
         try:
-            items = [self._route.item(request) for request in requests]
+            items = [self._item(request) for request in requests]
             await self._queue.enqueue_many(items, self._mark)
         except Exception as error:
             code = getattr(error, "code", "internal")
@@ -345,6 +354,10 @@ class OutboxRelay:
             half = len(requests) // 2
             await self._enqueue(requests[:half])
             await self._enqueue(requests[half:])
+
+    def _item(self, request: Request) -> NewItem:
+        item, stamp = self._route.item(request), self._stamps.get(request.request_id, 0)
+        return replace(item, suspended_at_ms=stamp) if stamp else item
 
     async def _has_room(self) -> bool:
         """Tell whether Redis has room for more items; log what changes about its memory."""
@@ -379,6 +392,14 @@ def _left_out(due_now: Sequence[Request], ready: Sequence[Request]) -> bool:
     return not {request.request_id for request in due_now} <= {
         request.request_id for request in ready
     }
+
+
+def _in_turn(suspended: Mapping[str, int]) -> dict[str, int]:
+    """Return stamps in the order given, of which no two are the same."""
+    stamps, last = {}, 0
+    for request_id, at_ms in suspended.items():
+        last = stamps[request_id] = max(at_ms, last + 1)
+    return stamps
 
 
 def _authority_item(request: Request) -> NewItem:
@@ -424,6 +445,7 @@ _ROUTES: Mapping[str, Route] = MappingProxyType(
             ready_items, freed_by, awaited_by, _authority_item, follows_inputs=True
         ),
         EXTRACTION_QUEUE: Route(first_of_each_run, next_of_runs, _nothing, _request_item),
+        BINDING_QUEUE: replace(_ASKED, suspended=suspended_since),
     }
 )
 

@@ -15,6 +15,14 @@ Submitter = Literal["orchestrator", "caller"]
 """Who submits the envelope: the orchestrator, or a caller outside it (K18)."""
 
 
+_SAID_CHARS = 80
+
+
+def said(stated: object) -> str:
+    """Return what an envelope states as a message may show it: short, and in ASCII."""
+    return ascii(stated)[:_SAID_CHARS]
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """The first thing wrong: its reason code and the field where it is."""

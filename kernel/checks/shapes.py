@@ -36,7 +36,7 @@ from kernel.checks import (
 from kernel.checks.check import Check, Submission, Submitter
 from kernel.checks.order import CHECKS
 from kernel.checks.v01_schema import check_actor
-from kernel.model.envelope import MAX_EFFECTS, KernelEffect, Reversibility
+from kernel.model.envelope import ACTORS, MAX_EFFECTS, REVERSIBILITIES, KernelEffect
 from kernel.model.receipt import MANIFEST_RECEIPT, RECEIPT_KINDS
 from kernel.model.simulation import SIMULATE
 from kernel.outbound import goes_outside
@@ -74,11 +74,13 @@ class EffectShape(NamedTuple):
     """What an answer may depend on of an effect."""
 
     kind: str
-    reversibility: Reversibility
+    reversibility: str
     inverse: str | None
     compensation: str | None
     receipt: str | None
-    has_descriptor: bool
+    descriptor: str | None
+    """Empty where it is blank, None where there is none."""
+
     has_target: bool
     undoes: bool
     fields: frozenset[str]
@@ -109,7 +111,7 @@ class EffectShape(NamedTuple):
             reversibility=self.reversibility,
             inverse_operation_kind=self.inverse,
             compensating_operation_kind=self.compensation,
-            external_effect_descriptor="" if self.has_descriptor else None,
+            external_effect_descriptor=self.descriptor,
             receipt_subkind=self.receipt,
             payload=self.payload(),
         )
@@ -178,7 +180,7 @@ def _key_of(submission: Submission) -> tuple[Any, ...]:
             effect.inverse_operation_kind,
             effect.compensating_operation_kind,
             effect.receipt_subkind,
-            effect.external_effect_descriptor is not None,
+            (outside := effect.external_effect_descriptor) and (outside.strip() and "stated"),
             effect.target_ref is not None,
             effect.undoes is not None,
             fields := telling(payload := effect.payload),
@@ -232,7 +234,8 @@ def _judge(key: tuple[Any, ...]) -> Checks:
 def _is_keepable(shape: Shape) -> bool:
     """Tell whether a shape may stay in memory: few effects, names of registries, short values."""
     return (
-        len(shape.effects) <= EFFECTS_MAX
+        shape.actor in ACTORS
+        and len(shape.effects) <= EFFECTS_MAX
         and shape.verb in SEMANTIC_VERBS
         and shape.operation_kind in OPERATION_KINDS
         and all(map(_is_known, map(EffectShape._make, shape.effects)))
@@ -247,6 +250,7 @@ def _is_known(effect: EffectShape) -> bool:
     )
     return (
         effect.kind in EFFECT_KINDS
+        and effect.reversibility in REVERSIBILITIES
         and all(kind is None or kind in EFFECT_KINDS for kind in kinds)
         and (effect.receipt is None or effect.receipt in RECEIPT_KINDS)
         and all(

@@ -23,18 +23,14 @@ from kernel.algebra.verbs import (
     THOUGHT_VERBS,
 )
 from kernel.canonical import CanonicalizationError, canonicalize_readable
-from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.checks.check import Refusal, Submission, Verdict, said
 from kernel.checks.v01_sizes import TOO_LARGE, Oversize, too_many_bytes, too_many_entries
 from kernel.ledger.ledger import Document
-from kernel.model.envelope import MAX_DEPTH, Envelope
+from kernel.model.envelope import ACTORS, MAX_DEPTH, Envelope
 from kernel.model.node_kinds import RUNTIME_KINDS, RUNTIME_PREFIXES
 from kernel.model.problems import first_problem
 
-_ALLOWED_ACTORS = {
-    "orchestrator": frozenset({"user", "system", "agent", "migration"}),
-    "caller": frozenset({"user"}),
-}
-
+_ALLOWED_ACTORS = {"orchestrator": ACTORS, "caller": frozenset({"user"})}
 
 _RUNTIME_VERBS = frozenset(
     {
@@ -125,7 +121,7 @@ def check_actor(submission: Submission) -> Verdict:
     """
     envelope, submitter = submission.envelope, submission.submitter
     if envelope.actor not in _ALLOWED_ACTORS[submitter]:
-        message = f"a {submitter} may not act as {envelope.actor}"
+        message = f"a {submitter} may not act as {said(envelope.actor)}"
         return Refusal("envelope_actor_unauthorized", "actor", message)
     if envelope.supersedes is None:
         if submitter == "orchestrator":

@@ -2,13 +2,12 @@
 
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import OPERATION_KINDS, ROLLBACK, SEMANTIC_VERBS, SemanticVerb
-from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.checks.check import Refusal, Submission, Verdict, said
 from kernel.model.envelope import MAX_EFFECTS, Envelope
 from kernel.model.receipt import SIMULATION_RECEIPTS
 from kernel.model.simulation import SIMULATE
 
 _COMPOSITION = "envelope_verb_composition_invalid"
-_SAID_CHARS = 80
 
 Shape = tuple[str, bool, str | None]
 """Of an effect: its kind, whether it undoes another, and the receipt that it emits."""
@@ -35,7 +34,7 @@ def _judge_arguments(verb: SemanticVerb, envelope: Envelope) -> Refusal | None:
         broken = None if arguments is None else arguments.broken_by(effect.payload, kinds)
         if broken is not None:
             stated = effect.payload.get(broken)
-            shown = "nothing" if stated is None else ascii(stated)[:_SAID_CHARS]
+            shown = "nothing" if stated is None else said(stated)
             return Refusal(
                 _COMPOSITION,
                 f"primitive_effects.{index}.payload.{broken}",
@@ -49,12 +48,12 @@ def judge(semantic_intent: str, operation_kind: str, shapes: tuple[Shape, ...]) 
     verb = SEMANTIC_VERBS.get(semantic_intent)
     if verb is None:
         return Refusal(
-            "envelope_unknown_semantic_verb", "semantic_intent", f"no verb {semantic_intent}"
+            "envelope_unknown_semantic_verb", "semantic_intent", f"no verb {said(semantic_intent)}"
         )
     spoken = OPERATION_KINDS.get(operation_kind)
     if spoken is None or spoken.verb != verb.name:
         return Refusal(
-            _COMPOSITION, "operation_kind", f"{operation_kind} does not speak {verb.name}"
+            _COMPOSITION, "operation_kind", f"{said(operation_kind)} does not speak {verb.name}"
         )
     if len(shapes) > MAX_EFFECTS and verb.name != ROLLBACK:
         return Refusal(
@@ -105,7 +104,7 @@ def _judge_effect(verb: SemanticVerb, shape: Shape, field: str) -> Refusal | Non
             f"an effect of {ROLLBACK} says what it undoes, and no other does",
         )
     if kind not in EFFECT_KINDS:
-        return Refusal(_COMPOSITION, f"{field}.effect_kind", f"no kind {kind}")
+        return Refusal(_COMPOSITION, f"{field}.effect_kind", f"no kind {said(kind)}")
     if kind in verb.forbids:
         return Refusal(
             "envelope_verb_decomposition_forbidden_primitive",

@@ -30,9 +30,10 @@ def check(submission: Submission) -> Verdict:
     """Refuse a missing descriptor, an unknown scope, and a scope that contradicts itself."""
     envelope, field = submission.envelope, "affected_subgraph_descriptor"
     scope = envelope.affected_subgraph_descriptor
-    if scope is None:
+    if scope is None or (scope.scope_kind is None and not scope.model_fields_set):
         return Refusal("envelope_scope_descriptor_missing", field, "the descriptor is required")
-    if scope.scope_kind not in MAX_CASCADE_DEPTH_BY_KIND:
+    depth_max = MAX_CASCADE_DEPTH_BY_KIND.get(scope.scope_kind or "")
+    if depth_max is None:
         return Refusal(
             "envelope_scope_descriptor_invalid", f"{field}.scope_kind", "unknown scope_kind"
         )
@@ -48,7 +49,7 @@ def check(submission: Submission) -> Verdict:
             f"{field}.scope_kind",
             "only system and migration may sweep",
         )
-    if scope.estimated_cascade_depth > MAX_CASCADE_DEPTH_BY_KIND[scope.scope_kind]:
+    if scope.estimated_cascade_depth > depth_max:
         return Refusal(
             "envelope_scope_cascade_depth_exceeded",
             f"{field}.estimated_cascade_depth",

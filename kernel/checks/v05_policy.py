@@ -1,6 +1,6 @@
 """V5: the operation was decided under the policy that is in force (§2.2)."""
 
-from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.checks.check import Refusal, Submission, Verdict, said
 
 
 def check(submission: Submission) -> Verdict:
@@ -14,5 +14,5 @@ def check(submission: Submission) -> Verdict:
     return Refusal(
         "envelope_policy_generation_stale",
         "policy_generation_id",
-        f"in force is {current}, given was {stated}",
+        f"in force is {current}, given was {said(stated)}",
     )

@@ -10,7 +10,7 @@ from itertools import islice
 
 from kernel.algebra.effects import canonical_kind
 from kernel.algebra.verbs import ROLLBACK
-from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.checks.check import Refusal, Submission, Verdict, said
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import sequences_that_wrote
 from kernel.ledger.ledger import LedgerView
@@ -60,13 +60,13 @@ def _check_resolution(submission: Submission) -> Refusal | None:
         return Refusal(
             "envelope_taint_resolution_invalid",
             "resolved_output_visibility_class",
-            f"unknown visibility class {resolved}",
+            f"unknown visibility class {said(resolved)}",
         )
     if unknown:
         return Refusal(
             "envelope_taint_resolution_invalid",
             "source_visibility_taint",
-            f"unknown visibility class {unknown[0]}",
+            f"unknown visibility class {said(unknown[0])}",
         )
     if not taint:
         return None
@@ -76,7 +76,7 @@ def _check_resolution(submission: Submission) -> Refusal | None:
     return Refusal(
         "envelope_taint_resolution_invalid",
         "resolved_output_visibility_class",
-        f"expected {expected}, got {resolved}",
+        f"expected {expected}, got {said(resolved)}",
     )
 
 

@@ -34,8 +34,11 @@ def check_effect(effect: KernelEffect, node_kind: str | None, field: str) -> Ref
     if effect.reversibility != expected:
         return Refusal(_REASON, f"{field}.reversibility", f"{effect.effect_kind} is {expected}")
     for reversibility, name in _FIELD_OF.items():
-        if (getattr(effect, name) is not None) != (reversibility == expected):
+        stated = getattr(effect, name)
+        if (stated is not None) != (reversibility == expected):
             return Refusal(_REASON, f"{field}.{name}", f"present only if {reversibility}")
+        if stated is not None and not stated.strip():
+            return Refusal(_REASON, f"{field}.{name}", "it is blank")
     inverses = EFFECT_KINDS[effect.effect_kind].inverses
     if expected == "fully_reversible" and effect.inverse_operation_kind not in inverses:
         return Refusal(_REASON, f"{field}.inverse_operation_kind", f"one of {', '.join(inverses)}")

@@ -4,7 +4,7 @@ The models name the fields that the kernel reads. Fields they do not name are ke
 bytes and read by nobody (§2.8): the kernel stores the document it was given, not the model.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -22,6 +22,11 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Refs = Annotated[tuple[Text, ...], Field(max_length=MAX_REFS, fail_fast=True)]
 """Reading stops at the first wrong entry: each of thousands would cost as much as a good one."""
 
+ClosedName = str
+"""A name of a closed set, read as any text: the check that knows the set refuses others (K4)."""
+
+ClosedNames = Annotated[tuple[ClosedName, ...], Field(max_length=MAX_REFS, fail_fast=True)]
+
 SchemaVersion = Annotated[int, Field(ge=1, le=1)]
 Reversibility = Literal[
     "fully_reversible",
@@ -29,7 +34,10 @@ Reversibility = Literal[
     "irreversible_external_effect",
     "receipt_only",
 ]
+REVERSIBILITIES: frozenset[str] = frozenset(get_args(Reversibility))
+
 Actor = Literal["user", "system", "agent", "migration"]
+ACTORS: frozenset[str] = frozenset(get_args(Actor))
 
 
 class _Document(BaseModel):
@@ -60,11 +68,11 @@ class KernelEffect(_Document):
     """One typed effect of an operation (§4.4)."""
 
     effect_id: Text
-    effect_kind: Text
-    reversibility: Reversibility
-    inverse_operation_kind: Text | None = None
-    compensating_operation_kind: Text | None = None
-    external_effect_descriptor: Annotated[str, StringConstraints(min_length=1)] | None = None
+    effect_kind: ClosedName
+    reversibility: ClosedName
+    inverse_operation_kind: ClosedName | None = None
+    compensating_operation_kind: ClosedName | None = None
+    external_effect_descriptor: str | None = None
     target_ref: Text | None = None
     receipt_subkind: Text | None = None
     payload: dict[str, Any] = Field(default_factory=dict)
@@ -75,7 +83,7 @@ class KernelEffect(_Document):
 class AffectedSubgraphDescriptor(_Document):
     """The declared scope of an operation (INV-A-SCOPE-1); check V4 judges it."""
 
-    scope_kind: str
+    scope_kind: ClosedName | None = None
     affected_node_refs: Refs = ()
     affected_edge_refs: Refs = ()
     visibility_class_envelope: Refs = ()
@@ -121,14 +129,14 @@ class BindingFire(_Document):
 class Envelope(_Document):
     """An operation as submitted to the kernel (§2.1).
 
-    The scope descriptor and the policy generation may be absent here: V4 and V5 reject their
-    absence with reason codes of their own, V1 speaks only of shape.
+    V1 speaks only of shape. What another check refuses with a reason code of its own may be absent
+    here, as the scope descriptor (V4) and the policy generation (V5), or any text (`ClosedName`).
     """
 
     operation_id: Text
     envelope_version: Literal["1.6"]
-    operation_kind: Text
-    semantic_intent: Text
+    operation_kind: ClosedName
+    semantic_intent: ClosedName
     primitive_effects: Annotated[
         tuple[KernelEffect, ...], Field(max_length=MAX_EFFECTS + 1, fail_fast=True)
     ]
@@ -138,15 +146,15 @@ class Envelope(_Document):
         tuple[Text, ...], Field(max_length=MAX_CAUSAL_PARENTS, fail_fast=True)
     ]
     idempotency_key: Text
-    actor: Actor
+    actor: ClosedName
     source_refs: Refs
     target_refs: Refs
-    policy_generation_id: Text | None = None
+    policy_generation_id: ClosedName | None = None
     affected_subgraph_descriptor: AffectedSubgraphDescriptor | None = None
     read_set_refs: Refs
     write_set_refs: Refs
-    source_visibility_taint: Refs = ()
-    resolved_output_visibility_class: Text | None = None
+    source_visibility_taint: ClosedNames = ()
+    resolved_output_visibility_class: ClosedName | None = None
     recorded_model_outputs: Annotated[
         tuple[RecordedModelOutput, ...], Field(max_length=MAX_MODEL_OUTPUTS, fail_fast=True)
     ] = ()

@@ -21,6 +21,7 @@ from kernel.kernel import Kernel
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.model.dumped import DumpOf
+from kernel.model.envelope import ACTORS
 from kernel.model.receipt import Receipt
 from kernel.model.result import (
     RejectedResult,
@@ -201,7 +202,10 @@ def _names(
 
 def _actor(run: DryRun, submitter: Submitter) -> str:
     """Return the actor of the simulation: that of the operation; a caller is a user."""
-    return "user" if submitter == "caller" or run.envelope is None else run.envelope.actor
+    envelope = run.envelope
+    if submitter == "caller" or envelope is None or envelope.actor not in ACTORS:
+        return "user"
+    return envelope.actor
 
 
 def _warning(sources: Sources) -> str | None:

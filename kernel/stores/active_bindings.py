@@ -23,7 +23,7 @@ from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.recent_changes import SNAPSHOT_OPERATIONS_MAX, Change
 from kernel.model.node_kinds import SOURCE_BINDING
 from kernel.priorities import CapacityPriority
-from kernel.stores.bindings import generation_in_force
+from kernel.stores.bindings import generation_in_force, snapshot_of
 
 PAGE = 1024
 """Effects, or bindings, that are read at once."""
@@ -215,8 +215,8 @@ def active_generation(
     view: LedgerView, binding_id: str, generation_id: str
 ) -> ActiveBinding | None:
     """Return a generation that was recorded once, whatever became of it since."""
-    record = view.record(schema.binding_generation_snapshots, f"{binding_id}|{generation_id}")
-    read = None if record is None else _of_generation(binding_id, record)
+    snapshot = snapshot_of(view, binding_id, generation_id)
+    read = None if snapshot is None else _of_generation(binding_id, generation_id, snapshot)
     return None if read is None else read.active
 
 
@@ -225,19 +225,23 @@ def _read(view: LedgerView, binding_id: str) -> _Read | None:
     if node is None or node["node_kind"] != SOURCE_BINDING or node["state"] != "active":
         return None
     generation = generation_in_force(view, binding_id)
-    return None if generation is None else _of_generation(binding_id, generation)
+    if generation is None:
+        return None
+    return _of_generation(
+        binding_id, generation["binding_generation_id"], generation["binding_snapshot"]
+    )
 
 
-def _of_generation(binding_id: str, generation: Document) -> _Read | None:
+def _of_generation(binding_id: str, generation_id: str, snapshot: Document) -> _Read | None:
     try:
-        binding = read_source_binding(generation["binding_snapshot"])
+        binding = read_source_binding(snapshot)
     except BindingRefused:
         return None  # recorded before snapshots were judged; no event concerns it
     selectors = binding.selectors
     kinds = selectors.kinds.union(TARGETS[binding.target_kind].states)
     active = ActiveBinding(
         binding_id,
-        generation["binding_generation_id"],
+        generation_id,
         _KIND_SETS.setdefault(kinds, kinds),
         phase_of(kinds),
         binding.priority,

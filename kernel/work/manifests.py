@@ -8,7 +8,6 @@ the outcomes are computed again (`differences`), without looking at anything els
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import orjson
 from pydantic import ValidationError
 
 from kernel.bindings.dispatch import EvaluatedOn, Identity, artifact_digest, outcome_for
@@ -18,11 +17,11 @@ from kernel.bindings.source_binding import read_source_binding
 from kernel.canonical import canonicalize, digest, sha256_hex
 from kernel.errors import LedgerCorrupt
 from kernel.host import iso_time
-from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.ledger.tables import Row
 from kernel.model.stated_receipts import BindingEvaluationManifest
 from kernel.stores.binding_cycles import next_cycle, outcomes_of_cycle
+from kernel.stores.bindings import snapshot_of
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
 from kernel.work.evaluations import Evaluation
 from kernel.work.ready_requests import FAN_OUT_MAX, due, fan_out_of
@@ -155,22 +154,20 @@ def _generations(view: LedgerView, results: Sequence[Document]) -> Iterator[Docu
         if generation_id is None or (result["binding_id"], generation_id) in seen:
             continue
         seen.add((result["binding_id"], generation_id))
-        snapshot_id = f"{result['binding_id']}|{generation_id}"
-        row = view.tables.get(schema.binding_generation_snapshots, snapshot_id)
-        if row is not None:
+        snapshot = snapshot_of(view, result["binding_id"], generation_id)
+        if snapshot is not None:
             yield {
                 "binding_id": result["binding_id"],
                 "binding_generation_id": generation_id,
                 "binding_snapshot_at_eval": {
-                    "snapshot_id": snapshot_id,
-                    "sha256": _snapshot_digest(row),
+                    "snapshot_id": f"{result['binding_id']}|{generation_id}",
+                    "sha256": _snapshot_digest(snapshot),
                 },
             }
 
 
-def _snapshot_digest(row: Row) -> str:
-    """Return the digest of a snapshot; whether it is still in force does not change it."""
-    return sha256_hex(canonicalize(orjson.loads(row["record"])["binding_snapshot"]))
+def _snapshot_digest(snapshot: Document) -> str:
+    return sha256_hex(canonicalize(snapshot))
 
 
 def _conflicts(results: Sequence[Document]) -> Iterator[Document]:
@@ -228,10 +225,11 @@ def _inconsistencies(view: LedgerView, manifest: BindingEvaluationManifest) -> I
     if sorted(named) != sorted({recorded.outcome_id for recorded in manifest.evaluations}):
         yield "its outcomes and its evaluations are not of the same bindings"
     for generation in manifest.binding_generations:
-        snapshot = generation.binding_snapshot_at_eval
-        row = view.tables.get(schema.binding_generation_snapshots, snapshot["snapshot_id"])
-        if row is None or _snapshot_digest(row) != snapshot["sha256"]:
-            yield f"the snapshot {snapshot['snapshot_id']} is not the one of its digest"
+        ref = generation.binding_snapshot_at_eval
+        binding_id, _, generation_id = ref["snapshot_id"].rpartition("|")
+        snapshot = snapshot_of(view, binding_id, generation_id)
+        if snapshot is None or _snapshot_digest(snapshot) != ref["sha256"]:
+            yield f"the snapshot {ref['snapshot_id']} is not the one of its digest"
 
 
 def _evaluated_otherwise(
@@ -246,9 +244,8 @@ def _evaluated_otherwise(
             outcome["binding_id"],
             outcome["target_kind"],
         )
-        snapshot_id = f"{identity.binding_id}|{read.binding_generation_id}"
-        record = view.record(schema.binding_generation_snapshots, snapshot_id)
-        binding = None if record is None else read_source_binding(record["binding_snapshot"])
+        snapshot = snapshot_of(view, identity.binding_id, str(read.binding_generation_id))
+        binding = None if snapshot is None else read_source_binding(snapshot)
         of_artifact = fields.get((read.artifact_ref, read.artifact_version), {})
         computed = outcome_for(identity, binding, of_artifact, read)
     except (ValidationError, ValueError, KeyError, BindingRefused) as error:

@@ -4,11 +4,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import orjson
+
+from kernel.bindings.outcomes import SUSPENDED
 from kernel.host import parse_time_us
+from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView, Request
 from kernel.priorities import PRIORITIES_OF
 from kernel.stores.bindings import generation_in_force
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
+from kernel.work.receipts import pending_id
 
 FAN_OUT_MAX = 50
 """Bindings that are evaluated for one source event in one cycle (K.30)."""
@@ -74,6 +79,25 @@ def _attempt(request: Request) -> tuple[int, int]:
     return request.document["content"].get("attempt_number", 0), request.request_sequence
 
 
+def suspended_since(view: LedgerView, requests: Iterable[Request]) -> dict[str, int]:
+    """Return when each request was suspended first that ever was, in ms and in that order (§14.3).
+
+    The record tells of a suspension once, so the order is there whatever Redis has lost.
+    """
+    of_receipt = {
+        pending_id(request.request_id, SUSPENDED): request.request_id for request in requests
+    }
+    rows = view.tables.select_any(schema.receipts, "receipt_id", [*of_receipt], {})
+    rows.sort(key=lambda row: row["receipt_sequence"])
+    return {
+        of_receipt[row["receipt_id"]]: parse_time_us(
+            orjson.loads(row["receipt_bytes"])["emitted_at"]
+        )
+        // 1000
+        for row in rows
+    }
+
+
 def fan_out_of(
     view: LedgerView, source_event_id: str, now_us: int, fan_out_max: int = FAN_OUT_MAX
 ) -> FanOut:
@@ -88,7 +112,8 @@ def fan_out_of(
         if outcome is not None and outcome["outcome"] == "completed":
             evaluated_us.append(outcome["closed_at_us"])
     priority_of = partial(_binding_priority, view, {})
-    return plan_fan_out(waiting, evaluated_us, now_us, fan_out_max, priority_of)
+    suspended = partial(suspended_since, view)
+    return plan_fan_out(waiting, evaluated_us, now_us, fan_out_max, priority_of, suspended)
 
 
 def plan_fan_out(
@@ -97,19 +122,28 @@ def plan_fan_out(
     now_us: int,
     fan_out_max: int,
     priority_of: Callable[[Request], int] = lambda _: 0,
+    suspended_of: Callable[[Sequence[Request]], Iterable[str]] = lambda _: (),
 ) -> FanOut:
     """Return the plan of a cycle from the open requests and the times of the last evaluations.
 
     Those of the highest binding priority come first, then those of the most urgent capacity
-    priority, then the oldest. `priority_of` is asked only where not all are admitted.
+    priority, then those that were suspended, in the order of their suspension, then the oldest.
+    `priority_of` and `suspended_of` are asked only where not all are admitted.
     """
     recent = sorted(at for at in evaluated_us if at > now_us - FAN_OUT_CYCLE_US)
     room = max(0, fan_out_max - len(recent))
-    rank = priority_of if len(waiting) > room else (lambda _: 0)
-    ordered = sorted(
-        waiting,
-        key=lambda request: (-rank(request), _RANKS[request.priority], request.request_sequence),
-    )
+    ordered = waiting
+    if len(waiting) > room:
+        places = {request_id: place for place, request_id in enumerate(suspended_of(waiting))}
+        ordered = sorted(
+            waiting,
+            key=lambda request: (
+                -priority_of(request),
+                _RANKS[request.priority],
+                places.get(request.request_id, len(places)),
+                request.request_sequence,
+            ),
+        )
     admitted, deferred = ordered[:room], ordered[room:]
     since = recent[0] if recent else now_us
     return FanOut(

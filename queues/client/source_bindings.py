@@ -61,10 +61,14 @@ class SourceBindings:
         stated = {} if critical_approval is None else {"critical_approval": critical_approval}
         return await self._change("enable", binding_id, stated, intent_key)
 
-    async def show(self, binding_id: str) -> Mapping[str, Any]:
-        """Return a binding with its state and the counts of its pairs."""
+    async def show(self, binding_id: str, generation: str | None = None) -> Mapping[str, Any]:
+        """Return a binding in a generation, by default the one in force, and how its pairs stand.
+
+        `superseded_by` names the generation that took its place.
+        """
         path = f"{_PATH}/{quote(binding_id, safe='')}"
-        document: Mapping[str, Any] = await self._gateway.ask_document("GET", path)
+        query = {} if generation is None else {"generation": generation}
+        document: Mapping[str, Any] = await self._gateway.ask_document("GET", path, params=query)
         return document
 
     async def page(self, after: str | None = None, limit: int = 20) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ local function bury(key, record)
   write(dead_key(key), record)
   redis.call('ZADD', PREFIX .. 'dead', now, key)
   redis.call('DEL', item_key(key))
-  if successor then make_ready(key, successor) end
+  if successor then let_wait(key, successor) end
 end
 
 for i = 2, #ARGV, 2 do

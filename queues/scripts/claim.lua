@@ -1,4 +1,4 @@
--- claim: due retries become ready, then what is served next is handed to one holder.
+-- claim: due retries wait again, then what is served next is handed to one holder.
 -- KEYS[1]  prefix of the queue
 -- ARGV     now_ms, limit, visibility_ms, token (must never have been used before), the least
 --          urgent rank to take
@@ -11,10 +11,10 @@ local now, limit, token, least = now_ms(ARGV[1]), tonumber(ARGV[2]), ARGV[4], to
 
 local due = redis.call('ZRANGEBYSCORE', PREFIX .. 'delayed', '-inf', now, 'LIMIT', 0, 1000)
 for _, key in ipairs(due) do
-  local rank, deadline = urgency_of(key)
+  local rank, deadline, stamp = urgency_of(key)
   if rank then
-    redis.call('HSET', item_key(key), 'state', 'ready')
-    redis.call('ZADD', ready_key(rank), deadline, key)
+    redis.call('HSET', item_key(key), 'state', stamp and 'suspended' or 'ready')
+    take_place(key, rank, deadline, stamp)
   end
 end
 if #due > 0 then redis.call('ZREM', PREFIX .. 'delayed', unpack(due)) end

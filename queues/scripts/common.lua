@@ -15,7 +15,7 @@
 --   enqueued  ms                                 attempt   deliveries so far
 --   payload   newest bytes asked for             token     of the claim that holds it
 --   error     last failure                       cancelled 1: the end of its claim is its own
---   stamp     ms of its first suspension
+--   stamp     ms of its first suspension, by which it waits from then on
 --   ends      there once a claim expired: how many expired after it had been begun
 --   begun     1: its holder has begun it, with nothing else of its process's beside it
 --   causes    how many causes, kept or not
@@ -220,11 +220,14 @@ local function read(hash, kind)
   return record
 end
 
--- Rank and deadline of a live item; nil where there is none. What is unsound is dropped.
+-- Rank and deadline of a live item, and the stamp of one that was suspended; nil where there is no
+-- item. What is unsound is dropped.
 local function urgency_of(key)
-  local seen = try('HMGET', item_key(key), 'rank', 'deadline') or {}
+  local seen = try('HMGET', item_key(key), 'rank', 'deadline', 'stamp') or {}
   local rank, deadline = number(seen[1]), number(seen[2])
-  if rank and deadline and rank >= 0 and rank <= LAST_RANK then return rank, deadline end
+  if rank and deadline and rank >= 0 and rank <= LAST_RANK then
+    return rank, deadline, number(seen[3])
+  end
   if redis.call('EXISTS', item_key(key)) == 1 then drop('item', item_key(key)) end
 end
 
@@ -286,8 +289,10 @@ local function causes_of(record)
   return found
 end
 
--- The causes of `other` join `record`; the more urgent rank and deadline win.
+-- The causes of `other` join `record`; the more urgent rank and deadline win, and a more urgent rank
+-- ends a suspension.
 local function merge(record, other)
+  if tonumber(other.rank) < tonumber(record.rank) then record.stamp = nil end
   local count = tonumber(record.causes)
   local found = causes_of(other)
   for _, cause in ipairs(found) do
@@ -330,18 +335,36 @@ local function absorb_successor(record)
   end
 end
 
-local function make_ready(key, record)
-  record.state, record.token, record.begun = 'ready', nil, nil
+-- The set in which an item waits: by its deadline, or once it was suspended in that order (§14.3).
+local function take_place(key, rank, deadline, stamp)
+  if stamp then
+    redis.call('ZADD', suspended_key(rank), stamp, key)
+  else
+    redis.call('ZADD', ready_key(rank), deadline, key)
+  end
+end
+
+local function let_wait(key, record)
+  record.state, record.token, record.begun = record.stamp and 'suspended' or 'ready', nil, nil
   write(item_key(key), record)
-  redis.call('ZADD', ready_key(record.rank), record.deadline, key)
+  take_place(key, record.rank, record.deadline, record.stamp)
   count_fresh(record.rank)
+end
+
+local function last_stamp_given()
+  return number(short_text(PREFIX .. 'stamp', 15)) or 0
+end
+
+-- What is suspended from now on is stamped behind this.
+local function raise_stamp(stamp)
+  redis.call('SET', PREFIX .. 'stamp', string.format('%.0f', math.max(stamp, last_stamp_given())))
 end
 
 -- A live item, already out of its sorted set, is gone; its successor takes its place.
 local function finish(key, record)
   local successor = record and take_successor(record)
   redis.call('DEL', item_key(key))
-  if successor then make_ready(key, successor) end
+  if successor then let_wait(key, successor) end
 end
 
 -- Takes what is buried under a key away and returns its record, or nil.

@@ -1,19 +1,29 @@
 -- enqueue: many requests for work, each new, joined to what is known, or already known.
 -- KEYS[1]  prefix of the queue
 -- ARGV     now_ms, the least urgent rank of the queue, the mark of a relay or '', then for each
---          item: key, rank, service_target_ms, cause, payload, lineage
+--          item: key, rank, service_target_ms, cause, payload, lineage, ms of its first suspension
+--          or 0
 -- Returns  for each item: new | merged | known | successor | dead; nothing where the queue has
 --          another mark, and then nothing was added
--- Atomic   over the whole list; items of one key are taken in the order given.
+-- Atomic   over the whole list; items of one key are taken in the order given. An item that is not
+--          there and was suspended before Redis lost it waits in its old place, and what is
+--          suspended from then on comes behind it.
 
 if ARGV[3] ~= '' and redis.call('GETRANGE', PREFIX .. 'mark', 0, 31) ~= ARGV[3] then return {} end
 local now, last_rank = now_ms(ARGV[1]), tonumber(ARGV[2])
 local dead_exist = redis.call('ZCARD', PREFIX .. 'dead') > 0
 
-local function create(item, key, rank, deadline, cause, payload, lineage)
+local last_stamp = 0
+local function create(item, key, rank, deadline, cause, payload, lineage, stamp)
   redis.call('HSET', item, 'state', 'ready', 'rank', rank, 'deadline', deadline, 'enqueued', now,
     'attempt', 0, 'payload', payload, 'causes', 1, 'c:' .. cause, '1' .. lineage)
-  redis.call('ZADD', ready_key(rank), deadline, key)
+  if stamp == '0' then
+    redis.call('ZADD', ready_key(rank), deadline, key)
+  else
+    redis.call('HSET', item, 'state', 'suspended', 'stamp', stamp)
+    redis.call('ZADD', suspended_key(rank), stamp, key)
+    last_stamp = math.max(last_stamp, tonumber(stamp))
+  end
   count_fresh(rank)
 end
 
@@ -51,7 +61,7 @@ local function found(key, item, cause)
     finish(key, record)
   elseif record then
     absorb_successor(record)
-    make_ready(key, record)
+    let_wait(key, record)
   end
   return look(key, item, cause)
 end
@@ -59,14 +69,16 @@ end
 -- A waiting item gets another rank and deadline; a more urgent rank ends its suspension.
 local function set_urgency(key, state, old_rank, rank, deadline)
   local item = item_key(key)
+  local is_raised = tonumber(old_rank) ~= tonumber(rank)
   redis.call('HSET', item, 'rank', rank, 'deadline', deadline)
-  if state == 'suspended' and tonumber(old_rank) ~= tonumber(rank) then
+  if is_raised and state ~= 'ready' then redis.call('HDEL', item, 'stamp') end
+  if state == 'suspended' and is_raised then
     redis.call('ZREM', suspended_key(old_rank), key)
     redis.call('HSET', item, 'state', 'ready')
     redis.call('ZADD', ready_key(rank), deadline, key)
     count_fresh(rank)
   elseif state == 'ready' then
-    if tonumber(old_rank) ~= tonumber(rank) then
+    if is_raised then
       redis.call('ZREM', ready_key(old_rank), key)
       count_fresh(rank)
     end
@@ -120,16 +132,16 @@ local function is_dead(key, cause)
 end
 
 local states = {}
-for i = 4, #ARGV, 6 do
+for i = 4, #ARGV, 7 do
   local key, rank, cause, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 3], ARGV[i + 4]
-  local lineage = ARGV[i + 5]
+  local lineage, stamp = ARGV[i + 5], ARGV[i + 6]
   local deadline, item, outcome = now + tonumber(ARGV[i + 2]), item_key(key), nil
   local is_buried = dead_exist and is_dead(key, cause)
   local seen = not is_buried and found(key, item, cause) or nil
   if is_buried then
     outcome = 'dead'
   elseif not seen then
-    create(item, key, rank, deadline, cause, payload, lineage)
+    create(item, key, rank, deadline, cause, payload, lineage, stamp)
     outcome = 'new'
   elseif seen.known then
     restate(item, seen.state, payload)
@@ -143,5 +155,6 @@ for i = 4, #ARGV, 6 do
   end
   states[#states + 1] = outcome
 end
+if last_stamp > 0 then raise_stamp(last_stamp) end
 wake()
 return states

@@ -1,4 +1,4 @@
--- reap: claims whose visibility has ended return to ready, their successors merged into them.
+-- reap: claims whose visibility has ended wait again, their successors merged into them.
 -- KEYS[1]  prefix of the queue
 -- ARGV     now_ms, limit
 -- Returns  how many claims ended
@@ -27,7 +27,7 @@ for _, key in ipairs(ended) do
     local was_begun = record.begun and 1 or 0
     record.ends = (number(record.ends) or 0) + was_begun
     record.attempt = tonumber(record.attempt) - (1 - was_begun)
-    make_ready(key, record)
+    let_wait(key, record)
   end
 end
 wake()

@@ -9,7 +9,7 @@
 --          leaves instead.
 
 local now, results = now_ms(ARGV[1]), {}
-local stamp = math.max(now - 1, number(short_text(PREFIX .. 'stamp', 15)) or 0)
+local stamp = math.max(now - 1, last_stamp_given())
 for i = 2, #ARGV, 2 do
   local key = ARGV[i]
   local record = holds(key, ARGV[i + 1]) and read(item_key(key))
@@ -18,11 +18,11 @@ for i = 2, #ARGV, 2 do
     if record.cancelled then
       finish(key, record)
     else
+      absorb_successor(record)
       if not record.stamp then
         stamp = stamp + 1
         record.stamp = string.format('%.0f', stamp)
       end
-      absorb_successor(record)
       record.state, record.token, record.begun = 'suspended', nil, nil
       record.attempt = tonumber(record.attempt) - 1
       write(item_key(key), record)
@@ -31,6 +31,6 @@ for i = 2, #ARGV, 2 do
   end
   results[#results + 1] = record and 1 or 0
 end
-redis.call('SET', PREFIX .. 'stamp', string.format('%.0f', stamp))
+raise_stamp(stamp)
 wake()
 return results

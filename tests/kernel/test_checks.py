@@ -46,6 +46,7 @@ from tests.kernel.build import (
     create,
     effect,
     envelope,
+    findings,
     link,
     memory_ledger,
     op_id,
@@ -157,19 +158,29 @@ UNAUTHORIZED = "envelope_actor_unauthorized"
 TOO_LARGE = "envelope_too_large"
 SCHEMA, UNSUPPORTED = "envelope_schema_invalid", "envelope_schema_version_unsupported"
 
+STRANGERS = (
+    *("specialist", "worker", "nobody", "MemoryAgent", "orchestrator", "root", "", " ", "*"),
+    *("User", "USER", "user ", " user", "us er", "user\n", "users", "use"),
+    *("us\u0435r", "\uff55ser", "user\u200b", "\u202euser", "u\u0301ser", "use\u0433"),
+    *("system ", "System", "agent\t", "migrati\u043en", "x" * 513, "x" * 100_000),
+)
+"""Actors that nobody may be, those that only look like one included (INV-15.7.8)."""
+
 V1 = [
     *((note, {name: ABSENT}, SCHEMA, name) for name in REQUIRED),
     *((note, {f"{FIRST}.{name}": ABSENT}, SCHEMA, f"{FIRST}.{name}") for name in EFFECT_REQUIRED),
     (note, {f"{FIRST}.schema_version": 2}, SCHEMA, f"{FIRST}.schema_version"),
     (note, {f"{FIRST}.payload": []}, SCHEMA, f"{FIRST}.payload"),
-    (note, {f"{FIRST}.reversibility": "perhaps"}, SCHEMA, f"{FIRST}.reversibility"),
+    (note, {f"{FIRST}.reversibility": 7}, SCHEMA, f"{FIRST}.reversibility"),
     (note, {"operation_id": ""}, SCHEMA, "operation_id"),
     (note, {"operation_id": 7}, SCHEMA, "operation_id"),
     (note, {"operation_id": "x" * 513}, SCHEMA, "operation_id"),
     (note, {"operation_id": "\ud800"}, SCHEMA, ""),
     (note, {"idempotency_key": None}, SCHEMA, "idempotency_key"),
     (note, {"envelope_version": "1.5"}, SCHEMA, "envelope_version"),
-    (note, {"actor": "nobody"}, SCHEMA, "actor"),
+    *((note, {"actor": actor}, UNAUTHORIZED, "actor") for actor in STRANGERS),
+    *((note, {"actor": actor}, SCHEMA, "actor") for actor in (None, 7, True, ["user"], {})),
+    (note, {"actor": "user\x00"}, SCHEMA, ""),
     (superseding, {"actor": "user"}, UNAUTHORIZED, "supersedes"),
     (superseding, {"supersedes.ec_sequence_number": 5}, SCHEMA, "supersedes.ec_sequence_number"),
     (superseding, {"supersedes.ec_sequence_number": "0"}, SCHEMA, "supersedes.ec_sequence_number"),
@@ -199,8 +210,7 @@ V1 = [
     ),
     (note, {"duration_ms": -1}, SCHEMA, "duration_ms"),
     (note, {"recompute_as_of_sequence": -1}, SCHEMA, "recompute_as_of_sequence"),
-    (note, {f"{SCOPE}.scope_kind": ABSENT}, SCHEMA, f"{SCOPE}.scope_kind"),
-    (note, {SCOPE: {}}, SCHEMA, f"{SCOPE}.scope_kind"),
+    (note, {f"{SCOPE}.scope_kind": 7}, SCHEMA, f"{SCOPE}.scope_kind"),
     (note, {f"{SCOPE}.estimated_cascade_depth": -1}, SCHEMA, f"{SCOPE}.estimated_cascade_depth"),
     (note, {f"{SCOPE}.estimated_cascade_depth": 0.5}, SCHEMA, f"{SCOPE}.estimated_cascade_depth"),
     (note, {"notes": float("nan")}, SCHEMA, ""),
@@ -318,6 +328,9 @@ undoing = {
     "replaces_hash": "",
 }
 
+STRANGE_NAMES = ("node_burn", "", " ", "Create", "create ", "cr\u0435ate", "x" * 513)
+"""Names that no closed set holds."""
+
 V3 = [
     (
         note,
@@ -339,7 +352,15 @@ V3 = [
         COMPOSITION,
         "operation_kind",
     ),
-    (note, {f"{FIRST}.effect_kind": "node_burn"}, COMPOSITION, f"{FIRST}.effect_kind"),
+    *(
+        (note, {f"{FIRST}.effect_kind": kind}, COMPOSITION, f"{FIRST}.effect_kind")
+        for kind in STRANGE_NAMES
+    ),
+    *((note, {"operation_kind": kind}, COMPOSITION, "operation_kind") for kind in STRANGE_NAMES),
+    *(
+        (note, {"semantic_intent": verb}, "envelope_unknown_semantic_verb", "semantic_intent")
+        for verb in STRANGE_NAMES
+    ),
     (
         search,
         {f"{FIRST}.receipt_subkind": "simulation_preview_emit"},
@@ -425,11 +446,16 @@ V4 = [
     ),
     (note, {SCOPE: ABSENT}, "envelope_scope_descriptor_missing", SCOPE),
     (note, {SCOPE: None}, "envelope_scope_descriptor_missing", SCOPE),
-    (
-        note,
-        {f"{SCOPE}.scope_kind": "universe"},
-        "envelope_scope_descriptor_invalid",
-        f"{SCOPE}.scope_kind",
+    (note, {SCOPE: {}}, "envelope_scope_descriptor_missing", SCOPE),
+    (note, {SCOPE: {"of": "nothing"}}, "envelope_scope_descriptor_missing", SCOPE),
+    *(
+        (
+            note,
+            {f"{SCOPE}.scope_kind": kind},
+            "envelope_scope_descriptor_invalid",
+            f"{SCOPE}.scope_kind",
+        )
+        for kind in ("universe", "", "Single_node", "single_node ", ABSENT, None)
     ),
     (note, {f"{SCOPE}.affected_node_refs": []}, SINGLE, f"{SCOPE}.affected_node_refs"),
     (note, {f"{SCOPE}.affected_node_refs": ["a", "b"]}, SINGLE, f"{SCOPE}.affected_node_refs"),
@@ -479,7 +505,7 @@ STALE = "envelope_policy_generation_stale"
 
 V5 = [
     (note, {"policy_generation_id": value}, STALE, "policy_generation_id")
-    for value in (ABSENT, None, "PG-0", "PG-2")
+    for value in (ABSENT, None, "PG-0", "PG-2", "", "pg-1", "PG-1 ", "x" * 513)
 ]
 
 SPANS, KIND = "envelope_cu_source_spans_missing", "envelope_cu_display_kind_mismatch"
@@ -540,7 +566,11 @@ CLASS = f"{PAYLOAD}.visibility_class"
 firewalled = {TAINT: ["firewalled"], RESOLVED: "firewalled"}
 
 V8 = [
-    (tainted, {TAINT: ["sealed", "secret"]}, RESOLUTION, TAINT),
+    *(
+        (tainted, {TAINT: ["sealed", name]}, RESOLUTION, TAINT)
+        for name in ("secret", "", "Sealed", "x" * 513)
+    ),
+    *((note, {RESOLVED: name}, RESOLUTION, RESOLVED) for name in ("secret", "", "x" * 513)),
     (tainted, {RESOLVED: ABSENT}, RESOLUTION, RESOLVED),
     (tainted, {RESOLVED: "firewalled"}, RESOLUTION, RESOLVED),
     (tainted, {TAINT: ["public_open"]}, RESOLUTION, RESOLVED),
@@ -644,7 +674,32 @@ INVERSE = f"{FIRST}.inverse_operation_kind"
 V10 = [
     *(
         (note, {f"{FIRST}.reversibility": other}, REVERSIBILITY, f"{FIRST}.reversibility")
-        for other in ("compensating_operation_only", "irreversible_external_effect", "receipt_only")
+        for other in (
+            *("compensating_operation_only", "irreversible_external_effect", "receipt_only"),
+            *("perhaps", "", "Fully_reversible", "fully_reversible ", "x" * 513),
+        )
+    ),
+    *(
+        (
+            note,
+            {f"{FIRST}.inverse_operation_kind": kind},
+            REVERSIBILITY,
+            f"{FIRST}.inverse_operation_kind",
+        )
+        for kind in ("", " ", "x" * 513)
+    ),
+    *(
+        (
+            token,
+            {f"{FIRST}.external_effect_descriptor": blank},
+            REVERSIBILITY,
+            f"{FIRST}.external_effect_descriptor",
+        )
+        for blank in ("", " ", "\n\t")
+    ),
+    *(
+        (note, {f"{FIRST}.{name}": ""}, REVERSIBILITY, f"{FIRST}.{name}")
+        for name in ("compensating_operation_kind", "external_effect_descriptor")
     ),
     (
         search,
@@ -1120,3 +1175,55 @@ def test_the_first_check_that_fails_is_the_one_that_answers(ledger, first):
 def test_the_shape_is_looked_at_before_the_actor(ledger):
     result = submit(ledger, changed(note, {"actor": "agent", "recorded_at": ABSENT}))
     assert result.rejection.field == "recorded_at"
+
+
+def head_sequence(ledger):
+    with ledger.view() as view:
+        return view.head().ec_sequence_number
+
+
+@pytest.mark.spec("INV-15.7.8", "K5")
+@pytest.mark.parametrize("submitter", ["caller", "orchestrator"])
+@pytest.mark.parametrize("actor", STRANGERS)
+def test_whoever_may_not_write_has_a_durable_receipt_that_names_him(ledger, actor, submitter):
+    before = head_sequence(ledger)
+    result = submit(ledger, note | {"actor": actor}, submitter=submitter)
+    rejection = result.rejection
+    stated = (rejection.check, rejection.reason_code, rejection.field)
+    assert stated == ("V1", UNAUTHORIZED, "actor")
+    assert len(rejection.message) < 200
+    assert head_sequence(ledger) == before
+    with ledger.view() as view:
+        receipt = view.receipt(result.receipt_id)
+    assert (receipt["reason_code"], receipt["operation_id"]) == (UNAUTHORIZED, note["operation_id"])
+    assert ascii(actor)[:40] in receipt["message"]
+    assert receipt.get("actor", actor) == actor
+    assert findings(ledger) == ()
+
+
+@pytest.mark.spec("INV-15.7.8", "K4")
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"recorded_at": ABSENT}, SCHEMA),
+        ({"source_refs": "n"}, SCHEMA),
+        ({"session_id": "s\x00"}, SCHEMA),
+        ({"envelope_version": "1.5"}, SCHEMA),
+        ({"notes": nested(MAX_DEPTH)}, SCHEMA),
+        ({"semantic_intent": "guess"}, UNAUTHORIZED),
+        ({f"{FIRST}.reversibility": "perhaps"}, UNAUTHORIZED),
+        ({SCOPE: {}}, UNAUTHORIZED),
+        ({"operation_id": "op-1"}, UNAUTHORIZED),
+    ],
+)
+def test_a_stranger_comes_behind_the_shape_and_before_everything_else(ledger, changes, code):
+    result = submit(ledger, changed(note, {"actor": "specialist", **changes}))
+    assert result.rejection.reason_code == code
+
+
+@pytest.mark.spec("K4")
+def test_shapes_of_strange_names_are_not_kept(ledger, monkeypatch):
+    monkeypatch.setattr(shapes, "KEPT", {})
+    for changes in ({"actor": "specialist"}, {f"{FIRST}.reversibility": "perhaps"}):
+        submit(ledger, changed(note, changes), submitter="orchestrator")
+    assert shapes.KEPT == {}

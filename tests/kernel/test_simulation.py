@@ -313,7 +313,21 @@ def test_the_cost_of_an_operation_counts_its_effects_and_the_recomputes_it_cause
     [
         ({"envelope_version": "9"}, "V1", "envelope_schema_invalid"),
         ({"source_refs": ["\ud800"]}, "V1", "envelope_schema_invalid"),
+        ({"actor": "specialist"}, "V1", "envelope_actor_unauthorized"),
+        ({"semantic_intent": ""}, "V3", "envelope_unknown_semantic_verb"),
         ({"affected_subgraph_descriptor.scope_kind": "x"}, "V4", None),
+        ({"affected_subgraph_descriptor": {}}, "V4", "envelope_scope_descriptor_missing"),
+        ({"policy_generation_id": ""}, "V5", "envelope_policy_generation_stale"),
+        (
+            {"resolved_output_visibility_class": ""},
+            "V8",
+            "envelope_taint_resolution_invalid",
+        ),
+        (
+            {"primitive_effects.0.reversibility": "perhaps"},
+            "V10",
+            "envelope_effect_reversibility_invalid",
+        ),
         ({"policy_generation_id": "PG-0"}, "V5", "envelope_policy_generation_stale"),
         (
             {

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernel.bindings.outcomes import SUSPENDED
 from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, Request
@@ -15,7 +16,8 @@ from kernel.priorities import PRIORITIES_OF
 from kernel.work import ready_requests, receipts, requests
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused
-from kernel.work.outcomes import close, open_by_queue, open_request, reject_for_capacity
+from kernel.work.manifests import unevaluated_result
+from kernel.work.outcomes import close, open_by_queue, open_request, put_off, reject_for_capacity
 from kernel.work.queue_kinds import QUEUE_KINDS
 from kernel.work.ready_requests import (
     FAN_OUT_CYCLE_US,
@@ -60,6 +62,13 @@ def ask(ledger: Ledger, *requests: WorkRequest) -> list[str]:
 def end(ledger: Ledger, request_id: str, outcome: Any = "completed", **fields: Any) -> bool:
     with ledger.transaction() as transaction:
         return close(transaction, request_id, outcome, **fields)
+
+
+def suspend(ledger: Ledger, request_id: str) -> None:
+    with ledger.transaction() as transaction:
+        request = open_request(transaction, request_id)
+        assert request is not None
+        put_off(transaction, request, unevaluated_result(transaction, request, SUSPENDED))
 
 
 def refused(ledger: Ledger, *requests: WorkRequest) -> tuple[str, str]:
@@ -453,6 +462,23 @@ def test_fifty_bindings_are_evaluated_for_an_event_in_a_cycle_the_most_urgent_fi
     again = plan(closed_us[-1] + FAN_OUT_CYCLE_US)
     assert again.deferred == ()
     assert len(again.admitted) == 11
+
+
+@pytest.mark.spec("§14.3")
+def test_the_suspended_of_a_cycle_go_first_in_the_order_of_their_suspension():
+    ledger = memory_ledger()
+    ids = ask(ledger, *(binding(f"k-{n}", binding_id=f"b-{n}") for n in range(6)))
+    for place in (4, 1, 3, 4):
+        suspend(ledger, ids[place])
+    with ledger.view() as view:
+        requests = view.open_requests()
+        since = ready_requests.suspended_since(view, requests)
+        plan = ready_requests.fan_out_of(view, "e-1", 0, fan_out_max=4)
+        assert ready_requests.suspended_since(view, []) == {}
+    assert [*since] == [ids[4], ids[1], ids[3]]
+    assert [*since.values()] == sorted(since.values())
+    assert plan.admitted == {ids[4], ids[1], ids[3], ids[0]}
+    assert plan.deferred == (ids[2], ids[5])
 
 
 @pytest.mark.spec("§14.1")

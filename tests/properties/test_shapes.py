@@ -147,13 +147,13 @@ CHANGES = [
         for value in (*TEXTS, "nonsense", None, 1, [], ["n"], {"source_ref": "n"}, ABSENT)
     ),
     *(("effect_kind", kind) for kind in ("node_write", "receipt_only", "membership_revoke")),
-    *(("reversibility", value) for value in get_args(Reversibility)),
+    *(("reversibility", value) for value in (*get_args(Reversibility), "nonsense", "")),
     *(
         (name, value)
         for name in ("inverse_operation_kind", "compensating_operation_kind")
-        for value in ("node_write", "node_retract", "nonsense", ABSENT)
+        for value in ("node_write", "node_retract", "nonsense", "", ABSENT)
     ),
-    *(("external_effect_descriptor", value) for value in ("outside", ABSENT)),
+    *(("external_effect_descriptor", value) for value in ("outside", "", " ", ABSENT)),
     *(("target_ref", value) for value in ("n", "nobody", "causal-node:x", ABSENT)),
     *(("receipt_subkind", value) for value in ("access_overlay_override", "nonsense", ABSENT)),
     *(("effect_id", value) for value in ("node_write:n", "other")),
@@ -161,13 +161,13 @@ CHANGES = [
 """Changes of an effect, each by itself."""
 
 ENVELOPE_CHANGES = [
-    *(("actor", actor) for actor in get_args(Actor)),
+    *(("actor", actor) for actor in (*get_args(Actor), "specialist", "User", "")),
     *(("actor_session_kind", kind) for kind in ("share_link", "other")),
     *(("epoch_id", "nowhere"), ("compensates_operation_id", "nobody")),
     *(("source_refs", refs) for refs in (["n"], ["nobody"])),
     *(("read_set_refs", refs) for refs in (["n"], ["nobody"])),
     *(("source_visibility_taint", classes) for classes in (["sealed"], ["nonsense"])),
-    *(("resolved_output_visibility_class", name) for name in ("sealed", "nonsense")),
+    *(("resolved_output_visibility_class", name) for name in ("sealed", "nonsense", "")),
     *(("causal_parent_operation_ids", [name]) for name in ("nobody", op_id("op-1"))),
     *(("semantic_intent", verb) for verb in ("create", "restore", "epoch_open", "nonsense")),
     *(("adjudicates_receipt_ids", ["nobody"]), ("recorded_model_outputs", [])),

@@ -54,15 +54,22 @@ class ModelItem:
 
     def hasten(self, rank: int, deadline_ms: int) -> None:
         """Make it as urgent as this; a more urgent rank ends a suspension."""
-        if rank < self.work.rank and self.state == "suspended":
-            self.state = "ready"
+        if rank < self.work.rank:
+            self.stamp = 0
+            self.state = "ready" if self.state == "suspended" else self.state
         self.work.rank = min(self.work.rank, rank)
         self.work.deadline_ms = min(self.work.deadline_ms, deadline_ms)
 
     def absorb(self) -> None:
         if self.successor:
+            if self.successor.rank < self.work.rank:
+                self.stamp = 0
             self.work.join(self.successor)
             self.successor = None
+
+    def wait(self) -> None:
+        """Wait for a claim: in the order of suspension once it was suspended."""
+        self.state = "suspended" if self.stamp else "ready"
 
 
 @dataclass
@@ -141,7 +148,7 @@ class QueueModel:
     def claim(self, limit: int, token: str, least: int | None) -> list[tuple[str, ModelItem]]:
         for item in self.items.values():
             if item.state == "delayed" and item.until_ms <= self.now_ms:
-                item.state = "ready"
+                item.wait()
         taken = self.service_order(least)[:limit]
         suspects = [place for place, (_, item) in enumerate(taken) if item.ends is not None]
         if suspects:
@@ -205,7 +212,7 @@ class QueueModel:
                 self.finish(key)
             else:
                 item.absorb()
-                item.state = "ready"
+                item.wait()
                 item.ends = (item.ends or 0) + item.begun
                 item.attempt -= not item.begun
         return len(ended)

@@ -1,5 +1,8 @@
 """The reserved first place, ageing, suspension, pauses: what is served, and what has to wait."""
 
+from dataclasses import replace
+
+import anyio
 import pytest
 
 from queues.errors import QueueError
@@ -86,6 +89,82 @@ async def test_the_order_of_suspension_is_of_time_and_holds_for_hundreds_at_once
     clock.advance(1)
     await queue.suspend(claims[::-1][200:])
     assert [item.key for item in await queue.peek(300)] == [claim.key for claim in claims[::-1]]
+
+
+@pytest.mark.spec("§14.3")
+@pytest.mark.parametrize("end", ["put_off", "retry", "reap", "suspend"])
+async def test_a_suspended_item_has_its_place_until_it_is_done(queue, clock, end) -> None:
+    await queue.enqueue_many([fire(key) for key in "abcd"])
+    a, b, c = await queue.claim(3, 1000)
+    await queue.suspend([c, b, a])
+    [resumed] = await queue.claim(1, 1000)
+    clock.advance(1000)
+    ends = {
+        "put_off": lambda: queue.put_off([resumed], [0], "worker_stopped"),
+        "retry": lambda: queue.retry([resumed], [0], "flaky"),
+        "reap": queue.reap,
+        "suspend": lambda: queue.suspend([resumed]),
+    }
+    await ends[end]()
+    assert await keys_of(queue, limit=1) == ["c"]
+    assert await keys_of(queue) == ["b", "a", "d"]
+
+
+@pytest.mark.spec("§14.3")
+@pytest.mark.parametrize("state", ["delayed", "in_flight"])
+async def test_a_more_urgent_cause_takes_the_place_of_a_suspension(queue, clock, state) -> None:
+    await queue.enqueue_many([fire("a"), fire("b", "user_initiated")])
+    [b, a] = await queue.claim(2, 1000)
+    await queue.suspend([a])
+    [a] = await queue.claim(1, 1000)
+    if state == "delayed":
+        await queue.put_off([a], [10], "later")
+    await queue.put_off([b], [0], "later")
+    clock.advance(1)
+    await queue.enqueue(fire("a", "user_initiated", "c2"))
+    clock.advance(1000)
+    await queue.reap()
+    assert [item.key for item in await queue.peek(2)] == (["a"] if state == "in_flight" else [])
+    assert await keys_of(queue, limit=1) == ["b"]
+    assert await keys_of(queue) == ["a"]
+
+
+@pytest.mark.spec("§14.3")
+async def test_what_was_suspended_before_redis_lost_it_waits_in_its_old_place(queue, clock) -> None:
+    await queue.enqueue(fire("other"))
+    [other] = await queue.claim(1, 1000)
+    now_ms = clock.now_ms
+    # The clock of whoever recorded the suspensions may be ahead.
+    lost = {"a": now_ms + 2, "b": now_ms - 9, "c": now_ms + 1, "d": 0}
+    await queue.enqueue_many(
+        [replace(fire(key), suspended_at_ms=at_ms) for key, at_ms in lost.items()]
+    )
+    assert (await queue.depth()).suspended["background"] == 3
+    await queue.suspend([other])
+    assert [item.key for item in await queue.peek(9)] == ["b", "c", "a", "other", "d"]
+    assert await keys_of(queue, limit=2) == ["b", "c"]
+    assert (await queue.enqueue(replace(fire("b"), suspended_at_ms=now_ms))).state == "known"
+    assert await keys_of(queue) == ["a", "other", "d"]
+
+
+async def test_a_worker_that_sleeps_is_woken_for_what_was_suspended_before(queue) -> None:
+    async with anyio.create_task_group() as tasks:
+        woken = []
+
+        async def sleep() -> None:
+            woken.append(await queue.wait(5))
+
+        tasks.start_soon(sleep)
+        await anyio.wait_all_tasks_blocked()
+        await queue.enqueue(replace(fire("a"), suspended_at_ms=1))
+    assert woken == [True]
+
+
+@pytest.mark.parametrize("at_ms", [-1, 10**14 + 1])
+async def test_a_time_of_suspension_is_a_time(queue, at_ms) -> None:
+    with pytest.raises(QueueError) as refused:
+        await queue.enqueue(replace(fire("a"), suspended_at_ms=at_ms))
+    assert refused.value.code == "queue_argument_invalid"
 
 
 @pytest.mark.spec("§14.3")

@@ -163,11 +163,12 @@ def _counted(row: Mapping[str, Any]) -> str:
 
 @binding.command()
 @click.argument("binding_id")
+@click.option("--generation", help="An earlier generation; by default the one in force.")
 @as_json
 @pass_settings
-def show(settings: Settings, binding_id: str, *, as_json: bool) -> None:
-    """A binding: what its generation means, and how its pairs stand."""
-    document = _ask(settings, lambda bindings: bindings.show(binding_id))
+def show(settings: Settings, binding_id: str, generation: str | None, *, as_json: bool) -> None:
+    """A binding: what its generation means, what supersedes it, and how its pairs stand."""
+    document = _ask(settings, lambda bindings: bindings.show(binding_id, generation))
     print_document(document, as_json=as_json)
 
 

@@ -1,6 +1,6 @@
 """Source bindings as JSON: what each means, whether it is in force, and where its pairs stand."""
 
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
@@ -8,7 +8,7 @@ from kernel.bindings.lifecycle import DISABLED, STATES, SUPERSEDED, PairState
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.node_kinds import SOURCE_BINDING
 from kernel.stores.binding_pairs import count_pairs
-from kernel.stores.bindings import generation_in_force, last_generation
+from kernel.stores.bindings import generation_in_force, generation_of, last_generation
 from kernel.work.routing_marks import is_marked
 
 PAIRS_COUNTED_MAX = 1000
@@ -18,12 +18,16 @@ PAIRS_COUNTED_IN_A_LIST_MAX = 100
 
 
 class BindingDocument(TypedDict):
-    """A binding: what its generation means, and how many pairs are in which state."""
+    """A binding: what a generation of it means, and how many of that's pairs are in which state."""
 
     binding_id: str
     title: str | None
     state: str
     binding_generation_id: str | None
+    generation_state: Literal["effective", "superseded", "reverted"] | None
+    superseded_by: str | None
+    """Of a superseded generation: the next one that was not reverted."""
+
     is_in_force: bool
     effective_at: str | None
     binding_snapshot: dict[str, Any] | None
@@ -40,42 +44,56 @@ class BindingPageDocument(TypedDict):
 
 
 def describe_binding(
-    view: LedgerView, binding_id: str, *, counted_max: int = PAIRS_COUNTED_MAX
+    view: LedgerView, binding_id: str, generation_id: str | None = None
 ) -> BindingDocument | None:
-    """Return a binding, None where there is none."""
+    """Return a binding in one of its generations, by default the newest; None where none is."""
     node = view.node(binding_id)
     if node is None or node["node_kind"] != SOURCE_BINDING:
         return None
-    return _described(view, node, counted_max)
+    if generation_id is None:
+        return _described(view, node, _newest(view, binding_id), PAIRS_COUNTED_MAX)
+    generation = generation_of(view, binding_id, generation_id)
+    return None if generation is None else _described(view, node, generation, PAIRS_COUNTED_MAX)
 
 
 def list_bindings(view: LedgerView, after: str | None, limit: int) -> BindingPageDocument:
     """Return bindings in the order of their ids, and where the next page begins."""
     nodes = view.nodes_of_kind(SOURCE_BINDING, after=after, limit=limit)
     return {
-        "bindings": [_described(view, node, PAIRS_COUNTED_IN_A_LIST_MAX) for node in nodes],
+        "bindings": [
+            _described(view, node, _newest(view, node["node_id"]), PAIRS_COUNTED_IN_A_LIST_MAX)
+            for node in nodes
+        ],
         "next_after": nodes[-1]["node_id"] if len(nodes) == limit else None,
     }
 
 
-def _described(view: LedgerView, node: Document, counted_max: int) -> BindingDocument:
+def _newest(view: LedgerView, binding_id: str) -> Document:
+    """Return the generation in force, else the last one; nothing of a binding without any."""
+    return generation_in_force(view, binding_id) or last_generation(view, binding_id) or {}
+
+
+def _described(
+    view: LedgerView, node: Document, generation: Document, counted_max: int
+) -> BindingDocument:
     binding_id = node["node_id"]
-    in_force = generation_in_force(view, binding_id)
-    generation = in_force or last_generation(view, binding_id) or {}
     generation_id = generation.get("binding_generation_id")
+    is_in_force = generation.get("state") == "effective"
     counts = dict.fromkeys(STATES, 0)
     if generation_id is not None:
         counted = count_pairs(view, binding_id, generation_id, most=counted_max)
-        if in_force is not None and node["state"] == "active":
+        if is_in_force and node["state"] == "active":
             counts |= counted
         else:
-            counts[SUPERSEDED if in_force is None else DISABLED] = sum(counted.values())
+            counts[DISABLED if is_in_force else SUPERSEDED] = sum(counted.values())
     return {
         "binding_id": binding_id,
         "title": node["payload"].get("title"),
         "state": node["state"],
         "binding_generation_id": generation_id,
-        "is_in_force": in_force is not None,
+        "generation_state": generation.get("state"),
+        "superseded_by": generation.get("superseded_by"),
+        "is_in_force": is_in_force,
         "effective_at": generation.get("effective_at"),
         "binding_snapshot": generation.get("binding_snapshot"),
         "pairs": counts,

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from kernel.algebra.arguments import BINDING_MEANING
 from kernel.bindings.selectors import NOT_SUPPORTED, BindingRefused, read_selector_list
 from kernel.bindings.source_binding import MEANING_FIELDS, read_source_binding
+from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.stores.bindings import generation_in_force
+from kernel.rollback.execute import rollback_operation
+from kernel.stores.bindings import generation_in_force, generation_of, last_generation
 from tests.kernel.build import (
     code_of,
     create,
@@ -80,6 +82,17 @@ def rows_of(ledger):
         return view.tables.select(schema.binding_generation_snapshots, {"binding_id": "b"})
 
 
+def writer_of(ledger, number):
+    """Return the operation that wrote a generation last."""
+    with ledger.view() as view:
+        return generation_of(view, "b", str(number))["updated_by_operation_id"]
+
+
+def undo(ledger, operation_id):
+    with ledger.transaction() as transaction:
+        rollback_operation(Kernel(), transaction, operation_id)
+
+
 def accepted(ledger, *documents):
     for number, document in enumerate(documents):
         name = f"{document['semantic_intent']}-{number}-{len(rows_of(ledger))}"
@@ -110,6 +123,76 @@ def test_a_change_is_the_next_generation_and_the_one_before_stays_as_it_was(ledg
     assert in_force(ledger)["supersedes"] == "1"
     assert in_force(ledger)["binding_snapshot"] == snapshot("court-2")
     assert refused(ledger, updated(generation(2)))[1] == "binding_generation_not_next"
+
+
+def reverted():
+    revert = effect("binding_generation_revert", "b")
+    return envelope("binding_generation_revert", [revert])
+
+
+def as_read(ledger):
+    """Return the state of each generation that there is, and which one supersedes it."""
+    with ledger.view() as view:
+        read = {number: generation_of(view, "b", str(number)) for number in range(1, 5)}
+    return {
+        number: (record["state"], record["superseded_by"])
+        for number, record in read.items()
+        if record is not None
+    }
+
+
+@generations
+@pytest.mark.spec("K14")
+def test_a_superseded_generation_says_so_and_names_the_next(ledger):
+    accepted(ledger, created(generation()))
+    assert as_read(ledger) == {1: ("effective", None)}
+    accepted(ledger, updated(generation(2)), updated(generation(3)))
+    assert as_read(ledger) == {
+        1: ("superseded", "2"),
+        2: ("superseded", "3"),
+        3: ("effective", None),
+    }
+    assert in_force(ledger)["superseded_by"] is None
+    assert not findings(ledger)
+
+
+@generations
+def test_what_was_reverted_supersedes_nothing(ledger):
+    accepted(ledger, created(generation()), updated(generation(2)))
+    accepted(ledger, reverted())
+    assert as_read(ledger) == {1: ("effective", None), 2: ("reverted", None)}
+    with ledger.view() as view:
+        assert last_generation(view, "b")["state"] == "reverted"
+    accepted(ledger, updated(generation(3)))
+    assert as_read(ledger) == {
+        1: ("superseded", "3"),
+        2: ("reverted", None),
+        3: ("effective", None),
+    }
+
+
+@generations
+def test_what_was_undone_supersedes_nothing_and_a_revert_that_was_undone_does(ledger):
+    accepted(ledger, created(generation()), updated(generation(2)))
+    undo(ledger, writer_of(ledger, 2))
+    assert as_read(ledger) == {1: ("effective", None)}
+    accepted(ledger, updated(generation(2, title="again")), reverted())
+    revert = writer_of(ledger, 2)
+    accepted(ledger, updated(generation(3)))
+    undo(ledger, revert)
+    assert as_read(ledger) == {
+        1: ("superseded", "2"),
+        2: ("superseded", "3"),
+        3: ("effective", None),
+    }
+    assert not findings(ledger)
+
+
+@generations
+def test_a_caller_does_not_say_what_supersedes_a_generation(ledger):
+    accepted(ledger, created(generation(superseded_by="7")))
+    assert as_read(ledger) == {1: ("effective", None)}
+    assert in_force(ledger)["superseded_by"] is None
 
 
 @generations

@@ -63,6 +63,25 @@ async def test_a_binding_is_created_changed_disabled_and_enabled(door: Door):
     assert findings(door.ledger) == ()
 
 
+@pytest.mark.spec("004 §15.3")
+async def test_an_earlier_generation_is_shown_with_what_supersedes_it(door: Door):
+    async with door.client() as gateway:
+        bindings = SourceBindings(gateway)
+        await bindings.create("b1", MEANING | {"priority": 7})
+        await bindings.update("b1", {"priority": 9})
+        first = await bindings.show("b1", "1")
+        assert first["binding_snapshot"]["priority"] == 7
+        stands = ("generation_state", "superseded_by", "is_in_force")
+        assert [first[name] for name in stands] == ["superseded", "2", False]
+        for shown in (await bindings.show("b1"), (await bindings.page())["bindings"][0]):
+            assert shown["binding_generation_id"] == "2"
+            assert [shown[name] for name in stands] == ["effective", None, True]
+        for missing, code in (("3", "not_found"), ("1|2", "INVALID_REQUEST")):
+            with pytest.raises(GatewayError) as refused:
+                await bindings.show("b1", missing)
+            assert refused.value.code == code
+
+
 async def operate(door: Door, *intents: dict) -> list:
     await door.declare(SESSION, "a", "b")
     return await door.operate(*intents)

@@ -101,6 +101,13 @@ async def test_an_envelope_cannot_speak_in_the_name_of_another_session(door: Doo
     assert row["session_id"] == SESSION
 
 
+@pytest.mark.spec("INV-15.7.8", "§20.1")
+@pytest.mark.parametrize("actor", ["specialist", "worker", "User", "us\u0435r", "", "agent"])
+async def test_who_is_not_authorized_to_write_is_refused_as_that(door: Door, actor):
+    code = "envelope_actor_unauthorized"
+    await refused(door, node(actor=actor), code, "V1", "actor")
+
+
 @pytest.mark.spec("INV-A-TAINT-INFECTIOUS-1")
 async def test_a_taint_that_is_resolved_too_low_is_refused_by_v8(door: Door):
     document = node(

@@ -37,6 +37,8 @@ def test_a_binding_is_created_changed_disabled_enabled_listed_and_shown():
         "corpus_id": "c",
         "priority": 7,
     }
+    first = printed("binding", "show", "b1", "--generation", "1", "--json")
+    assert (first["generation_state"], first["superseded_by"]) == ("superseded", "2")
     page = printed("binding", "list", "--limit", "1", "--json")
     assert [row["binding_id"] for row in page["bindings"]] == ["b1"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from actors.commit.work_units import CancelRequestUnit
+from actors.commit.work_units import CancelRequestUnit, WorkReportUnit
 from actors.errors import MailboxFull
 from kernel.audit.manifests import manifests_of
 from kernel.bindings.dispatch import TARGETS
@@ -17,6 +17,7 @@ from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger, Request
 from kernel.work import ready_requests
 from kernel.work.contents import BINDING_QUEUE
+from kernel.work.reports import BindingSuspended
 from kernel.work.requests import WorkRequest
 from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.items import Claim
@@ -217,6 +218,46 @@ async def test_the_suspended_go_on_in_the_order_in_which_they_were_suspended(wor
         [claim] = await world.deliver_as_a_slot(limit=1)
         assert claim.attempt == 1
     assert world.evaluator.asked == ["c", "a", "b", "late"]
+
+
+@pytest.mark.spec("§14.3", "K19")
+@pytest.mark.parametrize("loses", ["redis", "relay", "nothing"])
+async def test_a_lost_redis_does_not_change_the_order_of_the_suspended(world: BindingWorld, loses):
+    held = await world.take_all_capacity()
+    await world.ask_for("a", "b", "c", "d", "e")
+    claims = {claim.key: claim for claim in await world.queue.claim(5, 30_000)}
+    ids = {r.document["content"]["binding_id"]: r.request_id for r in world.open(BINDING_QUEUE)}
+    for name in ("d", "b", "e", "a"):
+        await world.drain([claims[ids[name]]])
+    await world.queue.put_off([claims[ids["c"]]], [0], "worker_stopped")
+    if loses == "redis":
+        await world.redis.flushall()
+        await world.relay.sweep()
+    if loses == "relay":
+        await world.new_relay().sweep()
+    for lease in held:
+        await world.leases.release(lease)
+    await world.ask_for("late")
+    while len(world.evaluator.asked) < 6:
+        await world.deliver_as_a_slot(limit=1)
+    assert world.evaluator.asked[:4] == ["d", "b", "e", "a"]
+    assert sorted(world.evaluator.asked[4:]) == ["c", "late"]
+
+
+@pytest.mark.spec("§14.1", "§14.3")
+async def test_the_suspended_of_a_full_cycle_go_on_in_the_order_of_their_suspension(
+    world: BindingWorld, monkeypatch
+):
+    plan = ready_requests.plan_fan_out
+    monkeypatch.setattr(ready_requests, "plan_fan_out", lambda *args: plan(*args[:3], 2, *args[4:]))
+    await world.ask_for("a", "b", "c")
+    ids = {r.document["content"]["binding_id"]: r.request_id for r in world.open(BINDING_QUEUE)}
+    for name in ("c", "b", "a"):
+        await world.door.services.write(WorkReportUnit(BindingSuspended(request_id=ids[name])))
+    await world.redis.flushall()
+    await world.relay.sweep()
+    await world.deliver()
+    assert world.evaluator.asked == ["c", "b"]
 
 
 async def test_a_batch_holds_one_slot_and_gives_it_back(world: BindingWorld):

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from actors.commit.units import IntentUnit
 from actors.errors import IntentInvalid
 from actors.orchestrator.intents import BindingIntent, Intent
+from kernel.stores.bindings import GENERATION_ID
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.operation_results import (
@@ -80,9 +81,17 @@ async def bindings(
 
 
 @router.get("/{binding_id:path}")
-async def binding(binding_id: RecordId, services: Given) -> BindingDocument:
-    """Return a binding: what its generation means, and how many pairs are in which state."""
-    description = await services.read(lambda view: describe_binding(view, binding_id))
+async def binding(
+    binding_id: RecordId,
+    services: Given,
+    generation: Annotated[str | None, Query(pattern=GENERATION_ID)] = None,
+) -> BindingDocument:
+    """Return a binding: what its generation means, and how many pairs are in which state.
+
+    By default it is the generation in force; `generation` names an earlier one, which says what
+    supersedes it.
+    """
+    description = await services.read(lambda view: describe_binding(view, binding_id, generation))
     if description is None:
-        raise ApiError("not_found", "no such binding")
+        raise ApiError("not_found", "no such binding, or no such generation of it")
     return description

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from kernel.audit.manifests import manifests_of
+from kernel.stores.bindings import GENERATION_ID
 from workers.mcp.answers import page, part_of
 from workers.mcp.fields import AfterName, AfterSequence, Limit, Name, Offset, Part
 from workers.mcp.part_tool import PartTool
@@ -35,13 +36,19 @@ class ListBindings(Tool):
 
 
 class GetBinding(PartTool):
-    """Show a source binding with the generation that is in force."""
+    """Show a source binding with the generation in force, or an earlier one and its successor."""
 
     binding_id: Name
+    generation: Annotated[
+        str | None,
+        Field(pattern=GENERATION_ID, description="An earlier generation, as 1."),
+    ] = None
 
     async def whole(self, context: ToolContext) -> Document:
         """Return the binding."""
-        binding = await context.read(lambda view: describe_binding(view, self.binding_id))
+        binding = await context.read(
+            lambda view: describe_binding(view, self.binding_id, self.generation)
+        )
         return {**existing(binding, self.binding_id)}
 
     def summary(self, document: Document) -> str:
