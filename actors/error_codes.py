@@ -179,6 +179,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "waits_full": ErrorCode(503, "service", is_retryable=True),
         "too_many_listeners": ErrorCode(503, "service", is_retryable=True),
         "authority_sweep_running": ErrorCode(409, "service"),
+        "authority_sweep_put_off": ErrorCode(429, "service", is_retryable=True, may_be_taken=True),
         "queue_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
         "queue_mark_differs": ErrorCode(None, "service", is_retryable=True),
         "queue_unknown_priority": ErrorCode(422, "request"),

@@ -17,6 +17,7 @@ from kernel.ledger.ledger import LedgerView
 from kernel.model.envelope import Envelope
 
 DEFAULT_DAILY_QUOTA = 10_000_000
+DEFAULT_THROTTLE_OPS_PER_SEC = 100
 RETRY_AFTER_S = 5
 
 COST_OF_AN_EFFECT_HUNDREDTHS = 5
@@ -43,7 +44,9 @@ class KernelCostGovernance(BaseModel):
     daily_write_quota_per_kind: dict[_Name, _Count] = Field(default_factory=dict)
     """A kind that is not here has the default quota."""
 
-    emergency_throttle_threshold_ops_per_sec: Annotated[int, Field(ge=1)] = 100
+    emergency_throttle_threshold_ops_per_sec: Annotated[int, Field(ge=1)] = (
+        DEFAULT_THROTTLE_OPS_PER_SEC
+    )
     per_run_write_budget: _Count | None = None
     on_quota_exceeded: Literal["queue_pending", "alert_and_continue", "hard_stop_and_alert"] = (
         "alert_and_continue"
@@ -70,7 +73,7 @@ class KernelCostGovernance(BaseModel):
 
     @property
     def throttle_ops_per_sec(self) -> int | None:
-        """The threshold that a generation states; one that is left out throttles nothing."""
+        """The threshold that a generation states; None where the process's own is in force."""
         name = "emergency_throttle_threshold_ops_per_sec"
         return getattr(self, name) if name in self.model_fields_set else None
 

@@ -73,12 +73,15 @@ class Kernel:
         *,
         dev_mode: bool = False,
         capacity: CapacityPort | None = None,
+        throttle_ops_per_sec: int | None = None,
         conflict_window_ms: int = DEFAULT_CONFLICT_WINDOW_MS,
         refusals: RefusalRuns | None = None,
     ) -> None:
         """Take the rules' parameters.
 
         `capacity` says what the leases hold (§18.2), without limit where it is left out.
+        `throttle_ops_per_sec` is the threshold of the emergency throttle where the policy in force
+        states none (§18.1); None throttles nothing.
         `conflict_window_ms` is how long after a commit a write that had not seen it conflicts
         with it (§19.2, K10). `refusals` says which of them have a receipt, all where it is left
         out.
@@ -89,6 +92,7 @@ class Kernel:
 
         self._window_us = idempotency_window_hours * _US_PER_HOUR
         self._capacity = capacity or UnlimitedCapacity()
+        self._throttle_ops_per_sec = throttle_ops_per_sec
         self._refusals = refusals
         self._conflict_window_us = conflict_window_ms * _US_PER_MS
 
@@ -183,6 +187,7 @@ class Kernel:
             transaction,
             self._window_us,
             self._capacity,
+            self._throttle_ops_per_sec,
             self._conflict_window_us,
         )
 

@@ -69,6 +69,9 @@ class Submission:
     transaction: LedgerTransaction
     idempotency_window_us: int
     capacity: CapacityPort = dataclass_field(default_factory=UnlimitedCapacity)
+    throttle_ops_per_sec: int | None = None
+    """Operations in a second above which background work is put off, where no policy states it."""
+
     conflict_window_us: int = 0
     """How long after a commit a write that had not seen it is concurrent (K10)."""
 

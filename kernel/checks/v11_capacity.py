@@ -1,7 +1,10 @@
 """V11: an operation stays inside its quotas and the capacity that is leased (§2.2, §18, K4).
 
-1. Above a threshold that the policy states, operations of a background priority are put off
-   (decision kernel/0072).
+1. Above a threshold, which the policy states or else the process, background work of the runtime
+   is put off for a second, and what a user writes never is, however urgent the recompute that it
+   asks for (decision kernel/0518). The operations are counted that were committed before the
+   transaction began: what one piece of work writes at once, such as all that a run of a detector
+   emits, is put off whole or not at all, and never because of itself.
 2. A day's quota for a kind, and a run's budget, refuse or put off as the policy says. Where it
    says to go on, applying the operation tells of it (`operation_counts`).
 3. Capacity that is not there refuses, or puts off, or is told of on a receipt of its own: the
@@ -14,6 +17,8 @@ What the runtime writes to settle what was begun is counted and told of and neve
 fire or of a batch review, how far implications were detected, the seal of a run, what an operator
 decides, undoing, and a policy, which is the way out. Refused, it would stop the runtime, or lose
 what has happened already; what begins such work is suspended before it (`kernel/pressure.py`).
+Nor does 1 put any of it off, but for a computed authority, whose request waits until it is
+recorded, nor what an extraction came to: a model may have been asked for it.
 """
 
 from math import isfinite
@@ -50,6 +55,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
+from kernel.model.recomputes import RECALCULATE
 from kernel.operation_counts import operations_of_day, operations_of_run, run_of
 
 _US_PER_S = 1_000_000
@@ -57,7 +63,7 @@ _S_PER_DAY = 24 * 3600
 
 _SETTLING = frozenset(
     {
-        "recalculate_authority",
+        RECALCULATE,
         "policy_snapshot_advance",
         REPORT_VERB,
         BATCH_REVIEW,
@@ -93,18 +99,38 @@ def check(submission: Submission) -> Verdict:
 
 
 def _check_rate(submission: Submission, governance: KernelCostGovernance) -> Refusal | None:
-    limit = governance.throttle_ops_per_sec
-    if limit is None or priority_of(submission.envelope) not in BACKGROUND_PRIORITIES:
+    limit = governance.throttle_ops_per_sec or submission.throttle_ops_per_sec
+    if limit is None or not _is_background(submission.envelope):
         return None
-    head = submission.transaction.head_now
+    transaction = submission.transaction
     # One row suffices: with fewer operations in the last second it would be older.
-    row = submission.transaction.tables.get(
-        schema.kernel_event_log, head.ec_sequence_number + 1 - limit
-    )
-    if row is None or row["committed_at"] <= iso_time(head.committed_at_us - _US_PER_S):
+    row = transaction.peek(schema.kernel_event_log, transaction.begun_at_sequence + 1 - limit)
+    second_ago_us = transaction.head_now.committed_at_us - _US_PER_S
+    if row is None or row["committed_at"] <= iso_time(second_ago_us) or not _can_wait(submission):
         return None
     message = f"more than {limit} operations in a second; background work waits"
     return Refusal("emergency_throttle", "recompute_priority", message, retry_after_s=1)
+
+
+def _is_background(envelope: Envelope) -> bool:
+    return envelope.actor != "user" and priority_of(envelope) in BACKGROUND_PRIORITIES
+
+
+def _can_wait(submission: Submission) -> bool:
+    """Tell whether background work comes back by itself when it is put off."""
+    if submission.envelope.semantic_intent == RECALCULATE:
+        return True
+    return not _settles(submission) and not _is_extracted(submission)
+
+
+def _is_extracted(submission: Submission) -> bool:
+    """Tell whether the runtime records what a try of an extraction came to: a claim, or its end."""
+    if submission.submitter != "orchestrator":
+        return False
+    payloads = [effect.payload for effect in submission.envelope.primitive_effects]
+    if submission.envelope.semantic_intent == "extraction_state_change":
+        return not any(payload.get("current_state") == "running" for payload in payloads)
+    return any("extracted" in payload for payload in payloads)
 
 
 def _check_quota(submission: Submission, governance: KernelCostGovernance) -> Refusal | None:

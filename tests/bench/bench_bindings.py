@@ -11,7 +11,6 @@ is that to the first size.
 """
 
 import argparse
-import os
 import sqlite3
 import tempfile
 import time
@@ -32,6 +31,7 @@ from tests.bench.http_load import drive, request
 from tests.bench.report import figure, machine, note
 from tests.forked import ForkedProgram
 from tests.ports import free_port
+from tests.process_environment import process_environment
 from tests.system.tree_run import wait_for
 
 SIZES = (100, 10_000, 100_000)
@@ -53,7 +53,7 @@ class Running:
         self.url = f"http://127.0.0.1:{self.port}"
         self._redis = redis
         self._ledger = folder / "data" / "ledger.db"
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
+        inherited = process_environment()
         environment = inherited | {
             "ROTULUS_DATA_DIR": str(folder / "data"),
             "ROTULUS_REDIS_URL": redis.url,

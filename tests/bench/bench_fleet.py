@@ -11,7 +11,6 @@ to be forwarded; the rate is what was left of the machine for the fleet beside t
 """
 
 import argparse
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +35,7 @@ from tests.bench.report import figure, machine, note
 from tests.forked import ForkedProgram
 from tests.ports import free_ports
 from tests.postgres import OwnPostgres, own_postgres
+from tests.process_environment import process_environment
 from tests.system.tree_run import wait_for
 from workers.environment.ledger_access import open_store
 from workers.environment.system_host import system_host
@@ -141,7 +141,7 @@ class Fleet:
     def _start(
         self, module: str, arguments: Sequence[str], name: str, settings: dict[str, str]
     ) -> ForkedProgram:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
+        inherited = process_environment()
         environment = {
             "ROTULUS_DATA_DIR": str(self._folder / "data"),
             "ROTULUS_REDIS_URL": self._redis.url,

@@ -26,6 +26,7 @@ from tests.bench.http_load import drive, request
 from tests.bench.mix import intent_of
 from tests.bench.report import figure, machine
 from tests.ports import free_port
+from tests.process_environment import process_environment
 
 CLIENTS = 100
 ROUNDS = 3
@@ -101,7 +102,7 @@ def stream(turn: int, client: int) -> bytes:
 @contextmanager
 def serving(port: int, *arguments: str, **environment: str) -> Iterator[int]:
     """Run a server until the block ends; its pid."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
+    inherited = process_environment()
     process = subprocess.Popen([sys.executable, "-m", *arguments], env=inherited | environment)
     try:
         deadline_s = time.monotonic() + READY_S

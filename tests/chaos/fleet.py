@@ -24,6 +24,7 @@ from tests.chaos.schedule import GATEWAYS, WORKERS
 from tests.forked import ForkedProgram
 from tests.ports import free_ports
 from tests.postgres import OwnPostgres, own_postgres
+from tests.process_environment import process_environment
 from tests.system.tree_run import wait_for
 from workers.environment.ledger_access import open_store
 from workers.environment.system_host import system_host
@@ -52,7 +53,7 @@ class FleetProcess:
         self.name = name
         self.log = folder / f"{name}.log"
         self._module, self._arguments = module, arguments
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
+        inherited = process_environment()
         self._env = inherited | env
         self._process: ForkedProgram | subprocess.Popen[bytes] | None = None
         self.ended: list[int] = []

@@ -30,6 +30,7 @@ READ_ALWAYS: Final = (
     "/v1/audit/adjudications?state=open&after=0&limit=5",
     f"/v1/audit/costs?limit=5&{_TIMES}",
     f"/v1/audit/costs/totals?limit=50&{_TIMES}",
+    "/v1/archive",
     "/v1/authority/backfill",
     "/v1/bindings?limit=5",
     "/v1/bindings?after=b&limit=5",

@@ -77,8 +77,9 @@ class CapacityWorld(World):
         document = create(f"n-{number}", "Note", envelope={"policy_generation_id": self.policy})
         return changed(document, ({} if cost is None else {COST: cost}) | changes)
 
-    def submit(self, document=None, lease=None, submitter="caller"):
-        kernel = Kernel() if lease is None else Kernel(capacity=FixedCapacity(lease))
+    def submit(self, document=None, lease=None, submitter="caller", throttle_ops_per_sec=None):
+        capacity = None if lease is None else FixedCapacity(lease)
+        kernel = Kernel(capacity=capacity, throttle_ops_per_sec=throttle_ops_per_sec)
         document = self.note(2) if document is None else document
         return super().submit(document, kernel=kernel, submitter=submitter)
 
@@ -529,23 +530,96 @@ def test_a_budget_that_lets_pass_tells_of_it_once_a_run(world):
 
 # The throttle
 
+BACKGROUND = {"actor": "system", "recompute_priority": "background_normal"}
+
+
+def written(world, number, stated=BACKGROUND, **of_the_kernel):
+    """The codes of notes that the runtime writes, each in a transaction of its own."""
+    return [
+        code_of(world.submit(world.note() | stated, submitter="orchestrator", **of_the_kernel))
+        for _ in range(number)
+    ]
+
 
 @pytest.mark.spec("§18.1")
 def test_above_a_stated_threshold_background_work_waits_a_second(world):
     world.govern(emergency_throttle_threshold_ops_per_sec=3)
-    background = {"recompute_priority": "background_low_priority"}
+    lowest = BACKGROUND | {"recompute_priority": "background_low_priority"}
     assert [code_of(world.submit()) for _ in range(2)] == [None, None]
-    result = world.submit(world.note() | background)
+    result = world.submit(world.note() | lowest, submitter="orchestrator")
     refused(result, "emergency_throttle", "recompute_priority", 1)
     assert code_of(world.submit()) is None
     world.host.time_us += 1_000_001
-    assert code_of(world.submit(world.note() | background)) is None
+    assert written(world, 1, lowest) == [None]
 
 
 @pytest.mark.spec("§18.1")
-def test_a_threshold_that_nobody_stated_throttles_nothing(world):
-    background = {"recompute_priority": "background_normal"}
-    assert [code_of(world.submit(world.note() | background)) for _ in range(150)] == [None] * 150
+def test_the_threshold_of_the_process_holds_until_a_policy_states_its_own(world):
+    assert written(world, 150) == [None] * 150
+    world.host.time_us += 2_000_000
+    # What a generation leaves out of its governance has the default, which is the process's.
+    world.govern(on_quota_exceeded="alert_and_continue")
+    codes = written(world, 100, throttle_ops_per_sec=100)
+    assert codes == [None] * 99 + ["emergency_throttle"]
+    assert written(world, 2, throttle_ops_per_sec=102) == [None, None]
+    world.govern(emergency_throttle_threshold_ops_per_sec=2)
+    assert written(world, 1, throttle_ops_per_sec=1000) == ["emergency_throttle"]
+
+
+@pytest.mark.spec("§18.1")
+def test_what_a_user_writes_is_never_put_off_whatever_recompute_it_asks_for(world):
+    for priority in ("background_low_priority", "background_normal", "user_active_session"):
+        stated = {"recompute_priority": priority}
+        results = [world.submit(world.note() | stated, throttle_ops_per_sec=1) for _ in range(2)]
+        assert [code_of(result) for result in results] == [None, None]
+    assert written(world, 1, throttle_ops_per_sec=1) == ["emergency_throttle"]
+    urgent = BACKGROUND | {"recompute_priority": "user_initiated_critical"}
+    assert written(world, 1, urgent, throttle_ops_per_sec=1) == [None]
+
+
+@pytest.mark.spec("§18.1")
+def test_what_one_transaction_writes_is_never_put_off_because_of_itself(world):
+    kernel = Kernel(throttle_ops_per_sec=3)
+
+    def together(number):
+        notes = [world.note() | BACKGROUND for _ in range(number)]
+        with world.ledger.transaction() as transaction:
+            return [code_of(kernel.submit(transaction, note, "orchestrator")) for note in notes]
+
+    assert together(8) == [None] * 8
+    assert together(2) == ["emergency_throttle"] * 2
+
+
+@pytest.mark.spec("§18.1")
+@pytest.mark.parametrize(
+    ("verb", "payload", "is_put_off"),
+    [
+        ("recalculate_authority", {}, True),
+        ("enqueue_recalculate_authority", {}, True),
+        ("extraction_state_change", {"current_state": "running"}, True),
+        *(
+            ("extraction_state_change", {"current_state": state}, False)
+            for state in ("succeeded", "degraded", "blocked", "abandoned", "cancelled")
+        ),
+        ("create", {}, True),
+        ("create", {"extracted": {"extraction_run_id": "run-1"}}, False),
+        *((verb, {}, False) for verb in ("landscape_run_seal", "external_effect_report")),
+        *((verb, {}, False) for verb in ("binding_fire_record", "belief_anchor", "rollback")),
+        *((verb, {}, False) for verb in ("epoch_rollback", "rebuild")),
+    ],
+)
+def test_what_the_runtime_settles_or_has_read_is_never_put_off_but_for_an_authority(
+    world, verb, payload, is_put_off
+):
+    world.submit()
+    stated = effect("receipt_only") | {"payload": payload}
+    document = envelope(verb, [stated], actor="system")
+    parsed = (Envelope.model_validate_json(canonicalize(document)), document, b"")
+    with world.ledger.transaction() as transaction:
+        transaction.next_commit_time_us()
+        kernel = Kernel(throttle_ops_per_sec=1)
+        verdict = v11_capacity.check(kernel.submission_of(transaction, parsed, "orchestrator"))
+    assert getattr(verdict, "reason_code", None) == ("emergency_throttle" if is_put_off else None)
 
 
 # The order, and the costs

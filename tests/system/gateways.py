@@ -1,6 +1,5 @@
 """Gateways of one ledger, each a process as its operator starts it, and clients that use them."""
 
-import os
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from tests.forked import ForkedProgram
 from tests.kernel.build import receipts_in_view
 from tests.loop_watchdog import Stall, read_report
 from tests.ports import free_port
+from tests.process_environment import process_environment
 from tests.system.tree_run import wait_for
 from workers.environment.ledger_access import LedgerPlace, open_record, verify_file
 
@@ -62,7 +62,7 @@ class GatewayProcess:
         self.log = folder / f"{name}.{self.port}.log"
         self._report = folder / f"{name}.{self.port}.stalls"
         module, report = ("tests.loop_watchdog", [str(self._report)]) if watched else (program, [])
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
+        inherited = process_environment()
         own_variables = {
             "ROTULUS_DATA_DIR": str(folder / "data"),
             "ROTULUS_PORT": str(self.port),

@@ -1,6 +1,5 @@
 """A gateway whose clock is a day and an hour ahead of its database's, under libfaketime."""
 
-import os
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import pytest
 
 from kernel.work.contents import BINDING_QUEUE
 from tests.ports import free_port
+from tests.process_environment import process_environment
 from tests.system.gateways import HYPOTHESES, ONTOLOGY, session_id
 from tests.system.tree_run import wait_for
 from tests.workers.api.asking import BINDINGS, binding
@@ -35,7 +35,7 @@ class FleetOfOne:
     def __init__(self, folder: Path, redis_url: str, database_url: str) -> None:
         self._folder = folder
         self._environment = {
-            **{name: value for name, value in os.environ.items() if name[:8] != "ROTULUS_"},
+            **process_environment(),
             "ROTULUS_REDIS_URL": redis_url,
             "ROTULUS_DATABASE_URL": database_url,
             "ROTULUS_DATA_DIR": str(folder / "data"),

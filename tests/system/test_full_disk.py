@@ -16,6 +16,7 @@ import pytest
 
 from kernel.verify import verify
 from tests.ports import free_port
+from tests.process_environment import process_environment
 from workers.environment.ledger_access import open_record
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
@@ -57,7 +58,7 @@ class Up:
 
     def __init__(self, folder: Path, port: int, log: Path) -> None:
         self.folder, self.log, self.url = folder, log, f"http://127.0.0.1:{port}"
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
+        environment = process_environment()
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "workers", "up", "--data-dir", str(folder)],

@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.process_environment import process_environment
 from tests.system.essence import rows_of
 
 COMMAND = Path(sys.executable).with_name("rotulus")
@@ -52,7 +53,7 @@ class TreeRun:
         number = next(_numbers)
         self._out = data_dir.with_name(f"{data_dir.name}.{number}.out")
         self._err = data_dir.with_name(f"{data_dir.name}.{number}.err")
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("ROTULUS_")}
+        inherited = process_environment()
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
                 [str(COMMAND), *arguments, "--data-dir", str(data_dir)],

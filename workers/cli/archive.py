@@ -16,6 +16,7 @@ from workers.cli.common import as_json, clean_errors, gateway_url, print_documen
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.reading import locked_ledger, read_record
 from workers.environment.data_folder import DataFolder
+from workers.environment.ledger_access import ledger_place, shown_archive
 from workers.environment.settings import Settings
 from workers.environment.terminal_progress import Progress
 from workers.use_cases.log_archiving import archive_steps, give_space_back, retention_policy
@@ -55,14 +56,16 @@ class Age(click.ParamType[int]):
 def status(*, as_json: bool) -> None:
     """Say how many rows and rounds lie in the archive, in how many bytes, and what is due."""
     settings = read_settings()
+    policy = retention_policy(settings)
     known, rounds, cold = read_record(
         lambda view: (archive_status(view), rounds_archived(view), cold_status(view))
     )
     document = {
-        "retention_days": settings.kernel_retention_days,
-        "audit_horizon_days": settings.audit_horizon_days,
-        "thought_rounds_kept": settings.thought_rounds_kept,
-        "thought_rounds_warm": settings.thought_rounds_warm,
+        "archive": shown_archive(ledger_place(settings)),
+        "retention_days": policy.kernel_retention_days,
+        "audit_horizon_days": policy.audit_horizon_days,
+        "thought_rounds_kept": policy.thought_rounds_kept,
+        "thought_rounds_warm": policy.thought_rounds_warm,
         **asdict(known),
         "rounds_archived": rounds,
         **asdict(cold),
@@ -86,12 +89,11 @@ def run(days: int | None, *, as_json: bool) -> None:
     rows, answers of retired models seven days after the last operation that names them is archived
     and past the audit's horizon (ROTULUS_AUDIT_HORIZON_DAYS).
 
-    A gateway that runs on the data folder does it, and goes on serving meanwhile; it archives by
-    itself once ROTULUS_KERNEL_RETENTION_DAYS is set. Killed in the middle, the same command goes
-    on.
+    A gateway that runs on the data folder does it, and goes on serving meanwhile; with workers it
+    archives by itself, every hour, unless ROTULUS_KERNEL_RETENTION_DAYS is 0. Killed in the middle,
+    the same command goes on.
     """
     settings = read_settings()
-    days = settings.kernel_retention_days if days is None else days
     with clean_errors(), Progress("archive") as progress:
         is_served = DataFolder(settings.data_dir).in_use()
         steps = _served_steps(settings, days) if is_served else _own_steps(settings, days)
@@ -114,7 +116,7 @@ def _served_steps(settings: Settings, days: int | None) -> Iterator[dict[str, in
 def _own_steps(settings: Settings, days: int | None) -> Iterator[dict[str, int]]:
     """Take steps where nothing else runs on the data folder."""
     with locked_ledger(settings) as ledger:
-        retention = retention_policy(settings).at(ledger.host.now_us(), days=days)
+        retention = retention_policy(settings).of(ledger, days=days)
         for step in archive_steps(ledger, retention):
             yield {name: getattr(step, name) for name in _COUNTED}
         for _ in give_space_back(ledger):

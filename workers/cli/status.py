@@ -16,6 +16,7 @@ from workers.cli.common import (
 )
 from workers.clients.gateway import GatewayClient
 from workers.clients.gateway_state import read_state
+from workers.environment.diagnosis import NAME_ARCHIVE, NO_ARCHIVE
 from workers.views.attention import attention
 
 COUNTS: Final = ("open", "ready", "held", "delayed", "suspended", "in_flight")
@@ -64,7 +65,20 @@ def _about(url: str, state: Mapping[str, Any]) -> Iterator[str]:
         yield f"record     {tree['tree_size']} rows, root {tree['root_hash']}"
     if checkpoint := state["checkpoint"].get("checkpoint"):
         yield f"published  {checkpoint['tree_size']} rows, {checkpoint['message']}"
+    yield from _archive(state["archive"])
     yield from _workers(state["queues"])
+
+
+def _archive(archive: Mapping[str, Any]) -> Iterator[str]:
+    if "error" in archive:
+        return
+    days = archive["retention_days"]
+    if not archive["is_configured"]:
+        yield f"archive    {NO_ARCHIVE}; {NAME_ARCHIVE}"
+    elif days is None:
+        yield "archive    takes nothing by itself (ROTULUS_KERNEL_RETENTION_DAYS is 0)"
+    else:
+        yield f"archive    takes rows of the log after {days} days"
 
 
 def _workers(queues: Mapping[str, Any]) -> Iterator[str]:

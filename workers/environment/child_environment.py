@@ -36,6 +36,7 @@ _GATEWAY: Final = (
     " advertised_url"
     " active_models kernel_idempotency_window_hours kernel_capacity kernel_capacity_reserves"
     " kernel_capacity_period_s kernel_causal_window_minutes kernel_dev_mode"
+    " kernel_emergency_throttle_ops_per_sec"
     " kernel_retention_days audit_horizon_days thought_rounds_kept thought_rounds_warm"
     " seal_key round_s round_sessions landscape_run_rows"
     " checkpoint_key checkpoint_folder checkpoint_s checkpoint_rows witness_policy"

@@ -18,7 +18,13 @@ from kernel.verify.recent import audit_since, mark_before_last
 from workers.environment.checkpoint_key import is_handed_over, last_signed_size
 from workers.environment.data_folder import DataFolder
 from workers.environment.key_file import keys_in, seal_keys
-from workers.environment.ledger_access import file_of, ledger_place, open_record, open_store
+from workers.environment.ledger_access import (
+    file_of,
+    ledger_place,
+    open_record,
+    open_store,
+    shown_archive,
+)
 from workers.environment.private_files import check_folder
 from workers.environment.settings import Settings
 
@@ -42,6 +48,9 @@ TODO_BY_CODE: Final = {
     "witness_policy_invalid": "mend the file that ROTULUS_WITNESS_POLICY names",
 }
 """What to do about what kept a check from looking, by its code."""
+
+NO_ARCHIVE: Final = "there is no place for an archive, so rows stay in the database, however old"
+NAME_ARCHIVE: Final = "name a folder or a bucket by ROTULUS_ARCHIVE_URL"
 
 State = Literal["ok", "note", "problem"]
 
@@ -80,7 +89,7 @@ EXPECTED: Final[dict[str, tuple[str, State, str]]] = {
 
 def diagnose(settings: Settings) -> Iterator[Diagnosis]:
     """Yield what is to be said of what the settings name, subject by subject."""
-    for check in (_folder, _disk, _database, _record, _keys, _log_keys):
+    for check in (_folder, _disk, _database, _record, _archive, _keys, _log_keys):
         yield from guarded(check, settings)
 
 
@@ -161,6 +170,18 @@ def _end_of(view: LedgerView) -> Iterator[Diagnosis]:
     for finding in verification.findings:
         what = f"{finding.table} {finding.key}: {finding.rule}: {finding.message}"
         yield Diagnosis("record", "problem", what, TODO.get(finding.rule, TODO_VERIFY))
+
+
+def _archive(settings: Settings) -> Iterator[Diagnosis]:
+    where, days = shown_archive(ledger_place(settings)), settings.kernel_retention_days
+    if where is None:
+        yield Diagnosis("archive", "note", NO_ARCHIVE, NAME_ARCHIVE)
+    elif not days:
+        todo = "set ROTULUS_KERNEL_RETENTION_DAYS, or `rotulus archive run --older-than 90d`"
+        yield Diagnosis("archive", "note", "nothing is moved there by itself", todo)
+    else:
+        what = f"rows of the log older than {days} days go to {where}"
+        yield Diagnosis("archive", "ok", what)
 
 
 def _keys(settings: Settings) -> Iterator[Diagnosis]:

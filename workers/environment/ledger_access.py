@@ -79,7 +79,21 @@ def archive_of(place: LedgerPlace) -> Archive:
     """Return where the archive of a ledger lies."""
     if isinstance(place, ArchivedPlace):
         return archive_at(place.archive_url)
-    return Archive(FolderFiles(place.with_name("archive")) if isinstance(place, Path) else None)
+    folder = _folder_beside(place)
+    return Archive(None if folder is None else FolderFiles(folder))
+
+
+def shown_archive(place: LedgerPlace) -> str | None:
+    """Return the folder or the URL of a ledger's archive; None where none is named."""
+    if isinstance(place, ArchivedPlace):
+        return place.archive_url
+    folder = _folder_beside(place)
+    return None if folder is None else str(folder)
+
+
+def _folder_beside(database: Database) -> Path | None:
+    """Return the folder of the archive of a file, which nobody has to name."""
+    return database.with_name("archive") if isinstance(database, Path) else None
 
 
 def shown_place(place: LedgerPlace) -> str:

@@ -28,6 +28,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from actors.sharding.assignment import SHARDS_DEFAULT, SHARDS_MAX
+from kernel.capacity import DEFAULT_THROTTLE_OPS_PER_SEC
 from kernel.pressure import Capacity
 from kernel.priorities import PRIORITIES_OF
 from kernel.rollback.confirmation import KEY_BYTES_MIN
@@ -38,6 +39,12 @@ from workers.environment.host_names import listed_names
 ENV_PREFIX = "ROTULUS_"
 GATEWAY_PORT = 8440
 DATABASE_CONNECTIONS = 8
+RETENTION_DAYS = 90
+"""The days after which rows of the log are archived (§17.7)."""
+
+AUDIT_HORIZON_DAYS = 2557
+"""Seven years: the longest class of an audit's receipts that ends, `host_audit_7y` (§17.7)."""
+
 WORKER_TOKEN_CHARS_MIN = 16
 _S3_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/[^?#\s]*)?")
 
@@ -379,19 +386,28 @@ class Settings(BaseSettings):
         le=8760,
         description="Hours for which a repeated idempotency key answers the first receipt.",
     )
-    kernel_retention_days: int | None = Field(
-        default=None,
-        ge=1,
+    kernel_retention_days: int = Field(
+        default=RETENTION_DAYS,
+        ge=0,
         le=36_500,
-        description="Days after which the fleet moves rows of the log to the archive, every hour, "
-        "whole tiles of 256 and never the newest 1,024; unset: only `rotulus archive run` does.",
+        description="Days after which the fleet moves rows of the log to the archive, where there "
+        "is one, every hour, whole tiles of 256 and never the newest 1,024; 0: never, only "
+        "`rotulus archive run --older-than` does.",
     )
-    audit_horizon_days: int | None = Field(
-        default=None,
-        ge=1,
+    audit_horizon_days: int = Field(
+        default=AUDIT_HORIZON_DAYS,
+        ge=0,
         le=36_500,
         description="Days after which archived operations no longer keep the answers of models "
-        "that they name, which go seven days later if their model is retired; unset: never.",
+        "that they name, which go seven days later if their model is retired; 0: never.",
+    )
+    kernel_emergency_throttle_ops_per_sec: int = Field(
+        default=DEFAULT_THROTTLE_OPS_PER_SEC,
+        ge=0,
+        le=1_000_000,
+        description="Operations committed within a second above which the runtime puts its "
+        "background work off for a second, and never what a user writes, where the policy in force "
+        "states no threshold of its own; 0: none is put off.",
     )
     kernel_capacity: Capacities | None = Field(
         default=None,

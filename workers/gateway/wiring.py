@@ -134,6 +134,7 @@ def build_gateway(
         idempotency_window_hours=settings.kernel_idempotency_window_hours,
         dev_mode=settings.kernel_dev_mode,
         capacity=capacity,
+        throttle_ops_per_sec=settings.kernel_emergency_throttle_ops_per_sec or None,
         refusals=refusals,
     )
     measures = GatewayMeasures()

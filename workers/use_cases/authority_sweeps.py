@@ -61,6 +61,12 @@ class SweepRefused(KernelError):
     """The kernel refused a page; those before it are on the record."""
 
 
+class SweepPutOff(SweepRefused):
+    """The kernel puts a page off, as the emergency throttle does; run again, the sweep goes on."""
+
+    code = "authority_sweep_put_off"
+
+
 class SweepDocument(TypedDict):
     """What a sweep has asked for."""
 
@@ -137,6 +143,7 @@ async def run_sweep(sweep: Sweep, ledger: Ledger, write: Write) -> SweepResult:
     """Ask for everything that is due; durable when it returns, page by page before.
 
     Raises:
+        SweepPutOff: when the kernel puts a page off.
         SweepRefused: when the kernel refused a page.
     """
     result = SweepResult(sweep.trigger_source_id)
@@ -149,12 +156,16 @@ def accepted(result: Any) -> SubmissionResult:
     """Return a result that is on the record.
 
     Raises:
+        SweepPutOff: for one that may be on the record later.
         SweepRefused: for any other.
     """
     if isinstance(result, SubmissionResult):
         return result
     if isinstance(result, RejectedResult):
-        raise SweepRefused(result.rejection.message, code=result.rejection.reason_code)
+        rejection = result.rejection
+        if rejection.retry_after_s is not None:
+            raise SweepPutOff(rejection.message)
+        raise SweepRefused(rejection.message, code=rejection.reason_code)
     raise result
 
 

@@ -57,9 +57,15 @@ class RetentionPolicy:
     audit_horizon_days: int | None = None
     models: ModelRegistry | None = None
 
-    def at(self, now_us: int, *, days: int | None = None) -> Retention:
-        """Return what stays now; `days` stand for the setting where they are given."""
-        days = self.kernel_retention_days if days is None else days
+    def of(self, ledger: Ledger, *, days: int | None = None) -> Retention:
+        """Return what stays in a ledger now; `days` stand for the setting where they are given.
+
+        Where no place is named for an archive rows stay, however old; whoever gives days is refused
+        by the archive.
+        """
+        if days is None and ledger.archive.is_configured:
+            days = self.kernel_retention_days
+        now_us = ledger.host.now_us()
         return Retention(
             rows_since_us=_before(now_us, days),
             rounds_kept=self.thought_rounds_kept,
@@ -73,12 +79,12 @@ KEEPS_ALL = RetentionPolicy()
 
 
 def retention_policy(settings: Settings) -> RetentionPolicy:
-    """Return what an operator's settings say."""
+    """Return what an operator's settings say, where 0 days stand for never."""
     return RetentionPolicy(
-        settings.kernel_retention_days,
+        settings.kernel_retention_days or None,
         settings.thought_rounds_kept,
         settings.thought_rounds_warm,
-        settings.audit_horizon_days,
+        settings.audit_horizon_days or None,
         ActiveModels(settings.current_model_versions),
     )
 

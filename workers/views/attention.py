@@ -11,6 +11,7 @@ PARTS: Final = {
     "implications": "/v1/implications",
     "tree": "/v1/tree",
     "checkpoint": "/v1/checkpoint",
+    "archive": "/v1/archive",
 }
 """What is asked besides readiness, by its name in the JSON."""
 

@@ -97,7 +97,7 @@ async def sweep_retention(tools: CronTools) -> None:
 
 
 async def archive_log(tools: CronTools) -> None:
-    """Let the gateway move old rows of the log to the archive, if it was told after how long."""
+    """Let the gateway move old rows of the log to the archive, if it has a place for one."""
     for _ in range(ARCHIVALS_MAX):
         answer = await tools.reporter.post(f"/internal/crons/{LOG_ARCHIVAL}", {})
         _log.info("log_archived", **answer["result"])

@@ -4,8 +4,9 @@ import anyio
 import pytest
 
 from kernel.authority import request_recording
+from kernel.kernel import Kernel
 from kernel.ledger import schema
-from tests.kernel.build import FakeHost
+from tests.kernel.build import FakeHost, create, memory_ledger, submit
 from tests.workers.api.door import claim, error_of, eventually, rows, running_door, source
 from tests.workers.api.door import understanding as understanding_intent
 from workers.use_cases.authority_sweeps import DeferredCascades
@@ -80,6 +81,22 @@ async def test_the_sweeps_say_what_they_asked_for(door):
 async def test_a_sweep_that_runs_is_not_begun_again(door):
     door.services.sweeping.add("authority_decay_tick")
     error_of(await door.http.post("/v1/authority/tick", json={}), 409, "authority_sweep_running")
+
+
+@pytest.mark.spec("§18.1")
+async def test_a_sweep_that_the_throttle_puts_off_may_be_asked_for_again_and_goes_on():
+    fake = FakeHost()
+    ledger = memory_ledger(fake)
+    nightly = {"cu_authority_strategy": "scheduled_nightly_only"}
+    submit(ledger, create("cu:1", "ConsolidatedUnderstanding", **nightly))
+    kernel = Kernel(throttle_ops_per_sec=1)
+    async with running_door(ledger.store, host=fake.host, kernel=kernel) as door:
+        answer = await door.http.post("/v1/authority/backfill")
+        error_of(answer, 429, "authority_sweep_put_off")
+        assert answer.headers["Retry-After"] == "1"
+        fake.time_us += 1_100_000
+        filled = (await door.http.post("/v1/authority/backfill")).json()
+        assert filled["requested"] == 1
 
 
 @pytest.mark.spec("K12")

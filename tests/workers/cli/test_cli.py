@@ -21,14 +21,17 @@ from kernel.proof import proof_file
 from tests.kernel.build import FakeHost, adapt, code_of, submit
 from tests.workers.api.door import SESSION, eventually, running_door, source, understanding
 from tests.workers.cli.command import commands, printed, rotulus
+from workers.cli import demo as demo_module
 from workers.cli import gateway_call
 from workers.cli import ingest as ingest_module
 from workers.cli.main import COMMANDS, main
 from workers.clients.gateway import GatewayClient
 from workers.dockets.sample import sample_path
-from workers.environment.data_folder import DataFolder
+from workers.environment.data_folder import DataFolder, DataFolderBusyError
 from workers.environment.settings import load_settings, settings_table
 from workers.gateway.process import serve_gateway
+
+THROTTLE = "ROTULUS_KERNEL_EMERGENCY_THROTTLE_OPS_PER_SEC"
 
 
 @pytest.fixture
@@ -622,6 +625,19 @@ def test_a_setting_that_cannot_be_used_is_named_without_its_value(arguments):
 @pytest.mark.parametrize("command", ["gateway", "worker"])
 def test_a_process_that_needs_a_redis_says_so(command):
     one_line_error(rotulus(command), "redis_unavailable")
+
+
+@pytest.mark.parametrize(("stated", "threshold"), [({}, 0), ({THROTTLE: "7"}, 7)])
+def test_the_demo_throttles_nothing_unless_it_is_told_to(monkeypatch, stated, threshold):
+    thresholds = []
+
+    def not_started(settings, **_):
+        thresholds.append(settings.kernel_emergency_throttle_ops_per_sec)
+        raise DataFolderBusyError(settings.data_dir, None)
+
+    monkeypatch.setattr(demo_module, "running_tree", not_started)
+    one_line_error(rotulus("demo", "--exit", **stated), "data_folder_busy")
+    assert thresholds == [threshold]
 
 
 def test_ingest_waits_for_a_gateway_and_then_says_that_there_is_none(tmp_path, monkeypatch):

@@ -61,6 +61,32 @@ def test_each_check_answers_though_another_cannot(founded):
     assert "disk" not in problems
 
 
+@pytest.mark.spec("§17.7")
+def test_it_says_what_goes_to_the_archive_and_what_to_do_where_there_is_none(founded, monkeypatch):
+    def told(code):
+        diagnoses = printed("doctor", "--json", code=code)["diagnoses"]
+        [entry] = [each for each in diagnoses if each["subject"] == "archive"]
+        return entry
+
+    entry = told(0)
+    assert (entry["state"], entry["todo"]) == ("ok", "")
+    assert entry["what"] == (
+        f"rows of the log older than 90 days go to {founded.ledger_path.with_name('archive')}"
+    )
+    monkeypatch.setenv("ROTULUS_KERNEL_RETENTION_DAYS", "0")
+    entry = told(0)
+    assert entry["state"] == "note"
+    assert "rotulus archive run --older-than" in entry["todo"]
+    monkeypatch.setenv("ROTULUS_DATABASE_URL", f"postgresql://127.0.0.1:{free_port()}/nowhere")
+    monkeypatch.delenv("ROTULUS_KERNEL_RETENTION_DAYS")
+    entry = told(1)
+    assert entry["state"] == "note"
+    assert entry["what"].startswith("there is no place for an archive")
+    assert "ROTULUS_ARCHIVE_URL" in entry["todo"]
+    monkeypatch.setenv("ROTULUS_ARCHIVE_URL", "s3://bucket/segments")
+    assert told(1)["what"] == "rows of the log older than 90 days go to s3://bucket/segments"
+
+
 def test_a_full_disk_is_a_problem(founded, monkeypatch):
     monkeypatch.setattr(diagnosis, "FREE_BYTES_MIN", 2 * shutil.disk_usage("/").total)
     assert "rotulus archive run" in seen(1)["disk"]["todo"]

@@ -1,18 +1,39 @@
 """`rotulus status`: one screen, and a sentence for each thing that needs somebody."""
 
 import json
+from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
+from kernel.ledger.archive import NO_ARCHIVE
+from tests.kernel.archives import memory_archive
 from tests.workers.cli.command import rotulus
 from tests.workers.cli.test_queues import OneRecord
 from workers.cli import status as status_module
+from workers.use_cases.log_archiving import KEEPS_ALL, RetentionPolicy
 from workers.views.attention import attention
 
 
+class ArchivedRecord(OneRecord):
+    """A gateway for each call, whose ledger may have an archive."""
+
+    def __init__(self):
+        super().__init__()
+        self.archive = None
+        self.retention = KEEPS_ALL
+
+    @asynccontextmanager
+    async def door(self):
+        async with super().door() as door:
+            door.services.ledger.archive = self.archive or NO_ARCHIVE
+            door.app.state.services = replace(door.services, retention=self.retention)
+            yield door
+
+
 @pytest.fixture
-def record(monkeypatch) -> OneRecord:
-    record = OneRecord()
+def record(monkeypatch) -> ArchivedRecord:
+    record = ArchivedRecord()
     monkeypatch.setattr(status_module, "GatewayClient", record.client)
     return record
 
@@ -36,6 +57,7 @@ def state(**changes):
         "implications": {"halts": []},
         "tree": {"tree_size": "1", "root_hash": "00"},
         "checkpoint": {"publishes": False, "problem": None, "checkpoint": None},
+        "archive": {"is_configured": True, "retention_days": 90, "audit_horizon_days": 2557},
     }
     return calm | changes
 
@@ -131,6 +153,36 @@ def test_a_gateway_without_workers_is_shown_and_needs_one(record):
     document = json.loads(rotulus("status", "--json").stdout)
     assert [sentence for sentence in document["attention"] if "no worker" in sentence]
     assert document["tree"]["tree_size"] == "0"
+
+
+@pytest.mark.spec("§17.7")
+@pytest.mark.parametrize(
+    ("archive", "retention_days", "line"),
+    [
+        (
+            None,
+            90,
+            (
+                "archive    there is no place for an archive, so rows stay in the database, however"
+                " old; name a folder or a bucket by ROTULUS_ARCHIVE_URL"
+            ),
+        ),
+        (memory_archive(), 90, "archive    takes rows of the log after 90 days"),
+        (
+            memory_archive(),
+            None,
+            "archive    takes nothing by itself (ROTULUS_KERNEL_RETENTION_DAYS is 0)",
+        ),
+    ],
+)
+def test_it_says_what_goes_to_the_archive_and_where_there_is_none(
+    record, archive, retention_days, line
+):
+    record.archive, record.retention = archive, RetentionPolicy(retention_days)
+    assert line in rotulus("status").stdout.splitlines()
+    document = json.loads(rotulus("status", "--json").stdout)
+    assert document["archive"]["is_configured"] == (archive is not None)
+    assert not [sentence for sentence in document["attention"] if "archive" in sentence]
 
 
 def test_where_no_gateway_is_the_url_and_what_to_do_are_said(monkeypatch):

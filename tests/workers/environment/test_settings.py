@@ -28,6 +28,8 @@ def test_a_fresh_machine_needs_no_setting():
     assert (settings.batch_max, settings.mailbox_max, settings.worker_slots) == (256, 256, 2)
     assert settings.kernel_idempotency_window_hours == 24
     assert settings.kernel_causal_window_minutes == 1440
+    assert (settings.kernel_retention_days, settings.audit_horizon_days) == (90, 2557)
+    assert settings.kernel_emergency_throttle_ops_per_sec == 100
 
 
 def test_the_environment_is_read_and_an_override_wins(monkeypatch):

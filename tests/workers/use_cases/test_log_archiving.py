@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kernel.ledger.archive import ArchiveUnavailable
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
@@ -22,8 +23,16 @@ from tests.kernel.build import (
     submit_answered,
 )
 from tests.workers.api.door import running_door
+from workers.environment.settings import Settings
 from workers.use_cases import log_archiving
-from workers.use_cases.log_archiving import US_PER_DAY, ArchivalDone, RetentionPolicy, archive_some
+from workers.use_cases.log_archiving import (
+    US_PER_DAY,
+    ArchivalDone,
+    RetentionPolicy,
+    archive_some,
+    archive_steps,
+    retention_policy,
+)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("§17.7")]
 DAYS = 2
@@ -50,7 +59,7 @@ async def test_rows_move_envelopes_follow_after_their_grace_and_the_record_verif
     async with running_door(ledger.store, host=host.host) as door:
 
         async def some(days=DAYS):
-            retention = replace(RetentionPolicy(days).at(ledger.host.now_us()), hot_rows_min=0)
+            retention = replace(RetentionPolicy(days).of(ledger), hot_rows_min=0)
             return await archive_some(ledger, door.services.write, retention)
 
         assert await some(None) == ArchivalDone()
@@ -83,7 +92,7 @@ async def test_answers_of_retired_models_go_after_the_horizon_and_their_grace():
 
         async def done(days, **changes):
             host.time_us += days * US_PER_DAY
-            retention = replace(policy, **changes).at(ledger.host.now_us())
+            retention = replace(policy, **changes).of(ledger)
             some = await archive_some(
                 ledger, door.services.write, replace(retention, hot_rows_min=0)
             )
@@ -103,3 +112,42 @@ async def test_answers_of_retired_models_go_after_the_horizon_and_their_grace():
         assert verify(view).ok
         replayed = replay_one(view, stating["operation_id"], "record_only", in_use)
     assert replayed.block_reason == "recorded_output_unavailable"
+
+
+@pytest.mark.spec("§6.5", "§17.6")
+async def test_by_default_an_answer_is_kept_for_seven_years(tmp_path):
+    host = FakeHost()
+    ledger = Ledger.create(MemoryStore(), host.host, memory_archive())
+    submit(ledger, create("n", "Note"))
+    submit_answered(ledger, adapt("n", summary="x"), b"an answer")
+    for number in range(SEGMENT_ROWS):
+        submit(ledger, create(f"n-{number}", "Note"))
+    policy = retention_policy(Settings(data_dir=tmp_path))
+    assert policy.kernel_retention_days == 90
+
+    async with running_door(ledger.store, host=host.host) as door:
+
+        async def done(days):
+            host.time_us += days * US_PER_DAY
+            retention = replace(policy.of(ledger), hot_rows_min=0)
+            some = await archive_some(ledger, door.services.write, retention)
+            return some.rows_moved, some.operations_released, some.answers_collected
+
+        assert await done(91) == (SEGMENT_ROWS, 0, 0)
+        assert await done(7 * 365 - 91) == (0, 0, 0)
+        assert await done(3) == (0, 1, 0)
+        assert await done(6) == (0, 0, 0)
+        assert await done(2) == (0, 0, 1)
+
+
+async def test_where_no_place_is_named_only_who_asks_by_name_is_refused(tmp_path):
+    host = FakeHost()
+    ledger = Ledger.create(MemoryStore(), host.host)
+    for number in range(SEGMENT_ROWS):
+        submit(ledger, create(f"n-{number}", "Note"))
+    host.time_us += 1000 * US_PER_DAY
+    policy = retention_policy(Settings(data_dir=tmp_path))
+    assert list(archive_steps(ledger, replace(policy.of(ledger), hot_rows_min=0))) == []
+    with pytest.raises(ArchiveUnavailable) as caught:
+        list(archive_steps(ledger, replace(policy.of(ledger, days=90), hot_rows_min=0)))
+    assert caught.value.code == "archive_not_configured"

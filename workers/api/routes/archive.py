@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
 from workers.api.json_routes import json_router
 from workers.api.services import Given
@@ -21,6 +22,29 @@ class ArchivalBody(BaseModel):
     older_than_days: Annotated[int | None, Field(ge=0, le=DAYS_MAX, strict=True)] = None
 
 
+class ArchiveDocument(TypedDict):
+    """Whether a place is named for an archive, and what is moved there by itself."""
+
+    is_configured: bool
+    """Where it is false nothing is moved, however old."""
+
+    retention_days: int | None
+    """Days after which rows of the log are moved; null: never."""
+
+    audit_horizon_days: int | None
+    """Days after which archived operations no longer keep answers of models; null: never."""
+
+
+@router.get("")
+async def archive(services: Given) -> ArchiveDocument:
+    """Say whether there is a place for an archive, and after how many days what goes there."""
+    return {
+        "is_configured": services.ledger.archive.is_configured,
+        "retention_days": services.retention.kernel_retention_days,
+        "audit_horizon_days": services.retention.audit_horizon_days,
+    }
+
+
 @router.post("/runs")
 async def archive_run(services: Given, body: ArchivalBody | None = None) -> ArchivalDone:
     """Take a few steps of archival; ask again while it is not complete. Again changes nothing.
@@ -30,5 +54,5 @@ async def archive_run(services: Given, body: ArchivalBody | None = None) -> Arch
     given back.
     """
     days = None if body is None else body.older_than_days
-    retention = services.retention.at(services.ledger.host.now_us(), days=days)
+    retention = services.retention.of(services.ledger, days=days)
     return await archive_some(services.ledger, services.write, retention)

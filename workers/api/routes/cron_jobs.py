@@ -72,7 +72,7 @@ async def chain_audit(body: MarkBody, services: Given, request: Request) -> Audi
 async def log_archival(services: Given, request: Request) -> CronDocument:
     """Take a few steps of archival; a caller goes on while it is not complete."""
     await authorize(services, request)
-    retention = services.retention.at(services.ledger.host.now_us())
+    retention = services.retention.of(services.ledger)
     done = await archive_some(services.ledger, services.write, retention)
     return {"result": asdict(done)}
 
