@@ -1,6 +1,7 @@
 """V10, undoing: an inverse is of an effect on record, and of the record that it wrote (K2).
 
-Which state it puts back is held against the log when it is applied (`kernel/stores/record_history.py`).
+Which state it puts back is held against the log when it is applied
+(`kernel/stores/record_history.py`).
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,9 @@
 """Undoing one effect: the record becomes what the operations in effect come to (§5.2, K2).
 
 An inverse states which record it puts back, from which state to which; who plans it computes that
-state from the log (`kernel/stores/record_history.py`). It is refused where another state stands: what was written
-since would be lost. The state that it replaces is kept, so that an inverse can itself be undone.
+state from the log (`kernel/stores/record_history.py`). It is refused where another state stands:
+what was written since would be lost. The state that it replaces is kept, so that an inverse can
+itself be undone.
 """
 
 import orjson
