@@ -8,7 +8,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from kernel.model.model_output import RecordedModelOutput
+from kernel.model.model_output import RecordedModelOutput, SubmittedModelOutput
+from kernel.model.numbers import (
+    Cost,
+    Count,
+    DurationMs,
+    NonNegative,
+    PositiveCount,
+    SchemaVersion,
+)
 
 MAX_ENVELOPE_BYTES = 1 << 20
 MAX_DEPTH = 32
@@ -22,7 +30,6 @@ Text = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Refs = Annotated[tuple[Text, ...], Field(max_length=MAX_REFS, fail_fast=True)]
 """Reading stops at the first wrong entry: each of thousands would cost as much as a good one."""
 
-SchemaVersion = Annotated[int, Field(ge=1, le=1)]
 Reversibility = Literal[
     "fully_reversible",
     "compensating_operation_only",
@@ -76,8 +83,8 @@ class AffectedSubgraphDescriptor(_Document):
     affected_node_refs: Refs = ()
     affected_edge_refs: Refs = ()
     visibility_class_envelope: Refs = ()
-    estimated_cascade_depth: Annotated[int, Field(ge=0)] = 0
-    estimated_capacity_cost: Annotated[float, Field(ge=0)] = 0
+    estimated_cascade_depth: Count = 0
+    estimated_capacity_cost: NonNegative = 0
     schema_version: SchemaVersion = 1
 
 
@@ -99,7 +106,7 @@ class Implied(_Document):
     """The detector's run that emitted an operation, and what implied it (§19.1, K31)."""
 
     detector: Text
-    implication_epoch: Annotated[int, Field(ge=1)]
+    implication_epoch: PositiveCount
     """The number of the run."""
 
     implied_by_operation_ids: Annotated[
@@ -116,7 +123,7 @@ class BindingFire(_Document):
 
 
 class Envelope(_Document):
-    """An operation as submitted to the kernel (§2.1).
+    """An operation as it is on the record (§2.1); what is submitted is a `SubmittedEnvelope`.
 
     The scope descriptor and the policy generation may be absent here: V4 and V5 reject their
     absence with reason codes of their own, V1 speaks only of shape.
@@ -148,7 +155,7 @@ class Envelope(_Document):
         tuple[RecordedModelOutput, ...], Field(max_length=MAX_MODEL_OUTPUTS, fail_fast=True)
     ] = ()
     recorded_at: Text
-    duration_ms: Annotated[float, Field(ge=0)] | None = None
+    duration_ms: NonNegative | None = None
     schema_version: SchemaVersion
     session_id: Text | None = None
     epoch_id: Text | None = None
@@ -175,4 +182,20 @@ class Envelope(_Document):
     """Confirms that the operation goes on without capacity; only a user may (§18.2)."""
 
     recompute_priority: Text | None = None
-    recompute_as_of_sequence: Annotated[int, Field(ge=0)] | None = None
+    recompute_as_of_sequence: Count | None = None
+
+
+class SubmittedScope(AffectedSubgraphDescriptor):
+    """A scope whose cost is one that a lease can have."""
+
+    estimated_capacity_cost: Cost = 0
+
+
+class SubmittedEnvelope(Envelope):
+    """An envelope as V1 takes it, whose numbers are held to what they measure."""
+
+    affected_subgraph_descriptor: SubmittedScope | None = None
+    recorded_model_outputs: Annotated[
+        tuple[SubmittedModelOutput, ...], Field(max_length=MAX_MODEL_OUTPUTS, fail_fast=True)
+    ] = ()
+    duration_ms: DurationMs | None = None
