@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 from kernel.algebra.verbs import OPERATION_KINDS
 from kernel.ledger.ledger import LedgerView
 from kernel.model.envelope import Envelope
+from kernel.model.numbers import Count, PositiveCount, SchemaVersion
 
 DEFAULT_DAILY_QUOTA = 10_000_000
 DEFAULT_THROTTLE_OPS_PER_SEC = 100
@@ -32,7 +33,6 @@ _PRIORITY_OF_USERS = "user_active_session"
 _PRIORITY_OF_OTHERS = "background_normal"
 
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
-_Count = Annotated[int, Field(ge=0)]
 
 
 class KernelCostGovernance(BaseModel):
@@ -41,13 +41,11 @@ class KernelCostGovernance(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     policy_id: _Name = "default"
-    daily_write_quota_per_kind: dict[_Name, _Count] = Field(default_factory=dict)
+    daily_write_quota_per_kind: dict[_Name, Count] = Field(default_factory=dict)
     """A kind that is not here has the default quota."""
 
-    emergency_throttle_threshold_ops_per_sec: Annotated[int, Field(ge=1)] = (
-        DEFAULT_THROTTLE_OPS_PER_SEC
-    )
-    per_run_write_budget: _Count | None = None
+    emergency_throttle_threshold_ops_per_sec: PositiveCount = DEFAULT_THROTTLE_OPS_PER_SEC
+    per_run_write_budget: Count | None = None
     on_quota_exceeded: Literal["queue_pending", "alert_and_continue", "hard_stop_and_alert"] = (
         "alert_and_continue"
     )
@@ -56,7 +54,7 @@ class KernelCostGovernance(BaseModel):
         "block_on_unavailable", "queue_until_available", "alert_and_proceed"
     ] = "queue_until_available"
     cost_attribution_by_transactional_intent: bool = True
-    schema_version: Annotated[int, Field(ge=1, le=1)] = 1
+    schema_version: SchemaVersion = 1
 
     @field_validator("daily_write_quota_per_kind")
     @classmethod

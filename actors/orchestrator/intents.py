@@ -22,6 +22,7 @@ from kernel.canonical import canonicalize
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, CapacityOverride
 from kernel.model.landscape_receipts import RunSealed
 from kernel.model.model_output import CapturedOutput
+from kernel.model.numbers import Count, Length, Offset, Share
 from kernel.model.stated_receipts import (
     BatchReviewOperation,
     BeliefAnchor,
@@ -46,7 +47,6 @@ StoredRef = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 """A reference to the record, whose ids may be longer because they came in an envelope."""
 SelectorValue = Annotated[str, StringConstraints(min_length=1, max_length=VALUE_MAX)]
 Content = Annotated[str, StringConstraints(max_length=MAX_TEXT_CHARS)]
-Authority = Annotated[float, Field(ge=0, le=1)]
 VisibilityClass = Literal["public_open", "work_product_internal", "firewalled", "sealed"]
 Essentiality = Literal["core", "supporting", "tangential"]
 Priority = Literal[
@@ -92,8 +92,8 @@ class SourceSpan(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source_ref: Id
-    offset: Annotated[int, Field(ge=0)]
-    length: Annotated[int, Field(ge=1)]
+    offset: Offset
+    length: Length
 
 
 class CreateSource(Intent):
@@ -228,7 +228,7 @@ class CreateClaim(Intent):
     corpus_id: Id
     span: SourceSpan
     text: Content
-    authority: Authority
+    authority: Share
     understanding_id: Id | None = None
     essentiality: Essentiality = "supporting"
     recompute_priority: Priority | None = None
@@ -296,7 +296,7 @@ class ReadVersion(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     node_id: StoredRef
-    version: int
+    version: Count
     operation_id: StoredRef
     updated_at: str
 
@@ -331,7 +331,7 @@ class InputVersion(BaseModel):
     parent_node_id: StoredRef
     parent_version: Id
     edge_essentiality: Essentiality
-    captured_at_authority: Authority
+    captured_at_authority: Share
 
 
 class InputsStated(BaseModel):
@@ -339,7 +339,7 @@ class InputsStated(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    count: Annotated[int, Field(ge=0)]
+    count: Count
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     excerpt: Annotated[tuple[InputVersion, ...], Field(max_length=EXCERPT_MAX, fail_fast=True)]
 
@@ -349,8 +349,8 @@ class RecalculateAuthority(Intent):
 
     intent_kind: Literal["recalculate_authority"] = "recalculate_authority"
     target_cu_id: StoredRef
-    as_of_sequence: Annotated[int, Field(ge=0)]
-    cu_authority: Authority
+    as_of_sequence: Count
+    cu_authority: Share
     inputs: InputsStated
 
 

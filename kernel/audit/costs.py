@@ -7,22 +7,28 @@ tokens of their recorded outputs, attributed to the operation that recorded the 
 are in the unit of `estimated_capacity_cost`, measurements in tokens; the two cannot be compared.
 
 An operation whose policy generation attributes no cost has no entry.
+
+An entry says what was recorded, which earlier releases did not limit. In a sum such an estimate
+counts as COST_MAX, the most that any lease has, and the sum says of how many operations that is so:
+one row then neither breaks a sum nor hides the others in it (decision kernel/0535).
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum
+from math import fsum, isfinite
 from typing import Any, NotRequired, cast
 
 from typing_extensions import TypedDict
 
 from kernel.audit.operations import envelope_of, first_sequence_from, stored_document
 from kernel.capacity import KernelCostGovernance, estimate, governance_in
+from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import in_force_at, is_lite
 from kernel.ledger.tables import Row
+from kernel.pressure import COST_MAX
 
 _LEASE_KINDS = frozenset({"capacity_lease", "capacity_alert", "capacity_override"})
 
@@ -52,6 +58,8 @@ class CostTotalDocument(TypedDict):
     operations: int
     estimated_cost: float
     actual_cost: NotRequired[float]
+    operations_over_limit: NotRequired[int]
+    """Of how many the estimate is beyond the most that there is, and counts as that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +107,9 @@ class CostTotal:
     estimated_cost: float
     actual_cost: float | None
     """The sum of the measured costs; None where none was measured."""
+
+    operations_over_limit: int | None = None
+    """Of how many the estimate is beyond COST_MAX, and counts as that; None of none."""
 
     def document(self) -> CostTotalDocument:
         """Return the sum as JSON has it."""
@@ -159,8 +170,8 @@ def cost_totals(
     page = cost_entries(view, after=after, limit=limit, from_us=from_us, before_us=before_us)
     by_whom: dict[tuple[str, str], list[CostTotal]] = defaultdict(list)
     for entry in page.entries:
-        key = (entry.semantic_intent, entry.actor)
-        by_whom[key].append(CostTotal(*key, 1, entry.estimated_cost or 0.0, entry.actual_cost))
+        total = _total_of(entry)
+        by_whom[total.semantic_intent, total.actor].append(total)
     return CostTotals(
         tuple(_together(totals) for _, totals in sorted(by_whom.items())), page.next_after
     )
@@ -175,6 +186,18 @@ def joined_totals(pages: Iterable[CostTotals]) -> tuple[CostTotal, ...]:
     return tuple(_together(totals) for _, totals in sorted(by_whom.items()))
 
 
+def _total_of(entry: CostLedgerEntry) -> CostTotal:
+    estimate = entry.estimated_cost or 0.0
+    return CostTotal(
+        entry.semantic_intent,
+        entry.actor,
+        1,
+        min(estimate, COST_MAX),
+        entry.actual_cost,
+        1 if estimate > COST_MAX else None,
+    )
+
+
 def _together(totals: Sequence[CostTotal]) -> CostTotal:
     measured = [total.actual_cost for total in totals if total.actual_cost is not None]
     return CostTotal(
@@ -183,23 +206,33 @@ def _together(totals: Sequence[CostTotal]) -> CostTotal:
         sum(total.operations for total in totals),
         fsum(total.estimated_cost for total in totals),
         fsum(measured) if measured else None,
+        sum(total.operations_over_limit or 0 for total in totals) or None,
     )
 
 
 def _entry(view: LedgerView, row: Row) -> CostLedgerEntry | None:
+    try:
+        return _stated_entry(view, row)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        message = f"row {row['ec_sequence_number']} of the log does not say what it cost"
+        raise LedgerCorrupt(message) from error
+
+
+def _stated_entry(view: LedgerView, row: Row) -> CostLedgerEntry | None:
     document = stored_document(row["row_bytes"], f"row {row['ec_sequence_number']} of the log")
     envelope = envelope_of(view, row)
     if not _governance(view, envelope).cost_attribution_by_transactional_intent:
         return None
     operation_id = str(document["operation_id"])
     leased = _lease_receipt(view, operation_id)
+    estimated = leased.get("estimated_cost") if envelope is None else _estimated(envelope)
     return CostLedgerEntry(
         f"cost:{operation_id}",
         operation_id,
         document["semantic_intent"],
         document["actor"],
-        leased.get("estimated_cost") if envelope is None else _estimated(envelope),
-        _measured(envelope or {}),
+        _number(estimated),
+        _number(_measured(envelope or {})),
         str(leased.get("ec_capacity_lease_id", "")),
         document["committed_at"],
     )
@@ -214,11 +247,23 @@ def _governance(view: LedgerView, envelope: Document | None) -> KernelCostGovern
 
 def _estimated(envelope: Mapping[str, Any]) -> float:
     scope = envelope.get("affected_subgraph_descriptor") or {}
-    stated = float(scope.get("estimated_capacity_cost", 0))
+    stated = scope.get("estimated_capacity_cost", 0)
     return estimate(stated, len(envelope["primitive_effects"]))
 
 
-def _measured(envelope: Mapping[str, Any]) -> float | None:
+def _number(stated: float | None) -> float | None:
+    """Return what a row states as a float.
+
+    Raises:
+        TypeError, ValueError: it is no number, or has no end, which no row that was recorded has.
+    """
+    number = None if stated is None else float(stated)
+    if number is not None and not isfinite(number):
+        raise ValueError("not finite")
+    return number
+
+
+def _measured(envelope: Mapping[str, Any]) -> int | None:
     """Return the tokens of the answers that the operation itself recorded."""
     used = [
         _tokens(output.get("recorded_token_usage") or {})
@@ -226,7 +271,7 @@ def _measured(envelope: Mapping[str, Any]) -> float | None:
         if output["recorded_by_operation_id"] == envelope["operation_id"]
     ]
     known = [tokens for tokens in used if tokens is not None]
-    return float(sum(known)) if known else None
+    return sum(known) if known else None
 
 
 def _tokens(usage: Mapping[str, int]) -> int | None:

@@ -17,6 +17,7 @@ from kernel.conflicts.adjudications import outcomes_to_review
 from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.tables import Row
+from kernel.model.numbers import SEQUENCE_MAX
 from kernel.reviews.evidence import (
     STORES,
     EvidenceDocument,
@@ -53,6 +54,9 @@ class ReviewPageDocument(TypedDict):
     next_after: str | None
 
 
+_DIGITS_MAX = len(str(SEQUENCE_MAX))
+
+
 @dataclass(frozen=True, slots=True)
 class ReviewPage:
     """Some of the items of one queue."""
@@ -63,6 +67,14 @@ class ReviewPage:
     def document(self) -> ReviewPageDocument:
         """Return the page as JSON has it."""
         return {"items": list(self.items), "next_after": self.next_after}
+
+
+def is_place(kind: ReviewKind, after: str) -> bool:
+    """Tell whether a text can be where a page of a queue goes on; outcomes have numbers."""
+    if kind != "outcome" or not after:
+        return True
+    is_number = after.isascii() and after.isdigit() and len(after) <= _DIGITS_MAX
+    return is_number and int(after) <= SEQUENCE_MAX
 
 
 def open_reviews(

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from kernel.bindings import outcomes
 from kernel.bindings.evaluation import evaluate
 from kernel.bindings.outcomes import BindingOutcomeRecord, Name, reason_of
 from kernel.bindings.source_binding import BindingTargetKind, SourceBinding
 from kernel.canonical import digest
+from kernel.model.numbers import PositiveCount
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ class EvaluatedOn(_Model):
     artifact_ref: Name | None = None
     """The artifact; None where none is on record."""
 
-    artifact_version: Annotated[int, Field(ge=1)] | None = None
+    artifact_version: PositiveCount | None = None
     artifact_digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
     """Of the fields by which it was judged."""
 

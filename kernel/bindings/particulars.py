@@ -8,6 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from kernel.model.numbers import Length, Offset, Share
 from kernel.model.relationship_types import RelationshipType
 
 FieldName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
@@ -24,8 +25,8 @@ class _Model(BaseModel):
 class Stretch(_Model):
     """A stretch of the artifact's text, in Unicode code points of the text before wrapping."""
 
-    offset: Annotated[int, Field(ge=0)]
-    length: Annotated[int, Field(ge=1)]
+    offset: Offset
+    length: Length
 
 
 class RelatedFiling(_Model):
@@ -33,7 +34,7 @@ class RelatedFiling(_Model):
 
     relationship_type: RelationshipType
     target_artifact_ref: Name
-    identity_confidence: Annotated[float, Field(ge=0, le=1)]
+    identity_confidence: Share
     evidence: Name
 
 

@@ -26,7 +26,7 @@ from kernel.canonical import CanonicalizationError, canonicalize_readable
 from kernel.checks.check import Refusal, Submission, Verdict, said
 from kernel.checks.v01_sizes import TOO_LARGE, Oversize, too_many_bytes, too_many_entries
 from kernel.ledger.ledger import Document
-from kernel.model.envelope import ACTORS, MAX_DEPTH, Envelope
+from kernel.model.envelope import ACTORS, MAX_DEPTH, Envelope, SubmittedEnvelope
 from kernel.model.node_kinds import RUNTIME_KINDS, RUNTIME_PREFIXES
 from kernel.model.problems import first_problem
 
@@ -89,7 +89,7 @@ def _read(document: Document) -> Parsed:
         brackets = len(content.translate(None, _NO_BRACKETS))
         if brackets > MAX_DEPTH and depth_exceeds(document, MAX_DEPTH):
             return Refusal("envelope_schema_invalid", "", f"nested deeper than {MAX_DEPTH}")
-        envelope = _VALIDATE(content)
+        envelope = VALIDATE(content)
     except CanonicalizationError as error:
         return Refusal("envelope_schema_invalid", "", str(error))
     except ValidationError as error:
@@ -105,7 +105,7 @@ def _read(document: Document) -> Parsed:
     return envelope, document, content
 
 
-_VALIDATE: Callable[[bytes], Envelope] = Envelope.__pydantic_validator__.validate_json
+VALIDATE: Callable[[bytes], Envelope] = SubmittedEnvelope.__pydantic_validator__.validate_json
 """What `model_validate_json` calls, which costs a tenth of the reading."""
 
 

@@ -2,6 +2,8 @@
 
 Counts are asked of the database; times, causes and calls are read from the records of one run, page
 by page, so these reports take time that grows with the run. Of a list are at most `limit` entries.
+A sum of times that JSON's readers would round (2^53 and beyond) is given as the largest that they
+do not; records of another's run may state any.
 """
 
 from collections import Counter, defaultdict
@@ -11,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.landscape.digest import PAGE_RECORDS, records_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.grades import grade_now
@@ -173,7 +176,7 @@ def performance_of(view: LedgerView, run_id: str) -> Document:
         entry |= {"plugin_name": node.get("plugin_name"), "node_type": node.get("node_type")}
     return {
         "run_id": run_id,
-        "total_processing_us": total,
+        "total_processing_us": min(total, MAX_SAFE_INTEGER),
         "node_count": len(performance),
         "bottlenecks": [
             entry["node_id"] for entry in performance if entry["share"] > BOTTLENECK_SHARE
@@ -197,7 +200,7 @@ def _performance(
         "mean_us": own / len(durations),
         "min_us": min(durations),
         "max_us": max(durations),
-        "total_us": own,
+        "total_us": min(own, MAX_SAFE_INTEGER),
         "share": own / total if total else 0.0,
         "failures": failures[node_id],
     }
@@ -297,7 +300,7 @@ def _usage(counts: Counter[str]) -> Document:
         "total_calls": counts["total_calls"],
         "successful": counts["successful"],
         "failed": counts["failed"],
-        "total_latency_us": counts["total_latency_us"],
+        "total_latency_us": min(counts["total_latency_us"], MAX_SAFE_INTEGER),
         "mean_latency_us": counts["total_latency_us"] / timed if timed else None,
     }
 

@@ -15,9 +15,11 @@ The server ends it by `statement_timeout`. A row that is longer than `VALUE_BYTE
 What a query takes of the server's own memory and temporary files the server bounds by its settings.
 """
 
+import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from math import isfinite
+from typing import Any, cast
 
 import orjson
 import psycopg
@@ -36,6 +38,9 @@ from kernel.ledger.ad_hoc_query import (
 from kernel.ledger.postgres_connection import Connection
 
 DEPTH_MAX = 200
+
+_DIGITS_MAX = 18
+"""Of an integer, its sign included, that JSON is written with in every case."""
 
 _BEFORE_BRACKETS = frozenset(
     {
@@ -187,6 +192,27 @@ def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _nodes(below)
 
 
+def _read(text: str) -> dict[str, Any]:
+    """Return a row; a number that is larger than every float is the text of its digits."""
+    try:
+        row = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        try:
+            row = json.loads(text, parse_int=_integer, parse_float=_float)
+        except RecursionError:
+            raise QueryRefused("a row is nested too deeply", code="query_failed") from None
+    return cast("dict[str, Any]", row)
+
+
+def _integer(text: str) -> int | float | str:
+    return int(text) if len(text) <= _DIGITS_MAX else _float(text)
+
+
+def _float(text: str) -> float | str:
+    number = float(text)
+    return number if isfinite(number) else text
+
+
 def _answer(
     columns: tuple[str, ...], answers: list[tuple[str | None]], bounds: QueryBounds
 ) -> QueryAnswer:
@@ -194,7 +220,7 @@ def _answer(
     for (text,) in answers:
         if text is None:
             raise QueryRefused(f"a row has more than {VALUE_BYTES_MAX} bytes; select less of it")
-        row = orjson.loads(text)
+        row = _read(text)
         if not budget.take([row[name] for name in columns]):
             break
     return QueryAnswer(columns, budget.rows, budget.cut_by)

@@ -8,7 +8,15 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from kernel.model.model_output import RecordedModelOutput
+from kernel.model.model_output import RecordedModelOutput, SubmittedModelOutput
+from kernel.model.numbers import (
+    Cost,
+    Count,
+    DurationMs,
+    NonNegative,
+    PositiveCount,
+    SchemaVersion,
+)
 
 MAX_ENVELOPE_BYTES = 1 << 20
 MAX_DEPTH = 32
@@ -27,7 +35,6 @@ ClosedName = str
 
 ClosedNames = Annotated[tuple[ClosedName, ...], Field(max_length=MAX_REFS, fail_fast=True)]
 
-SchemaVersion = Annotated[int, Field(ge=1, le=1)]
 Reversibility = Literal[
     "fully_reversible",
     "compensating_operation_only",
@@ -87,8 +94,8 @@ class AffectedSubgraphDescriptor(_Document):
     affected_node_refs: Refs = ()
     affected_edge_refs: Refs = ()
     visibility_class_envelope: Refs = ()
-    estimated_cascade_depth: Annotated[int, Field(ge=0)] = 0
-    estimated_capacity_cost: Annotated[float, Field(ge=0)] = 0
+    estimated_cascade_depth: Count = 0
+    estimated_capacity_cost: NonNegative = 0
     schema_version: SchemaVersion = 1
 
 
@@ -110,7 +117,7 @@ class Implied(_Document):
     """The detector's run that emitted an operation, and what implied it (§19.1, K31)."""
 
     detector: Text
-    implication_epoch: Annotated[int, Field(ge=1)]
+    implication_epoch: PositiveCount
     """The number of the run."""
 
     implied_by_operation_ids: Annotated[
@@ -127,7 +134,7 @@ class BindingFire(_Document):
 
 
 class Envelope(_Document):
-    """An operation as submitted to the kernel (§2.1).
+    """An operation as it is on the record (§2.1); what is submitted is a `SubmittedEnvelope`.
 
     V1 speaks only of shape. What another check refuses with a reason code of its own may be absent
     here, as the scope descriptor (V4) and the policy generation (V5), or any text (`ClosedName`).
@@ -159,7 +166,7 @@ class Envelope(_Document):
         tuple[RecordedModelOutput, ...], Field(max_length=MAX_MODEL_OUTPUTS, fail_fast=True)
     ] = ()
     recorded_at: Text
-    duration_ms: Annotated[float, Field(ge=0)] | None = None
+    duration_ms: NonNegative | None = None
     schema_version: SchemaVersion
     session_id: Text | None = None
     epoch_id: Text | None = None
@@ -186,4 +193,20 @@ class Envelope(_Document):
     """Confirms that the operation goes on without capacity; only a user may (§18.2)."""
 
     recompute_priority: Text | None = None
-    recompute_as_of_sequence: Annotated[int, Field(ge=0)] | None = None
+    recompute_as_of_sequence: Count | None = None
+
+
+class SubmittedScope(AffectedSubgraphDescriptor):
+    """A scope whose cost is one that a lease can have."""
+
+    estimated_capacity_cost: Cost = 0
+
+
+class SubmittedEnvelope(Envelope):
+    """An envelope as V1 takes it, whose numbers are held to what they measure."""
+
+    affected_subgraph_descriptor: SubmittedScope | None = None
+    recorded_model_outputs: Annotated[
+        tuple[SubmittedModelOutput, ...], Field(max_length=MAX_MODEL_OUTPUTS, fail_fast=True)
+    ] = ()
+    duration_ms: DurationMs | None = None

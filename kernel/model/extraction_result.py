@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from kernel.errors import KernelError
+from kernel.model.numbers import Offset, PositiveCount
 from kernel.model.problems import first_problem
 
 EXTRACTION_TEXT_CHARS_MAX = 4 << 20
@@ -64,8 +65,8 @@ class ExtractedValue(_Model):
     value: Annotated[str, StringConstraints(min_length=1, max_length=VALUE_CHARS_MAX)]
     role: Annotated[str, StringConstraints(min_length=1, max_length=128)] | None = None
     """What the value is to the source: who a party is in it, what falls due, what is ruled on."""
-    start: Annotated[int, Field(ge=0)]
-    end: Annotated[int, Field(ge=1)]
+    start: Offset
+    end: PositiveCount
     words: Annotated[str, StringConstraints(min_length=1, max_length=WORDS_CHARS_MAX)]
 
 

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from kernel.model.receipt_bodies import Count, ReceiptBody, Sha256
+from kernel.model.numbers import Count
+from kernel.model.receipt_bodies import ReceiptBody, Sha256
 
 RunName = Annotated[
     str, StringConstraints(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f]+$")

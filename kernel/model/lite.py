@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_EFFECTS, Actor, Refs, SchemaVersion, Text
+from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_EFFECTS, Actor, Refs, Text
+from kernel.model.numbers import NonNegative, SchemaVersion
 
 LITE_VERSION = "1.5"
 
@@ -43,6 +44,6 @@ class PBEOperationReceiptLite(BaseModel):
     source_visibility_taint: Refs | None = None
     resolved_output_visibility_class: Text | None = None
     recorded_model_outputs: tuple[Any, ...] | None = None
-    duration_ms: Annotated[float, Field(ge=0)] | None = None
+    duration_ms: NonNegative | None = None
     session_id: Text | None = None
     run_id: Text | None = None

@@ -9,10 +9,16 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from kernel.canonical import canonicalize, sha256_hex
+from kernel.model.numbers import Integer, Tokens
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+USAGE_MAX = 16
+"""Kinds of tokens that an answer counts."""
+
+TokenUsage = Annotated[dict[str, Tokens], Field(max_length=USAGE_MAX)]
 
 
 class RecordedModelOutput(BaseModel):
@@ -38,9 +44,15 @@ class RecordedModelOutput(BaseModel):
     replay_eligible: bool = True
     prompt_hash_includes_wrapped_content: bool = False
     tier_2_prompt_cache_used: bool = False
-    recorded_token_usage: Annotated[dict[str, int], Field(max_length=16)] = Field(
+    recorded_token_usage: Annotated[dict[str, Integer], Field(max_length=USAGE_MAX)] = Field(
         default_factory=dict
     )
+
+
+class SubmittedModelOutput(RecordedModelOutput):
+    """The same as V1 takes it: what is counted is not below zero, and has a most."""
+
+    recorded_token_usage: TokenUsage = Field(default_factory=dict)
 
 
 class CapturedOutput(BaseModel):
@@ -58,7 +70,7 @@ class CapturedOutput(BaseModel):
 
     answered_at: str
     tier_2_prompt_cache_used: bool
-    token_usage: dict[str, int]
+    token_usage: TokenUsage
 
 
 def fingerprint(model_version: str, prompt_hash: str, parameter_hash: str) -> str:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from kernel.model.numbers import Count, Finite, Integer, NonNegative, PositiveCount, Share
+
 HEADER_FIELDS = frozenset(
     {
         "receipt_id",
@@ -27,8 +29,6 @@ Ref = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Sequence = Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,18})$")]
 """A sequence is a string in JSON (K27)."""
-
-Count = Annotated[int, Field(ge=0)]
 
 
 class ReceiptBody(BaseModel):
@@ -72,14 +72,14 @@ class EnvelopeRefused(ReceiptBody):
     actor: str | None = None
     semantic_intent: str | None = None
     session_id: str | None = None
-    retry_after_s: int | None = None
+    retry_after_s: Integer | None = None
     limit: Count | None = None
     actual: Count | None = None
     alert: QuotaAlert | None = None
     ec_capacity_lease_id: str | None = None
     lease_granted: bool | None = None
     lease_known: bool | None = None
-    cost_remaining: float | None = None
+    cost_remaining: Finite | None = None
     conflict_class: Ref | None = None
     conflicts: list[NamedConflict] | None = None
     existing_operation_ids: list[Ref] | None = None
@@ -90,7 +90,7 @@ class EnvelopeRefused(ReceiptBody):
     envelope: Document | None = None
     """The envelope as submitted, where the record would otherwise not have it."""
 
-    refusals: Annotated[int, Field(ge=1)] | None = None
+    refusals: PositiveCount | None = None
     """How many refusals this one receipt stands for (§17.6), and between which times."""
 
     first_refused_at: str | None = None
@@ -190,7 +190,7 @@ class CapacityLease(ReceiptBody):
 
     operation_kind: str
     priority: Ref
-    estimated_cost: float
+    estimated_cost: NonNegative
     ec_capacity_lease_id: str
 
 
@@ -199,7 +199,7 @@ class CapacityShort(CapacityLease):
 
     lease_granted: bool
     lease_known: bool
-    cost_remaining: float | None = None
+    cost_remaining: Finite | None = None
 
 
 class CapacityOverridden(CapacityShort):
@@ -387,7 +387,7 @@ class WorkRequested(_Decided):
     priority: Ref
     request_key: str
     content: Document
-    delay_s: float | None = None
+    delay_s: NonNegative | None = None
     run_at: str | None = None
     requeues: Ref | None = None
     decided_by: str | None = None
@@ -484,7 +484,7 @@ class AuthorityRecomputeCompleted(ReceiptBody):
 
     request_id: Ref
     target_cu_id: Ref
-    new_authority_value: float
+    new_authority_value: Share
 
 
 class AuthorityRecomputeDeadLettered(ReceiptBody):
@@ -529,7 +529,7 @@ class TaintPropagation(ReceiptBody):
     source_visibility_taint: list[Ref]
     source_visibility_taint_distinct: list[Ref]
     resolved_output_visibility_class: str | None
-    source_node_count_per_class: dict[str, int]
+    source_node_count_per_class: dict[str, Count]
     output_node_ref: Ref | None = None
 
 
@@ -572,7 +572,7 @@ class ExtractionAttempted(ReceiptBody):
     """A step of an extraction (§16.5)."""
 
     extraction_run_id: Ref
-    attempt_number: Annotated[int, Field(ge=1)]
+    attempt_number: PositiveCount
     prior_state: Ref
     current_state: Ref
     state_change_reason: Ref

@@ -5,6 +5,8 @@ from typing import Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
+from kernel.model.numbers import Count
+
 
 class AppliedEffectDocument(TypedDict):
     """An effect that was applied, as an answer names it."""
@@ -45,7 +47,7 @@ class RejectionDocument(TypedDict):
     receipt_id: str | None
     """None where so many refusals came that they are only counted."""
 
-    retry_after_s: NotRequired[int]
+    retry_after_s: NotRequired[Count]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pydantic import (
 
 from kernel.canonical import canonicalize
 from kernel.model.model_output import RecordedModelOutput
+from kernel.model.numbers import Cost, SchemaVersion
 
 SIMULATE = "simulate"
 PREVIEW_EFFECT = "simulation_preview_emit"
@@ -78,7 +79,7 @@ class SimulationExternalEffectPolicy(SimulationModel):
         tuple[AllowedExternalEffect, ...], Field(max_length=16, fail_fast=True)
     ]
     on_violation: Literal["block_with_receipt", "alert_and_proceed_in_dev_mode"]
-    schema_version: Annotated[int, Field(ge=1, le=1)] = 1
+    schema_version: SchemaVersion = 1
 
 
 ALL_FORBIDDEN = SimulationExternalEffectPolicy(
@@ -173,11 +174,11 @@ class SimulationPreviewState(SimulationModel):
     effect_kind_set: tuple[str, ...]
     """What the operation declares, in order, each kind once."""
 
-    estimated_capacity_cost: float
+    estimated_capacity_cost: Cost
     """In parts of a lease: an effect or a recompute costs 0.05."""
 
     would_be_rejected: WouldBeRejection | None = None
-    schema_version: int = 1
+    schema_version: SchemaVersion = 1
 
 
 class SimulationPreview(SimulationModel):
@@ -192,7 +193,7 @@ class SimulationPreview(SimulationModel):
     session_profile_hash: str
     preview_state: SimulationPreviewState
     rendered_visibility_warning: str | None = None
-    schema_version: int = 1
+    schema_version: SchemaVersion = 1
 
     def document(self) -> dict[str, Any]:
         """Return the form that leaves the process; what there is not is left out."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from kernel.model.numbers import Count, Finite
 from kernel.model.simulation import PreviewKind, PreviewPayload, SimulationModel
 
 
@@ -69,7 +70,7 @@ class MembershipChangePreview(PreviewPayload):
     membership_add_target: str | None = None
     new_member: str | None = None
     moves: tuple[MembershipMove, ...] = ()
-    relevance_score: float | None = None
+    relevance_score: Finite | None = None
     likely_topic_assignments: tuple[str, ...] | None = None
     downstream_bindings_likely_to_fire: tuple[str, ...] | None = None
 
@@ -87,7 +88,7 @@ class ExtractionOutcomePreview(PreviewPayload):
     """Which state an extraction would be in."""
 
     extraction_run_id: str | None = None
-    attempt_number: int | None = None
+    attempt_number: Count | None = None
     prior_state: str | None = None
     current_state: str | None = None
     block_reason: str | None = None
@@ -114,7 +115,7 @@ class PolicyChangePreview(PreviewPayload):
 
     from_policy_generation_id: str | None = None
     to_policy_generation_id: str | None = None
-    generation: int | None = None
+    generation: Count | None = None
 
 
 PREVIEW_PAYLOADS: Mapping[PreviewKind, type[PreviewPayload]] = MappingProxyType(

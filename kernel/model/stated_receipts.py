@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
+from kernel.model.numbers import Count, NonNegative, PositiveCount
 from kernel.model.receipt_bodies import (
     Document,
     ExternalEffectViolated,
@@ -47,8 +48,6 @@ ReviewDisposition = Literal["confirm", "reject", "defer", "split", "merge_with"]
 
 _LongName = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 _PageNames = Annotated[list[Name], Field(max_length=PAGE_REQUESTS_MAX, fail_fast=True)]
-_Index = Annotated[int, Field(ge=0)]
-_Count = Annotated[int, Field(ge=0)]
 _Kept = Literal["ephemeral", "durable"]
 
 
@@ -72,7 +71,7 @@ class SearchRun(ReceiptBody):
     """A search that was run (§3.3)."""
 
     query: str
-    hits: _Count | None = None
+    hits: Count | None = None
     search_plan: Document | None = None
     result_refs: Names | None = None
 
@@ -122,7 +121,7 @@ class EvaluatedArtifact(ReceiptBody):
     """An artifact in the version that was judged, and the fields by which it was."""
 
     artifact_ref: Name
-    artifact_version: Annotated[int, Field(ge=1)]
+    artifact_version: PositiveCount
     artifact_digest: Sha256
     fields: dict[str, str]
 
@@ -146,14 +145,14 @@ class BindingEvaluationManifest(ReceiptBody):
     source_event_id: Name
     evaluated_at: Name
     binding_outcomes: list[BindingOutcome]
-    bindings_evaluated_count: _Count
-    bindings_deferred_count: _Count
-    bindings_suspended_count: _Count
-    fan_out_cap: _Count
+    bindings_evaluated_count: Count
+    bindings_deferred_count: Count
+    bindings_suspended_count: Count
+    fan_out_cap: Count
     binding_generations: list[BindingGenerationEvaluated]
     semantic_conflicts: list[ResolvedConflict]
     policy_generation_id: Name
-    cycle: Annotated[int, Field(ge=1)] | None = None
+    cycle: PositiveCount | None = None
     """The cycle of the event, from 1; manifests that the runtime emits state it."""
 
     deferred_evaluation_at: Name | None = None
@@ -227,11 +226,11 @@ class Tier2Rollback(ReceiptBody):
     plan_digest: Sha256
     """Of the whole plan, which a confirmation binds."""
 
-    page: Annotated[int, Field(ge=1)]
+    page: PositiveCount
     undone_from_sequence: Sequence
     """What the epoch holds from this place on was undone; the next page goes on in front of it."""
 
-    operations_left: _Count
+    operations_left: Count
     committed_at: Name
 
 
@@ -251,7 +250,7 @@ class Tier3Rebuild(ReceiptBody):
     architect_confirmation_token: Name
     irreversible_skipped: list[ExternalEffectSkipped]
     state_digest: Sha256
-    records_replaced: _Count
+    records_replaced: Count
     replaced: list[list[str]]
     """Store, key, and the hashes before and after, of the first of them."""
 
@@ -309,12 +308,12 @@ class BatchReviewOperation(ReceiptBody):
     source_batch_id: Name
     prior_batch_review_ref: Name | None = None
     item_operations: Annotated[list[ReviewedItem], Field(min_length=1, max_length=BATCH_ITEMS_MAX)]
-    total_items: _Count
-    confirm_count: _Count
-    reject_count: _Count
-    defer_count: _Count
-    success_count: _Count
-    failure_count: _Count
+    total_items: Count
+    confirm_count: Count
+    reject_count: Count
+    defer_count: Count
+    success_count: Count
+    failure_count: Count
     failure_summary: list[ReviewFailure] | None = None
     """The items that failed, in the order of the batch; None where none did."""
 
@@ -329,8 +328,8 @@ class AnchoredEvents(ReceiptBody):
 
     session_id: Annotated[str, StringConstraints(min_length=1, max_length=SESSION_ID_CHARS_MAX)]
     prior_head_event_hash: Sha256
-    first_event_index: _Index
-    last_event_index: _Index
+    first_event_index: Count
+    last_event_index: Count
     head_event_hash: Sha256
 
 
@@ -372,7 +371,7 @@ class ImplicationRun(ReceiptBody):
     """A run of a detector: the stretch of the log that it read (§19.1, K31)."""
 
     detector: Name
-    implication_epoch: Annotated[int, Field(ge=1)]
+    implication_epoch: PositiveCount
     after_sequence: Sequence
     through_sequence: Sequence
 
@@ -432,7 +431,7 @@ class FileWritten(ReceiptBody):
 
     path: _LongName
     sha256: Sha256
-    size_bytes: _Count
+    size_bytes: Count
 
 
 class ExternalEffectReport(ReceiptBody):
@@ -442,7 +441,7 @@ class ExternalEffectReport(ReceiptBody):
     original_operation_id: Name
     effect_id: Name
     effect_kind: Name
-    attempts: Annotated[int, Field(ge=1)]
+    attempts: PositiveCount
 
 
 class ExternalEffectPerformed(ExternalEffectReport):
@@ -474,7 +473,7 @@ class PreviewState(ReceiptBody):
     preview_payload_commitment: Sha256 | None = None
     affected_node_refs: list[str]
     effect_kind_set: list[str]
-    estimated_capacity_cost: float
+    estimated_capacity_cost: NonNegative
     would_be_rejected: dict[str, str] | None = None
     schema_version: Literal[1] = 1
 

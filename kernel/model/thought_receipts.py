@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from kernel.model.numbers import PositiveCount
 from kernel.model.receipt_bodies import ReceiptBody, Sequence, Sha256
 
 THOUGHT_NAME_CHARS_MAX = 128
@@ -29,7 +30,6 @@ ThoughtName = Annotated[
 _Count = Annotated[int, Field(ge=1, le=THOUGHTS_MAX)]
 _Time = Annotated[str, StringConstraints(pattern=r"^[0-9T:.-]{26}Z$")]
 _Line = Annotated[str, StringConstraints(max_length=512)]
-_Round = Annotated[int, Field(ge=1, le=(1 << 53) - 1)]
 
 
 class AuditSessionStarted(ReceiptBody):
@@ -79,7 +79,7 @@ class SessionSealed(ReceiptBody):
     zeta_head: Sha256
     eta_root: Sha256
     rfc6962_root: Sha256
-    round_number: _Round
+    round_number: PositiveCount
     sealed_at: _Time
     signatures: _Signatures
 
@@ -108,7 +108,7 @@ class RoundOpened(ReceiptBody):
     """The genesis of a round; `parents` are the sessions of the round before."""
 
     format: Literal["rotulus/round-genesis/v1"]
-    round_number: _Round
+    round_number: PositiveCount
     parent_seal_hash: Sha256
     parents: _Sessions
     opened_at: _Time
@@ -118,7 +118,7 @@ class RoundSealed(ReceiptBody):
     """The seal of a round."""
 
     format: Literal["rotulus/round-seal/v1"]
-    round_number: _Round
+    round_number: PositiveCount
     genesis_hash: Sha256
     sessions: _Sessions
     sealed_at: _Time

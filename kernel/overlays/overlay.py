@@ -19,6 +19,7 @@ from pydantic import (
 
 from kernel.canonical import canonicalize
 from kernel.model.node_kinds import ACCESS_OVERLAY
+from kernel.model.numbers import Length, Offset, SchemaVersion
 from kernel.spans import Span
 
 Granularity = Literal[
@@ -73,8 +74,8 @@ class OverlayTarget(_Document):
 
     target_kind: Granularity
     target_ref: Name
-    offset: Annotated[int, Field(ge=0, le=10**14)] | None = None
-    length: Annotated[int, Field(ge=1, le=10**14)] | None = None
+    offset: Offset | None = None
+    length: Length | None = None
 
     @model_validator(mode="after")
     def _placed(self) -> Self:
@@ -113,7 +114,7 @@ class RedactedAccessPolicy(_Document):
         ]
         | None
     ) = None
-    schema_version: Annotated[int, Field(ge=1, le=1)] = 1
+    schema_version: SchemaVersion = 1
 
 
 class _Content(_Document):

@@ -8,6 +8,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_REFS
 from kernel.model.receipt import receipt_effect
+from kernel.pressure import COST_MAX
 from kernel.rollback.restoring import without
 from kernel.rollback.steps import RollbackStep
 from kernel.rules import effect_rules_of
@@ -21,7 +22,7 @@ def inverse_envelope(transaction: LedgerTransaction, step: RollbackStep, tier: i
     key = _key(transaction, step, f"tier_{tier}_inverse")
     fields = _of_original(transaction, step) | {
         "target_refs": step.envelope["target_refs"],
-        "affected_subgraph_descriptor": step.envelope["affected_subgraph_descriptor"],
+        "affected_subgraph_descriptor": _repeated(step.envelope["affected_subgraph_descriptor"]),
     }
     document = envelope(transaction, ROLLBACK, key, _inverses(transaction, step, tier), fields)
     if tier == 1:
@@ -86,6 +87,15 @@ def scope_of(node_refs: list[str]) -> Document:
         "estimated_cascade_depth": 0,
         "schema_version": 1,
     }
+
+
+def _repeated(scope: Document) -> Document:
+    """Return a recorded scope as one that may be submitted, whose cost is one of a lease.
+
+    Earlier releases recorded any cost, and what they recorded can be undone.
+    """
+    stated = scope.get("estimated_capacity_cost", 0)
+    return scope | {"estimated_capacity_cost": COST_MAX} if stated > COST_MAX else scope
 
 
 def _key(transaction: LedgerTransaction, step: RollbackStep, purpose: str) -> str:

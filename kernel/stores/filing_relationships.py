@@ -5,14 +5,15 @@ confirms it, or is rejected; a relationship never becomes a candidate again. On 
 judged by V6 (INV-K-OUTCOME-1).
 """
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import KernelEffect
+from kernel.model.numbers import Share
 from kernel.model.relationship_types import RelationshipType
 from kernel.stores.dates import Instant
 from kernel.stores.record import Applied, Operation
@@ -27,7 +28,7 @@ class FilingRelationship(Payload):
     target_filing_unit_id: Name | None = None
     unmatched_expires_at: Instant | None = None
     lifecycle_state: Literal["candidate", "confirmed", "rejected"] = "confirmed"
-    identity_confidence: Annotated[float, Field(ge=0, le=1)] | None = None
+    identity_confidence: Share | None = None
     """How sure it is that the target is the filing that is meant (§13.6)."""
 
     @model_validator(mode="after")

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from kernel.bindings.source_binding import BindingTargetKind
 from kernel.model.extraction_result import FIELDS_MAX, FieldName
+from kernel.model.numbers import SchemaVersion
 from kernel.priorities import CapacityPriority
 from kernel.stores.extraction import ExtractionAttempt
 from kernel.stores.typed import Key, Name, Payload
@@ -34,14 +35,14 @@ class BindingEvaluation(Payload):
     """The node of the SourceArtifact that the event brought, whose fields the selectors judge."""
 
     target_kind: BindingTargetKind = "corpus_document_membership"
-    schema_version: Annotated[int, Field(ge=1, le=1)] = 1
+    schema_version: SchemaVersion = 1
 
 
 class ExtractionTransition(ExtractionAttempt):
     """A step of an extraction to record; where it names no parent, that is the run's last step."""
 
     extraction_run_id: Key
-    schema_version: Annotated[int, Field(ge=1, le=1)] = 1
+    schema_version: SchemaVersion = 1
 
 
 EXTRACTION_REQUESTED = "extraction_requested"
@@ -70,4 +71,4 @@ class ExtractionTask(Payload):
     replaces_extraction_run_id: Name | None = None
     """The run that ended and in whose place this one begins anew."""
 
-    schema_version: Annotated[int, Field(ge=1, le=1)] = 1
+    schema_version: SchemaVersion = 1

@@ -9,10 +9,10 @@ from kernel.bindings.outcomes import BindingOutcomeRecord
 from kernel.bindings.particulars import NONE_STATED, Particulars
 from kernel.canonical import canonicalize_readable
 from kernel.model.model_output import CapturedOutput
+from kernel.model.numbers import Count, Share
 from kernel.stores.typed import Name, Sha256
 
 RequestId = Annotated[str, Field(min_length=1, max_length=512)]
-_Count = Annotated[int, Field(ge=0, le=10**12)]
 
 OUTPUTS_MAX = 8
 """Answers of a model that one extraction may need."""
@@ -40,8 +40,8 @@ class ReportedCapacity(_Model):
     """What was known of the capacity when it was refused (§14.5)."""
 
     ec_capacity_lease_state: Name
-    queue_depth: _Count
-    inflight_operations: _Count
+    queue_depth: Count
+    inflight_operations: Count
 
 
 class TransitionDue(_Model):
@@ -100,7 +100,7 @@ class ExtractionFinished(_Model):
     result: dict[str, Any]
     """An `ExtractionResult`."""
 
-    claim_authority: Annotated[float, Field(ge=0, le=1)]
+    claim_authority: Share
     """The authority of what this extractor reads."""
 
     outputs: Annotated[

@@ -7,6 +7,7 @@ import pytest
 
 from kernel.audit import export as export_module
 from kernel.audit import operations as operations_module
+from kernel.audit.costs import cost_totals, joined_totals
 from kernel.audit.export import export_lines
 from kernel.audit.lineage import authority_grounds, causal_ancestors
 from kernel.audit.newest_operations import newest_operations
@@ -15,19 +16,23 @@ from kernel.audit.preview import LATER_WRITES_MAX, preview_rollback
 from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
+from kernel.pressure import COST_MAX
 from kernel.verify.export import verify_export
 from tests.kernel.build import (
     HOUR_US,
     START_US,
     adapt,
+    changed,
     code_of,
     create,
     drain,
     effect,
     envelope,
+    findings,
     ledger_on,
     link,
     submit,
+    unmeasured,
 )
 from tests.kernel.lites import lite, take
 
@@ -434,3 +439,22 @@ def test_bytes_that_are_no_document_are_called_a_corrupt_ledger(store):
         tables.update(schema.blobs, (blob_ref,), {"content": b"[]"})
     with ledger.view() as view, pytest.raises(LedgerCorrupt):
         preview_rollback(view, "op-claim")
+
+
+@pytest.mark.spec("§18.3", "INV-A-COST-1")
+def test_a_sum_over_costs_that_earlier_releases_did_not_limit_answers(store):
+    ledger, _ = ledger_on(store)
+    scope = "affected_subgraph_descriptor.estimated_capacity_cost"
+    with unmeasured():
+        for number, cost in enumerate((1e308, 1e308, 3)):
+            assert (
+                code_of(submit(ledger, changed(create(f"n-{number}", "Note"), {scope: cost})))
+                is None
+            )
+    with ledger.view() as view:
+        [total] = cost_totals(view).totals
+        pages = [cost_totals(view, after=after, limit=1) for after in range(3)]
+    assert (total.operations, total.operations_over_limit) == (3, 2)
+    assert total.estimated_cost == 2 * COST_MAX + 3
+    assert joined_totals(pages) == (total,)
+    assert findings(ledger) == ()

@@ -68,6 +68,31 @@ def test_the_corpus_has_as_many_statements_as_it_should():
     assert len(set(hostile_queries.statements("x"))) >= 200
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT sum(v) AS n FROM (SELECT 1e308 AS v UNION ALL SELECT 1e308) AS t",
+        f"SELECT {'9' * 400} AS n",
+        "SELECT -1e400 AS n, 12 AS m",
+    ],
+)
+def test_a_number_beyond_every_float_is_a_text(store, sql):
+    [[number, *others]] = ask(store, sql).rows
+    assert isinstance(number, str)
+    assert number.lstrip("-")[:3] in ("inf", "200", "999", "100")
+    assert others in ([], [12])
+
+
+def test_integers_whose_sum_no_integer_can_be_are_a_float_or_an_error_of_the_query(store):
+    sql = "SELECT sum(v) AS n FROM (SELECT 9223372036854775807 AS v UNION ALL SELECT 1) AS t"
+    if isinstance(store, SqliteStore):
+        with pytest.raises(QueryRefused, match="integer overflow") as refused:
+            ask(store, sql)
+        assert refused.value.code == "query_failed"
+    else:
+        assert ask(store, sql).rows == [[2**63]]
+
+
 def test_no_statement_of_the_corpus_writes_or_reads_another_file(store, tmp_path):
     other = tmp_path / "secret.txt"
     other.write_text(WORDS)

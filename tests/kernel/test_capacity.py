@@ -1,5 +1,6 @@
 """V11: quotas, budgets, the throttle and the leases of capacity (§18)."""
 
+import sys
 import time
 from dataclasses import replace
 from itertools import count
@@ -14,9 +15,11 @@ from kernel.canonical import canonicalize
 from kernel.capacity import DEFAULT_DAILY_QUOTA, CapacityGrant, KernelCostGovernance
 from kernel.checks import v11_capacity
 from kernel.checks.check import Passage, Submission
+from kernel.errors import LedgerCorrupt
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.model.envelope import Envelope
+from kernel.model.numbers import COST_MAX
 from kernel.model.result import SubmissionResult
 from kernel.operation_counts import operations_of_day, operations_of_run
 from kernel.rollback.execute import rollback_operation
@@ -30,7 +33,9 @@ from tests.kernel.build import (
     effect,
     envelope,
     envelope_of_anchor,
+    op_id,
     submit,
+    unmeasured,
 )
 from tests.kernel.simulations import simulate
 from tests.world import World
@@ -139,7 +144,7 @@ def test_a_generation_with_a_governance_that_is_none_does_not_come_into_force(wo
 
 @pytest.mark.spec("INV-A-COST-1")
 def test_without_leases_everything_is_granted_and_nothing_is_said(world):
-    assert isinstance(world.submit(world.note(1e12)), SubmissionResult)
+    assert isinstance(world.submit(world.note(COST_MAX)), SubmissionResult)
     assert world.receipts("capacity_lease") == world.receipts("capacity_alert") == []
 
 
@@ -740,6 +745,82 @@ def test_sums_are_the_same_however_they_are_cut_into_pages(world):
             ]
             for total, other in zip(joined, whole.totals, strict=True):
                 assert total.estimated_cost == pytest.approx(other.estimated_cost, rel=1e-15)
+
+
+@pytest.mark.spec("§18.3", "INV-A-COST-1")
+@pytest.mark.parametrize("pages", [1, 2, 10])
+def test_costs_that_no_lease_has_are_summed_up_as_the_most_that_one_has(world, pages):
+    with unmeasured():
+        for cost in (1e308, 2, 1.7976931348623157e308, COST_MAX):
+            assert code_of(world.submit(world.note(cost))) is None
+    with world.ledger.view() as view:
+        entries = cost_entries(view).entries
+        summed, after = [], 0
+        while after is not None:
+            summed.append(cost_totals(view, after=after, limit=pages))
+            after = summed[-1].next_after
+    assert [entry.estimated_cost for entry in entries] == [1e308, 2, sys.float_info.max, COST_MAX]
+    [total] = joined_totals(summed)
+    assert (total.operations, total.operations_over_limit) == (4, 2)
+    assert total.estimated_cost == 3 * COST_MAX + 2
+    assert total.document()["operations_over_limit"] == 2
+
+
+@pytest.mark.spec("§18.3")
+def test_a_sum_of_costs_that_a_lease_can_have_says_nothing_of_a_limit(world):
+    world.submit(world.note(COST_MAX))
+    with world.ledger.view() as view:
+        [total] = cost_totals(view).totals
+    assert total.estimated_cost == COST_MAX
+    assert "operations_over_limit" not in total.document()
+
+
+@pytest.mark.spec("§5.2", "INV-A-COST-1")
+def test_what_was_recorded_with_a_cost_that_no_lease_has_can_be_undone(world):
+    document = world.note(1e308)
+    with unmeasured():
+        assert code_of(world.submit(document)) is None
+    with world.ledger.transaction() as transaction:
+        done = rollback_operation(Kernel(), transaction, document["operation_id"]).submission
+    assert isinstance(done, SubmissionResult), done
+    with world.ledger.view() as view:
+        scope = view.envelope(done.operation_id)["affected_subgraph_descriptor"]
+    assert scope["estimated_capacity_cost"] == COST_MAX
+
+
+CHANGED = op_id("changed")
+
+
+def used(*counts):
+    """An answer of a model that counts so many tokens."""
+    usage = {str(place): count for place, count in enumerate(counts)}
+    return {"recorded_by_operation_id": CHANGED, "recorded_token_usage": usage}
+
+
+@pytest.mark.spec("§18.3", "§17.5")
+@pytest.mark.parametrize(
+    "tampered",
+    [
+        {COST: "much"},
+        {COST: []},
+        {"affected_subgraph_descriptor": 7},
+        {"primitive_effects": None},
+        {"recorded_model_outputs": [7]},
+        {"recorded_model_outputs": [used(1e308, 1e308)]},
+        {"recorded_model_outputs": [used("many")]},
+    ],
+)
+def test_an_envelope_that_was_changed_is_named_and_not_summed_up(tampered):
+    world = CapacityWorld()
+    document = world.note(operation_id=CHANGED)
+    assert code_of(world.submit(document)) is None
+    with world.ledger.transaction() as transaction:
+        ref = transaction.log_row_of(document["operation_id"])["envelope_payload_blob_ref"]
+        row = transaction.tables.get(schema.blobs, ref)
+        content = canonicalize(changed(document, tampered))
+        transaction.tables.put(schema.blobs, row | {"content": content})
+    with world.ledger.view() as view, pytest.raises(LedgerCorrupt, match="row 1 of the log"):
+        cost_totals(view)
 
 
 @pytest.mark.spec("§18.4")

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+from math import inf, nextafter
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,7 @@ from kernel.model.envelope import (
     MAX_REFS,
     Envelope,
 )
+from kernel.model.numbers import COST_MAX, DURATION_MS_MAX, TOKENS_MAX
 from kernel.model.result import SubmissionResult
 from tests.kernel.build import (
     ABSENT,
@@ -61,6 +63,8 @@ from tests.kernel.verb_meanings import STATED
 
 UNDERSTANDING = "ConsolidatedUnderstanding"
 SCOPE = "affected_subgraph_descriptor"
+COST = "estimated_capacity_cost"
+USAGE = "recorded_model_outputs.0.recorded_token_usage"
 FIRST = "primitive_effects.0"
 INCOMPLETE = "envelope_scope_incomplete"
 NO_SPANS = "synthesis_summary_no_spans"
@@ -209,6 +213,15 @@ V1 = [
         "causal_parent_operation_ids",
     ),
     (note, {"duration_ms": -1}, SCHEMA, "duration_ms"),
+    (note, {"duration_ms": nextafter(DURATION_MS_MAX, inf)}, SCHEMA, "duration_ms"),
+    (note, {f"{SCOPE}.{COST}": nextafter(COST_MAX, inf)}, SCHEMA, f"{SCOPE}.{COST}"),
+    (note, {f"{SCOPE}.{COST}": 1e308}, SCHEMA, f"{SCOPE}.{COST}"),
+    (note, {f"{SCOPE}.{COST}": -5e-324}, SCHEMA, f"{SCOPE}.{COST}"),
+    (note, {f"{SCOPE}.{COST}": "1"}, SCHEMA, f"{SCOPE}.{COST}"),
+    *(
+        (answered(note, recorded_token_usage={"input": count}), {}, SCHEMA, f"{USAGE}.input")
+        for count in (-1, TOKENS_MAX + 1, 1.5)
+    ),
     (note, {"recompute_as_of_sequence": -1}, SCHEMA, "recompute_as_of_sequence"),
     (note, {f"{SCOPE}.scope_kind": 7}, SCHEMA, f"{SCOPE}.scope_kind"),
     (note, {f"{SCOPE}.estimated_cascade_depth": -1}, SCHEMA, f"{SCOPE}.estimated_cascade_depth"),

@@ -51,6 +51,7 @@ from tests.kernel.lites import lite, log_of, migrated, take
 from tests.kernel.no_lease import NoLease
 
 NOTHING = ActiveModels({})
+COST = "estimated_capacity_cost"
 
 
 def named(document, name, **changes):
@@ -717,3 +718,25 @@ def test_an_export_in_which_an_operation_is_superseded_twice_is_found():
         lines = list(export_lines(transaction))
     verification = verify_export(io.BytesIO(b"".join(lines)))
     assert (verification.finding.line, verification.finding.rule) == (5, "double_write")
+
+
+@pytest.mark.spec("§2.8", "§18.2")
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"duration_ms": 1e308}, "duration_ms"),
+        (
+            {"affected_subgraph_descriptor": MADE["affected_subgraph_descriptor"] | {COST: 1e308}},
+            f"affected_subgraph_descriptor.{COST}",
+        ),
+    ],
+)
+def test_a_lite_operation_whose_numbers_are_too_large_is_held_for_a_person(changes, field):
+    ledger = memory_ledger()
+    done = migrated(ledger, MADE | changes)
+    assert (done.superseded, done.held) == (0, 1)
+    with ledger.view() as view:
+        [item] = adjudications(view, kind=MIGRATION_KIND).items
+    receipt = item.receipt
+    assert (receipt["reason_code"], receipt["field"]) == ("envelope_schema_invalid", field)
+    assert findings(ledger) == ()

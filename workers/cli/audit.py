@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 from kernel.audit.adjudications import AdjudicationState, adjudications
-from kernel.audit.costs import CostTotals, cost_entries, cost_totals, joined_totals
+from kernel.audit.costs import CostTotal, CostTotals, cost_entries, cost_totals, joined_totals
 from kernel.audit.lineage import authority_grounds, causal_ancestors
 from kernel.audit.manifests import (
     ManifestPage,
@@ -21,12 +21,15 @@ from kernel.audit.operations import AuditFilter, OperationEntry, Page, find_oper
 from kernel.audit.preview import preview_rollback
 from kernel.host import parse_time_us
 from kernel.ledger.ledger import LedgerView
+from kernel.model.numbers import SEQUENCE_MAX
 from kernel.model.receipt import MIGRATION_KIND
 from kernel.model.replay import AuditReplayStrategy
 from kernel.model_registry import ActiveModels
 from kernel.replay.judgement import replay_all, replay_one
 from kernel.verify.undoings import undoings_that_differ
 from workers.cli.common import (
+    ROW,
+    SEQUENCE,
     as_json,
     clean_errors,
     coded,
@@ -49,7 +52,6 @@ from workers.views.audit import (
     totals_document,
     undoing_document,
 )
-from workers.views.records import SEQUENCE_MAX
 from workers.views.replays import reason_of, tally_document, tally_of
 
 T = TypeVar("T")
@@ -84,7 +86,7 @@ class Moment(click.ParamType[int]):
 
 after = click.option(
     "--after",
-    type=click.IntRange(0),
+    type=SEQUENCE,
     default=0,
     help="Go on after this sequence.",
 )
@@ -114,8 +116,8 @@ def audit() -> None:
 @click.option("--session", "session_id", help="Operations of this session.")
 @click.option("--since", "from_us", type=Moment(), help="From this time on: 24h, 7d or ISO 8601.")
 @click.option("--until", "before_us", type=Moment(), help="Before this time.")
-@click.option("--from", "from_sequence", type=click.IntRange(1), help="First sequence.")
-@click.option("--to", "to_sequence", type=click.IntRange(1), help="Last sequence.")
+@click.option("--from", "from_sequence", type=ROW, help="First sequence.")
+@click.option("--to", "to_sequence", type=ROW, help="Last sequence.")
 @click.option("--newest", is_flag=True, help="The newest first; --after then goes on before it.")
 @after
 @limit
@@ -226,8 +228,8 @@ def undoings(after: int, limit: int, *, as_json: bool) -> None:
 
 @audit.command()
 @click.argument("operation_id", required=False)
-@click.option("--from", "first", type=click.IntRange(1), help="First sequence of a range.")
-@click.option("--to", "last", type=click.IntRange(1), help="Last sequence of a range.")
+@click.option("--from", "first", type=ROW, help="First sequence of a range.")
+@click.option("--to", "last", type=ROW, help="Last sequence of a range.")
 @click.option(
     "--strategy",
     type=click.Choice(get_args(AuditReplayStrategy)),
@@ -301,7 +303,7 @@ def authority(node_id: str, *, as_json: bool) -> None:
 
 @audit.command()
 @click.argument("source_event_id")
-@click.option("--cycle", type=click.IntRange(1), help="The manifest of one cycle alone.")
+@click.option("--cycle", type=ROW, help="The manifest of one cycle alone.")
 @click.option("--replay", is_flag=True, help="Evaluate again and compare every outcome.")
 @after
 @limit
@@ -430,7 +432,7 @@ def costs(
                 total.semantic_intent,
                 total.actor,
                 str(total.operations),
-                _amount(total.estimated_cost),
+                _estimate(total),
                 _amount(total.actual_cost),
             )
             for total in summed
@@ -471,6 +473,11 @@ def _all_totals(
         page = cost_totals(view, after=following, from_us=from_us, before_us=before_us)
         yield page
         following = page.next_after
+
+
+def _estimate(total: CostTotal) -> str:
+    over = total.operations_over_limit
+    return _amount(total.estimated_cost) + ("" if over is None else f" ({over} over the limit)")
 
 
 def _amount(cost: float | None) -> str:

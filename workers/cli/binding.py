@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from kernel.bindings.selectors import SELECTOR_KINDS
+from kernel.bindings.source_binding import PRIORITY_MAX
 from queues.client.source_bindings import SourceBindings
 from workers.cli.common import (
     as_json,
@@ -42,7 +43,9 @@ include = click.option("--include", multiple=True, type=_Selector(), help=_SELEC
 exclude = click.option("--exclude", multiple=True, type=_Selector(), help="Likewise.")
 target_kind = click.option("--target", help="What a fire makes: a target_kind.")
 corpus = click.option("--corpus", help="The corpus that it is for.")
-priority = click.option("--priority", type=int, help="0 to 1000; the highest goes first.")
+priority = click.option(
+    "--priority", type=click.IntRange(0, PRIORITY_MAX), help="0 to 1000; the highest goes first."
+)
 capacity = click.option("--capacity", help="background, user_initiated or critical.")
 approved_by = click.option("--approved-by", help="Who lets it run as critical, as a user.")
 reason = click.option("--reason", help="Why it may run as critical.")

@@ -80,7 +80,9 @@ def key(
 @checkpoint.command("publish")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--key", "key_file", type=_FILE, required=True, help="A file of `checkpoint key`.")
-@click.option("--every", type=click.IntRange(1), help="Go on, and sign every so many seconds.")
+@click.option(
+    "--every", type=click.IntRange(1, 86_400), help="Go on, and sign every so many seconds."
+)
 @click.option(
     "--policy",
     "policy_file",

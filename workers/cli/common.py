@@ -9,6 +9,7 @@ import anyio
 import click
 import orjson
 
+from kernel.model.numbers import SEQUENCE_MAX
 from workers.cli.places import named_folder, named_gateway
 from workers.environment.child_environment import take_parent_pid
 from workers.environment.data_folder import DataFolder
@@ -34,6 +35,12 @@ TO_DO: Final = {
     "work_request_unknown": "`rotulus queues list QUEUE` lists those of a queue",
 }
 """What to do about an error that does not say so itself, by its code."""
+
+SEQUENCE: Final = click.IntRange(0, SEQUENCE_MAX)
+"""A place in the log, 0 for in front of it, or a number of rows."""
+
+ROW: Final = click.IntRange(1, SEQUENCE_MAX)
+"""A row of the log, by its sequence."""
 
 P = ParamSpec("P")
 T = TypeVar("T")

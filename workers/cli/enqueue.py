@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from difflib import get_close_matches
+from math import isnan
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -39,6 +40,19 @@ LINES_MAX = OPEN_MAX
 FIELDS = frozenset({"content", "request_key", "priority", "delay_s", "run_at"})
 
 
+class _Seconds(click.FloatRange):
+    """A number of seconds; the library's range lets pass what is no number."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds."""
+        seconds: float = super().convert(value, param, ctx)
+        if isnan(seconds):
+            self.fail(f"{value} is no number", param, ctx)
+        return seconds
+
+
 @click.command()
 @click.argument("queue")
 @click.argument("file", type=InputFile(), default="-")
@@ -46,7 +60,7 @@ FIELDS = frozenset({"content", "request_key", "priority", "delay_s", "run_at"})
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(0, 86_400),
+    type=_Seconds(0, 86_400),
     default=300.0,
     show_default=True,
     help="Seconds to wait at most.",

@@ -15,6 +15,7 @@ from kernel.landscape.prov_json import prov_document
 from kernel.landscape.runtime.views import run_view
 from kernel.ledger.landscape_tables import RUN_STATUSES
 from kernel.ledger.ledger import LedgerView
+from kernel.model.numbers import DAYS_MAX
 from workers.cli.common import (
     as_json,
     gateway_url,
@@ -146,7 +147,9 @@ def import_file(file: Path, key_file: Path | None, *, as_json: bool) -> None:
 
 
 @landscape.command()
-@click.option("--days", type=click.IntRange(0), required=True, help="That ended so long ago.")
+@click.option(
+    "--days", type=click.IntRange(0, DAYS_MAX), required=True, help="That ended so long ago."
+)
 @click.option("--failed", is_flag=True, help="Also those of runs that failed or were interrupted.")
 @as_json
 def purge(days: int, *, failed: bool, as_json: bool) -> None:

@@ -7,7 +7,9 @@ from urllib.parse import quote
 
 import click
 
+from actors.sharding.assignment import SHARDS_MAX
 from workers.cli.common import (
+    SEQUENCE,
     as_json,
     gateway_url,
     limit,
@@ -107,7 +109,7 @@ def resume(
 @click.option("--since", help="Only what was asked for since, such as 2026-01-31T12:00:00Z.")
 @click.option("--until", help="Only what was asked for before.")
 @click.option(
-    "--after", type=int, help="Go on after this number, which the page before ended with."
+    "--after", type=SEQUENCE, help="Go on after this number, which the page before ended with."
 )
 @priority
 @limit
@@ -273,7 +275,7 @@ def set_aside(settings: Settings, *, as_json: bool) -> None:
 
 
 @queues.command("put-back")
-@click.argument("shard", type=int)
+@click.argument("shard", type=click.IntRange(0, SHARDS_MAX - 1))
 @click.argument("offset")
 @pass_settings
 def put_back(settings: Settings, shard: int, offset: str) -> None:

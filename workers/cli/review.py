@@ -12,7 +12,7 @@ import orjson
 from pydantic import ValidationError
 
 from kernel.audit.batch_reviews import reviewed_batch
-from kernel.audit.open_reviews import REVIEWS_MAX, ReviewKind, open_reviews
+from kernel.audit.open_reviews import REVIEWS_MAX, ReviewKind, is_place, open_reviews
 from kernel.canonical import CanonicalizationError, digest
 from kernel.json_text import RepeatedKey
 from kernel.model.problems import first_problem
@@ -109,7 +109,7 @@ def show_batch(batch_review_id: str, *, as_json: bool) -> None:
 @as_json
 def show_queue(kind: ReviewKind, after: str, limit: int, *, as_json: bool) -> None:
     """Show what waits for a person: KIND is relationship, observation or outcome."""
-    if kind == "outcome" and after and not (after.isascii() and after.isdigit()):
+    if not is_place(kind, after):
         raise coded(INVALID, "outcomes go on after a number")
     page = read_record(lambda view: open_reviews(view, kind, after=after, limit=limit))
     if as_json:

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from actors.commit.units import commit_alone
 from actors.orchestrator.orchestrator import Orchestrator
+from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.kernel import Kernel
 from workers.cli.common import as_json, clean_errors, pass_settings, print_document, running_gateway
 from workers.cli.gateway_call import ask_gateway
@@ -71,7 +72,12 @@ def epoch(
 
 
 @rollback.command()
-@click.option("--checkpoint", type=click.IntRange(0), required=True, help="A sequence of the log.")
+@click.option(
+    "--checkpoint",
+    type=click.IntRange(0, MAX_SAFE_INTEGER),
+    required=True,
+    help="A sequence of the log.",
+)
 @dry
 @token
 @as_json

@@ -2,7 +2,14 @@
 
 import click
 
-from workers.cli.common import as_json, gateway_url, print_document, print_table, read_settings
+from workers.cli.common import (
+    SEQUENCE,
+    as_json,
+    gateway_url,
+    print_document,
+    print_table,
+    read_settings,
+)
 from workers.cli.gateway_call import ask_gateway
 
 
@@ -28,7 +35,7 @@ def seal_round(*, as_json: bool) -> None:
 
 
 @round.command("list")
-@click.option("--after", type=click.IntRange(0), default=0, help="Behind this number.")
+@click.option("--after", type=SEQUENCE, default=0, help="Behind this number.")
 @as_json
 def list_rounds(after: int, *, as_json: bool) -> None:
     """List rounds with their sessions."""

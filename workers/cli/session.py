@@ -7,6 +7,7 @@ from uuid import UUID
 import click
 from pydantic import BaseModel
 
+from kernel.belief.limits import MAX_HYPOTHESES, MAX_STABILITY_WINDOW
 from workers.cli.common import (
     as_json,
     limit,
@@ -86,7 +87,7 @@ def list_sessions(
 @click.option("--allow-force", is_flag=True, help="Let `terminate --force` end it.")
 @click.option(
     "--stability-window",
-    type=click.IntRange(0),
+    type=click.IntRange(0, MAX_STABILITY_WINDOW),
     default=0,
     show_default=True,
     help="How many last conclusions have to be the same before it may end.",
@@ -169,7 +170,7 @@ def eliminate(  # noqa: PLR0913
 @session.command()
 @session_id
 @click.argument("obligation_id")
-@click.argument("min_total_eliminations", type=click.IntRange(0))
+@click.argument("min_total_eliminations", type=click.IntRange(0, MAX_HYPOTHESES))
 @if_match
 @as_json
 @pass_address

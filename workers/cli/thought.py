@@ -7,6 +7,7 @@ from uuid import UUID
 
 import click
 
+from kernel.model.thought_receipts import THOUGHTS_MAX
 from kernel.proof.signing_keys import KeyKind
 from kernel.proof.thought_chain import ThoughtType
 from kernel.proof.verification import ProofInvalid
@@ -117,7 +118,7 @@ def show(session_id: UUID, *, as_json: bool) -> None:
 
 @thought.command()
 @_SESSION
-@click.argument("sequence", type=click.IntRange(1))
+@click.argument("sequence", type=click.IntRange(1, THOUGHTS_MAX))
 @as_json
 def prove(session_id: UUID, sequence: int, *, as_json: bool) -> None:
     """Fetch the proof of thought SEQUENCE, verify it here, and print it."""

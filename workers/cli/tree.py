@@ -9,6 +9,8 @@ import click
 from kernel.verify.since import KeptTree
 from queues.client.log_proofs import InclusionProof, LogProofs, TreeHead
 from workers.cli.common import (
+    ROW,
+    SEQUENCE,
     as_json,
     clean_errors,
     gateway_url,
@@ -22,8 +24,6 @@ from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import file_of, ledger_place, rebuild_tree
 
 T = TypeVar("T")
-
-_SIZE = click.IntRange(0)
 
 
 @click.group()
@@ -39,8 +39,8 @@ def head(*, as_json: bool) -> None:
 
 
 @tree.command()
-@click.argument("sequence", type=click.IntRange(1))
-@click.option("--size", type=_SIZE, help="The tree of the first so many rows.  [all]")
+@click.argument("sequence", type=ROW)
+@click.option("--size", type=SEQUENCE, help="The tree of the first so many rows.  [all]")
 @as_json
 def inclusion(sequence: int, size: int | None, *, as_json: bool) -> None:
     """Prove that the row SEQUENCE is in the log."""
@@ -50,7 +50,7 @@ def inclusion(sequence: int, size: int | None, *, as_json: bool) -> None:
 
 @tree.command()
 @click.argument("old", metavar="SIZE:ROOT", type=TreeHeadArgument())
-@click.option("--size", type=_SIZE, help="The tree of the first so many rows.  [all]")
+@click.option("--size", type=SEQUENCE, help="The tree of the first so many rows.  [all]")
 @as_json
 def consistency(old: KeptTree, size: int | None, *, as_json: bool) -> None:
     """Prove that the log only grew since a head SIZE:ROOT that was kept."""

@@ -11,7 +11,7 @@ from workers.worker.process import serve_worker
 
 @click.command()
 @click.option("--queues", help="Queues to drain, separated by commas; all of them by default.")
-@click.option("--concurrency", type=int, help="Batches to drain at once.")
+@click.option("--concurrency", type=click.IntRange(1, 64), help="Batches to drain at once.")
 def worker(queues: str | None, concurrency: int | None) -> None:
     """Run one worker: slots that drain the work queues.
 

@@ -23,12 +23,12 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, StringConstraints,
 
 from actors.errors import ModelError
 from actors.synthesis.model_client import ANSWER_MAX_BYTES, LOCAL_PROVIDER, ModelAnswer, ModelCall
+from kernel.model.numbers import Tokens
 
 EXTERNAL_PROVIDER = "openai_compatible_api"
 RESPONSE_MAX_BYTES = 4 * ANSWER_MAX_BYTES
 CONNECT_TIMEOUT_S = 10.0
 
-_TOKENS_MAX = 2**53 - 1
 _HEADERS = {
     "Cache-Control": "no-store",
     "Accept": "application/json",
@@ -40,20 +40,18 @@ _CODE_OF_STATUS = {408: "model_timeout", 429: "model_unavailable"}
 _TRANSPORT_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError, ValueError)
 """Errors of httpx, and errors that pass through it when a server does not speak HTTP."""
 
-_Count = Annotated[int, Field(ge=0, le=_TOKENS_MAX)]
-
 
 class _Part(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 class _Details(_Part):
-    cached_tokens: _Count | None = 0
+    cached_tokens: Tokens | None = 0
 
 
 class _Usage(_Part):
-    prompt_tokens: _Count = 0
-    completion_tokens: _Count = 0
+    prompt_tokens: Tokens = 0
+    completion_tokens: Tokens = 0
     prompt_tokens_details: _Details | None = None
 
 

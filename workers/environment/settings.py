@@ -465,6 +465,7 @@ class Settings(BaseSettings):
     checkpoint_rows: int | None = Field(
         default=None,
         ge=1,
+        le=1_000_000_000,
         description="Rows after which it is published earlier, at most once a second; unset: by "
         "time alone.",
     )
@@ -496,6 +497,7 @@ class Settings(BaseSettings):
     round_s: int | None = Field(
         default=None,
         ge=1,
+        le=31_536_000,
         description="Seconds after which the open round is sealed if a session was finalized in "
         "it; unset: by command and by number alone.",
     )

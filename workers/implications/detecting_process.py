@@ -16,9 +16,10 @@ from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from typing import Annotated
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from actors.implications.detector import ImplicationDetector
 from actors.implications.page import (
@@ -30,6 +31,7 @@ from actors.implications.page import (
 from actors.orchestrator.intents import Implication
 from kernel.errors import KernelError, LedgerCorrupt, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
+from kernel.model.numbers import SEQUENCE_MAX
 from workers.environment.ledger_access import LedgerPlace, open_ledger
 
 START_S_MAX = 60.0
@@ -50,7 +52,7 @@ _PARENT_EVERY_S = 1.0
 class _Answer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    through_sequence: int = 0
+    through_sequence: Annotated[int, Field(ge=0, le=SEQUENCE_MAX)] = 0
     implications: tuple[Implication, ...] = ()
     error_code: str | None = None
     message: str = ""

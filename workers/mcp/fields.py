@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
+from kernel.model.numbers import SEQUENCE_MAX
 from workers.views.moments import in_utc
-from workers.views.records import SEQUENCE_MAX
 
 NAME_CHARS_MAX = 512
 PAGE_MAX = 100

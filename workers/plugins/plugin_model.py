@@ -7,7 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from actors.errors import ModelError
 from actors.synthesis.model_client import ModelAnswer, ModelCall, ModelClient
-from kernel.model.model_output import ModelName
+from kernel.model.model_output import USAGE_MAX, ModelName
+from kernel.model.numbers import Tokens
 from kernel.model.problems import first_problem
 
 _Measure = Annotated[str, StringConstraints(min_length=1, max_length=400)]
@@ -19,9 +20,7 @@ class _Answer(BaseModel):
     text: str
     model_version: ModelName
     model_provider: ModelName
-    token_usage: Annotated[
-        dict[_Measure, Annotated[int, Field(ge=0, lt=2**53)]], Field(max_length=16)
-    ]
+    token_usage: Annotated[dict[_Measure, Tokens], Field(max_length=USAGE_MAX)]
     tier_2_prompt_cache_used: bool
 
 

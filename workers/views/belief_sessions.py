@@ -4,11 +4,12 @@ Routes do not pass their answers through these: listing a large universe once mo
 than the verb.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernel.belief.events import Verb
+from kernel.belief.limits import MAX_HYPOTHESES
 from workers.views.log_proofs import DurabilityDocument, EliminationProofDocument
 
 
@@ -33,8 +34,8 @@ class Snapshot(_Document):
     survivors: list[str] | None = None
     """Sorted; the first ones only where `survivors` bounds them, absent in a minimal answer."""
 
-    n_survivors: int
-    entropy_proxy: float
+    n_survivors: Annotated[int, Field(ge=0, le=MAX_HYPOTHESES)]
+    entropy_proxy: Annotated[float, Field(ge=0, le=MAX_HYPOTHESES.bit_length())]
     """log2(n_survivors), 0 for none or one."""
 
     terminated: bool

@@ -16,9 +16,6 @@ from kernel.ledger.tables import Row
 from kernel.work.outcomes import open_by_queue
 from kernel.work.queue_kinds import QUEUE_KINDS
 
-SEQUENCE_MAX = 2**63 - 1
-"""The greatest integer that every store can compare with."""
-
 
 class NodeDocument(TypedDict):
     """A node's record; `payload` has the fields of its kind."""

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from kernel.algebra.verbs import BATCH_REVIEW
-from kernel.canonical import canonicalize, sha256_hex
+from kernel.canonical import MAX_SAFE_INTEGER, canonicalize, sha256_hex
 from kernel.errors import LedgerCorrupt
 from kernel.host import parse_time_us
 from kernel.landscape.canonical_types import CANONICAL_VERSION, canonical_data
@@ -152,7 +152,8 @@ class RuntimeRecords:
                 status="failed" if failed else "completed",
             )
             return
-        made_us = round(way.envelope.get("duration_ms", 0) * 1000)
+        # Earlier releases recorded any duration; no record of a run has a larger integer.
+        made_us = round(min(way.envelope.get("duration_ms", 0) * 1000, MAX_SAFE_INTEGER))
         made, committed = way.content_hash, way.row["row_hash"]
         self._state(way, token_id, 0, way.node_id, made_us, input_hash=made, output_hash=made)
         took_us = way.ended_us - way.began_us

@@ -2,12 +2,15 @@
 
 import threading
 
+import orjson
 import pytest
 
+from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.landscape.canonical_types import DataRefused
 from kernel.landscape.errors import LandscapeRefused, RecordRefused
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
+from kernel.landscape.reports import performance_of
 from tests.kernel.landscape.runs import begin, begin_with_token, whole_run
 
 
@@ -304,3 +307,18 @@ def test_what_another_recorder_made_of_a_state_meanwhile_is_not_overwritten(ledg
     recorder.flush()
     [state] = rows_of(ledger, "node_states")
     assert state["status"] == "completed"
+
+
+def test_times_whose_sum_readers_would_round_come_to_the_most_that_they_do_not(ledger, recorder):
+    begin_with_token(recorder)
+    for place, node in enumerate(("parse", "classify")):
+        state = recorder.begin_node_state("run-1", "t", node, place, {"row": "r"})
+        recorder.complete_node_state(
+            "run-1", state["state_id"], "completed", duration_us=2**63 - 1, output={"row": "r"}
+        )
+    recorder.flush()
+    with ledger.view() as view:
+        performance = performance_of(view, "run-1")
+    assert performance["total_processing_us"] == MAX_SAFE_INTEGER
+    assert [each["share"] for each in performance["node_performance"]] == [0.5, 0.5]
+    assert orjson.loads(orjson.dumps(performance)) == performance

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from actors.commit.run_units import SealRuntimeRunUnit
+from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.landscape.errors import LandscapeRefused, RecordRefused
 from kernel.landscape.export import export_run, import_run
 from kernel.landscape.lineage import explain
@@ -19,6 +20,7 @@ from kernel.landscape.reports import (
     failure_of,
     graph_of,
     outcomes_of,
+    performance_of,
     summary_of,
 )
 from kernel.landscape.runtime import stretches, ways
@@ -33,7 +35,15 @@ from kernel.work.outcomes import close
 from tests.actors.commit.test_review_units import item, propose, review
 from tests.actors.harness import bench_on
 from tests.kernel.binding_world import EVENT, ask, bound, furnish, work
-from tests.kernel.build import accept, answered, create, ledger_on, memory_ledger
+from tests.kernel.build import (
+    accept,
+    answered,
+    create,
+    findings,
+    ledger_on,
+    memory_ledger,
+    unmeasured,
+)
 from tests.kernel.honest import write_honestly
 
 pytestmark = pytest.mark.spec("L1")
@@ -96,6 +106,20 @@ def test_every_record_keeps_its_rules_and_every_token_has_one_end(observed):
 def ask_outcomes(ledger):
     with ledger.view() as view:
         return view.tables.select(schema.outbox_outcomes)
+
+
+@pytest.mark.parametrize("duration_ms", [1e300, 1.7976931348623157e308])
+def test_a_duration_that_earlier_releases_did_not_limit_holds_up_no_seal(ledger, duration_ms):
+    with unmeasured():
+        accept(ledger, create("slow", "Note") | {"duration_ms": duration_ms})
+    durations = [row["duration_us"] for row in records(ledger)["node_states"]]
+    assert max(durations) == MAX_SAFE_INTEGER
+    seal(ledger, 1, head(ledger))
+    assert findings(ledger) == ()
+    with ledger.view() as view:
+        [run] = [run for run in runtime_runs(view, limit=10) if run["status"] == "completed"]
+        performance = performance_of(run_view(view, run["run_id"]), run["run_id"])
+    assert performance["total_processing_us"] >= MAX_SAFE_INTEGER
 
 
 class ShuffledTables:

@@ -3,11 +3,11 @@
 import anyio.to_thread
 import pytest
 
+from kernel.model.numbers import SEQUENCE_MAX
 from tests.kernel.binding_world import EVENT, ask, bound, furnish, work
-from tests.kernel.build import adapt
+from tests.kernel.build import adapt, changed, unmeasured
 from tests.workers.api.door import SESSION, Door, claim, error_of, source, understanding
 from workers.api.routes.records import PAGE_MAX
-from workers.views.records import SEQUENCE_MAX
 
 pytestmark = pytest.mark.anyio
 
@@ -193,3 +193,20 @@ async def test_the_manifests_of_an_event_are_shown_in_the_order_of_its_cycles(do
     page = await audited(door, f"manifests/{EVENT}".replace("#", "%23"), after=1)
     assert [manifest["cycle"] for manifest in page["manifests"]] == [2]
     error_of(await door.http.get("/v1/audit/manifests/nothing"), 404, "binding_manifest_unknown")
+
+
+@pytest.mark.spec("§18.3", "INV-A-COST-1")
+async def test_costs_of_any_size_that_are_on_the_record_are_summed_up(door: Door):
+    cost = "affected_subgraph_descriptor.estimated_capacity_cost"
+    documents = [changed(adapt("u/1", **{name: name}), {cost: 1e308}) for name in "ab"]
+    error = error_of(await door.post("envelopes", documents[0]), 422, "envelope_schema_invalid")
+    assert error["details"]["field"] == cost
+    with unmeasured():
+        for document in documents:
+            assert (await door.post("envelopes", document)).status_code == 200
+    totals = (await audited(door, "costs/totals"))["totals"]
+    [total] = [total for total in totals if "operations_over_limit" in total]
+    assert total["operations_over_limit"] == 2
+    assert 2e9 <= total["estimated_cost"] < 3e9
+    entries = (await audited(door, "costs"))["entries"]
+    assert [entry["estimated_cost"] for entry in entries].count(1e308) == 2

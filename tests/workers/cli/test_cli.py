@@ -6,7 +6,7 @@ import re
 import socket
 import subprocess
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 import anyio
@@ -18,7 +18,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.proof import proof_file
-from tests.kernel.build import FakeHost, adapt, code_of, submit
+from tests.kernel.build import FakeHost, adapt, changed, code_of, create, submit, unmeasured
 from tests.workers.api.door import SESSION, eventually, running_door, source, understanding
 from tests.workers.cli.command import commands, printed, rotulus
 from workers.cli import demo as demo_module
@@ -381,6 +381,18 @@ def test_show_requests_counts_them(folder: DataFolder):
     text = rotulus("show", "requests").stdout
     assert re.search(r"^open +1$", text, re.MULTILINE)
     assert re.search(r"^completed +0$", text, re.MULTILINE)
+
+
+@pytest.mark.spec("§18.3", "INV-A-COST-1")
+def test_audit_costs_sums_up_costs_of_any_size(data_folder: DataFolder):
+    cost = "affected_subgraph_descriptor.estimated_capacity_cost"
+    store = SqliteStore(data_folder.ledger_path)
+    with unmeasured(), closing(Ledger.create(store, FakeHost().host)) as ledger:
+        submit(ledger, *(changed(create(name, "Note"), {cost: 1e308}) for name in "abc"))
+    [total] = printed("audit", "costs", "--totals", "--json")["totals"]
+    assert (total["estimated_cost"], total["operations_over_limit"]) == (3e9, 3)
+    _, row = rotulus("audit", "costs", "--totals").stdout.splitlines()
+    assert row.split(maxsplit=3) == ["create", "user", "3", "3e+09 (3 over the limit)  -"]
 
 
 def test_audit_operations_filters_and_pages(folder: DataFolder):

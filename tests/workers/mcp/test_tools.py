@@ -14,7 +14,7 @@ from kernel.ledger.sqlite import SqliteStore
 from kernel.work.contents import BINDING_QUEUE
 from queues.client.log_proofs import LogProofs, TreeHead
 from tests.kernel import hostile_queries
-from tests.kernel.build import FakeHost, create, submit
+from tests.kernel.build import FakeHost, changed, create, submit, unmeasured
 from tests.kernel.honest import write_honestly
 from tests.workers.api.asking import binding, enqueued
 from tests.workers.api.door import ANY_JSON, running_door
@@ -372,3 +372,42 @@ def test_a_part_is_shown_whole_and_a_long_text_in_pieces():
 )
 def test_what_is_short_is_left_as_it_is(value):
     assert shortened(value, 10_000, 10_000) == value
+
+
+@pytest.mark.spec("§18.3", "INV-A-COST-1")
+async def test_costs_of_any_size_are_summed_up(tmp_path):
+    cost = "affected_subgraph_descriptor.estimated_capacity_cost"
+    store = SqliteStore(tmp_path / "ledger.db")
+    with unmeasured(), closing(Ledger.create(store, system_host())) as ledger:
+        submit(ledger, *(changed(create(name, "Note"), {cost: 1e308}) for name in "ab"))
+    async with asking(tmp_path / "ledger.db") as ask:
+        [total] = (await ask("sum_costs"))["totals"]
+        [recent] = (await ask("get_recent_activity", minutes=60))["by_intent"]
+    assert total == recent
+    assert (total["estimated_cost"], total["operations_over_limit"]) == (2e9, 2)
+
+
+def numbers_of(tool):
+    """Each number that a tool takes: its name, its least and its most."""
+    for name, shape in TOOLS[tool].model_json_schema()["properties"].items():
+        for part in (shape, *shape.get("anyOf", ())):
+            if part.get("type") == "integer":
+                yield name, part["minimum"], part["maximum"]
+
+
+@pytest.mark.parametrize("tool", sorted(READING))
+async def test_a_tool_takes_a_number_up_to_its_ends_and_no_further(folder, tool):
+    context = ToolContext(folder / "ledger.db", lambda: "http://127.0.0.1:9")
+    shape = TOOLS[tool].model_json_schema()
+    known = {"session_id": THOUGHTS, "kind": "outcome", "sql": "SELECT 1 AS x"}
+    required = {name: known.get(name, "1") for name in shape.get("required", ())}
+
+    async def code_of(**arguments):
+        [content] = (await call(context, tool, required | arguments)).content
+        return json.loads(content.text).get("error", {}).get("code")
+
+    for name, least, most in numbers_of(tool):
+        for value in (least, most):
+            assert await code_of(**{name: value}) not in ("INVALID_REQUEST", "internal"), name
+        for value in (least - 1, most + 1, 10**400, "NaN", 1e308):
+            assert await code_of(**{name: value}) == "INVALID_REQUEST", name

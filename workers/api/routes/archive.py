@@ -5,11 +5,10 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
+from kernel.model.numbers import DAYS_MAX
 from workers.api.json_routes import json_router
 from workers.api.services import Given
 from workers.use_cases.log_archiving import ArchivalDone, archive_some
-
-DAYS_MAX = 36_500
 
 router = json_router(prefix="/v1/archive", tags=["operators"])
 

@@ -13,6 +13,7 @@ from kernel.audit.newest_operations import newest_operations
 from kernel.audit.operations import AuditError, AuditFilter, Page, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.ledger.ledger import LedgerView
+from kernel.model.numbers import SEQUENCE_MAX
 from kernel.model.receipt import MIGRATION_KIND
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
@@ -38,7 +39,6 @@ from workers.views.audit import (
     totals_document,
 )
 from workers.views.moments import in_utc, us_of
-from workers.views.records import SEQUENCE_MAX
 
 SUMMED_UP_MAX = 10_000
 """Operations whose costs one request sums up."""

@@ -4,12 +4,13 @@ A gateway is ready when it owns a shard. With more gateways than shards some own
 they pass requests on all the same.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
+from actors.sharding.assignment import SHARDS_MAX
 from queues.connection import redis_problem
 from workers.api.json_routes import json_router
 from workers.api.services import Given
@@ -25,8 +26,8 @@ class ShardsOwned(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    owned: int
-    of: int
+    owned: Annotated[int, Field(ge=0, le=SHARDS_MAX)]
+    of: Annotated[int, Field(ge=1, le=SHARDS_MAX)]
 
 
 class ReadinessReport(BaseModel):

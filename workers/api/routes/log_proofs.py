@@ -6,6 +6,7 @@ from typing import Annotated, TypeVar
 from fastapi import Path, Query, Request
 
 from kernel.ledger.ledger import LedgerView
+from kernel.model.numbers import SEQUENCE_MAX
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.preferred_proofs import durability_of_row
@@ -18,7 +19,6 @@ from workers.views.log_proofs import (
     inclusions,
     tree_head,
 )
-from workers.views.records import SEQUENCE_MAX
 
 T = TypeVar("T")
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from actors.messages import Operate
 from actors.orchestrator.intents import PublicIntent
+from kernel.model.numbers import Count
 from workers.api.body_limits import (
     BYTES_IN_FLIGHT_MAX,
     LINE,
@@ -49,10 +50,10 @@ class LastLine(_Line):
     """Why the lines without an answer have none; they may be sent again where the code says so."""
 
     error: Error
-    status: int
+    status: Annotated[int, Field(ge=400, le=599)]
     """As that of a response with this error."""
 
-    retry_after_s: Annotated[int, Field(ge=0)] | None = None
+    retry_after_s: Count | None = None
 
 
 def _schema(kind: Any) -> dict[str, Any]:

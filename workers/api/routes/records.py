@@ -6,6 +6,7 @@ from fastapi import Path, Query
 from typing_extensions import TypedDict
 
 from kernel.audit.log import LogRowDocument, log_document
+from kernel.model.numbers import SEQUENCE_MAX
 from kernel.work.pauses import Pause, pauses_of
 from queues.worker_heartbeats import WorkerBeat
 from workers.api.errors import ApiError
@@ -15,7 +16,6 @@ from workers.environment.system_host import now_ms
 from workers.views.backlog import Backlog, backlog
 from workers.views.late_workers import is_late
 from workers.views.records import (
-    SEQUENCE_MAX,
     NodeDocument,
     OperationRecordDocument,
     RequestCounts,

@@ -8,13 +8,13 @@ from typing_extensions import TypedDict
 from kernel.errors import KernelError
 from kernel.ledger.ledger import Document
 from kernel.model.dumped import DumpOf
+from kernel.model.numbers import SEQUENCE_MAX
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy, CallerKind
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.routes.records import TEXT_MAX
 from workers.api.services import Given
 from workers.views.cold_reads import is_archived, note_archive_read
-from workers.views.records import SEQUENCE_MAX
 
 REPLAYED_MAX = 1000
 """Operations of one request: they are replayed in one transaction, and everybody waits for it."""

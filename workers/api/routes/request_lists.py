@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from kernel.model.numbers import SEQUENCE_MAX
 from kernel.work.dead_letters import DeadLetters, dead_letters
 from kernel.work.queue_kinds import QUEUE_KINDS, no_such_queue
 from kernel.work.request_lists import RequestPage, RequestSearch, list_requests
@@ -16,7 +17,6 @@ from workers.api.routes.records import PAGE_MAX, TEXT_MAX
 from workers.api.routes.work_requests import QueueName
 from workers.api.services import Given
 from workers.views.moments import us_of
-from workers.views.records import SEQUENCE_MAX
 
 router = json_router(prefix="/v1", tags=["operators"])
 

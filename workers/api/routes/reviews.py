@@ -17,6 +17,7 @@ from kernel.audit.open_reviews import (
     REVIEWS_MAX,
     ReviewKind,
     ReviewPageDocument,
+    is_place,
     open_reviews,
 )
 from kernel.canonical import digest
@@ -90,7 +91,7 @@ async def open_queue(
     limit: Annotated[int, Query(ge=1, le=REVIEWS_MAX)] = REVIEWS_MAX,
 ) -> ReviewPageDocument:
     """Return a page of what waits for a person; go on while `next_after` is given."""
-    if kind == "outcome" and after and not (after.isascii() and after.isdigit()):
+    if not is_place(kind, after):
         raise ApiError("INVALID_REQUEST", "outcomes go on after a number")
     page = await services.read(lambda view: open_reviews(view, kind, after=after, limit=limit))
     return page.document()

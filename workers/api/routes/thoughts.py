@@ -7,7 +7,7 @@ with 409 and a code that names what is missing.
 from typing import Annotated, TypeVar
 from uuid import UUID
 
-from fastapi import Query, Response
+from fastapi import Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors import messages
@@ -122,7 +122,11 @@ async def status(session_id: UUID, services: Given) -> AuditSessionDocument:
 
 
 @router.get("/{session_id}/proof/{thought_sequence}")
-async def proof(session_id: UUID, thought_sequence: int, services: Given) -> ThoughtProofDocument:
+async def proof(
+    session_id: UUID,
+    thought_sequence: Annotated[int, Path(ge=1, le=THOUGHTS_MAX)],
+    services: Given,
+) -> ThoughtProofDocument:
     """Return the path from a thought to the root of its session, and the seal with the count."""
     return await services.read(lambda view: thought_proof(view, str(session_id), thought_sequence))
 

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import get_args
 from urllib.parse import urlencode
 
+from kernel.model.numbers import SEQUENCE_MAX
 from kernel.work.request_lists import RequestSearch
 from kernel.work.requests import State
 from workers.views.moments import us_of
-from workers.views.records import SEQUENCE_MAX
 
 STATES: tuple[State, ...] = get_args(State)
 TEXT_CHARS_MAX = 512

@@ -7,7 +7,7 @@ from pydantic import Field
 from kernel.audit.adjudications import AdjudicationState, adjudications
 from kernel.audit.costs import cost_entries, cost_totals
 from kernel.audit.lineage import authority_grounds, causal_ancestors
-from kernel.audit.open_reviews import ReviewKind, open_reviews
+from kernel.audit.open_reviews import ReviewKind, is_place, open_reviews
 from kernel.audit.operations import AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.model.receipt import MIGRATION_KIND
@@ -190,7 +190,7 @@ class ListReviews(Tool):
     async def answer(self, context: ToolContext) -> Document:
         """Return a page of what waits."""
         after = self.after
-        if self.kind == "outcome" and after and not (after.isascii() and after.isdigit()):
+        if not is_place(self.kind, after):
             raise ToolRefused("outcomes go on after a number", code="INVALID_REQUEST")
         listed = await context.read(
             lambda view: open_reviews(view, self.kind, after=after, limit=self.limit)

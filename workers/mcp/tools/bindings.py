@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from kernel.audit.manifests import manifests_of
+from kernel.model.numbers import SEQUENCE_MAX
 from kernel.stores.bindings import GENERATION_ID
 from workers.mcp.answers import page, part_of
 from workers.mcp.fields import AfterName, AfterSequence, Limit, Name, Offset, Part
@@ -61,7 +62,8 @@ class ListManifests(Tool):
 
     source_event_id: Name
     cycle: Annotated[
-        int | None, Field(ge=1, description="Show one cycle, or with `part` a part of it.")
+        int | None,
+        Field(ge=1, le=SEQUENCE_MAX, description="Show one cycle, or with `part` a part of it."),
     ] = None
     part: Part = ""
     offset: Offset = 0

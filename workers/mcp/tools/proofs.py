@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar, TypeVar
 from pydantic import Field
 
 from kernel.ledger.ledger import LedgerView
+from kernel.model.numbers import SEQUENCE_MAX
 from workers.mcp.fields import Sequence, TreeSize
 from workers.mcp.tool import Document, Tool, ToolContext, ToolRefused
 from workers.views.log_proofs import consistency, inclusions, tree_head
-from workers.views.records import SEQUENCE_MAX
 
 T = TypeVar("T")
 

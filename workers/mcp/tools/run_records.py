@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.ledger.ledger import LedgerView
 from workers.mcp.answers import page
 from workers.mcp.fields import AfterName, Limit, Name, OptionalName
@@ -12,7 +13,7 @@ from workers.mcp.tool import Document, Tool, ToolContext
 from workers.views import run_records
 from workers.views.run_records import RecordsDocument
 
-NUMBER_MAX = 1 << 53
+NUMBER_MAX = MAX_SAFE_INTEGER
 
 AfterNumber = Annotated[
     int | None, Field(ge=0, le=NUMBER_MAX, description="`next.after` of the page before.")
