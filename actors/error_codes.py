@@ -170,6 +170,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         # Requested work and its queues.
         "work_queue_unknown": ErrorCode(404, "request"),
         "work_request_invalid": ErrorCode(422, "request"),
+        "work_request_key_reserved": ErrorCode(422, "request"),
         "work_request_conflict": ErrorCode(409, "request"),
         "work_request_unknown": ErrorCode(404, "request"),
         "work_request_not_dead": ErrorCode(409, "request"),

@@ -66,10 +66,12 @@ def seal_log_row(
     result = SubmissionResult(
         envelope.operation_id, sequence, committed_at, tuple(applied), outcome.receipts, row_hash
     )
+    key = submission.answered_key
+    assert key is not None, "V2 refuses a key that is not the submitter's"  # noqa: S101 - for the types
     remember(
         transaction,
         result,
-        envelope.idempotency_key,
+        key,
         submission.content_digest,
         submission.idempotency_window_us,
     )

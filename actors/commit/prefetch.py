@@ -49,7 +49,7 @@ def earlier_answer_to(intent: Intent, actor: str, policy: str) -> list[RecordKey
         return []
     verb, target_field = answered_by
     targets = (getattr(intent, target_field),)
-    key = idempotency_key(actor, verb, targets, policy, intent.intent_key)
+    key = idempotency_key(intent, actor, verb, targets, policy)
     return [idempotency_key_key(key)]
 
 

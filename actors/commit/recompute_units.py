@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import structlog
 
 from actors.commit.unit_context import CommitContext
-from actors.orchestrator.intents import RecalculateAuthority, RecalculatePage
+from actors.orchestrator.intents import Intent, RecalculateAuthority, RecalculatePage
 from kernel.authority.requests import Due, RecomputeReadiness, due
 from kernel.authority.triggers import ENQUEUED_KINDS, MIGRATION
 from kernel.canonical import digest
@@ -200,11 +200,12 @@ def _submit(
     context: CommitContext, page: Sequence[RecomputeUnit], actor: Any
 ) -> SubmissionResult | RejectedResult:
     intents = [unit.intent for unit in page]
-    key = intents[0].intent_key
+    intent: Intent = intents[0]
     if len(intents) > 1:
-        key = digest([intent.intent_key for intent in intents])
+        key = digest([[each.target_cu_id, each.bucket] for each in intents])
+        intent = RecalculatePage(intent_key=key, recomputes=tuple(intents))
     document = context.orchestrator.construct(
-        RecalculatePage(intent_key=key, recomputes=tuple(intents)) if len(page) > 1 else intents[0],
+        intent,
         context.transaction,
         actor=actor,
         session_id=page[0].session_id,

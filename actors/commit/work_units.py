@@ -60,7 +60,7 @@ from kernel.work.requests import (
     WorkReceipt,
     WorkRequest,
     WorkStatus,
-    enqueue,
+    enqueue_from_outside,
     read_content,
     status_of,
 )
@@ -75,7 +75,7 @@ class RequestWorkUnit:
 
     def run(self, context: CommitContext) -> tuple[WorkReceipt, ...]:
         """Record them; raises `WorkRefused`."""
-        return enqueue(context.transaction, self.requests)
+        return enqueue_from_outside(context.transaction, self.requests)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ An intent says what somebody wants and never how it is written. `intent_key` is 
 name for this asking: under the same key the same intent takes effect once (K6).
 """
 
-from typing import Annotated, Any, Literal
+from functools import cache
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -66,6 +67,11 @@ class Intent(BaseModel):
     intent_key: Id
     capacity_override: CapacityOverride | None = None
     """Confirms that it goes on without capacity; says nothing about what is asked for (§18.2)."""
+
+    @property
+    def bucket(self) -> str:
+        """The logical clock bucket of its idempotency key (§2.5): taken once, kept over retries."""
+        return self.intent_key
 
     def as_requested(self) -> "Intent":
         """Return what was asked for: under the same key the same may be asked again (K6)."""
@@ -353,6 +359,11 @@ class RecalculateAuthority(Intent):
     cu_authority: Share
     inputs: InputsStated
 
+    @property
+    def bucket(self) -> str:
+        """The sequence that was read; the worker who reports it names no key of the runtime's."""
+        return str(self.as_of_sequence)
+
 
 class RecalculatePage(Intent):
     """Record authorities in one operation: of one visibility class, computed at one sequence."""
@@ -575,6 +586,20 @@ PublicIntent = Annotated[
     Field(discriminator="intent_kind"),
 ]
 """The intents of producers; only the runtime itself emits the others."""
+
+_PRODUCERS: Final = frozenset(
+    {*get_args(get_args(PublicIntent)[0]), SynthesizeByModel, SynthesizedUnderstanding}
+)
+"""What a producer asks for, under a key of his own."""
+
+
+@cache
+def purpose_of(kind: type[Intent], actor: str) -> str | None:
+    """Return what the runtime asks for with an intent; None where a producer asks."""
+    if kind not in _PRODUCERS:
+        return str(kind.model_fields["intent_kind"].default)
+    return None if actor == "user" else "producer_intent"
+
 
 ImpliedIntent = Annotated[
     CreateSource | CreateClaim | LinkInput | AdaptFields | ObserveDisposition,

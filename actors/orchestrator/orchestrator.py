@@ -5,19 +5,19 @@ kernel checks against: taint, causal parents and policy cannot go stale in betwe
 actors/0001).
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 from actors.errors import IntentInvalid
-from actors.orchestrator.intents import Intent
+from actors.orchestrator.intents import Intent, purpose_of
 from actors.orchestrator.model_outputs import recorded_outputs
 from actors.orchestrator.resolved_operation import ResolvedOperation
 from actors.orchestrator.resolvers import resolve
-from kernel.canonical import canonicalize, digest
+from kernel.canonical import digest
 from kernel.host import Host, iso_time
+from kernel.idempotency_keys import caller_key, runtime_key
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, Implied
 from kernel.model.recomputes import CAUSES, RECALCULATE
@@ -79,7 +79,7 @@ class Orchestrator:
             ],
             "causal_parent_operation_ids": self._causal_parents(touched, operation, started_us),
             "idempotency_key": idempotency_key(
-                actor, operation.semantic_intent, operation.target_refs, policy, intent.intent_key
+                intent, actor, operation.semantic_intent, operation.target_refs, policy
             ),
             "intent_digest": intent_digest(intent),
             "actor": actor,
@@ -165,20 +165,23 @@ def _stamp_times(document: Document) -> None:
 
 
 def idempotency_key(
-    actor: str, verb: str, targets: tuple[str, ...], policy: str, bucket: str
+    intent: Intent, actor: str, verb: str, targets: tuple[str, ...], policy: str
 ) -> str:
     """Return the key under which a request takes effect once (§2.5, K6).
 
-    The caller's key is the logical clock bucket: taken once, kept over retries.
+    It is in the scope of who asks: a producer, or the runtime, whose keys nobody else can state.
     """
+    bucket, purpose = intent.bucket, purpose_of(type(intent), actor)
     length = len(actor) + len(verb) + sum(map(len, targets)) + len(policy) + len(bucket)
     derive = kept_key if length <= _KEPT_CHARS_MAX else _derived_key
-    return derive(actor, verb, targets, policy, bucket)
+    return derive(purpose, actor, verb, targets, policy, bucket)
 
 
-def _derived_key(actor: str, verb: str, targets: tuple[str, ...], policy: str, bucket: str) -> str:
-    parts: list[Any] = [actor, verb, sorted(targets)]
-    return hashlib.sha256(canonicalize([*parts, policy, bucket])).hexdigest()
+def _derived_key(
+    purpose: str | None, actor: str, verb: str, targets: tuple[str, ...], policy: str, bucket: str
+) -> str:
+    parts = (actor, verb, sorted(targets), policy, bucket)
+    return caller_key(*parts) if purpose is None else runtime_key(purpose, *parts)
 
 
 kept_key = lru_cache(maxsize=1024)(_derived_key)

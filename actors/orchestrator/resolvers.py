@@ -87,7 +87,7 @@ from kernel.bindings.artifacts import (
     completion,
     read_artifact,
 )
-from kernel.canonical import digest
+from kernel.idempotency_keys import runtime_key
 from kernel.landscape.seals import SEAL_RECEIPT
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.node_kinds import (
@@ -99,6 +99,7 @@ from kernel.model.node_kinds import (
     RUNTIME_PREFIXES,
     SOURCE_BINDING,
     UNDERSTANDING,
+    derived_name_in,
 )
 from kernel.model.receipt import receipt_effect
 from kernel.model.recomputes import RECALCULATE, REQUESTS
@@ -387,7 +388,7 @@ def resolve_binding_create(intent: CreateBinding, view: LedgerView) -> ResolvedO
     A corpus may be a name and no node; then the edge leads from the binding to itself.
     """
     binding_id, corpus_id = intent.binding_id, intent.corpus_id
-    if binding_id.startswith(RUNTIME_PREFIXES):
+    if _is_runtimes_name(binding_id):
         raise IntentInvalid("this id is the runtime's own", "binding_id")
     payload: Document = {"node_kind": SOURCE_BINDING, "lifecycle_state": "pending_intake"}
     if intent.title:
@@ -603,7 +604,9 @@ def resolve_extraction(intent: RecordExtractionTransition, _: LedgerView) -> Res
         "schema_version": 1,
     }
     extra = {
-        "idempotency_key": digest([run, intent.step["attempt_number"]]),
+        "idempotency_key": runtime_key(
+            "record_extraction_transition", run, intent.step["attempt_number"]
+        ),
         "causal_parent_operation_ids": [] if parent is None else [parent],
     }
     return ResolvedOperation(
@@ -711,6 +714,10 @@ def resolve(intent: Intent, view: LedgerView) -> ResolvedOperation:
     return RESOLVERS[type(intent)](intent, view)
 
 
+def _is_runtimes_name(node_id: str) -> bool:
+    return node_id.startswith(RUNTIME_PREFIXES) or derived_name_in(node_id) == node_id
+
+
 def _create(
     operation_kind: str,
     node_id: str,
@@ -722,7 +729,8 @@ def _create(
     neighbour: str | None = None,
     extra: Mapping[str, Any] = MappingProxyType({}),
 ) -> ResolvedOperation:
-    if node_id.startswith(RUNTIME_PREFIXES) and payload["node_kind"] not in RUNTIME_KINDS:
+    is_runtimes = payload["node_kind"] in RUNTIME_KINDS or "extracted" in payload
+    if not is_runtimes and _is_runtimes_name(node_id):
         raise IntentInvalid("this id is the runtime's own", "node_id")
     neighbours = (neighbour,) if neighbour else ()
     edges, units = (

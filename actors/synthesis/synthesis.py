@@ -210,7 +210,7 @@ def was_asked_before(view: LedgerView, request: SynthesizeByModel) -> bool:
     """
     intent_digest(request)
     key = idempotency_key(
-        "user", "create", (request.node_id,), view.policy_generation_id(), request.intent_key
+        request, "user", "create", (request.node_id,), view.policy_generation_id()
     )
     record = view.live_idempotency_record(key)
     return record is not None and record["expires_at_us"] > view.head().committed_at_us

@@ -6,6 +6,7 @@ from dataclasses import field as dataclass_field
 from typing import Literal
 
 from kernel.capacity import CapacityPort, UnlimitedCapacity
+from kernel.idempotency_keys import answered_key
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
@@ -77,6 +78,16 @@ class Submission:
 
     id_is_drawn: bool = False
     """Whether the operation's id was drawn at random for this very submission."""
+
+    answered_key: str | None = dataclass_field(init=False)
+    """Its key in the scope of who submits; None where it is the runtime's, and he is not."""
+
+    def __post_init__(self) -> None:
+        """Find the scope once: V2 and the seal ask for it."""
+        envelope = self.envelope
+        self.answered_key = answered_key(
+            self.submitter, envelope.idempotency_key, supersedes=envelope.supersedes is not None
+        )
 
 
 Verdict = Refusal | SubmissionResult | Passage | None

@@ -5,6 +5,7 @@ questions: whether the actor may write, and whether what models answered is ther
 """
 
 from kernel.checks import (
+    v01_derived_names,
     v01_model_outputs,
     v01_operation_id,
     v01_recorded_at,
@@ -36,6 +37,7 @@ from kernel.checks.v01_schema import check_actor
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("V1", check_actor),
     ("V1", v01_operation_id.check),
+    ("V1", v01_derived_names.check),
     ("V1", v01_recorded_at.check),
     ("V1", v01_model_outputs.check),
     ("V2", v02_idempotency.check),

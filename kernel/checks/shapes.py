@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from kernel.algebra.effects import EFFECT_KINDS, canonical_kind
 from kernel.algebra.verbs import EPOCH_CLOSE, EPOCH_OPEN, OPERATION_KINDS, SEMANTIC_VERBS
 from kernel.checks import (
+    v01_derived_names,
     v01_model_outputs,
     v01_operation_id,
     v02_supersession,
@@ -332,6 +333,9 @@ CANNOT_REFUSE: Mapping[Check, Callable[[Shape], bool]] = MappingProxyType(
     {
         check_actor: lambda shape: shape.submitter == "orchestrator" and not shape.supersedes,
         v01_operation_id.check: lambda shape: shape.submitter == "orchestrator",
+        v01_derived_names.check: lambda shape: (
+            shape.submitter == "orchestrator" and not shape.supersedes
+        ),
         v01_model_outputs.check: lambda shape: not shape.has_outputs,
         v02_supersession.check: lambda shape: not shape.supersedes,
         v03_verb.check: _composes,

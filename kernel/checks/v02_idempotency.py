@@ -1,13 +1,23 @@
-"""V2: a key that was answered inside its window is answered again, the same (§2.5, K6)."""
+"""V2: a key that was answered inside its window is answered again, the same (§2.5, K6).
+
+Answered is a key in the scope of who submits (`kernel/idempotency_keys.py`).
+"""
 
 from kernel.checks.check import Refusal, Submission, Verdict
+from kernel.idempotency_keys import RESERVED, RUNTIME_FORM
 from kernel.ledger import schema
 from kernel.ledger.answers import recall
 
 
 def check(submission: Submission) -> Verdict:
-    """Return the earlier answer, refuse other content under its key, archive what expired."""
-    transaction, key = submission.transaction, submission.envelope.idempotency_key
+    """Return the earlier answer, refuse other content under its key, archive what expired.
+
+    A key of the runtime's form is refused of whoever submits from outside.
+    """
+    transaction, key = submission.transaction, submission.answered_key
+    if key is None:
+        message = f"a key that begins with {RUNTIME_FORM} is the runtime's own; state another"
+        return Refusal(RESERVED, "idempotency_key", message)
     record = transaction.live_idempotency_record(key)
     if record is None:
         return None

@@ -13,6 +13,7 @@ from kernel.canonical import digest
 from kernel.conflicts.resolution import Conflict, is_node
 from kernel.conflicts.writes import Write
 from kernel.host import iso_time
+from kernel.idempotency_keys import runtime_key
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_EFFECTS, Envelope
 from kernel.sources import state_taint
@@ -51,7 +52,7 @@ def merge_envelope(
     document = _envelope(transaction, envelope, conflicts, effects)
     return document | {
         "operation_id": merge_operation_id(envelope),
-        "idempotency_key": merge_operation_id(envelope),
+        "idempotency_key": runtime_key("conflict_merge", envelope.operation_id),
         "operation_kind": verb,
         "semantic_intent": verb,
         "merged_operation_id": envelope.operation_id,
@@ -92,7 +93,7 @@ def contradiction_envelope(
     parents = document["causal_parent_operation_ids"][: MAX_CAUSAL_PARENTS - 1]
     return document | {
         "operation_id": operation_id,
-        "idempotency_key": operation_id,
+        "idempotency_key": runtime_key("conflict_contradiction", envelope.operation_id),
         "operation_kind": "document_relationship_create",
         "semantic_intent": "document_relationship_create",
         "causal_parent_operation_ids": [*parents, envelope.operation_id],

@@ -8,11 +8,10 @@ that it left, or asks under a name of their own.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernel.canonical import digest
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.work.contents import EXTRACTION_QUEUE, EXTRACTION_REQUESTED
 from kernel.work.extraction_runs import replacement_of, run_of
-from kernel.work.requests import WorkRequest, enqueue, request_id_of
+from kernel.work.requests import WorkRequest, enqueue, reentry_key, request_id_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ def request_reentry(
 ) -> str:
     """Ask for the next try of a run after one of its steps and return the request's id."""
     run_id = content["extraction_run_id"]
-    key = f"reentry:{digest([run_id, after_attempt])}"
+    key = reentry_key(run_id, after_attempt)
     again = WorkRequest(EXTRACTION_QUEUE, key, {**content, "cause": cause}, priority, delay_s)
     [receipt] = enqueue(transaction, [again])
     return receipt.request_id

@@ -13,6 +13,7 @@ from kernel.algebra.verbs import IMPLICATION_HALT
 from kernel.canonical import digest
 from kernel.errors import EffectInapplicable
 from kernel.host import iso_time
+from kernel.idempotency_keys import runtime_key
 from kernel.implications.loop_limits import Loop
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
@@ -95,7 +96,7 @@ def halt_of_loop(
     operation_id = f"implication-halt:{digest([envelope.operation_id, loop.loop_id])}"
     return {
         "operation_id": operation_id,
-        "idempotency_key": operation_id,
+        "idempotency_key": runtime_key("implication_halt", operation_id),
         "envelope_version": "1.6",
         "operation_kind": IMPLICATION_HALT,
         "semantic_intent": IMPLICATION_HALT,

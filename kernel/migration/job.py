@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import orjson
 
 from kernel.algebra.verbs import REVIEW_DISCARD
-from kernel.canonical import digest
 from kernel.conflicts.adjudications import items_of, resolution_of
+from kernel.idempotency_keys import runtime_key
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
@@ -102,9 +102,9 @@ def discard(
         "affected_subgraph_descriptor": scope_of([]),
         "adjudicates_receipt_ids": [receipt_id],
     }
-    key = digest([REVIEW_DISCARD, receipt_id])
+    key = runtime_key("review_discard", receipt_id)
     document = envelope(transaction, REVIEW_DISCARD, key, [effect], fields)
-    return kernel.submit(transaction, document, "caller")
+    return kernel.submit(transaction, document, "orchestrator")
 
 
 @dataclass(slots=True)

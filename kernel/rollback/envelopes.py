@@ -2,8 +2,9 @@
 
 from kernel.algebra.effects import REVERSIBLE
 from kernel.algebra.verbs import ROLLBACK
-from kernel.canonical import digest, sha256_hex
+from kernel.canonical import sha256_hex
 from kernel.host import iso_time
+from kernel.idempotency_keys import runtime_key
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_REFS
@@ -46,7 +47,7 @@ def compensating_envelope(
         "affected_subgraph_descriptor": scope_of(targets),
         "compensates_operation_id": step.operation_id,
     }
-    key = _key(transaction, step, f"compensation_{ordinal}")
+    key = _key(transaction, step, "compensation", ordinal)
     return envelope(transaction, effects[0]["effect_kind"], key, effects, fields)
 
 
@@ -98,11 +99,11 @@ def _repeated(scope: Document) -> Document:
     return scope | {"estimated_capacity_cost": COST_MAX} if stated > COST_MAX else scope
 
 
-def _key(transaction: LedgerTransaction, step: RollbackStep, purpose: str) -> str:
+def _key(transaction: LedgerTransaction, step: RollbackStep, purpose: str, *part: int) -> str:
     """Return the key of an undoing: the same undoing is one operation until it is itself undone."""
     mark = mark_of(transaction, step.operation_id)
-    part = () if step.recompute_of is None else (step.recompute_of,)
-    return digest([step.operation_id, purpose, mark["brought_back_by"], *part])
+    of_page = () if step.recompute_of is None else (step.recompute_of,)
+    return runtime_key(purpose, step.operation_id, mark["brought_back_by"], *part, *of_page)
 
 
 def _of_original(transaction: LedgerTransaction, step: RollbackStep) -> Document:

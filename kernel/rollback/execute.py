@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from kernel.algebra.effects import COMPENSATING, REVERSIBLE
 from kernel.algebra.verbs import EPOCH_ROLLBACK
-from kernel.canonical import digest
+from kernel.idempotency_keys import runtime_key
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
@@ -209,7 +209,7 @@ def _undo_epoch(
         "causal_parent_operation_ids": parents[:MAX_CAUSAL_PARENTS],
         "affected_subgraph_descriptor": scope_of(list(targets) or [plan.scope]),
     }
-    key = digest([EPOCH_ROLLBACK, operation_id])
+    key = runtime_key("epoch_rollback", operation_id)
     document = envelope(transaction, EPOCH_ROLLBACK, key, effects, fields)
     submission = _submit(kernel, transaction, document)
     return EpochRollback(

@@ -25,6 +25,7 @@ from kernel.algebra.verbs import REBUILD
 from kernel.canonical import canonicalize, digest, sha256_hex
 from kernel.errors import LedgerCorrupt
 from kernel.host import iso_time
+from kernel.idempotency_keys import runtime_key
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.catalog import STORAGE_RULES
@@ -490,7 +491,8 @@ def _envelope(
         "causal_parent_operation_ids": [],
         "affected_subgraph_descriptor": scope,
     }
-    return envelope(transaction, REBUILD, digest([REBUILD, operation_id]), effects, fields)
+    key = runtime_key("rebuild", operation_id)
+    return envelope(transaction, REBUILD, key, effects, fields)
 
 
 def _row_hash(row: Row | None) -> str:

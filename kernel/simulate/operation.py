@@ -17,6 +17,7 @@ from typing_extensions import TypedDict
 from kernel.algebra.simulation_support import simulation_support_level
 from kernel.canonical import CanonicalizationError, digest
 from kernel.checks.check import Submitter
+from kernel.idempotency_keys import runtime_key
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
@@ -189,7 +190,7 @@ def _names(
 ) -> tuple[str, str]:
     """Return the idempotency key of the simulation, and the digest of what was asked (K6)."""
     key_name = operation_id if simulation.simulation_key is None else simulation.simulation_key
-    key = digest(["simulate", simulation.session_id or "", key_name])
+    key = runtime_key("simulation", simulation.session_id or "", key_name)
     content = {name: value for name, value in document.items() if name not in _VOLATILE}
     about = document.get("intent_digest") if simulation.submitter == "orchestrator" else None
     request = [policy.model_dump(mode="json"), session_profile_hash, simulation.retention]

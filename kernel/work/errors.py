@@ -9,6 +9,7 @@ Code = Literal[
     "work_queue_unknown",
     "queue_unknown_priority",
     "work_request_invalid",
+    "work_request_key_reserved",
     "work_request_conflict",
     "work_request_unknown",
     "work_request_not_dead",

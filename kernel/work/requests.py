@@ -3,9 +3,9 @@
 A request is known by its queue and its producer's key, whose digest is in the request's id, so the
 primary key keeps it for ever. The same asking is the same request whatever became of it, and
 another asking under the key is refused. Work that was given up is asked for again under a new key,
-or requeued. Producers share one space of keys. A delay counts from the record's time
-(decision kernel/0154); a time is stated as such, so that who asks again later states the same
-(decision queues/0077).
+or requeued. Producers share one space of keys; the runtime's own are none that they may state. A
+delay counts from the record's time (decision kernel/0154); a time is stated as such, so that who
+asks again later states the same (decision queues/0077).
 
 A full queue is found by counting what is open: first in all queues together, which is cheap, and in
 the one queue only when that is beyond its limit.
@@ -14,7 +14,7 @@ the one queue only when that is beyond its limit.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -25,10 +25,11 @@ from kernel.host import iso_time, parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.ledger.tables import Row
+from kernel.model.node_kinds import derived_name_in
 from kernel.model.problems import first_problem
 from kernel.stores.bindings import generation_in_force
 from kernel.work import receipts
-from kernel.work.contents import BINDING_QUEUE
+from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused
 from kernel.work.queue_kinds import QUEUE_KINDS, QueueKind, asked_kind, is_built_in, not_asked
 from kernel.work.ready_requests import due_at_us
@@ -45,6 +46,10 @@ OPEN_MAX = 100_000
 
 ITEM_REQUESTS_MAX = 10_000
 """Requests for one event, or one run, open or not."""
+
+REENTRY: Final = "reentry:"
+RUNTIME_KEYS: Final = ("requeue:request:", REENTRY)
+"""How the keys begin that the runtime makes itself, beside those of extractions: their runs."""
 
 State = Literal["open", "completed", "dead_letter", "cancelled"]
 
@@ -149,6 +154,23 @@ def request_id_of(queue: str, request_key: str) -> str:
     return f"request:{queue}:{digest([queue, request_key])}"
 
 
+def enqueue_from_outside(
+    transaction: LedgerTransaction, requests: Sequence[WorkRequest]
+) -> tuple[WorkReceipt, ...]:
+    """Record what producers ask for: as `enqueue`, but under no name that the runtime derives.
+
+    Raises:
+        WorkRefused: `work_request_key_reserved`, and those of `enqueue`.
+    """
+    for index, request in enumerate(requests):
+        try:
+            _check_names(transaction, request)
+        except WorkRefused as refused:
+            refused.index = index
+            raise
+    return enqueue(transaction, requests)
+
+
 def enqueue(
     transaction: LedgerTransaction, requests: Sequence[WorkRequest]
 ) -> tuple[WorkReceipt, ...]:
@@ -238,6 +260,11 @@ def requeue_key(request_id: str) -> str:
     return f"requeue:{request_id}"
 
 
+def reentry_key(run_id: str, after_attempt: int) -> str:
+    """Return the key under which the next try of an extraction is asked for."""
+    return f"{REENTRY}{digest([run_id, after_attempt])}"
+
+
 def requeued_as(view: LedgerView, queue: str, request_id: str) -> str | None:
     """Return the request that asks anew for one that was given up; None where none does."""
     again = request_id_of(queue, requeue_key(request_id))
@@ -290,6 +317,22 @@ def read_content(request: Request) -> Any:
     stated = request.document["content"]
     form = QUEUE_KINDS[request.queue].content_of(stated)
     return form.model_validate_json(canonicalize(stated))
+
+
+def _check_names(view: LedgerView, request: WorkRequest) -> None:
+    """Refuse a key of the runtime's, and a run of its name that it has not asked for."""
+    key, run_id = request.request_key, request.content.get("extraction_run_id")
+    if key.startswith(RUNTIME_KEYS) or derived_name_in(key) == key:
+        raise _reserved(f"{key[:64]!r} is a key of the runtime's own", "request_key")
+    if not isinstance(run_id, str) or derived_name_in(run_id) != run_id:
+        return
+    if view.tables.get(schema.outbox, request_id_of(EXTRACTION_QUEUE, run_id)) is None:
+        message = f"the runtime alone asks for a run {run_id} first"
+        raise _reserved(message, "content.extraction_run_id")
+
+
+def _reserved(message: str, field: str) -> WorkRefused:
+    return WorkRefused("work_request_key_reserved", message, field)
 
 
 def _check(request: WorkRequest) -> _Checked:

@@ -104,8 +104,9 @@ class Rotulus:
         the same time is sent together.
 
         Raises:
-            GatewayError: `work_request_invalid`, `work_request_conflict`, `work_queue_unknown`,
-                `work_item_full`; `work_requests_too_many` when the queue stayed full too long.
+            GatewayError: `work_request_invalid`, `work_request_key_reserved`,
+                `work_request_conflict`, `work_queue_unknown`, `work_item_full`;
+                `work_requests_too_many` when the queue stayed full too long.
         """
         request = NewRequest(
             content, queue=queue, key=key, priority=priority, delay_s=delay_s, run_at=run_at

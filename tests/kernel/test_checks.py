@@ -24,6 +24,7 @@ from kernel.checks.check import Submission
 from kernel.checks.order import CHECKS
 from kernel.checks.v01_sizes import Oversize, too_many_bytes, too_many_entries
 from kernel.checks.v04_scope import MAX_CASCADE_DEPTH_BY_KIND
+from kernel.idempotency_keys import RESERVED
 from kernel.model.envelope import (
     MAX_ADJUDICATED,
     MAX_CAUSAL_PARENTS,
@@ -275,6 +276,10 @@ V1 = [
         )
         for kind in ("policy_snapshot_advance", "policy_reclassify", "policy_snapshot_revert")
     ),
+    *(
+        (note, {f"{FIRST}.target_ref": name}, UNAUTHORIZED, f"{FIRST}.target_ref")
+        for name in (f"claim:{'0' * 64}", f"edge:claim:{'0' * 64}->u", f"extraction:{'0' * 32}")
+    ),
     (note, {"operation_id": KNOWN}, SCHEMA, "operation_id"),
     *(
         (note, {"operation_id": name}, "envelope_operation_id_invalid", "operation_id")
@@ -296,6 +301,7 @@ TARGET, DIFFERS = "envelope_supersession_target_invalid", "envelope_supersession
 
 V2 = [
     (note, {"idempotency_key": "known"}, "envelope_idempotency_conflict", "idempotency_key"),
+    (superseding, {"idempotency_key": "rotulus:rebuild:0"}, RESERVED, "idempotency_key"),
     (superseding, {"supersedes.ec_sequence_number": "1"}, TARGET, "supersedes"),
     (superseding, {"supersedes.ec_sequence_number": str(MIGRATED)}, TARGET, "supersedes"),
     (superseding, {"supersedes.ec_sequence_number": "9" * 18}, TARGET, "supersedes"),

@@ -26,7 +26,7 @@ from kernel.work.extraction_runs import replacement_of
 from kernel.work.reports import ExtractionBegun, ExtractionFailed, ExtractionFinished, GivenUp
 from kernel.work.requests import request_id_of, status_of
 from tests.actors.harness import bench_on
-from tests.kernel.build import FakeHost, create, effect, envelope, receipts_of_kind
+from tests.kernel.build import FakeHost, create, effect, envelope, receipts_of_kind, submit
 from tests.kernel.deciding import deciding
 from tests.kernel.extractions import result, task, value
 
@@ -410,7 +410,8 @@ def test_a_claim_that_is_refused_takes_the_others_with_it_and_leaves_its_receipt
     extractions.begin(request)
     second = value(TEXT, "Bell", "judge")
     named = [RUN, "judge", "Bell", None, second["start"], second["end"]]
-    extractions.do(EnvelopeUnit(create(f"claim:{digest(named)}", "Note"), "s"))
+    # Before such names were the runtime's, anybody could give them.
+    submit(extractions.ledger, create(f"claim:{digest(named)}", "Note"), submitter="orchestrator")
     extractions.finish(request, value(TEXT, "Ann Acme"), second)
     last = extractions.last()
     assert (last["block_reason"], last["state_change_reason"]) == (

@@ -15,6 +15,7 @@ from actors.commit.refusal_recorder import RefusalRecorder
 from actors.errors import CommitFailed
 from kernel.canonical import canonicalize
 from kernel.checks.v01_sizes import ENTRIES_MAX
+from kernel.idempotency_keys import runtime_key
 from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.memory import MemoryStore
@@ -147,6 +148,12 @@ async def test_an_envelope_without_its_scope_is_refused_by_v4(door: Door):
 @pytest.mark.parametrize("actor", ["agent", "system", "migration"])
 async def test_nobody_outside_may_act_as_anything_but_a_user(door: Door, actor):
     await refused(door, node(actor=actor), "envelope_actor_unauthorized", "V1", "actor")
+
+
+@pytest.mark.spec("§2.5", "K6")
+async def test_nobody_states_a_key_of_the_runtimes(door: Door):
+    own = node(idempotency_key=runtime_key("tier_1_inverse", "an operation"))
+    await refused(door, own, "envelope_idempotency_key_reserved", "V2", "idempotency_key")
 
 
 async def test_an_effect_that_does_not_apply_undoes_those_before_it(door: Door):
