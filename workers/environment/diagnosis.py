@@ -147,6 +147,7 @@ def _record(settings: Settings) -> Iterator[Diagnosis]:
     place = ledger_place(settings)
     with open_record(place) as view:
         yield from _end_of(view)
+        yield from _quarantined(view)
     file = file_of(place)
     if file is not None:
         yield Diagnosis("record", "ok", f"{file} has {file.stat().st_size / (1 << 20):.0f} MiB")
@@ -161,6 +162,14 @@ def _end_of(view: LedgerView) -> Iterator[Diagnosis]:
     for finding in verification.findings:
         what = f"{finding.table} {finding.key}: {finding.rule}: {finding.message}"
         yield Diagnosis("record", "problem", what, TODO.get(finding.rule, TODO_VERIFY))
+
+
+def _quarantined(view: LedgerView) -> Iterator[Diagnosis]:
+    for each in view.quarantines().standing:
+        rows = ", ".join(map(str, each.ranges))
+        what = f"{rows} of the log: quarantined since {each.found_at}: {each.finding}"
+        todo = "`rotulus verify`, mend or explain it, then `rotulus quarantine lift`"
+        yield Diagnosis("record", "problem", what, f"{todo} {each.quarantine_id}")
 
 
 def _keys(settings: Settings) -> Iterator[Diagnosis]:
