@@ -7,12 +7,13 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.quarantine import SequenceRange
 from kernel.legal_holds import Grounds
+from kernel.model.result import SubmissionResult
 from kernel.operator_decisions import DECIDED_RECEIPT, OperatorDecision
 from kernel.quarantine_lifts import lift_quarantine
 from kernel.verify import verify
 from kernel.verify.recent import AuditMark, audit_since
 from kernel.verify.violation import record_violation
-from tests.kernel.build import effect, envelope
+from tests.kernel.build import effect, envelope, informed
 
 GROUNDS = Grounds("the disk was exchanged", "ada")
 
@@ -62,7 +63,9 @@ def lift(ledger: Ledger, quarantine_id: str, grounds: Grounds = GROUNDS) -> bool
             stated = {"decided_by": decision.decided_by, "reason": decision.reason}
             receipt = effect("receipt_only", **stated) | {"receipt_subkind": DECIDED_RECEIPT}
             document = envelope(decision.verb, [receipt], target_refs=list(decision.targets))
-            result = Kernel().submit(transaction, document, "orchestrator")
+            document |= {"operation_id": transaction.host.new_id(), "idempotency_key": "lift"}
+            result = Kernel().submit(transaction, informed(transaction, document), "orchestrator")
+            assert isinstance(result, SubmissionResult), result
             return result.operation_id
 
         return lift_quarantine(transaction, quarantine_id, grounds, decide)

@@ -19,6 +19,8 @@ from kernel.audit.preview import preview_rollback
 from kernel.audit.proofs import operation
 from kernel.audit.provenance_steps import provenance_of
 from kernel.kernel import Kernel
+from kernel.landscape.runtime.stretches import open_stretch
+from kernel.landscape.runtime.views import run_view
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.quarantine import (
@@ -65,6 +67,12 @@ def operation_at(ledger: Ledger, sequence: int) -> str:
     return str(row_of(ledger, sequence)["operation_id"])
 
 
+def open_run(view: LedgerView) -> str:
+    stretch = open_stretch(view)
+    assert stretch is not None
+    return stretch.run_id
+
+
 def state_as_of(view: LedgerView, sequence: int) -> StateAsOf:
     state = StateAsOf(view.tables, view.quarantines().expect_none_over)
     state.begin(sequence, ())
@@ -82,6 +90,7 @@ COMPUTED: dict[str, Question] = {
     "export": lambda view, _: list(export_lines(view)),
     "proof": lambda view, bad: operation(view, bad, with_envelope=True),
     "inclusion": lambda view, _: inclusions(view, [1, BAD]),
+    "records of a run": lambda view, _: run_view(view, open_run(view)),
     # What n-1 was before it, only its own effect says.
     "state before it": lambda view, _: state_as_of(view, BAD).get(schema.nodes, "n-1"),
 }
