@@ -63,7 +63,8 @@ def lift(ledger: Ledger, quarantine_id: str, grounds: Grounds = GROUNDS) -> bool
             stated = {"decided_by": decision.decided_by, "reason": decision.reason}
             receipt = effect("receipt_only", **stated) | {"receipt_subkind": DECIDED_RECEIPT}
             document = envelope(decision.verb, [receipt], target_refs=list(decision.targets))
-            document |= {"operation_id": transaction.host.new_id(), "idempotency_key": "lift"}
+            new_id = transaction.host.new_id()
+            document |= {"operation_id": new_id, "idempotency_key": f"lift:{new_id}"}
             result = Kernel().submit(transaction, informed(transaction, document), "orchestrator")
             assert isinstance(result, SubmissionResult), result
             return result.operation_id

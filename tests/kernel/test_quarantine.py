@@ -22,7 +22,9 @@ from kernel.kernel import Kernel
 from kernel.landscape.runtime.stretches import open_stretch
 from kernel.landscape.runtime.views import run_view
 from kernel.ledger import schema
+from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.ledger.memory import MemoryStore
 from kernel.ledger.quarantine import (
     RangeQuarantined,
     SequenceRange,
@@ -41,7 +43,17 @@ from kernel.verify.recent import AuditMark, audit_since
 from kernel.verify.since import KeptTree, verify_since
 from kernel.verify.violation import record_violation
 from kernel.visibility import VISIBILITY_CLASSES
-from tests.kernel.build import adapt, code_of, create, effect, envelope, memory_ledger, submit
+from tests.kernel.archives import archive_next, memory_archive
+from tests.kernel.build import (
+    FakeHost,
+    adapt,
+    code_of,
+    create,
+    effect,
+    envelope,
+    memory_ledger,
+    submit,
+)
 from tests.kernel.quarantining import change, lift, quarantined, ranges, row_of
 from workers.views.log_proofs import inclusions
 from workers.views.records import describe_operation
@@ -241,6 +253,20 @@ def test_a_record_with_a_quarantine_that_was_lifted_is_sound(ledger):
         assert verify(view).findings == ()
         assert plan_rebuild(Kernel(), view, 0).differences == ()
         assert list(replay_all(view, 1, 6, "record_only", MODELS))
+
+
+def test_an_archive_that_does_not_answer_is_no_damage():
+    host = FakeHost()
+    ledger = Ledger.create(MemoryStore(), host.host, memory_archive())
+    for number in range(SEGMENT_ROWS + 2):
+        submit(ledger, create(f"n-{number}", "Note"))
+    assert archive_next(ledger)
+    away = Ledger(ledger.store, host.host)
+    verification = away.read(lambda view: audit_since(view, AuditMark())).verification
+    assert not verification.ok
+    with away.transaction() as transaction:
+        record_violation(transaction, verification)
+    assert ranges(away) == ()
 
 
 def test_more_ranges_than_are_kept_apart_become_one(ledger, monkeypatch):
