@@ -75,6 +75,10 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "legal_hold_exists": ErrorCode(409, "request"),
         "legal_hold_unknown": ErrorCode(404, "request"),
         "legal_holds_too_many": ErrorCode(409, "request"),
+        # Quarantined ranges of the log (§17.5).
+        "range_quarantined": ErrorCode(409, "request"),
+        "quarantine_unknown": ErrorCode(404, "request"),
+        "quarantine_reason_missing": ErrorCode(422, "request"),
         "audit_unanswerable": ErrorCode(None, "request"),
         "state_as_of_unknown": ErrorCode(None, "request"),
         "intent_invalid": ErrorCode(422, "request"),

@@ -102,7 +102,10 @@ def archive_status(view: LedgerView) -> ArchiveStatus:
 
 
 def next_segment(view: LedgerView, before_us: int, hot_rows_min: int = HOT_ROWS_MIN) -> int | None:
-    """Return the segment whose rows were all committed before a time, None where none is due."""
+    """Return the segment whose rows were all committed before a time, None where none is due.
+
+    None as well while a row of it is quarantined: where it lies it is looked at.
+    """
     newest = view.tables.select(schema.archive_segments, descending=True, limit=1)
     index = newest[0]["segment_index"] + 1 if newest else 0
     last = first_sequence_of(index) + SEGMENT_ROWS - 1
@@ -111,7 +114,15 @@ def next_segment(view: LedgerView, before_us: int, hot_rows_min: int = HOT_ROWS_
     # Commit times rise with the sequence.
     row = view.log_row_at(last)
     is_due = row is not None and parse_time_us(row["committed_at"]) < before_us
-    return index if is_due else None
+    if not is_due or view.quarantines().over(first_sequence_of(index), last) is not None:
+        return None
+    return index
+
+
+def rows_of_segment(segment_index: int) -> tuple[int, int]:
+    """Return the first and the last row of a segment."""
+    first = first_sequence_of(segment_index)
+    return first, first + SEGMENT_ROWS - 1
 
 
 def write_segment(view: LedgerView, archive: Archive, segment_index: int) -> WrittenSegment:

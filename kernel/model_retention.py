@@ -105,14 +105,16 @@ def mark_archived(transaction: LedgerTransaction, operation_id: str) -> None:
 def next_past_segment(view: LedgerView, before_us: int) -> int | None:
     """Return the first archived segment whose operations still refer to answers too long ago.
 
-    All rows of it were committed before the time that is given; None where there is no such one.
+    All rows of it were committed before the time that is given, and none of them is quarantined;
+    None where there is no such one.
     """
     index = view.tables.count(schema.receipts, {"receipt_kind": SEGMENT_RELEASED_KIND})
     if view.tables.get(schema.archive_segments, index) is None:
         return None
-    row = view.log_row_at(first_sequence_of(index) + SEGMENT_ROWS - 1)
+    first, last = first_sequence_of(index), first_sequence_of(index) + SEGMENT_ROWS - 1
+    row = view.log_row_at(last)
     is_due = row is not None and parse_time_us(row["committed_at"]) < before_us
-    return index if is_due else None
+    return index if is_due and view.quarantines().over(first, last) is None else None
 
 
 def read_past_segment(view: LedgerView, segment_index: int) -> PastSegment:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from kernel.algebra.effects import EFFECT_KINDS
-from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
+from kernel.algebra.verbs import OPERATION_KINDS, QUARANTINE_LIFT, SEMANTIC_VERBS
 from kernel.apply import AppliedEffects, apply_operation
 from kernel.authority.graph import InputGraph
 from kernel.authority.inputs import StatedInputs
@@ -32,7 +32,7 @@ from kernel.ledger.tables import Row
 from kernel.log_archival import SEGMENT_WRITES
 from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT
-from kernel.model.receipt import RECEIPT_KINDS, ReceiptRules
+from kernel.model.receipt import RECEIPT_KINDS, RECEIPT_KINDS_1, ReceiptRules
 from kernel.model.rules_version import RULES_VERSION
 from kernel.stores.appliers import APPLIERS, EffectRules
 from kernel.stores.inverse import apply_inverse_1
@@ -88,11 +88,14 @@ class Rules:
         )
 
 
+_SINCE_2 = frozenset({QUARANTINE_LIFT})
+"""Verbs of version 2, each with an operation kind of its name."""
+
 _VERSION_1 = Rules(
     version=1,
-    verbs=frozenset({*SEMANTIC_VERBS, LITE_INTENT}),
-    operation_kinds=frozenset(OPERATION_KINDS),
-    receipts=ReceiptRules(1, RECEIPT_KINDS),
+    verbs=frozenset({*SEMANTIC_VERBS, LITE_INTENT}) - _SINCE_2,
+    operation_kinds=frozenset(OPERATION_KINDS) - _SINCE_2,
+    receipts=ReceiptRules(1, RECEIPT_KINDS_1),
     effects=EffectRules(
         1,
         EFFECT_KINDS,
@@ -110,6 +113,8 @@ _VERSION_1 = Rules(
 _VERSION_2 = replace(
     _VERSION_1,
     version=2,
+    verbs=_VERSION_1.verbs | _SINCE_2,
+    operation_kinds=_VERSION_1.operation_kinds | _SINCE_2,
     receipts=ReceiptRules(2, RECEIPT_KINDS),
     effects=EffectRules(2, EFFECT_KINDS, APPLIERS),
 )

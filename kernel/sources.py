@@ -351,7 +351,7 @@ class SourceClasses:
 
     def _class_of_operation(self, operation_id: str) -> str:
         """Return the class that an operation gave to what it wrote."""
-        envelope = self._view.envelope(operation_id)
+        envelope = self._view.sound_envelope(operation_id)
         if envelope is None:
             return MOST_RESTRICTIVE
         resolved = envelope.get("resolved_output_visibility_class") or LEAST_RESTRICTIVE

@@ -11,6 +11,7 @@ from typing import Any
 from actors.errors import ActorError, IntentInvalid
 from kernel.belief.errors import BeliefError
 from kernel.errors import KernelError
+from kernel.ledger.quarantine import RangeQuarantined
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 from kernel.model.simulation import ExternalEffectViolation, SimulationPreview
 from kernel.model.simulation_payloads import PREVIEW_PAYLOADS
@@ -133,6 +134,11 @@ _ANSWERS: Mapping[type[Any], tuple[str, Callable[[Any], dict[str, Any]], Callabl
                 ),
             ),
             ActorError: ("actor_error", _error, _read_actor_error),
+            RangeQuarantined: (
+                "range_quarantined",
+                lambda error: {"message": str(error), "details": error.details},
+                lambda document: RangeQuarantined(document["message"], document["details"]),
+            ),
             KernelError: (
                 "kernel_error",
                 lambda error: {"code": error.code, "message": str(error)},

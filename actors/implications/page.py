@@ -90,7 +90,8 @@ def _operations(
             size += len(content or b"")
             if operations and (size > PAGE_BYTES or len(operations) == PAGE_OPERATIONS):
                 return operations, through
-            if content is not None:
+            # What is quarantined implies nothing, like what was erased.
+            if content is not None and view.quarantines().over(entry.ec_sequence_number) is None:
                 operations.append(_committed(entry, content))
         through = entry.ec_sequence_number
     return operations, through

@@ -116,9 +116,12 @@ HOLD_SET = "hold_set"
 HOLD_LIFT = "hold_lift"
 """The end of a legal hold."""
 
+QUARANTINE_LIFT = "quarantine_lift"
+"""The end of a quarantine of rows of the log, with the reason (§17.5)."""
+
 OPERATOR_VERBS = (
     *(QUEUE_PAUSE, QUEUE_RESUME, REQUEST_REQUEUE, REQUEST_DISMISS, REQUEST_CANCEL),
-    *(PAYLOAD_ERASE, HOLD_SET, HOLD_LIFT),
+    *(PAYLOAD_ERASE, HOLD_SET, HOLD_LIFT, QUARANTINE_LIFT),
 )
 """What people decide about the runtime; spoken by it alone (`kernel/operator_decisions.py`)."""
 

@@ -21,7 +21,7 @@ from typing import Any, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from kernel.audit.operations import envelope_of, first_sequence_from, stored_document
+from kernel.audit.operations import envelope_of, first_sequence_from, row_document
 from kernel.capacity import KernelCostGovernance, estimate, governance_in
 from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
@@ -48,6 +48,8 @@ class CostEntryDocument(TypedDict):
     ec_capacity_lease_id: str
     recorded_at: str
     schema_version: int
+    quarantined: NotRequired[bool]
+    """True where its row was found damaged, and nobody has lifted that; else not there (§17.5)."""
 
 
 class CostTotalDocument(TypedDict):
@@ -80,10 +82,13 @@ class CostLedgerEntry:
     """Empty where nobody leased the capacity."""
 
     recorded_at: str
+    quarantined: bool = False
+    """Whether the row that it is read from is quarantined, so that it is in no sum."""
 
     def document(self) -> CostEntryDocument:
         """Return the entry as JSON has it."""
         fields = {name: getattr(self, name) for name in CostLedgerEntry.__slots__}
+        fields["quarantined"] = self.quarantined or None
         known = {name: value for name, value in fields.items() if value is not None}
         return cast("CostEntryDocument", known | {"schema_version": 1})
 
@@ -126,6 +131,9 @@ class CostTotals:
     next_after: int | None
     """Sum up on from this sequence; None where there is nothing more."""
 
+    left_out: int = 0
+    """Entries of quarantined rows, of which nothing is computed."""
+
 
 def cost_entries(
     view: LedgerView,
@@ -162,18 +170,21 @@ def cost_totals(
     from_us: int | None = None,
     before_us: int | None = None,
 ) -> CostTotals:
-    """Sum up what `cost_entries` returns for the same arguments.
+    """Sum up what `cost_entries` returns for the same arguments, but for quarantined rows.
 
     Raises:
         LedgerCorrupt: when a stored row cannot be read.
     """
     page = cost_entries(view, after=after, limit=limit, from_us=from_us, before_us=before_us)
     by_whom: dict[tuple[str, str], list[CostTotal]] = defaultdict(list)
-    for entry in page.entries:
+    sound = [entry for entry in page.entries if not entry.quarantined]
+    for entry in sound:
         total = _total_of(entry)
         by_whom[total.semantic_intent, total.actor].append(total)
     return CostTotals(
-        tuple(_together(totals) for _, totals in sorted(by_whom.items())), page.next_after
+        tuple(_together(totals) for _, totals in sorted(by_whom.items())),
+        page.next_after,
+        len(page.entries) - len(sound),
     )
 
 
@@ -219,8 +230,7 @@ def _entry(view: LedgerView, row: Row) -> CostLedgerEntry | None:
 
 
 def _stated_entry(view: LedgerView, row: Row) -> CostLedgerEntry | None:
-    document = stored_document(row["row_bytes"], f"row {row['ec_sequence_number']} of the log")
-    envelope = envelope_of(view, row)
+    document, envelope = row_document(view, row), envelope_of(view, row)
     if not _governance(view, envelope).cost_attribution_by_transactional_intent:
         return None
     operation_id = str(document["operation_id"])
@@ -235,6 +245,7 @@ def _stated_entry(view: LedgerView, row: Row) -> CostLedgerEntry | None:
         _number(_measured(envelope or {})),
         str(leased.get("ec_capacity_lease_id", "")),
         document["committed_at"],
+        view.quarantines().over(row["ec_sequence_number"]) is not None,
     )
 
 

@@ -37,7 +37,9 @@ def export_lines(view: LedgerView) -> Iterator[bytes]:
 
     Raises:
         LedgerCorrupt: when a row of the log cannot be read; what was yielded is no whole export.
+        RangeQuarantined: when a part of the log is quarantined; nothing was yielded.
     """
+    view.quarantines().expect_none()
     head = view.head()
     yield _line({"format": EXPORT_FORMAT, "kind": "header"})
     sealed = sequence = 0

@@ -137,7 +137,7 @@ class _Walk:
             return []
         self._walked.add(caused)
         if operation_id not in self.ancestors:
-            self.ancestors[operation_id] = OperationEntry.of_row(row)
+            self.ancestors[operation_id] = OperationEntry.of_row(self._view, row)
         causes: Iterable[str] = self.ancestors[operation_id].causal_parent_operation_ids
         page = self._page(operation_id)
         if page is not None and caused.recompute_of is not None:
@@ -196,7 +196,7 @@ def authority_grounds(view: LedgerView, node_id: str) -> AuthorityGrounds | None
         payload.get("cu_authority"),
         payload.get("cu_authority_computed_at"),
         tuple(inputs),
-        None if row is None else OperationEntry.of_row(row),
+        None if row is None else OperationEntry.of_row(view, row),
         () if envelope is None else requests_answered(envelope, node_id),
         stale_since(view, node_id),
     )

@@ -4,7 +4,7 @@ from typing import NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from kernel.audit.operations import stored_document
+from kernel.audit.operations import row_document
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.supersession import in_force_at
@@ -53,16 +53,23 @@ class LogRowDocument(TypedDict):
     superseding_sequence: NotRequired[str]
     """Where the row itself stands that took a lite one's place."""
 
+    quarantined: NotRequired[bool]
+    """True where it was found damaged, and nobody has lifted that; else not there (§17.5)."""
+
 
 def log_document(view: LedgerView, row: Row) -> LogRowDocument:
     """Return what a row of the log says, with its hash.
 
     At the place of a lite envelope that was migrated, the row that took it speaks, under the
     sequence of that place, and `superseding_sequence` is where that row itself stands.
+
+    Raises:
+        RangeQuarantined, LedgerCorrupt: see `row_document`.
     """
     standing = in_force_at(view, row) or row
-    document = stored_document(standing["row_bytes"], f"row {row['ec_sequence_number']} of the log")
-    document |= {"row_hash": standing["row_hash"]}
+    document = row_document(view, standing) | {"row_hash": standing["row_hash"]}
+    if view.quarantines().over(standing["ec_sequence_number"]) is not None:
+        document["quarantined"] = True
     if standing["ec_sequence_number"] != row["ec_sequence_number"]:
         document["ec_sequence_number"] = str(row["ec_sequence_number"])
         document["superseding_sequence"] = str(standing["ec_sequence_number"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NotRequired
 
 from typing_extensions import TypedDict
 
@@ -28,6 +29,8 @@ class ManifestDocument(TypedDict):
     operation_id: str
     ec_sequence_number: str
     manifest: Document | None
+    quarantined: NotRequired[bool]
+    """True where its row was found damaged, and nobody has lifted that; else not there (§17.5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +43,20 @@ class Manifest:
     body: Document | None
     """A BindingEvaluationManifest; None where its envelope was erased."""
 
+    quarantined: bool
+    """Whether the row of its operation is quarantined."""
+
     def document(self) -> ManifestDocument:
         """Return the manifest as JSON has it."""
-        return {
+        document: ManifestDocument = {
             "cycle": self.cycle,
             "operation_id": self.operation_id,
             "ec_sequence_number": str(self.ec_sequence_number),
             "manifest": self.body,
         }
+        if self.quarantined:
+            document["quarantined"] = True
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,12 @@ def manifest_of_cycle(view: LedgerView, source_event_id: str, cycle: int) -> Man
 
 
 def replay_differences(view: LedgerView, manifest: Manifest) -> list[str]:
-    """Evaluate again from a manifest and its snapshots alone; return what comes out otherwise."""
+    """Evaluate again from a manifest and its snapshots alone; return what comes out otherwise.
+
+    Raises:
+        RangeQuarantined: the row of its operation is quarantined.
+    """
+    view.quarantines().expect_none_over(manifest.ec_sequence_number)
     if manifest.body is None:
         return ["its envelope was erased, so nothing can be evaluated again"]
     return differences(view, manifest.body)
@@ -105,4 +119,6 @@ def _read(view: LedgerView, row: Row) -> Manifest:
         ),
         None,
     )
-    return Manifest(row["cycle"], row["operation_id"], row["ec_sequence_number"], body)
+    sequence = row["ec_sequence_number"]
+    is_quarantined = view.quarantines().over(sequence) is not None
+    return Manifest(row["cycle"], row["operation_id"], sequence, body, is_quarantined)

@@ -48,7 +48,7 @@ def newest_operations(
         scanned, seen = scanned + 1, sequence
         if row is None or not first <= position_of(row) <= last:
             continue
-        entry = OperationEntry.of_row(row)
+        entry = OperationEntry.of_row(view, row)
         if matches(view, criteria, entry, row):
             entries.append(entry)
     return Page(tuple(entries), seen if scanned == scanned_rows_max else None)

@@ -17,7 +17,7 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import cast
+from typing import NotRequired, cast
 
 import orjson
 from sqlalchemy import Table
@@ -63,11 +63,35 @@ def stored_document(content: bytes, name: str) -> Document:
     return document
 
 
+def row_document(view: LedgerView, row: Row) -> Document:
+    """Return what a row of the log says, quarantined or not.
+
+    Raises:
+        RangeQuarantined: when it cannot be read, and is quarantined.
+        LedgerCorrupt: when it cannot be read, and nobody has noticed.
+    """
+    sequence = row["ec_sequence_number"]
+    return _readable(view, sequence, row["row_bytes"], f"row {sequence} of the log")
+
+
 def envelope_of(view: LedgerView, row: Row) -> Document | None:
-    """Return the envelope to which a row of the log commits, None where it was erased."""
-    content = view.blob(row["envelope_payload_blob_ref"])
-    name = f"the envelope of row {row['ec_sequence_number']}"
-    return None if content is None else stored_document(content, name)
+    """Return the envelope to which a row of the log commits, None where it was erased.
+
+    Raises:
+        RangeQuarantined, LedgerCorrupt: see `row_document`.
+    """
+    content, sequence = view.blob(row["envelope_payload_blob_ref"]), row["ec_sequence_number"]
+    if content is None:
+        return None
+    return _readable(view, sequence, content, f"the envelope of row {sequence}")
+
+
+def _readable(view: LedgerView, sequence: int, content: bytes, name: str) -> Document:
+    try:
+        return stored_document(content, name)
+    except LedgerCorrupt:
+        view.quarantines().expect_none_over(sequence)
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +141,8 @@ class OperationEntryDocument(TypedDict):
     causal_parent_operation_ids: list[str]
     row_hash: str
     superseding_sequence: str | None
+    quarantined: NotRequired[bool]
+    """True where its row was found damaged, and nobody has lifted that; else not there (§17.5)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +165,13 @@ class OperationEntry:
     superseding_sequence: int | None = None
     """The sequence of the row that holds the operation, if that superseded a lite one (K24)."""
 
+    quarantined: bool = False
+    """Whether its row is quarantined: read it as what somebody may have changed."""
+
     @classmethod
-    def of_row(cls, row: Row) -> "OperationEntry":
-        """Read a row of the log."""
-        document = stored_document(row["row_bytes"], f"row {row['ec_sequence_number']} of the log")
+    def of_row(cls, view: LedgerView, row: Row) -> "OperationEntry":
+        """Read a row of the log; raises what `row_document` does."""
+        document = row_document(view, row)
         return cls(
             position_of(row),
             document["operation_id"],
@@ -156,6 +185,7 @@ class OperationEntry:
             tuple(document["causal_parent_operation_ids"]),
             row["row_hash"],
             row["ec_sequence_number"] if row["supersedes_sequence"] else None,
+            view.quarantines().over(row["ec_sequence_number"]) is not None,
         )
 
     def document(self) -> OperationEntryDocument:
@@ -163,6 +193,8 @@ class OperationEntry:
         fields: Document = {name: getattr(self, name) for name in OperationEntry.__slots__}
         for name in ("ec_sequence_number", "superseding_sequence"):
             fields[name] = None if fields[name] is None else str(fields[name])
+        if not fields["quarantined"]:
+            del fields["quarantined"]
         return cast("OperationEntryDocument", fields)
 
 
@@ -202,7 +234,7 @@ def find_operations(
         last_seen = sequence
         if row is None or not first <= position_of(row) <= last:
             continue
-        entry = OperationEntry.of_row(row)
+        entry = OperationEntry.of_row(view, row)
         if matches(view, criteria, entry, row):
             entries.append(entry)
             if len(entries) == limit:

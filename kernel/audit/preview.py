@@ -90,11 +90,13 @@ def preview_rollback(view: LedgerView, operation_id: str) -> RollbackPreview | N
         AuditError: `operation_not_migrated`; `envelope_erased`, when what would be undone is no
             longer known.
         LedgerCorrupt: when the effects on record are not those of the envelope.
+        RangeQuarantined: when its row is quarantined.
     """
     named = operation_named(view, operation_id)
     if named is None:
         return None
     row = named.row
+    view.quarantines().expect_none_over(row["ec_sequence_number"])
     if is_lite(row):
         raise AuditError(
             "a lite envelope did nothing here that could be undone", code="operation_not_migrated"
@@ -104,7 +106,7 @@ def preview_rollback(view: LedgerView, operation_id: str) -> RollbackPreview | N
         raise AuditError(
             "the envelope was erased, and with it what its effects were", code="envelope_erased"
         )
-    entry = OperationEntry.of_row(row)
+    entry = OperationEntry.of_row(view, row)
     sequence = row["ec_sequence_number"]
     where = {"ec_sequence_number": sequence}
     applied = view.tables.select(schema.applied_effects, where, order_by="ordinal")

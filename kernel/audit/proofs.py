@@ -73,10 +73,12 @@ def operation(view: LedgerView, operation_id: str, *, with_envelope: bool) -> Pr
     Raises:
         ProofSubjectUnknown: `operation_not_found`.
         ProofInvalid: its envelope is to be shown, and was erased.
+        RangeQuarantined: its row is quarantined, as for each subject of a proof.
     """
     row = view.log_row_of(operation_id)
     if row is None:
         raise ProofSubjectUnknown(f"no operation {operation_id} is on the record")
+    view.quarantines().expect_none_over(row["ec_sequence_number"])
     return ProofSubject(row, {"envelope": opening_of(view, row)} if with_envelope else {})
 
 
@@ -131,6 +133,7 @@ def anchored(view: LedgerView, event: BeliefEvent, event_index: int) -> ProofSub
         ProofInvalid: no operation whose envelope is still there anchors it.
     """
     for row, last_index in _anchors_of(view, event, event_index):
+        view.quarantines().expect_none_over(row["ec_sequence_number"])
         events = view.belief_events(
             event.session_id, first=event_index, limit=last_index - event_index + 1
         )
@@ -211,7 +214,7 @@ def handover_documents(
     """Return the proof files of the newest hand-overs that lead to some keys, oldest first.
 
     Each is proved under the signed checkpoint of so many rows. Hand-overs of other keys are left
-    out: anybody may state one between keys of his own.
+    out: anybody may state one between keys of his own. So are those whose rows are quarantined.
 
     Raises:
         ProofInvalid: the envelope of one was erased.
@@ -222,7 +225,8 @@ def handover_documents(
     for row in view.tables.select(
         schema.kernel_event_log, where, descending=True, limit=HANDOVERS_READ
     ):
-        if row["ec_sequence_number"] > size or len(documents) == limit:
+        sequence = row["ec_sequence_number"]
+        if sequence > size or len(documents) == limit or view.quarantines().over(sequence):
             continue
         subject = ProofSubject(row, {"envelope": opening_of(view, row)})
         handover = handover_in(orjson.loads(subject.openings["envelope"]["content"]))
@@ -334,4 +338,5 @@ def _row_at(view: LedgerView, sequence: int) -> Row:
     row = view.log_row_at(sequence)
     if row is None:
         raise LedgerCorrupt(f"row {sequence} of the log is missing")
+    view.quarantines().expect_none_over(sequence)
     return row

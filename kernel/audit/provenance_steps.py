@@ -184,13 +184,15 @@ def _operation(view: LedgerView, named: Named) -> Step | None:
     row = view.log_row_of(named.record_id)
     if row is None:
         return None
-    entry = OperationEntry.of_row(row)
+    entry = OperationEntry.of_row(view, row)
     says: Document = {
         "ec_sequence_number": str(entry.ec_sequence_number),
         "semantic_intent": entry.semantic_intent,
         "actor": entry.actor,
         "committed_at": entry.committed_at,
     }
+    if entry.quarantined:
+        says["quarantined"] = True
     envelope = envelope_of(view, row)
     if envelope is None:
         says["envelope"] = "erased"

@@ -232,12 +232,16 @@ def _check_lowered(submission: Submission) -> Refusal | None:
 
 
 def _writers(view: LedgerView, node_id: str) -> Iterator[Envelope | None]:
-    """Yield the operations in effect that wrote a node, newest first; None for an erased one."""
+    """Yield the operations in effect that wrote a node, newest first.
+
+    None stands for one that was erased, or is quarantined.
+    """
     for sequence in sequences_that_wrote(view, str(schema.nodes.name), node_id, descending=True):
         row = view.tables.get(schema.kernel_event_log, sequence)
         if row is None or row["semantic_intent"] == ROLLBACK:
             continue
         mark = view.record(schema.operation_rollbacks, row["operation_id"])
         if mark is None or not mark["undone_by"]:
-            content = view.blob(row["envelope_payload_blob_ref"])
+            is_sound = view.quarantines().over(sequence) is None
+            content = view.blob(row["envelope_payload_blob_ref"]) if is_sound else None
             yield None if content is None else Envelope.model_validate_json(content)

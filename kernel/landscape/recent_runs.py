@@ -120,6 +120,10 @@ def _problems_of_stretch(view: LedgerView, stretch: RuntimeRun) -> Iterable[Docu
         at_least = "at least " if given_up == GIVEN_UP_COUNTED_MAX else ""
         message = f"requests given up: {at_least}{given_up}"
         yield _problem("WARNING", "failed_tokens", stretch.run_id, message)
+    damaged = view.quarantines().over(stretch.first, stretch.last)
+    if damaged is not None:
+        message = f"{damaged} of the log quarantined, so it has no records"
+        yield _problem("WARNING", "run_quarantined", stretch.run_id, message)
     rows = view.head().ec_sequence_number - stretch.first + 1
     if stretch.is_open and rows > RUN_ROWS_MAX:
         message = f"no seal follows its {rows} rows, and its first {RUN_ROWS_MAX} are shown"

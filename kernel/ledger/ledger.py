@@ -25,6 +25,7 @@ from kernel.ledger.blob_commitment import SALT_BYTES, blob_commitment
 from kernel.ledger.buffer import BufferedTables, write
 from kernel.ledger.catalog import StorageFault
 from kernel.ledger.log_tree import LogTree, build, frontier_of, grown
+from kernel.ledger.quarantine import Quarantines, read_quarantines
 from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.record_keys import membership_key
 from kernel.ledger.tables import HeldLate, Row, Store, Tables, TablesView
@@ -129,6 +130,14 @@ class LedgerView:
         self.tables = tables
         self.archive = archive or NO_ARCHIVE
         """Where the segments lie that the tables read rows from."""
+
+        self._quarantines: Quarantines | None = None
+
+    def quarantines(self) -> Quarantines:
+        """Return which ranges of the log are quarantined (§17.5); read once in a snapshot."""
+        if self._quarantines is None:
+            self._quarantines = read_quarantines(self.tables)
+        return self._quarantines
 
     def batch(self) -> "LedgerView":
         """Return the same snapshot for a batch of like questions: what it reads it keeps.
@@ -374,6 +383,14 @@ class LedgerView:
         """
         row = self.log_row_of(operation_id)
         content = None if row is None else self.blob(row["envelope_payload_blob_ref"])
+        return None if content is None else orjson.loads(content)
+
+    def sound_envelope(self, operation_id: str) -> Document | None:
+        """Return an envelope to compute from; of a quarantined row none, as of an erased one."""
+        row = self.log_row_of(operation_id)
+        if row is None or self.quarantines().over(row["ec_sequence_number"]) is not None:
+            return None
+        content = self.blob(row["envelope_payload_blob_ref"])
         return None if content is None else orjson.loads(content)
 
     def receipts_of(self, operation_id: str) -> list[Document]:
@@ -622,6 +639,10 @@ class LedgerTransaction(LedgerView):
         """Look for a rollback that is under way again the next time: it may stand elsewhere."""
         self._under_way.clear()
 
+    def forget_quarantines(self) -> None:
+        """Read the quarantines again the next time: there may be others."""
+        self._quarantines = None
+
     @property
     def begun_at_sequence(self) -> int:
         """Return the sequence of the last operation before this transaction."""
@@ -642,6 +663,7 @@ class LedgerTransaction(LedgerView):
         self.forget_policy()
         self.forget_overlays()
         self.forget_rollback()
+        self.forget_quarantines()
         self.known_of_requests.clear()
         self.known_of_bindings.clear()
         self._known_at = ()

@@ -1,8 +1,8 @@
 """Simulations as sources: what a preview on the record hands on to what is made of it (§11.9).
 
 A preview is found under its own name or under its operation's. One that cannot be read any more
-(its envelope was erased), or that never was, is as restricted as anything can be: nobody can say
-that it was not.
+(its envelope was erased, or its row is quarantined), or that never was, is as restricted as
+anything can be: nobody can say that it was not.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ def simulation_of(view: LedgerView, ref: str) -> SourceSimulation | None:
     row = view.log_row_of(operation_id)
     if row is None or row["semantic_intent"] != SIMULATE:
         return SourceSimulation(None, MOST_RESTRICTIVE) if is_preview_id else None
-    envelope = view.envelope(operation_id) or {}
+    envelope = view.sound_envelope(operation_id) or {}
     stated = envelope.get("resolved_output_visibility_class")
     known = stated in VISIBILITY_CLASSES
     return SourceSimulation(operation_id, str(stated) if known else MOST_RESTRICTIVE)

@@ -115,7 +115,12 @@ class _Run:
     """Earlier operations that are neither superseded nor settled, and their records."""
 
     def step(self, transaction: LedgerTransaction, row: Row) -> None:
-        """Supersede one lite row, hold it, or let it wait."""
+        """Supersede one lite row, hold it, or let it wait.
+
+        Raises:
+            RangeQuarantined: the row is quarantined.
+        """
+        transaction.quarantines().expect_none_over(row["ec_sequence_number"])
         operation_id, migration = row["operation_id"], self.migration
         newest = transaction.log_row_of(operation_id)
         if newest is not None and newest["supersedes_sequence"]:

@@ -107,7 +107,8 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "envelope_commit_rolled_back": _durable(own.CommitRolledBack),
         "request_unprocessable": _durable(own.UnprocessableRequest),
         "mailbox_entry_set_aside": _durable(own.MailboxEntrySetAside),
-        "kernel_event_log_integrity_violation": _durable(own.IntegrityViolation),
+        "kernel_event_log_integrity_violation": _durable(own.IntegrityViolationPlaced),
+        "log_quarantine_lifted": _durable(own.LogQuarantineLifted),
         "taint_propagation": _durable(own.TaintPropagation),
         "source_span_unavailable": _durable(stated.SourceSpanUnavailable),
         "node_write_event": _ephemeral(own.NodeWritten),
@@ -159,6 +160,12 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
     }
 )
 """Every kind; a version of the rules has a table of its own (`kernel/rules.py`)."""
+
+RECEIPT_KINDS_1: Mapping[str, ReceiptKind] = MappingProxyType(
+    {name: kind for name, kind in RECEIPT_KINDS.items() if name != "log_quarantine_lifted"}
+    | {"kernel_event_log_integrity_violation": _durable(own.IntegrityViolation)}
+)
+"""The kinds of version 1 of the rules, which has no quarantine."""
 
 MANIFEST_RECEIPT = "binding_evaluation_manifest"
 
@@ -214,7 +221,7 @@ STATED_UNDER_VERB: dict[str, frozenset[str]] = {
         (
             *("queue_pause", "queue_resume"),
             *("request_requeue", "request_dismiss", "request_cancel"),
-            *("payload_erase", "hold_set", "hold_lift"),
+            *("payload_erase", "hold_set", "hold_lift", "quarantine_lift"),
         ),
         frozenset({"operator_decided"}),
     ),

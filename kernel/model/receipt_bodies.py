@@ -182,6 +182,26 @@ class IntegrityViolation(ReceiptBody):
     findings: list[IntegrityFinding]
 
 
+class SequencesStated(ReceiptBody):
+    """Rows of the log, both ends included."""
+
+    first_sequence: Sequence
+    last_sequence: Sequence
+
+
+class IntegrityViolationPlaced(IntegrityViolation):
+    """What verification found, and which rows are quarantined because of it (version 2)."""
+
+    quarantined: Annotated[list[SequencesStated], Field(min_length=1)] | None = None
+
+
+class RangeLifted(SequencesStated):
+    """Rows that are quarantined no longer."""
+
+    content_digest: str
+    """Of what was stored of them then; empty where they were too many."""
+
+
 # --- capacity (§18) -----------------------------------------------------------------------------
 
 
@@ -303,6 +323,13 @@ class LegalHoldLifted(_OnAuthority):
     """A hold that holds no longer."""
 
     hold_id: Ref
+
+
+class LogQuarantineLifted(_OnAuthority):
+    """A quarantine of rows of the log that stands no longer (§17.5)."""
+
+    quarantine_id: Ref
+    ranges: list[RangeLifted]
 
 
 class OperationArchived(ReceiptBody):

@@ -5,11 +5,14 @@ where there is none, nobody has written it since, and it is the record that stan
 written once has no effect of its own: it was there if its writer's operation came earlier. Which
 stores are so, and which are searched by what, stands with their tables (`ledger/schema.py`).
 
+Whoever computes from the state may refuse to read it from an effect (`expect_sound`); verification
+reads all of them.
+
 What is written here stays here: it is what the next operation in sequence finds. So a run over a
 range looks a record up once, and from then on knows it from what it computed itself.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NoReturn
 
@@ -36,8 +39,9 @@ _NEVER_CHANGING = frozenset({"blobs", "pre_images", "chain_head"})
 class StateAsOf:
     """The ledger's tables for one run of operations in sequence."""
 
-    def __init__(self, tables: TablesView) -> None:
+    def __init__(self, tables: TablesView, expect_sound: Callable[[int], None]) -> None:
         self._tables = tables
+        self._expect_sound = expect_sound
         self._view = LedgerView(self)
         self._sequence = 0
         self._recorded: Iterable[Document] = ()
@@ -230,6 +234,7 @@ class StateAsOf:
         )
         if not rows:
             return None
+        self._expect_sound(rows[0]["ec_sequence_number"])
         same = where | {"ec_sequence_number": rows[0]["ec_sequence_number"]}
         first = self._tables.select(schema.applied_effects, same, order_by="ordinal", limit=1)
         return effect_of(first[0])

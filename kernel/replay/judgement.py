@@ -52,6 +52,9 @@ def replay_one(
     """Replay one operation without leaving a trace; its causal parents count as replayed.
 
     A recompute is named by the id of its request, and alone of its page is replayed.
+
+    Raises:
+        RangeQuarantined: see `reproduce`.
     """
     reproduction = reproduce(view, operation_id)
     if reproduction is None:
@@ -79,9 +82,14 @@ def replay_all(
     operation whose parent in it was not is blocked and names it. A log of version 1.5 may name
     parents that it does not have, which count as replayed, or has later, which block. Holds an id
     for each operation.
+
+    Raises:
+        RangeQuarantined: when a row of the range is quarantined, or one that tells of the state
+            before it.
     """
     replayed: dict[str, bool] = {}
-    for reproduction in reproduce_range(view, first, last):
+    expect_sound = view.quarantines().expect_none_over
+    for reproduction in reproduce_range(view, first, last, expect_sound):
         verdict = _after_parents(view, reproduction, replayed, last, strategy, registry)
         # Children do not stand on what was never applied.
         replayed[reproduction.operation_id] = verdict.output_reproduced or not reproduction.applied

@@ -7,7 +7,7 @@ effects emit and that are kept must be those on record. Nothing is written, noth
 process, and this module has no way to ask a model.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -95,11 +95,14 @@ def reproduce(view: LedgerView, operation_id: str) -> Reproduction | None:
 
     Raises:
         RulesVersionUnknown: when it was recorded under rules that this program does not have.
+        RangeQuarantined: when its row is quarantined, or one that tells of the state that it met.
     """
     named = operation_named(view, operation_id)
     if named is None:
         return None
-    reproduction = _reproduce_alone(view, named.row, named.recompute_of)
+    expect_sound = view.quarantines().expect_none_over
+    expect_sound(named.row["ec_sequence_number"])
+    reproduction = _reproduce_alone(view, named.row, expect_sound, named.recompute_of)
     return (
         reproduction
         if named.recompute_of is None
@@ -107,18 +110,21 @@ def reproduce(view: LedgerView, operation_id: str) -> Reproduction | None:
     )
 
 
-def reproduce_range(view: LedgerView, first: int, last: int) -> Iterator[Reproduction]:
+def reproduce_range(
+    view: LedgerView, first: int, last: int, expect_sound: Callable[[int], None] = lambda _: None
+) -> Iterator[Reproduction]:
     """Compute the operations of a range again, in sequence, both ends included.
 
     An operation that was superseded comes at its first place, as the superseding envelope has it.
     Each range stands on its own: what came before it is taken from the record. Memory is bounded
-    by a page of rows and `RECORDS_KNOWN_MAX` records.
+    by a page of rows and `RECORDS_KNOWN_MAX` records. `expect_sound` is told of each row that is
+    read, and may refuse to have anything computed from it.
 
     Raises:
         LedgerCorrupt: when a row of the log is not there.
         RulesVersionUnknown: see `reproduce`.
     """
-    run = _Run(view, first)
+    run = _Run(view, first, expect_sound)
     after = max(0, first - 1)
     last = min(last, view.head().ec_sequence_number)
     while after < last:
@@ -126,25 +132,33 @@ def reproduce_range(view: LedgerView, first: int, last: int) -> Iterator[Reprodu
         run.read_envelopes(rows)
         for row in rows:
             after += 1
+            expect_sound(after)
             if row["ec_sequence_number"] != after:
                 raise LedgerCorrupt(f"row {after} of the log is missing")
             if position_of(row) != after:
                 run.pass_over()
             elif is_lite(row):
-                yield _reproduce_alone(view, in_force_at(view, row) or row)
+                standing = in_force_at(view, row) or row
+                expect_sound(standing["ec_sequence_number"])
+                yield _reproduce_alone(view, standing, expect_sound)
             else:
                 yield run.reproduce(row)
         if not rows:
             raise LedgerCorrupt(f"row {after + 1} of the log is missing")
 
 
-def _reproduce_alone(view: LedgerView, row: Row, recompute_of: str | None = None) -> Reproduction:
+def _reproduce_alone(
+    view: LedgerView,
+    row: Row,
+    expect_sound: Callable[[int], None],
+    recompute_of: str | None = None,
+) -> Reproduction:
     """Compute an operation again, or one recompute, on the state that it met when applied."""
     if is_lite(row):
         parents = tuple(orjson.loads(row["row_bytes"])["causal_parent_operation_ids"])
         sequence, operation_id = row["ec_sequence_number"], row["operation_id"]
         return Reproduction(sequence, operation_id, parents, applied=False, migrated=True)
-    run = _Run(view, row["ec_sequence_number"])
+    run = _Run(view, row["ec_sequence_number"], expect_sound)
     run.read_envelopes([row])
     reproduction, position = run.reproduce(row, recompute_of), position_of(row)
     migrated = position != reproduction.ec_sequence_number
@@ -154,9 +168,9 @@ def _reproduce_alone(view: LedgerView, row: Row, recompute_of: str | None = None
 class _Run:
     """One walk along the log with the state beside it."""
 
-    def __init__(self, view: LedgerView, first: int) -> None:
+    def __init__(self, view: LedgerView, first: int, expect_sound: Callable[[int], None]) -> None:
         self._view = view
-        self._state = StateAsOf(view.tables)
+        self._state = StateAsOf(view.tables, expect_sound)
         self._transaction = LedgerTransaction(self._state, Host(_no_time, _no_randomness))
         self._effects = RecordedEffects(view.tables, first)
         self._envelopes: dict[str, Row] = {}

@@ -22,6 +22,7 @@ from typing_extensions import TypedDict
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.quarantine import RangeQuarantined
 from kernel.model.node_kinds import SOURCE_ARTIFACT
 from kernel.spans import sources_in
 from kernel.untrusted import text_of
@@ -35,6 +36,9 @@ EDGES_MAX = 512
 """What is looked at of one piece of evidence; where there is more, it is contested."""
 
 TOO_MUCH = "too_much_to_look_at"
+
+QUARANTINED = "its_operation_is_quarantined"
+"""What it was drawn from is said by the operation that wrote it alone."""
 
 EvidenceKind = Literal["relationship", "observation"]
 
@@ -156,10 +160,17 @@ def is_open(kind: EvidenceKind, record: Document) -> bool:
 
 
 def sources_of_record(view: LedgerView, record: Document) -> list[str]:
-    """Return what a record was drawn from: as it says, else as the operation that wrote it says."""
+    """Return what a record was drawn from: as it says, else as the operation that wrote it says.
+
+    Raises:
+        RangeQuarantined: the operation has to say it, and its row is quarantined.
+    """
     stated = sources_in(record["payload"])
     if stated:
         return stated
+    row = view.log_row_of(record["updated_by_operation_id"])
+    if row is not None:
+        view.quarantines().expect_none_over(row["ec_sequence_number"])
     envelope = view.envelope(record["updated_by_operation_id"])
     return [] if envelope is None else list(dict.fromkeys(envelope["source_refs"]))
 
@@ -194,7 +205,11 @@ def evidence_written(
 def evidence_of(view: LedgerView, kind: EvidenceKind, record_id: str, record: Document) -> Evidence:
     """Return what is on record for and against a piece of evidence."""
     payload = record["payload"]
-    sources = sources_of_record(view, record)
+    unknown: tuple[str, ...] = ()
+    try:
+        sources = sources_of_record(view, record)
+    except RangeQuarantined:
+        sources, unknown = [], (QUARANTINED,)
     confidence = payload.get("identity_confidence")
     is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     signed_ref, signature = _signed(view, kind, sources[:SOURCES_MAX])
@@ -202,7 +217,7 @@ def evidence_of(view: LedgerView, kind: EvidenceKind, record_id: str, record: Do
         float(confidence) if is_number and confidence is not None else None,
         signed_ref,
         signature,
-        tuple(dict.fromkeys(_contesting(view, kind, record_id, payload, sources))),
+        tuple(dict.fromkeys((*unknown, *_contesting(view, kind, record_id, payload, sources)))),
     )
 
 

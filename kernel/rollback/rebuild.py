@@ -171,10 +171,11 @@ class Prepared:
         """Return the plan with what was appended since the snapshot.
 
         Raises:
-            RollbackRefused: see `plan_rebuild`.
+            RollbackRefused, RangeQuarantined: see `plan_rebuild`.
         """
         if view.head() == self._head:
             return self.plan
+        view.quarantines().expect_none()
         _expect_appended_soundly(view, self._head)
         noting = _NotingStore(self._fold.ledger.store)
         self._fold.ledger.store = noting
@@ -210,6 +211,7 @@ def plan_rebuild(kernel: Kernel, view: LedgerView, checkpoint: int) -> RebuildPl
         RollbackRefused: `rebuild_checkpoint_unknown`, `rebuild_record_damaged` when the history
             does not verify, `rules_version_unknown`, `rebuild_too_much_skipped` where a later
             checkpoint is needed.
+        RangeQuarantined: a part of the log is quarantined.
     """
     with closing(prepare_rebuild(kernel, view, checkpoint)) as prepared:
         return prepared.plan
@@ -219,8 +221,9 @@ def prepare_rebuild(kernel: Kernel, view: LedgerView, checkpoint: int) -> Prepar
     """Compute a rebuild from a snapshot; the caller closes what it gets.
 
     Raises:
-        RollbackRefused: see `plan_rebuild`.
+        RollbackRefused, RangeQuarantined: see `plan_rebuild`.
     """
+    view.quarantines().expect_none()
     head = view.head()
     if not 0 <= checkpoint <= head.ec_sequence_number:
         raise RollbackRefused(

@@ -97,7 +97,9 @@ def step_of(view: LedgerView, row: Row) -> RollbackStep:
 
     Raises:
         RollbackRefused: `operation_not_migrated`, `envelope_erased`.
+        RangeQuarantined: its row is quarantined.
     """
+    view.quarantines().expect_none_over(row["ec_sequence_number"])
     if is_lite(row):
         raise RollbackRefused(
             "operation_not_migrated", f"nothing that {row['operation_id']} did was applied here"

@@ -24,7 +24,14 @@ def earlier_preview(
 
 
 def stored_preview(view: LedgerView, operation_id: str) -> SimulationPreview | None:
-    """Return a preview as it is on the record, without its content where that is gone."""
+    """Return a preview as it is on the record, without its content where that is gone.
+
+    Raises:
+        RangeQuarantined: the row of its operation is quarantined.
+    """
+    row = view.log_row_of(operation_id)
+    if row is not None:
+        view.quarantines().expect_none_over(row["ec_sequence_number"])
     envelope = view.envelope(operation_id)
     effects = (envelope or {}).get("primitive_effects") or ()
     stated = [

@@ -278,6 +278,7 @@ def _parts(view: LedgerView, write: RecordWrite) -> _Parts:
     """Return an operation's effects on the record as they were declared; none of an undoing."""
     if write.undoes:
         return [], []
+    view.quarantines().expect_none_over(write.sequence)
     content = view.blob(write.row["envelope_payload_blob_ref"])
     if content is None:
         raise EffectInapplicable(

@@ -145,9 +145,11 @@ class LogCheck:
         snapshot = self._reader
         self._reader = _around(snapshot, rows)
         for row in rows:
+            snapshot.findings.of_row = row["ec_sequence_number"]
             with snapshot.findings.guard(schema.kernel_event_log, row["ec_sequence_number"]):
                 self._row(row)
             progress()
+        snapshot.findings.of_row = None
         self._reader = snapshot
 
     def _row(self, row: Row) -> None:

@@ -7,7 +7,7 @@ what is wrong with which row; why it is so, nobody can tell from the bytes.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from types import TracebackType
@@ -79,6 +79,17 @@ class Finding:
     rule: Rule
     message: str
 
+    sequence: int | None = field(default=None, compare=False)
+    """The row of the log that was being checked; None where no such row was."""
+
+
+def finding_document(finding: Finding) -> Document:
+    """Return a finding as JSON has it; a sequence is a string."""
+    document = {name: getattr(finding, name) for name in ("table", "key", "rule", "message")}
+    if finding.sequence is not None:
+        document["ec_sequence_number"] = str(finding.sequence)
+    return document
+
 
 class EndsReading(Exception):
     """Says nothing of the row that is being read, so no guard makes a finding of it."""
@@ -93,6 +104,9 @@ class Findings:
 
     def __init__(self, limit: int) -> None:
         self.entries: list[Finding] = []
+        self.of_row: int | None = None
+        """The row of the log that is being checked."""
+
         self._limit = limit
 
     def add(self, table: Table | str, key: object, rule: Rule, message: str) -> None:
@@ -107,6 +121,7 @@ class Findings:
                 _printable(str(key))[:KEY_CHARS_MAX],
                 rule,
                 _printable(message)[:MESSAGE_CHARS_MAX],
+                self.of_row,
             )
         )
 

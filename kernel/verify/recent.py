@@ -6,6 +6,9 @@ The schema is compared as a whole, which costs the same whatever the ledger hold
 it is dropped where the record does not bear it out, and the audit starts at the beginning, so that
 what it finds is what the record itself says. Whoever can change a mark can hide rows from this, and
 not from a whole verification.
+
+Rows that are quarantined were found before, and rows that stand as they stood when a quarantine was
+lifted were seen so: neither is a finding here, and an audit goes on past them.
 """
 
 from contextlib import suppress
@@ -16,6 +19,7 @@ from sqlalchemy import Table
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.verify import Verification
+from kernel.verify.damaged_rows import NewFindings
 from kernel.verify.hash_chains import GENESIS, RECEIPTS, Chain, sha256_hex
 from kernel.verify.log import LogCheck
 from kernel.verify.names import check_receipt
@@ -58,9 +62,15 @@ class RecentAudit:
 
 
 def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> RecentAudit:
-    """Check at most so many rows since a mark; no stored bytes make it raise."""
+    """Check at most so many rows since a mark; only what is new is a finding.
+
+    No stored bytes of the log make it raise.
+
+    Raises:
+        LedgerCorrupt: when there is damage, and a receipt of a quarantine cannot be read.
+    """
     mark_fits, next_tile = False, 0
-    findings = Findings(LIMIT_FINDINGS)
+    findings = NewFindings(LIMIT_FINDINGS, view)
     reader = Reader(view.tables, findings)
     log, receipts = LogCheck(reader), Chain(RECEIPTS, findings)
     with suppress(EnoughFindings):
@@ -81,9 +91,43 @@ def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> 
             with findings.guard(schema.chain_head, "main"):
                 receipts.finish(head, witness=None)
                 log.chain.finish(head, witness=None)
-    verification = Verification(
+    verification = _verification(log, receipts, findings)
+    if not verification.ok:
+        return RecentAudit(verification, mark, mark_fits)
+    ends = log.chain.last, log.chain.tail_hash, receipts.last, receipts.tail_hash
+    reached = AuditMark(*ends, next_tile)
+    return RecentAudit(verification, reached, mark_fits)
+
+
+def audit_rows(view: LedgerView, first: int, last: int) -> Verification:
+    """Check the rows of a range as `audit_since` does, and the whole tiles that they fill."""
+    findings = NewFindings(LIMIT_FINDINGS, view)
+    reader = Reader(view.tables, findings)
+    log = LogCheck(reader)
+    with suppress(EnoughFindings), findings.guard(schema.kernel_event_log, "chain"):
+        before = reader.get(schema.kernel_event_log, first - 1) if first > 1 else None
+        if before is not None:
+            log.go_on_after(before)
+        rows = reader.select(schema.kernel_event_log, {}, after=first - 1, limit=last - first + 1)
+        for part in parts(row for row in rows if row["ec_sequence_number"] <= last):
+            log.check(part, lambda: None)
+        for index in range(-(-(first - 1) // WIDTH), last // WIDTH):
+            check_tile_of_rows(reader, index)
+    return _verification(log, None, findings)
+
+
+def mark_before_last(view: LedgerView, count: int) -> AuditMark:
+    """Return the mark from which an audit checks the last rows and receipts, so many of each."""
+    head = view.head()
+    rows = _hash_at(view, schema.kernel_event_log, head.ec_sequence_number - count, "row_bytes")
+    receipts = _hash_at(view, schema.receipts, head.receipt_sequence - count, "receipt_bytes")
+    return AuditMark(*rows, *receipts, max(0, head.ec_sequence_number // WIDTH - TILES_MAX))
+
+
+def _verification(log: LogCheck, receipts: Chain | None, findings: Findings) -> Verification:
+    return Verification(
         rows=log.chain.rows,
-        receipts=receipts.rows,
+        receipts=0 if receipts is None else receipts.rows,
         blobs=log.blobs,
         belief_sessions=0,
         belief_events=0,
@@ -94,19 +138,6 @@ def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> 
         authorities_pending=0,
         findings=tuple(findings.entries),
     )
-    if not verification.ok:
-        return RecentAudit(verification, mark, mark_fits)
-    ends = log.chain.last, log.chain.tail_hash, receipts.last, receipts.tail_hash
-    reached = AuditMark(*ends, next_tile)
-    return RecentAudit(verification, reached, mark_fits)
-
-
-def mark_before_last(view: LedgerView, count: int) -> AuditMark:
-    """Return the mark from which an audit checks the last rows and receipts, so many of each."""
-    head = view.head()
-    rows = _hash_at(view, schema.kernel_event_log, head.ec_sequence_number - count, "row_bytes")
-    receipts = _hash_at(view, schema.receipts, head.receipt_sequence - count, "receipt_bytes")
-    return AuditMark(*rows, *receipts, max(0, head.ec_sequence_number // WIDTH - TILES_MAX))
 
 
 def _hash_at(view: LedgerView, table: Table, sequence: int, content: str) -> tuple[int, str]:

@@ -13,6 +13,7 @@ from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.quarantine import RangeQuarantined
 from kernel.ledger.tables import Row, rows_in_pages
 from kernel.rules import effect_rules_of
 from kernel.stores.record_history import Contents, RecordHistory
@@ -42,8 +43,8 @@ def undoings_that_differ(view: LedgerView, *, after: int = 0) -> Iterator[Undoin
     """Yield the records that an undoing left otherwise than it should, in sequence.
 
     Reads the undoings of version 1 of the rules behind a sequence, and of the rest of the log what
-    wrote the same records. What an erased envelope did is not known, so such a record is passed
-    over.
+    wrote the same records. What an erased or quarantined envelope did is not known, so such a record
+    is passed over.
     """
     undoings = rows_in_pages(
         view.tables,
@@ -74,7 +75,7 @@ def _difference(view: LedgerView, row: Row, store: str, key: str) -> Iterator[Un
     try:
         writes = history.since(history.sequence_of(undone[0]))
         contents = Contents(view, [write for write in writes if write.sequence <= sequence])
-    except EffectInapplicable:
+    except (EffectInapplicable, RangeQuarantined):
         return
     held, due = contents.held[-1], contents.due[-1]
     if held != due:

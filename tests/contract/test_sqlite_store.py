@@ -619,6 +619,10 @@ def test_a_page_of_requests_is_read_along_an_index_in_its_order(store, connectio
             open_holds,
             "receipts USING INDEX receipts_by_kind (receipt_kind=? AND receipt_sequence>?)",
         ),
+        (
+            LedgerView.quarantines,
+            "receipts USING INDEX receipts_by_kind (receipt_kind=? AND receipt_sequence>?)",
+        ),
     ],
 )
 def test_what_is_of_a_kind_is_read_in_its_order_however_much_there_is(

@@ -221,6 +221,7 @@ HOSTILE_BASES: Final[Mapping[Build, float]] = MappingProxyType(
         **dict.fromkeys((records.erase_thought, records.erase_answer, records.set_hold), 0.5),
         **dict.fromkeys((records.lift_hold, records.decide, records.dismiss_outcome), 0.5),
         **dict.fromkeys((records.put_back, records.resume_implications), 0.3),
+        **dict.fromkeys((records.lift_quarantine,), 0.3),
         **dict.fromkeys((records.record_handover, submit_witnessed), 0.5),
         **dict.fromkeys((work.tick, work.backfill, records.archive), 0.3),
         # It reads the whole record.

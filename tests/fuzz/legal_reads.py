@@ -48,6 +48,7 @@ READ_ALWAYS: Final = (
     "/v1/landscape/diagnose",
     "/v1/landscape/runs?limit=2&status=running",
     "/v1/legal-holds",
+    "/v1/quarantines",
     "/v1/reviews/open?kind=relationship&limit=5",
     "/v1/reviews/open?kind=outcome&after=0&limit=5",
     "/v1/rounds?after=0&limit=5",

@@ -94,6 +94,9 @@ set_hold = fixed(
         | _GROUNDS
     ),
 )
+lift_quarantine = fixed(
+    "quarantines/lift", "/v1/quarantines/receipt:OWN/lift", lambda _: dict(_GROUNDS)
+)
 lift_hold = fixed("legal-holds/lift", "/v1/legal-holds/hold-OWN/lift", lambda _: dict(_GROUNDS))
 
 

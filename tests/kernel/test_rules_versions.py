@@ -31,6 +31,8 @@ from kernel.verify.export import verify_export
 from kernel.verify.recent import AuditMark, audit_since
 from tests.kernel.build import FakeHost, adapt, code_of, create, memory_ledger, submit
 from tests.kernel.lites import lite, migrated
+from tests.kernel.quarantining import audited, lift, ranges, standing
+from tests.kernel.tampering import Copy
 from tests.ledgers.make import file_of
 
 ARCHITECT = Confirmations({"architect": b"a" * 32})
@@ -68,6 +70,29 @@ def test_the_ledger_of_a_version_verifies(kept):
         verification = verify(view)
         assert verification.findings == (), ANEW
         assert verification.rows > 100
+
+
+@pytest.mark.spec("§17.5")
+def test_on_the_ledger_of_a_version_a_quarantine_stands_and_is_lifted(kept):
+    _, ledger = kept
+    change_in(ledger, b"}", b"} ")
+    audited(ledger)
+    assert ranges(ledger) == ((2, 2),)
+    change_in(ledger, b"} ", b"}")
+    [quarantine_id] = standing(ledger)
+    lift(ledger, quarantine_id)
+    assert ranges(ledger) == ()
+    with ledger.view() as view:
+        assert {row["rules_version"] for row in view.log_tail(1)} == {RULES_VERSION}
+        assert verify(view).findings == ()
+
+
+def change_in(ledger, old, new):
+    """Change the second row of a file, behind the kernel's back."""
+    copy = Copy(ledger.store._path)  # noqa: SLF001 - nobody else needs it
+    row = copy.rows(schema.kernel_event_log)[1]
+    copy.set(schema.kernel_event_log, row, row_bytes=row["row_bytes"].removesuffix(old) + new)
+    copy.close()
 
 
 def test_the_ledger_of_a_version_replays(kept):

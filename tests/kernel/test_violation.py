@@ -7,7 +7,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.verify import verify
-from kernel.verify.reading import Finding
+from kernel.verify.reading import Finding, finding_document
 from kernel.verify.violation import record_violation
 from tests.kernel.build import adapt, code_of, create, everything, findings, memory_ledger, submit
 
@@ -46,7 +46,7 @@ def test_what_was_found_is_kept_in_the_chain_and_changes_nothing_of_what_is_foun
     assert receipt["receipt_kind"] == "kernel_event_log_integrity_violation"
     assert "operation_id" not in receipt
     assert receipt["rows_verified"] == "1"
-    assert receipt["findings"] == [dataclasses.asdict(fault) for fault in faults]
+    assert receipt["findings"] == [finding_document(fault) for fault in faults]
     assert findings(ledger) == faults
 
 

@@ -15,7 +15,9 @@ from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.ledger.archive import ArchiveUnavailable
+from kernel.ledger.quarantine import RangeQuarantined
 from kernel.legal_holds import ErasureRefused
+from kernel.quarantine_lifts import QuarantineRefused
 from kernel.reviews.errors import ReviewRefused
 from kernel.rollback.errors import RollbackRefused
 from kernel.work.errors import WorkRefused
@@ -76,6 +78,8 @@ _CODED = (
     RollbackRefused,
     WorkRefused,
     ErasureRefused,
+    QuarantineRefused,
+    RangeQuarantined,
     SweepRefused,
     ArchiveUnavailable,
     ApiError,

@@ -13,6 +13,7 @@ import anyio
 
 from kernel.errors import KernelError
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.quarantine import RangeQuarantined
 from workers.views.log_proofs import InclusionDocument, inclusions
 
 Proofs = list[InclusionDocument]
@@ -28,6 +29,16 @@ class _Wanted:
     proofs: Proofs = field(default_factory=list)
     failure: KernelError | None = None
     is_answered: bool = False
+
+
+def _is_sound(view: LedgerView, wanted: _Wanted) -> bool:
+    """Tell whether none of the rows is quarantined; else the request alone fails for it."""
+    try:
+        for sequence in wanted.sequences:
+            view.quarantines().expect_none_over(sequence)
+    except RangeQuarantined as error:
+        wanted.failure, wanted.is_answered = error, True
+    return wanted.failure is None
 
 
 @dataclass(slots=True)
@@ -62,9 +73,10 @@ class GatheredProofs:
         gathered = [each for each in self._waiting if not each.is_answered]
 
         def answer(view: LedgerView) -> None:
-            every = [sequence for each in gathered for sequence in each.sequences]
+            sound = [each for each in gathered if _is_sound(view, each)]
+            every = [sequence for each in sound for sequence in each.sequences]
             proofs = iter(inclusions(view, every))
-            for each in gathered:
+            for each in sound:
                 each.proofs = [*islice(proofs, len(each.sequences))]
                 each.is_answered = True
 

@@ -12,6 +12,7 @@ from kernel.log_archival import archive_status
 from kernel.thought_contents import rounds_archived
 from kernel.thought_records import cold_status
 from kernel.verify.archive import verify_archive
+from kernel.verify.reading import finding_document
 from workers.cli.common import as_json, clean_errors, gateway_url, print_document, read_settings
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.reading import locked_ledger, read_record
@@ -142,7 +143,7 @@ def verify(*, as_json: bool) -> None:
         "contents_archived": checked.contents,
         "thought_segments": checked.thought_segments,
         "files_of_no_segment": checked.files_of_no_segment,
-        "findings": [asdict(finding) for finding in checked.findings],
+        "findings": [finding_document(finding) for finding in checked.findings],
     }
     print_document(document, as_json=as_json)
     sys.exit(1 if checked.findings else 0)

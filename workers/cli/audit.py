@@ -37,6 +37,7 @@ from workers.cli.common import (
     print_document,
     print_table,
     read_settings,
+    say_quarantined,
 )
 from workers.cli.reading import read_record
 from workers.environment.system_host import system_host
@@ -421,11 +422,10 @@ def costs(
 ) -> None:
     """Show the estimated and the measured cost of operations, and to whom it is attributed."""
     if totals:
-        summed = read_record(
-            lambda view: joined_totals(_all_totals(view, after, from_us, before_us))
-        )
+        pages = read_record(lambda view: [*_all_totals(view, after, from_us, before_us)])
+        summed, left_out = joined_totals(pages), sum(page.left_out for page in pages)
         if as_json:
-            print_document(totals_document(summed, None), as_json=True)
+            print_document(totals_document(summed, None, left_out), as_json=True)
             return
         rows = [
             (
@@ -438,6 +438,8 @@ def costs(
             for total in summed
         ]
         print_table(("intent", "actor", "operations", "estimated", "actual"), rows)
+        if left_out:
+            click.echo(f"{left_out} operations of quarantined rows are in no sum")
         return
     page = read_record(
         lambda view: cost_entries(
@@ -520,6 +522,7 @@ def _print_page(page: Page) -> None:
         for entry in page.entries
     ]
     print_table(_OPERATION_COLUMNS, rows, page.next_after)
+    say_quarantined(entry.ec_sequence_number for entry in page.entries if entry.quarantined)
 
 
 def _print_manifests(page: ManifestPage, different: Mapping[int, Sequence[str]]) -> None:

@@ -1,6 +1,6 @@
 """Helpers of all commands: options, settings, clean errors, printing."""
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import IO, Any, Concatenate, Final, ParamSpec, TypeVar
@@ -178,6 +178,13 @@ def print_table(
         click.echo("none")
     if next_after is not None:
         click.echo(f"more: --after {next_after}")
+
+
+def say_quarantined(sequences: Iterable[int | str]) -> None:
+    """Say on which of the rows that were shown nobody may rely (§17.5)."""
+    named = " ".join(map(str, sequences))
+    if named:
+        click.echo(f"quarantined, found damaged: {named}; see `rotulus quarantine list`")
 
 
 def print_document(document: Any, *, as_json: bool) -> None:

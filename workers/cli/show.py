@@ -10,7 +10,7 @@ from kernel.belief.events import BeliefEvent
 from kernel.extractions.reading import describe_run, describe_source, runs_in_state
 from kernel.ledger.ledger import LedgerView
 from kernel.stores.extraction import STATES
-from workers.cli.common import as_json, coded, limit, print_document, print_table
+from workers.cli.common import as_json, coded, limit, print_document, print_table, say_quarantined
 from workers.cli.reading import read_record
 from workers.views.records import count_requests, describe_operation
 from workers.views.session_lists import newest_sessions
@@ -41,6 +41,8 @@ def log(limit: int, *, as_json: bool) -> None:
             row["row_hash"][:HASH_CHARS],
         ),
     )
+    if not as_json:
+        say_quarantined(row["ec_sequence_number"] for row in documents if "quarantined" in row)
 
 
 @show.command()

@@ -8,7 +8,6 @@ wrongly.
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn
 
@@ -20,6 +19,7 @@ from kernel.proof.witness_policy import POLICY_BYTES_MAX, WitnessPolicy
 from kernel.verify import Verification
 from kernel.verify.expected import ExpectedHead
 from kernel.verify.export import verify_export
+from kernel.verify.reading import finding_document
 from kernel.verify.since import KeptTree
 from workers.cli.checkpoint_verify import verify_evidence
 from workers.cli.common import as_json, clean_errors, print_document, read_settings
@@ -176,7 +176,7 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
         "undoings_that_differ": [
             undoing_document(undoing) for undoing in verification.undoings_that_differ
         ],
-        "findings": [asdict(finding) for finding in verification.findings],
+        "findings": [finding_document(finding) for finding in verification.findings],
     }
     try:
         if record and not verification.ok:

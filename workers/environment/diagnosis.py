@@ -156,6 +156,7 @@ def _record(settings: Settings) -> Iterator[Diagnosis]:
     place = ledger_place(settings)
     with open_record(place) as view:
         yield from _end_of(view)
+        yield from _quarantined(view)
     file = file_of(place)
     if file is not None:
         yield Diagnosis("record", "ok", f"{file} has {file.stat().st_size / (1 << 20):.0f} MiB")
@@ -182,6 +183,14 @@ def _archive(settings: Settings) -> Iterator[Diagnosis]:
     else:
         what = f"rows of the log older than {days} days go to {where}"
         yield Diagnosis("archive", "ok", what)
+
+
+def _quarantined(view: LedgerView) -> Iterator[Diagnosis]:
+    for each in view.quarantines().standing:
+        rows = ", ".join(map(str, each.ranges))
+        what = f"{rows} of the log: quarantined since {each.found_at}: {each.finding}"
+        todo = "`rotulus verify`, mend or explain it, then `rotulus quarantine lift`"
+        yield Diagnosis("record", "problem", what, f"{todo} {each.quarantine_id}")
 
 
 def _keys(settings: Settings) -> Iterator[Diagnosis]:

@@ -32,6 +32,7 @@ from kernel.algebra.effects import canonical_kind
 from kernel.canonical import sha256_hex
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Document, Ledger, LedgerView, Request
+from kernel.ledger.quarantine import RangeQuarantined
 from kernel.ledger.shards import Fence, holds
 from kernel.stores.external import EXTERNAL_QUEUE
 from workers.external_effects.errors import ExternalEffectError
@@ -171,6 +172,12 @@ class ExternalEffects:
         pending.attempts += 1
         request, final = pending.request, pending.attempts >= ATTEMPTS_MAX
         outcome = await anyio.to_thread.run_sync(self._perform, request)
+        if isinstance(outcome, ExternalEffectError) and outcome.code == RangeQuarantined.code:
+            # It waits for whoever looks at the rows, however long that takes.
+            pending.attempts = 0
+            pending.due_s = self._clock_s() + DELAY_MAX_S
+            _log.warning("external_effect_waits", request_id=request.request_id, code=outcome.code)
+            return False
         if isinstance(outcome, ExternalEffectError) and outcome.transient and not final:
             self._put_off(pending, outcome.code)
             return False
@@ -207,6 +214,8 @@ class ExternalEffects:
             return error
         except LedgerUnavailable as error:
             return ExternalEffectError(LedgerUnavailable.code, f"the ledger is away: {error.code}")
+        except RangeQuarantined as error:
+            return ExternalEffectError(error.code, str(error))
         except Exception as error:  # noqa: BLE001 - one effect's defect is not everybody's end
             # The type alone: a message could carry what an effect holds.
             _log.error("external_effect_defect", error=type(error).__name__)

@@ -48,8 +48,15 @@ class EffectRequest:
 
 
 def read_asked(view: LedgerView, request: Request) -> EffectRequest:
-    """Read what performing a request takes."""
+    """Read what performing a request takes.
+
+    Raises:
+        RangeQuarantined: the row of the operation that decided it is quarantined.
+    """
     document = request.document
+    row = view.log_row_of(document["operation_id"])
+    if row is not None:
+        view.quarantines().expect_none_over(row["ec_sequence_number"])
     content = recorded_content(view, document) if "content_hash" in document["payload"] else None
     link = share_link(view, document["target_ref"])
     stands = link is not None and link["state"] == "active"

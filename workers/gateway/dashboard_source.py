@@ -255,7 +255,7 @@ class LiveSource:
                 str(head.ec_sequence_number),
                 head.row_hash,
                 rows_per_s,
-                tuple(_tail_row(row) for row in view.log_tail(TAIL_ROWS)),
+                tuple(_tail_row(view, row) for row in view.log_tail(TAIL_ROWS)),
             ),
             sessions=NewestSessions(tuple(_session(row) for row in newest), len(self._events)),
             counters=Counters(
@@ -335,13 +335,16 @@ def _pauses(view: LedgerView) -> dict[str, tuple[str, ...]]:
     return dict(said)
 
 
-def _tail_row(row: Row) -> LedgerRow:
-    document = orjson.loads(row["row_bytes"])
+def _tail_row(view: LedgerView, row: Row) -> LedgerRow:
+    is_quarantined = view.quarantines().over(row["ec_sequence_number"]) is not None
+    effect_kinds = ["quarantined"]
+    if not is_quarantined:
+        effect_kinds = orjson.loads(row["row_bytes"])["effect_kind_set"]
     return LedgerRow(
         sequence=str(row["ec_sequence_number"]),
         operation_id=row["operation_id"],
         semantic_intent=row["semantic_intent"],
-        effect_kinds=tuple(document["effect_kind_set"]),
+        effect_kinds=tuple(effect_kinds),
         session_id=row["session_id"] or "",
         committed_at=datetime.fromisoformat(row["committed_at"]),
         row_hash=row["row_hash"][:HASH_CHARS],

@@ -10,14 +10,20 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import anyio.to_thread
 
-from actors.commit.work_units import ArchivalUnit
+from actors.commit.work_units import ArchivalUnit, AuditUnit
 from kernel.archival import ArchivalStep, PreparedStep, Retention, prepared_step, take_step
+from kernel.errors import LedgerCorrupt
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.tables import GivesSpaceBack
+from kernel.log_archival import next_segment, rows_of_segment
 from kernel.model_registry import ActiveModels, ModelRegistry
+from kernel.verify import Verification
+from kernel.verify.recent import audit_rows
+from kernel.verify.violation import record_violation
 from workers.environment.settings import Settings
 
 US_PER_DAY = 24 * 3600 * 1_000_000
@@ -99,19 +105,38 @@ def archive_steps(ledger: Ledger, retention: Retention) -> Iterator[ArchivalStep
     Raises:
         ArchiveUnavailable: the archive does not answer, or a segment is gone or another one;
             nothing is half done.
-        LedgerCorrupt: a row or an envelope is not what its hash says.
+        LedgerCorrupt: a row or an envelope is not what its hash says; that is on the record then,
+            and the row is quarantined, so that whoever asks again goes on with other steps.
     """
     prepare = _preparation(ledger, retention)
     # The snapshot has ended when the head is held.
-    while (prepared := ledger.read(prepare)) is not None:
+    while (prepared := _prepared(ledger, prepare, retention)) is not None:
         with ledger.transaction() as transaction:
             step = take_step(transaction, prepared)
         _delete_erased(ledger, step)
         yield step
 
 
+def _prepared(
+    ledger: Ledger, prepare: Callable[[LedgerView], PreparedStep | None], retention: Retention
+) -> PreparedStep | None:
+    try:
+        return ledger.read(prepare)
+    except LedgerCorrupt:
+        verification = ledger.read(partial(_damage, retention=retention))
+        with ledger.transaction() as transaction:
+            record_violation(transaction, verification, once=True)
+        raise
+
+
+def _damage(view: LedgerView, retention: Retention) -> Verification:
+    """Look at the rows that are to be archived next, because what reads them gave up (§17.5)."""
+    index = next_segment(view, retention.rows_since_us or 0, retention.hot_rows_min)
+    return audit_rows(view, *((1, 0) if index is None else rows_of_segment(index)))
+
+
 async def archive_some(
-    ledger: Ledger, write: Callable[[ArchivalUnit], Awaitable[ArchivalStep]], retention: Retention
+    ledger: Ledger, write: Callable[[Any], Awaitable[Any]], retention: Retention
 ) -> ArchivalDone:
     """Take a few of the steps that are due through a gateway's committer, off its event loop.
 
@@ -124,7 +149,12 @@ async def archive_some(
     steps: list[ArchivalStep] = []
     is_complete = False
     while not is_complete and len(steps) < STEPS_AT_ONCE:
-        prepared = await anyio.to_thread.run_sync(ledger.read, prepare)
+        try:
+            prepared = await anyio.to_thread.run_sync(ledger.read, prepare)
+        except LedgerCorrupt:
+            damage = partial(_damage, retention=retention)
+            await write(AuditUnit(await anyio.to_thread.run_sync(ledger.read, damage)))
+            raise
         is_complete = prepared is None
         if prepared is not None:
             steps.append(await write(ArchivalUnit(prepared)))

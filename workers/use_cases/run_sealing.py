@@ -98,6 +98,7 @@ def _unit(view: LedgerView, first: int, last: int) -> SealRuntimeRunUnit | None:
     stretch = stretch_between(view, first, last)
     if stretch is None or _says_nothing(view, first, last):
         return None
+    view.quarantines().expect_none_over(first, last)
     return SealRuntimeRunUnit.read(view, stretch)
 
 

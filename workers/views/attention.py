@@ -24,7 +24,10 @@ _CHECKPOINT_HELP: Final = (
 
 def attention(state: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence for each thing that somebody should look at, with the command for it."""
-    for name, problem in state["readiness"].get("problems", {}).items():
+    problems = dict(state["readiness"].get("problems", {}))
+    if (quarantine := problems.pop("quarantine", None)) is not None:
+        yield f"quarantined: {quarantine}"
+    for name, problem in problems.items():
         yield f"the gateway is not ready: {name}: {problem}"
     for name in PARTS:
         if "error" in state[name]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -14,6 +14,7 @@ from kernel.audit.newest_operations import newest_operations
 from kernel.audit.operations import AuditFilter, OperationEntryDocument, Page
 from kernel.audit.preview import EffectPreview, RollbackPreview
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.quarantine import RangeQuarantined
 from kernel.model.dumped import DumpOf
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.plan import plan_operation
@@ -55,6 +56,8 @@ class CostTotalsDocument(TypedDict):
 
     totals: list[CostTotalDocument]
     next_after: str | None
+    left_out: NotRequired[int]
+    """Operations of quarantined rows, which are in no sum; not there where there are none."""
 
 
 class ManifestPageDocument(TypedDict):
@@ -154,9 +157,17 @@ def costs_document(page: CostPage) -> CostPageDocument:
     }
 
 
-def totals_document(totals: Sequence[CostTotal], next_after: int | None) -> CostTotalsDocument:
-    """Return sums of what operations cost."""
-    return {"totals": [total.document() for total in totals], "next_after": _text(next_after)}
+def totals_document(
+    totals: Sequence[CostTotal], next_after: int | None, left_out: int = 0
+) -> CostTotalsDocument:
+    """Return sums of what operations cost, and how many of them are in no sum."""
+    document: CostTotalsDocument = {
+        "totals": [total.document() for total in totals],
+        "next_after": _text(next_after),
+    }
+    if left_out:
+        document["left_out"] = left_out
+    return document
 
 
 def grounds_document(grounds: AuthorityGrounds) -> AuthorityGroundsDocument:
@@ -199,7 +210,7 @@ def inverse_refused_by(view: LedgerView, operation_id: str) -> str | None:
     """Return the code by which an operation's inverse would be refused now, if it would be."""
     try:
         plan_operation(view, operation_id)
-    except RollbackRefused as refused:
+    except (RollbackRefused, RangeQuarantined) as refused:
         return refused.code
     return None
 

@@ -95,9 +95,13 @@ def inclusions(
 
     Raises:
         ValueError: a row is not in the tree of that size, or there are fewer rows.
+        RangeQuarantined: a row is quarantined.
     """
     tree = view.log_tree()
     head = tree_head(tree, size)
+    sequences = [*sequences]
+    for sequence in sequences:
+        view.quarantines().expect_none_over(sequence)
     return [_inclusion(view, tree, sequence, head) for sequence in sequences]
 
 

@@ -2,11 +2,10 @@
 
 from typing import Any, NotRequired, cast
 
-import orjson
 from typing_extensions import TypedDict
 
 from kernel.audit.log import LogRowDocument, log_document, superseded_row
-from kernel.audit.operations import envelope_of
+from kernel.audit.operations import envelope_of, row_document
 from kernel.authority.graph import is_understanding
 from kernel.authority.requests import stale_since
 from kernel.host import iso_time
@@ -91,7 +90,11 @@ def describe_node(view: LedgerView, node_id: str) -> NodeDocument | None:
 
 
 def describe_operation(view: LedgerView, operation_id: str) -> OperationRecordDocument | None:
-    """Return everything that the record says of an operation, refused ones included."""
+    """Return everything that the record says of an operation, refused ones included.
+
+    Raises:
+        RangeQuarantined: it cannot be read, and is quarantined; else its row says that it is.
+    """
     row = view.log_row_of(operation_id)
     receipts = view.receipts_of(operation_id)
     if row is None:
@@ -101,13 +104,15 @@ def describe_operation(view: LedgerView, operation_id: str) -> OperationRecordDo
         "operation_id": operation_id,
         "row": log_document(view, row if lite is None else lite),
         "archived_at": _archived_at(view, row),
-        "envelope": view.envelope(operation_id),
+        "envelope": envelope_of(view, row),
         "effects": cast("list[AppliedEffectRow]", effects_of(view, row)),
         "receipts": receipts,
     }
     if lite is not None:
         described["superseded"] = {
-            "row": orjson.loads(lite["row_bytes"]) | {"row_hash": lite["row_hash"]},
+            "row": cast(
+                "LogRowDocument", row_document(view, lite) | {"row_hash": lite["row_hash"]}
+            ),
             "envelope": envelope_of(view, lite),
         }
     return described

@@ -30,6 +30,7 @@ def query_run(
             " in the tables, WHERE run_id = '…'"
         )
         raise LandscapeRefused(message, code="landscape_unknown")
+    view.quarantines().expect_none_over(stretch.first, stretch.last)
     made = RuntimeRecords(view, stretch).rows
     records = {TABLES[name]: made[name] for name in TABLES}
     return query_records(records, sql, bounds, now_s)

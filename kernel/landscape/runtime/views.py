@@ -32,6 +32,7 @@ def run_view(view: LedgerView, run_id: str | None) -> LedgerView:
 
     Raises:
         LandscapeRefused: `landscape_unknown` of a run of the runtime that this log does not have.
+        RangeQuarantined: its records would be made of rows that are quarantined.
     """
     if run_id is None or not is_runtime(run_id):
         return view
@@ -40,6 +41,7 @@ def run_view(view: LedgerView, run_id: str | None) -> LedgerView:
     stretch = stretch_named(view, run_id)
     if stretch is None:
         raise LandscapeRefused(f"no run is called {run_id}", code="landscape_unknown")
+    view.quarantines().expect_none_over(stretch.first, stretch.last)
     return view_of(view, stretch)
 
 
@@ -57,12 +59,15 @@ def runtime_runs(view: LedgerView, *, limit: int) -> list[Row]:
 def counts_of(view: LedgerView, run_id: str, names: Iterable[str]) -> dict[str, int]:
     """Return how many records of each of some tables a run of the runtime has.
 
-    Of a sealed run its seal says it.
+    Of a sealed run its seal says it. Of one whose rows are quarantined no records are made.
     """
     seal = seal_of(view, run_id)
     if seal is not None:
         stated = orjson.loads(seal["table_digests"])
         return {name: stated.get(name, {}).get("records", 0) for name in names}
+    stretch = stretch_named(view, run_id)
+    if stretch is not None and view.quarantines().over(stretch.first, stretch.last) is not None:
+        return dict.fromkeys(names, 0)
     made = run_view(view, run_id).tables
     return {name: made.count(TABLES[name], {"run_id": run_id}) for name in names}
 

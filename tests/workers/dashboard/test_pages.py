@@ -9,6 +9,7 @@ import pytest
 
 from kernel.work.contents import BINDING_QUEUE
 from tests.kernel.build import create
+from tests.kernel.quarantining import quarantined, row_of
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
 from tests.workers.api.door import SESSION, URL, Door, claim, source, understanding
 
@@ -173,6 +174,18 @@ async def test_an_operation_has_a_page_that_leads_to_what_it_concerns(door: Door
     assert made["operation_id"] not in written
     assert (await door.http.get("/operations/none")).status_code == 404
     assert "No operation fits" in (await door.http.get("/operations", params={"actor": "x"})).text
+
+
+@pytest.mark.spec("§17.5")
+async def test_pages_mark_an_operation_whose_row_is_quarantined(door: Door):
+    await door.declare()
+    await door.operate(source("s-1"))
+    name = row_of(door.ledger, 2)["operation_id"]
+    assert "uarantined" not in (await door.http.get(f"/operations/{name}")).text
+    quarantined(door.ledger, 2)
+    assert "It is quarantined" in (await door.http.get(f"/operations/{name}")).text
+    listed = (await door.http.get("/operations")).text
+    assert listed.count("<strong>quarantined</strong>") == 1
 
 
 async def test_a_refused_operation_has_a_page_with_its_receipts(door: Door):

@@ -29,6 +29,7 @@ from tests.kernel.build import (
     taking,
 )
 from tests.kernel.every import own
+from tests.kernel.quarantining import change, lift, quarantined, row_of
 from tests.kernel.reports import TEXT, TEXT_HASH, artifact, emission, grant, revoke
 from tests.workers.external_effects.effects_world import EffectsWorld
 from workers.external_effects import performer as performer_module
@@ -293,6 +294,21 @@ async def test_without_its_envelope_nobody_knows_what_a_token_would_open(world: 
         transaction.tables.delete(schema.blobs, row["envelope_payload_blob_ref"])
     assert await world.effects.perform_due() == 1
     assert (world.failures(), world.files()) == (["external_sources_not_on_record"], [])
+
+
+@pytest.mark.spec("§17.5", "K19")
+async def test_what_a_quarantined_operation_decided_waits_until_it_is_lifted(world: EffectsWorld):
+    world.accept(grant("link"))
+    stored = row_of(world.ledger, 1)["row_bytes"]
+    quarantine_id = quarantined(world.ledger, 1)
+    for _ in range(12):
+        assert await world.effects.perform_due() == 0
+        world.pass_s(3600)
+    assert (world.failures(), world.outcomes(), world.files()) == ([], [], [])
+    change(world.ledger, 1, stored)
+    lift(world.ledger, quarantine_id)
+    assert await world.effects.perform_due() == 1
+    assert world.failures() == []
 
 
 async def test_a_path_that_is_taken_keeps_its_content(world: EffectsWorld):

@@ -23,6 +23,7 @@ from tests.kernel.build import (
     receipts_of_kind,
 )
 from tests.kernel.implied import resumption
+from tests.kernel.quarantining import quarantined
 from tests.workers.implications.detectors import ENDLESS, TAGGING, Failing, Repeating, SlowToLoad
 from tests.workers.implications.docketed import imply
 from tests.workers.implications.running import Clock, running_detection, until_quiet
@@ -139,6 +140,21 @@ def test_one_operation_that_implies_too_much_is_a_failure_of_the_detector():
     with pytest.raises(DetectorFailed) as failed, ledger.view() as view:
         detect_page(Repeating(times=IMPLICATIONS_MAX + 1), view, 0)
     assert failed.value.code == "implication_answer_too_large"
+
+
+@BRIDGE
+@pytest.mark.spec("§17.5")
+def test_a_detector_is_not_shown_what_is_quarantined_and_goes_on_behind_it():
+    ledger = memory_ledger()
+    accept(ledger, *(create(f"n{number}", "Note") for number in range(3)))
+    quarantined(ledger, 2)
+    with ledger.view() as view:
+        page = detect_page(Repeating(times=1), view, 0)
+        shown = [name for each in page.implications for name in each.implied_by_operation_ids]
+        hidden = view.log_row_at(2)["operation_id"]
+    assert page.through_sequence == 3
+    assert len(shown) == 2
+    assert hidden not in shown
 
 
 @BRIDGE

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from actors.error_codes import ERRORS
+from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.work.contents import BINDING_QUEUE
@@ -16,6 +17,8 @@ from queues.client.log_proofs import LogProofs, TreeHead
 from tests.kernel import hostile_queries
 from tests.kernel.build import FakeHost, changed, create, submit, unmeasured
 from tests.kernel.honest import write_honestly
+from tests.kernel.quarantining import audited
+from tests.kernel.tampering import Copy
 from tests.workers.api.asking import binding, enqueued
 from tests.workers.api.door import ANY_JSON, running_door
 from tests.workers.mcp.conftest import Asker, asking, run_once
@@ -309,6 +312,31 @@ async def test_a_halt_on_the_record_is_named_without_a_gateway(ask: Asker):
     named = [line for line in diagnosis["attention"] if "is halted" in line]
     assert len(named) == len(halts) > 0
     assert named[0].endswith(halts[0]["halt_id"])
+
+
+@pytest.mark.spec("§17.5")
+async def test_a_quarantined_range_is_named_read_with_its_mark_and_not_computed_from(tmp_path):
+    path = tmp_path / "ledger.db"
+    with closing(Ledger.create(SqliteStore(path), system_host())) as ledger:
+        for number in range(3):
+            submit(ledger, create(f"n-{number}", "Note"))
+        copy = Copy(path)
+        row = copy.a_row(schema.kernel_event_log)
+        copy.set(schema.kernel_event_log, row, row_bytes=row["row_bytes"] + b" ")
+        copy.close()
+        audited(ledger)
+    async with asking(path) as ask:
+        diagnosis = await ask("diagnose")
+        [quarantine] = diagnosis["record"]["quarantines"]
+        assert quarantine["ranges"] == [{"first_sequence": "2", "last_sequence": "2"}]
+        assert [line for line in diagnosis["attention"] if "row 2 of the log" in line]
+        listed = (await ask("find_operations"))["operations"]
+        assert [entry.get("quarantined") for entry in listed] == [None, True, None]
+        recent = await ask("get_recent_activity", minutes=5)
+        assert [total["operations"] for total in recent["by_intent"]] == [2]
+        name = row["operation_id"]
+        error = await ask.refused("preview_rollback", operation_id=name)
+        assert error["code"] == "range_quarantined"
 
 
 async def test_recent_activity_is_what_the_log_says_of_the_time(tmp_path):

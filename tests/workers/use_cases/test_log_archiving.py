@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from kernel.errors import LedgerCorrupt
+from kernel.ledger import schema
 from kernel.ledger.archive import ArchiveUnavailable
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
+from kernel.ledger.quarantine import VIOLATION
 from kernel.ledger.sqlite import SqliteStore
 from kernel.log_archival import GRACE_US, archive_status
 from kernel.model_registry import ActiveModels
@@ -22,6 +25,7 @@ from tests.kernel.build import (
     submit,
     submit_answered,
 )
+from tests.kernel.tampering import Copy
 from tests.workers.api.door import running_door
 from workers.environment.settings import Settings
 from workers.use_cases import log_archiving
@@ -75,6 +79,41 @@ async def test_rows_move_envelopes_follow_after_their_grace_and_the_record_verif
         status = archive_status(view)
         assert (status.segments, status.segments_to_collect) == (2, 0)
         assert verify(view).ok
+
+
+@pytest.mark.spec("§17.5")
+async def test_a_damaged_row_is_quarantined_where_it_is_to_be_archived_and_stays(old, tmp_path):
+    ledger, host = old
+    copy = Copy(tmp_path / "l.db")
+    row = copy.rows(schema.kernel_event_log)[8]
+    copy.set(schema.kernel_event_log, row, row_bytes=row["row_bytes"] + b" ")
+    copy.close()
+    retention = replace(RetentionPolicy(DAYS).at(ledger.host.now_us()), hot_rows_min=0)
+    async with running_door(ledger.store, host=host.host) as door:
+        with pytest.raises(LedgerCorrupt, match="row 9 "):
+            await archive_some(ledger, door.services.write, retention)
+        assert ledger.read(lambda view: view.quarantines().ranges) == ((9, 9),)
+        # Who asks again goes on with what else there is to do.
+        assert await archive_some(ledger, door.services.write, retention) == ArchivalDone()
+    with ledger.view() as view:
+        assert archive_status(view).segments == 0
+        assert view.tables.count(schema.receipts, {"receipt_kind": VIOLATION}) == 1
+
+
+@pytest.mark.spec("§17.5")
+def test_so_is_one_that_a_command_archives(old, tmp_path):
+    ledger, _ = old
+    retention = replace(RetentionPolicy(DAYS).at(ledger.host.now_us()), hot_rows_min=0)
+    copy = Copy(tmp_path / "l.db")
+    blob_ref = copy.rows(schema.kernel_event_log)[299]["envelope_payload_blob_ref"]
+    [blob] = [row for row in copy.rows(schema.blobs) if row["blob_ref"] == blob_ref]
+    copy.set(schema.blobs, blob, content=b"{}")
+    copy.close()
+    steps = archive_steps(ledger, retention)
+    assert next(steps).rows_moved == SEGMENT_ROWS
+    with pytest.raises(LedgerCorrupt, match="of row 300 "):
+        next(steps)
+    assert ledger.read(lambda view: view.quarantines().ranges) == ((300, 300),)
 
 
 @pytest.mark.spec("§6.5")

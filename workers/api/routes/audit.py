@@ -206,4 +206,4 @@ async def totals(
     """Return what operations cost together, by intent and actor; go on while `next_after` is."""
     time = {"from_us": us_of(since), "before_us": us_of(until)}
     page = await services.read(lambda view: cost_totals(view, after=after, limit=limit, **time))
-    return totals_document(page.totals, page.next_after)
+    return totals_document(page.totals, page.next_after, page.left_out)

@@ -14,6 +14,7 @@ from actors.sharding.assignment import SHARDS_MAX
 from queues.connection import redis_problem
 from workers.api.json_routes import json_router
 from workers.api.services import Given
+from workers.views.quarantines import quarantine_sentence
 
 STALLED_S = 5.0
 """A commit that takes as long as this makes a gateway unready."""
@@ -35,7 +36,9 @@ class ReadinessReport(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    status: Literal["ready", "not ready"]
+    status: Literal["ready", "degraded", "not ready"]
+    """Degraded: work is taken, and a part of the record is read by nobody who computes."""
+
     problems: dict[str, str]
     shards: ShardsOwned | None = None
 
@@ -58,10 +61,15 @@ async def healthz() -> Liveness:
     responses={503: {"model": ReadinessReport, "description": "Something is missing"}},
 )
 async def readyz(services: Given) -> JSONResponse:
-    """Say whether work can be taken: ledger, Redis, a shard, the clock, no corrupt session."""
-    problems = dict(services.problems)
+    """Say whether work can be taken: ledger, Redis, a shard, the clock, no corrupt session.
+
+    A quarantined range of the log degrades a gateway, which goes on to take work (§17.5).
+    """
+    problems, degraded = dict(services.problems), {}
     try:
-        await services.read(lambda view: view.head())
+        _, quarantines = await services.read(lambda view: (view.head(), view.quarantines()))
+        if quarantines.ranges:
+            degraded["quarantine"] = quarantine_sentence(quarantines.ranges)
     except Exception as error:  # noqa: BLE001 - whatever it is, the ledger cannot be read
         problems["ledger"] = type(error).__name__
     if (stalled_s := services.stalled_s()) >= STALLED_S:
@@ -80,5 +88,6 @@ async def readyz(services: Given) -> JSONResponse:
             problems["gateway"] = "another process goes by its name"
         if not owned:
             problems["shards"] = "this gateway owns none"
-    body |= {"status": "not ready" if problems else "ready", "problems": problems}
+    status = "not ready" if problems else "degraded" if degraded else "ready"
+    body |= {"status": status, "problems": problems | degraded}
     return JSONResponse(body, 503 if problems else 200)

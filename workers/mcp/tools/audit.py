@@ -249,5 +249,5 @@ class SumCosts(Tool):
                 before_us=us_of(self.until),
             )
         )
-        document = totals_document(listed.totals, listed.next_after)
+        document = totals_document(listed.totals, listed.next_after, listed.left_out)
         return whole_page("totals", document, lambda count: f"{count} sums by intent and actor")

@@ -9,6 +9,7 @@ from kernel.audit.costs import cost_totals
 from kernel.audit.operations import AuditFilter, OperationEntryDocument, find_operations
 from kernel.host import iso_time
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.quarantine import merged, range_of
 from kernel.work.pauses import pauses_of
 from queues.client.errors import GatewayError
 from workers.environment.system_host import system_host
@@ -21,6 +22,7 @@ from workers.views.attention import PARTS, attention
 from workers.views.audit import CostTotalsDocument, page_document, totals_document
 from workers.views.implications import implications_document
 from workers.views.log_proofs import tree_head
+from workers.views.quarantines import quarantine_sentence, quarantines_document
 from workers.views.records import count_requests
 
 HALTS_SHOWN_MAX = 20
@@ -36,8 +38,8 @@ LOOKED_AT_MAX = 1000
 class Diagnose(Tool):
     """Scan for what is wrong: a sentence for each thing that needs somebody, and what to do.
 
-    Begin here. Without a gateway the record alone is looked at: pauses, halts, and runs that
-    failed, are stuck or have many errors.
+    Begin here. Without a gateway the record alone is looked at: pauses, halts, quarantined ranges
+    of the log, and runs that failed, are stuck or have many errors.
     """
 
     async def answer(self, context: ToolContext) -> Document:
@@ -84,7 +86,7 @@ class GetRecentActivity(Tool):
             )
             newest = page_document(page)["operations"][-NEWEST_SHOWN:]
             runs = landscape.recent_activity(view, now_us, minutes=self.minutes)
-            return totals_document(sums.totals, sums.next_after), newest[::-1], runs
+            return totals_document(sums.totals, sums.next_after, sums.left_out), newest[::-1], runs
 
         totals, newest, runs = await context.read(read)
         count = sum(total["operations"] for total in totals["totals"])
@@ -102,6 +104,7 @@ def _recorded(view: LedgerView, now_us: int) -> Document:
         "tree_head": tree_head(view.log_tree()),
         "requests": count_requests(view),
         "pauses": pauses_of(view),
+        "quarantines": quarantines_document(view)["quarantines"],
         "halts": implications_document(view, limit=HALTS_SHOWN_MAX)["halts"],
         "runs": landscape.diagnose(view, now_us),
     }
@@ -111,8 +114,11 @@ def _recorded(view: LedgerView, now_us: int) -> Document:
 
 def _of_record(record: Document) -> Document:
     """Return the parts of a state that the record knows, of the others nothing."""
-    known = {
+    known: Document = {
         "queues": {"pauses": record["pauses"]},
         "implications": {"halts": record["halts"]},
     }
+    if record["quarantines"]:
+        ranges = merged(range_of(rows) for each in record["quarantines"] for rows in each["ranges"])
+        known["readiness"] = {"problems": {"quarantine": quarantine_sentence(ranges)}}
     return {name: known.get(name, {}) for name in ("readiness", *PARTS)}
