@@ -43,8 +43,7 @@ def undoings_that_differ(view: LedgerView, *, after: int = 0) -> Iterator[Undoin
     """Yield the records that an undoing left otherwise than it should, in sequence.
 
     Reads the undoings of version 1 of the rules behind a sequence, and of the rest of the log what
-    wrote the same records. What an erased or quarantined envelope did is not known, so such a record
-    is passed over.
+    wrote the same records. Records that an erased or a quarantined envelope wrote are passed over.
     """
     undoings = rows_in_pages(
         view.tables,
