@@ -17,9 +17,11 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore
 from kernel.ledger.sqlite_schema import migrate
+from kernel.replay.reproduce import reproduce_range
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_operation
 from kernel.rollback.plan import plan_operation
+from kernel.rollback.rebuild import plan_rebuild
 from kernel.stores.rollback_marks import is_in_effect, mark_of
 from kernel.verify import verify
 from kernel.verify.undoings import undoings_that_differ
@@ -92,6 +94,10 @@ def test_bringing_back_both_brings_back_both(ledger):
     assert node(ledger)["payload"] == {"a": 1, "b": 2}
     assert node(ledger)["version"] == 3
     assert findings(ledger) == ()
+    with ledger.view() as view:
+        replayed = [*reproduce_range(view, 1, view.head().ec_sequence_number)]
+        assert [replay.difference for replay in replayed if replay.difference] == []
+        assert plan_rebuild(KERNEL, view, 0).differences == ()
 
 
 def test_of_a_field_that_both_wrote_the_later_write_stands(ledger):

@@ -15,10 +15,12 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
+from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.model.rules_version import RULES_VERSION
-from tests.kernel.build import FakeHost, create
+from kernel.rollback.execute import rollback_operation
+from tests.kernel.build import FakeHost, adapt, create, submit
 from tests.kernel.lites import lite, migrated
 from tests.kernel.test_verify import write_honestly
 
@@ -40,6 +42,25 @@ def write(path: Path) -> None:
         whole = lite(create("of-1.5", "Note", text="taken from version 1.5"))
         held = lite(create("held", "Note")) | {"primitive_effects": []}
         migrated(ledger, whole, held)
+        bring_back_both(ledger)
+
+
+def bring_back_both(ledger: Ledger) -> None:
+    """Undo two writes of a node in turn, and bring both back."""
+    submit(ledger, create("brought-back", "Note"))
+    undoings = []
+    for fields in ({"first": 1}, {"second": 2}):
+        document = adapt("brought-back", **fields)
+        submit(ledger, document)
+        undoings.append(undo(ledger, document["operation_id"]))
+    for undoing in undoings:
+        undo(ledger, undoing)
+
+
+def undo(ledger: Ledger, operation_id: str) -> str:
+    """Undo an operation and return the id of its undoing."""
+    with ledger.transaction() as transaction:
+        return rollback_operation(Kernel(), transaction, operation_id).submission.operation_id
 
 
 def main() -> None:
