@@ -37,8 +37,11 @@ def apply_inverse(undone: UndoneEffect, operation: Operation) -> Applied:
             raise _corrupt("the record that is stated has another hash")
     elif undone.restores_hash:
         content = _pre_image(undone, operation)
-    if content is not None and schema.STORES[undone.store] is schema.nodes:
+    table = schema.STORES[undone.store]
+    if content is not None and table is schema.nodes:
         _check_restricted(operation, undone.record_key, orjson.loads(content))
+    if content is not None and table is schema.policy_snapshots:
+        _check_number(operation, undone.record_key, orjson.loads(content))
     return _put(undone, operation, content)
 
 
@@ -110,3 +113,15 @@ def _check_restricted(operation: Operation, node_id: str, record: Document) -> N
         known = set(sources_in(stands["payload"]))
         sources = [ref for ref in sources if ref not in known]
     check_provenance(record, sources, operation)
+
+
+def _check_number(operation: Operation, policy_generation_id: str, record: Document) -> None:
+    """Refuse a policy generation whose number another one has by now."""
+    where = {"generation": record["generation"]}
+    for row in operation.transaction.tables.select(schema.policy_snapshots, where, limit=2):
+        if row["policy_generation_id"] != policy_generation_id:
+            raise EffectInapplicable(
+                f"{row['policy_generation_id']} is in its place by now",
+                code="rollback_superseded_by_later_write",
+                field="undoes.restores_hash",
+            )

@@ -331,14 +331,20 @@ def _applied_to(
         )
         rules = rules_of(write.row)
         try:
-            for effect in effects:
-                rules.apply(KernelEffect.model_validate(effect), operation)
+            written = {
+                (applied.store, applied.record_key)
+                for effect in effects
+                for applied in [rules.apply(KernelEffect.model_validate(effect), operation)]
+            }
+            refusal = "" if written == {place} else "by now it would write something else"
         except EffectInapplicable as error:
+            refusal = str(error)
+        if refusal:
             raise EffectInapplicable(
-                f"{write.operation_id} rests on what is undone: {error}",
+                f"{write.operation_id} rests on what is undone: {refusal}",
                 code="rollback_needs_what_is_undone",
                 field="undoes.operation_id",
-            ) from error
+            )
     row = beside.tables.get(table, key)
     if row is None:
         return RecordState("")

@@ -35,6 +35,7 @@ from tests.kernel.build import (
     findings,
     submit,
 )
+from tests.kernel.every import own
 from tests.ledgers.make import FOLDER
 
 KERNEL = Kernel()
@@ -155,6 +156,22 @@ def test_what_rests_on_something_that_is_undone_waits_for_it(ledger):
     undo(ledger, gone)
     undo(ledger, undoing)
     assert node(ledger)["payload"] == {"a": 1}
+
+
+@pytest.mark.spec("§4.3.17")
+def test_a_policy_generation_does_not_come_back_where_another_has_its_place(ledger):
+    def advance(name):
+        return own("policy_snapshot_advance", name, prior_policy_generation_id="PG-1")
+
+    undoing = undo(ledger, accept(ledger, advance("PG-a")))
+    other = accept(ledger, advance("PG-b"))
+    error = refusal(ledger, undoing)
+    assert error.details["reason_code"] == "rollback_superseded_by_later_write"
+    undo(ledger, other)
+    undo(ledger, undoing)
+    with ledger.view() as view:
+        assert view.policy_generation_id() == "PG-a"
+    assert findings(ledger) == ()
 
 
 def test_a_plan_says_which_state_it_puts_back(ledger):
