@@ -16,7 +16,7 @@ from kernel.fleet_protocol import PROTOCOL, is_spoken, stated
 from queues.worker_heartbeats import WorkerBeat
 from workers.api.routes.worker_reports import DeadLetterBody, RecomputedBody, WorkBody
 
-FORMS = {4: "2a56152aaf1a50914adbf7515f498b808c4d58a42ccd6abc27620d81a37daeed"}
+FORMS = {5: "410034fc0a2f096e257dc67dc4b89ae1f49260097b16e02989cedb86909e3516"}
 """The digest of everything that is said, by the version that says it."""
 
 

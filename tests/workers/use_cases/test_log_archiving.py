@@ -88,7 +88,7 @@ async def test_a_damaged_row_is_quarantined_where_it_is_to_be_archived_and_stays
     row = copy.rows(schema.kernel_event_log)[8]
     copy.set(schema.kernel_event_log, row, row_bytes=row["row_bytes"] + b" ")
     copy.close()
-    retention = replace(RetentionPolicy(DAYS).at(ledger.host.now_us()), hot_rows_min=0)
+    retention = replace(RetentionPolicy(DAYS).of(ledger), hot_rows_min=0)
     async with running_door(ledger.store, host=host.host) as door:
         with pytest.raises(LedgerCorrupt, match="row 9 "):
             await archive_some(ledger, door.services.write, retention)
@@ -103,7 +103,7 @@ async def test_a_damaged_row_is_quarantined_where_it_is_to_be_archived_and_stays
 @pytest.mark.spec("§17.5")
 def test_so_is_one_that_a_command_archives(old, tmp_path):
     ledger, _ = old
-    retention = replace(RetentionPolicy(DAYS).at(ledger.host.now_us()), hot_rows_min=0)
+    retention = replace(RetentionPolicy(DAYS).of(ledger), hot_rows_min=0)
     copy = Copy(tmp_path / "l.db")
     blob_ref = copy.rows(schema.kernel_event_log)[299]["envelope_payload_blob_ref"]
     [blob] = [row for row in copy.rows(schema.blobs) if row["blob_ref"] == blob_ref]
