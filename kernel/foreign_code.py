@@ -84,6 +84,7 @@ def traceback_of(error: BaseException) -> str:
         text = "".join(traceback.format_exception(cause_of(error)))
     except BaseException as unprinted:  # noqa: BLE001 - as above
         return f"{type(error).__name__}: its traceback cannot be made: {type(unprinted).__name__}"
+    text = text.encode("utf-8", "replace").decode()
     left_out = len(text) - TRACEBACK_HEAD_CHARS - TRACEBACK_TAIL_CHARS
     if left_out <= 0:
         return text

@@ -60,6 +60,7 @@ def test_an_error_says_by_what_it_ended():
 
 def test_texts_of_errors_are_bounded_and_can_always_be_written():
     assert message_of("\ud800" + "x" * 10_000) == "?" + "x" * (MESSAGE_CHARS_MAX - 1)
+    assert "? begin" in traceback_of(RuntimeError("\ud800 begin"))
     text = traceback_of(RuntimeError("begin " + "x" * 100_000 + " end"))
     assert len(text) < TRACEBACK_HEAD_CHARS + TRACEBACK_TAIL_CHARS + 100
     assert text.startswith("RuntimeError: begin")
