@@ -145,6 +145,7 @@ class Batches:
             arguments = (rows, step) if takes_step else (rows,)
             output, content = call_foreign(_made, node.function, arguments)
         except Exception as raised:  # noqa: BLE001 - a node is the user's program
+            self._tools.note_failure(node.name, raised)
             error = error_content(raised)
         took_us = max(0, self._tools.now_us() - started_us)
         yield BatchClosed(

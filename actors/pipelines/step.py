@@ -49,6 +49,8 @@ class WalkTools:
     now_us: Callable[[], int]
     sleep_s: Callable[[float], None]
     ask_model: AskModel
+    note_failure: Callable[[str, Exception], None] = lambda _, __: None
+    """Called with a node's name and what ended an attempt of it, on the thread of the node."""
 
 
 @dataclass(slots=True)

@@ -82,6 +82,7 @@ class RowWalk:
         try:
             data = call_foreign(typed_row, source, content)
         except Exception as error:  # noqa: BLE001 - a schema is the user's program
+            self._tools.note_failure(source.name, error)
             self._fail(source, [_Traveller(0, None, content, (), None)], error_content(error))
             return self.events
         return self._walked(source, _Traveller(0, data, content, (), None))
@@ -144,6 +145,7 @@ class RowWalk:
                 arguments = (handed_in, step) if takes_step else (handed_in,)
                 result = call_foreign(_called, node, arguments, ways, read)
             except Exception as error:  # noqa: BLE001 - a node is the user's program
+                self._tools.note_failure(node.name, error)
                 content = error_content(error)
                 self._note(node, travellers, step, started_us, error=content)
                 if is_last or isinstance(error, RowRefused):
