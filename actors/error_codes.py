@@ -290,6 +290,8 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "gateway_failed": ErrorCode(None, "service", may_be_taken=True),
         "settings_invalid": ErrorCode(None, "caller"),
         "plugin_invalid": ErrorCode(None, "caller"),
+        "foreign_code_ended": ErrorCode(None, "unknown"),
+        "foreign_code_blocked": ErrorCode(None, "unknown"),
         "data_folder_busy": ErrorCode(None, "caller"),
         "data_folder_unusable": ErrorCode(None, "caller"),
         "data_folder_unsafe": ErrorCode(None, "caller"),

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Final
 
 import orjson
 
 from actors.implications.detector import CommittedOperation, ImplicationDetector
 from actors.orchestrator.intents import Implication
 from kernel.errors import KernelError, LedgerCorrupt, LedgerUnavailable
+from kernel.foreign_code import call_foreign, cause_of, message_of, traceback_of
 from kernel.ledger.ledger import LedgerView, LogEntry
 
 PAGE_OPERATIONS = 256
@@ -20,12 +22,20 @@ PAGE_ROWS = 4096
 PAGE_BYTES = 8 << 20
 """Bytes of their envelopes, of which one alone may have a mebibyte."""
 
+ENDED: Final = "implication_detector_ended"
+"""It ended its process, or would have."""
+
+RAISED: Final = "implication_detector_raised"
+
 IMPLICATIONS_MAX = 256
 ANSWER_BYTES_MAX = 1 << 20
 
 
 class DetectorFailed(KernelError):
     """A detector raised, or its answer is none; nothing of it is recorded."""
+
+    traceback: str = ""
+    """Where it raised, for the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +71,19 @@ def _answers(
     detector: ImplicationDetector, view: LedgerView, operations: Sequence[CommittedOperation]
 ) -> list[Implication]:
     try:
-        return list(islice(detector.detect(operations, view), IMPLICATIONS_MAX + 1))
+        return call_foreign(
+            lambda: list(islice(detector.detect(operations, view), IMPLICATIONS_MAX + 1))
+        )
     except (LedgerCorrupt, LedgerUnavailable):
         raise
     except Exception as error:
-        # A detector is a foreign program: whatever it raises is its failure and not ours.
-        raise DetectorFailed(type(error).__name__, code="implication_detector_raised") from error
+        # A detector is a foreign program: however it ends is its failure and not ours.
+        cause = cause_of(error)
+        message = f"{type(cause).__name__}: {message_of(cause)}"
+        wants_to_end = isinstance(cause, SystemExit)
+        failed = DetectorFailed(message, code=ENDED if wants_to_end else RAISED)
+        failed.traceback = traceback_of(error)
+        raise failed from error
 
 
 def has_any(detector: ImplicationDetector, view: LedgerView, after: int) -> tuple[bool, int]:

@@ -4,7 +4,7 @@ What is returned is a list of what happened, in order, from which the record is 
 written here. What a batch becomes is walked at once, and may come to another aggregation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ from actors.pipelines.graph import PipelineGraph
 from actors.pipelines.node import BATCH_ROWS_MAX, PipelineNode
 from actors.pipelines.step import NodeStep, WalkTools, error_content
 from actors.pipelines.walk import RowWalk, token_name
+from kernel.foreign_code import call_foreign
 from kernel.landscape.canonical_types import Canonical, canonical_data, restored
 
 Trigger = Literal["count", "condition", "end_of_source"]
@@ -117,17 +118,19 @@ class Batches:
         batch.members.append(member)
         if len(batch.members) >= (node.count or BATCH_ROWS_MAX):
             yield from self._close(node, "count")
-        elif node.when is not None and self._is_due(node, batch):
-            yield from self._close(node, "condition")
+        elif node.when is not None:
+            try:
+                is_due = call_foreign(_tells, node.when, _rows(batch.members))
+            except Exception as error:  # noqa: BLE001 - the user's program
+                yield from self._close(node, "condition", error)
+            else:
+                if is_due:
+                    yield from self._close(node, "condition")
 
-    def _is_due(self, node: PipelineNode, batch: OpenBatch) -> bool:
-        assert node.when is not None  # noqa: S101 - for the types
-        try:
-            return bool(node.when(_rows(batch.members)))
-        except Exception:  # noqa: BLE001 - the user's program; the batch is called, and may say why
-            return True
-
-    def _close(self, node: PipelineNode, trigger: Trigger) -> Iterator[PlanItem]:
+    def _close(
+        self, node: PipelineNode, trigger: Trigger, failure: Exception | None = None
+    ) -> Iterator[PlanItem]:
+        """Yield what becomes of a batch; one whose condition has failed fails with it, uncalled."""
         batch = self._open[node.name]
         self._open[node.name] = OpenBatch(node.name, batch.number + 1, self._run_id)
         step = NodeStep(self._run_id, token_name(batch.batch_id, 0), 0, self._tools)
@@ -135,11 +138,14 @@ class Batches:
         content = error = None
         started_us = self._tools.now_us()
         try:
+            if failure is not None:
+                raise failure  # noqa: TRY301 - as if the node had raised it
             rows = _rows(batch.members)
             takes_step = node.name in self._graph.takes_step
-            output = node.function(rows, step) if takes_step else node.function(rows)
-            content = _content_of(output)
+            arguments = (rows, step) if takes_step else (rows,)
+            output, content = call_foreign(_made, node.function, arguments)
         except Exception as raised:  # noqa: BLE001 - a node is the user's program
+            self._tools.note_failure(node.name, raised)
             error = error_content(raised)
         took_us = max(0, self._tools.now_us() - started_us)
         yield BatchClosed(
@@ -164,7 +170,12 @@ def _rows(members: Sequence[BatchMember]) -> list[Any]:
     return [restored(member.data) for member in members]
 
 
-def _content_of(output: Any) -> Canonical:
+def _tells(when: Callable[[Sequence[Any]], bool], rows: Sequence[Any]) -> bool:
+    return bool(when(rows))
+
+
+def _made(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Canonical]:
+    output = function(*arguments)
     if output is None or (isinstance(output, list | tuple) and not output):
         raise ValueError("an aggregation returns a row, or several")
-    return Canonical(canonical_data(output))
+    return output, Canonical(canonical_data(output))

@@ -32,11 +32,12 @@ from actors.pipelines.graph import PipelineGraph
 from actors.pipelines.pipeline import COMMIT_ROWS_MAX, Pipeline
 from actors.pipelines.resume import RunState, recorded_state
 from actors.pipelines.run_records import RunRecords, SinkWrite, row_name
-from actors.pipelines.sinks import SinkItem, SinkWritten
+from actors.pipelines.sinks import PipelineSink, SinkItem, SinkWritten
 from actors.pipelines.source_rows import SourceRow, SourceRows
 from actors.pipelines.step import WalkTools
 from actors.pipelines.walk import token_name
 from actors.pipelines.walks import Walks
+from kernel.foreign_code import call_foreign, cause_of, message_of
 from kernel.landscape.canonical_types import restored
 from kernel.landscape.checkpoints import reopen_run
 from kernel.landscape.recorder import Recorder
@@ -131,7 +132,7 @@ class PipelineRun:
         self._source.has_ended = state.source_ended
         self._began_us = self._tools.now_us()
         try:
-            self._source.open(self._ledger)
+            call_foreign(self._source.open, self._ledger)
         except PipelineSourceDiffers:
             raise
         except Exception as error:  # noqa: BLE001 - a source is the user's program
@@ -186,7 +187,7 @@ class PipelineRun:
         if self._failure is not None:
             return []
         try:
-            return self._source.read(self._pipeline.rows_at_once)
+            return call_foreign(self._source.read, self._pipeline.rows_at_once)
         except Exception as error:  # noqa: BLE001 - a source is the user's program
             self._failure = error
             return []
@@ -222,7 +223,7 @@ class PipelineRun:
             items = [SinkItem(each.token_id, restored(each.data)) for each in write.arrivals]
             started_us = self._tools.now_us()
             try:
-                written = sink.write(items, write.position)
+                written = call_foreign(_written, sink, items, write.position)
             except Exception as error:  # noqa: BLE001 - a sink is the user's program
                 self._failure = self._failure or error
                 return
@@ -247,7 +248,21 @@ class PipelineRun:
         return RunEnd(self._state.run_id, status, self._state.rows_done)
 
     def _stopped(self, what_now: str) -> PipelineStopped:
-        error = self._failure
-        stopped = PipelineStopped(f"{type(error).__name__}: {error}; {what_now}")
+        assert self._failure is not None  # noqa: S101 - for the types
+        error = cause_of(self._failure)
+        problem = f"{type(error).__name__}: {message_of(error)}"
+        stopped = PipelineStopped(f"{problem}; {what_now}")
         stopped.__cause__ = error
         return stopped
+
+
+def _written(sink: PipelineSink, items: Sequence[SinkItem], position: int) -> SinkWritten:
+    """Let a sink write, and return what it says of that once it is of the right form."""
+    written: object = sink.write(items, position)
+    if not isinstance(written, SinkWritten) or not _is_place(written.position):
+        raise TypeError(f"a sink returns a SinkWritten with a position, not {written!r}")
+    return written
+
+
+def _is_place(position: object) -> bool:
+    return isinstance(position, int) and not isinstance(position, bool) and position >= 0

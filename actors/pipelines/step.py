@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel
 
 from actors.pipelines.events import CallMade
+from kernel.foreign_code import call_foreign, cause_of, message_of
 from kernel.landscape.canonical_types import Canonical, canonical_data
 from kernel.ledger.landscape_tables import CALL_TYPES
 
@@ -16,8 +17,6 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 CALLS_MAX = 1000
 """Calls that a node makes for one token in one attempt."""
-
-ERROR_CHARS_MAX = 500
 
 
 class RowRefused(Exception):
@@ -50,6 +49,8 @@ class WalkTools:
     now_us: Callable[[], int]
     sleep_s: Callable[[float], None]
     ask_model: AskModel
+    note_failure: Callable[[str, Exception], None] = lambda _, __: None
+    """Called with a node's name and what ended an attempt of it, on the thread of the node."""
 
 
 @dataclass(slots=True)
@@ -77,7 +78,7 @@ class NodeStep:
         asked_for = Canonical(canonical_data(request))
         started_us = self._tools.now_us()
         try:
-            response = perform()
+            response = call_foreign(perform)
             content = Canonical(canonical_data(response))
         except Exception as error:
             self._note(call_type, asked_for, None, error_content(error), started_us)
@@ -121,8 +122,8 @@ class NodeStep:
 
 def error_content(error: BaseException) -> Canonical:
     """Return what is recorded of an error: its type and its first 500 characters."""
-    message = str(error)[:ERROR_CHARS_MAX].encode("utf-8", "replace").decode()
-    return Canonical(canonical_data({"type": type(error).__name__, "message": message}))
+    cause = cause_of(error)
+    return Canonical(canonical_data({"type": type(cause).__name__, "message": message_of(cause)}))
 
 
 @lru_cache(maxsize=256)

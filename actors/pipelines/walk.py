@@ -28,6 +28,7 @@ from actors.pipelines.events import (
 from actors.pipelines.graph import PipelineGraph
 from actors.pipelines.node import PAUSE_S_MAX, PipelineNode
 from actors.pipelines.step import NodeStep, RowRefused, WalkTools, error_content
+from kernel.foreign_code import call_foreign
 from kernel.landscape.canonical_types import (
     UNREADABLE,
     Canonical,
@@ -79,8 +80,9 @@ class RowWalk:
         """Walk a row of the source, and return what happened."""
         source = self._graph.source
         try:
-            data = typed_row(source, content)
+            data = call_foreign(typed_row, source, content)
         except Exception as error:  # noqa: BLE001 - a schema is the user's program
+            self._tools.note_failure(source.name, error)
             self._fail(source, [_Traveller(0, None, content, (), None)], error_content(error))
             return self.events
         return self._walked(source, _Traveller(0, data, content, (), None))
@@ -133,16 +135,17 @@ class RowWalk:
             _NodeFailed: it did not, in all of its attempts.
         """
         name = token_name(self._id_prefix, travellers[0].token)
-        takes_step = node.name in self._graph.takes_step
+        ways, takes_step = self._graph.successors[node.name], node.name in self._graph.takes_step
         for attempt in range(node.attempts):
             is_last = attempt + 1 == node.attempts
             step = NodeStep(self._run_id, name, attempt, self._tools)
             handed_in = data if is_last and attempt == 0 else deepcopy(data)
             started_us = self._tools.now_us()
             try:
-                returned = node(handed_in, step) if takes_step else node(handed_in)
-                result = read(self._graph.successors[node.name], handed_in, returned)
+                arguments = (handed_in, step) if takes_step else (handed_in,)
+                result = call_foreign(_called, node, arguments, ways, read)
             except Exception as error:  # noqa: BLE001 - a node is the user's program
+                self._tools.note_failure(node.name, error)
                 content = error_content(error)
                 self._note(node, travellers, step, started_us, error=content)
                 if is_last or isinstance(error, RowRefused):
@@ -313,6 +316,13 @@ _Result = tuple[Any, Canonical, tuple[str, ...] | None]
 
 _Read = Callable[[Mapping[str, str], Any, Any], _Result]
 """Checks what a function returned, by the ways out of its node and what it was handed in."""
+
+
+def _called(
+    node: PipelineNode, arguments: tuple[Any, ...], ways: Mapping[str, str], read: _Read
+) -> _Result:
+    """Call a node; reading what it returned may call it again, where that is a generator."""
+    return read(ways, arguments[0], node(*arguments))
 
 
 def _transform_result(_: Mapping[str, str], __: Any, returned: Any) -> _Result:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
 from kernel.belief.errors import BeliefInputError
+from kernel.foreign_code import call_foreign
 
 MAX_REPORTED_IDS = 100
 """How many unknown ids an error names."""
@@ -53,7 +54,7 @@ def eliminated_by(
             `provider_hypothesis_unknown` for an id outside the universe.
     """
     # A provider is foreign code and may break its interface.
-    answer: object = provider.apply_probe(probe_id, response)
+    answer: object = call_foreign(provider.apply_probe, probe_id, response)
     if not isinstance(answer, Mapping) or not all(
         isinstance(name, str) and isinstance(struck, bool) for name, struck in answer.items()
     ):

@@ -12,15 +12,16 @@ the one queue only when that is beyond its limit.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
 from kernel.bindings.source_binding import read_source_binding
 from kernel.canonical import canonicalize, canonicalize_readable, digest
+from kernel.foreign_code import call_foreign, cause_of
 from kernel.host import iso_time, parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
@@ -33,6 +34,8 @@ from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused
 from kernel.work.queue_kinds import QUEUE_KINDS, QueueKind, asked_kind, is_built_in, not_asked
 from kernel.work.ready_requests import due_at_us
+
+T = TypeVar("T")
 
 REQUESTS_MAX = 256
 """Requests that one call may record."""
@@ -316,7 +319,7 @@ def read_content(request: Request) -> Any:
     """Return a request's content as the model of its queue."""
     stated = request.document["content"]
     form = QUEUE_KINDS[request.queue].content_of(stated)
-    return form.model_validate_json(canonicalize(stated))
+    return call_foreign(form.model_validate_json, canonicalize(stated))
 
 
 def _check_names(view: LedgerView, request: WorkRequest) -> None:
@@ -380,7 +383,7 @@ def _check_not_too_late(body: Document, now_us: int) -> None:
 
 
 def _item_key(kind: QueueKind, content: BaseModel) -> str:
-    item_key = getattr(content, kind.item_key)
+    item_key = _stated(kind, kind.item_key, lambda: getattr(content, kind.item_key))
     place = f"content.{kind.item_key}"
     if not isinstance(item_key, str) or not 1 <= len(item_key) <= ITEM_KEY_CHARS_MAX:
         raise _invalid(f"a name is a text of 1 to {ITEM_KEY_CHARS_MAX} characters", place)
@@ -405,7 +408,7 @@ def _read(kind: QueueKind, content: Document) -> BaseModel:
     if len(stated) > CONTENT_BYTES_MAX:
         raise _invalid(f"a content has at most {CONTENT_BYTES_MAX} bytes", "content")
     try:
-        return kind.content_of(content).model_validate_json(stated)
+        return call_foreign(kind.content_of(content).model_validate_json, stated)
     except ValidationError as error:
         field, message = first_problem(error, "content")
         raise _invalid(message, field) from None
@@ -413,8 +416,17 @@ def _read(kind: QueueKind, content: Document) -> BaseModel:
         if is_built_in(kind.name):
             raise
         # The model of a plug-in is a foreign program.
-        message = f"the model of {kind.name} failed: {type(error).__name__}"
+        message = f"the model of {kind.name} failed: {type(cause_of(error)).__name__}"
         raise _invalid(message, "content") from error
+
+
+def _stated(kind: QueueKind, field: str, read: Callable[[], T]) -> T:
+    """Return a field of a content, which the model of a plug-in may compute."""
+    try:
+        return call_foreign(read)
+    except Exception as error:
+        message = f"the model of {kind.name} failed: {type(cause_of(error)).__name__}"
+        raise _invalid(message, f"content.{field}") from error
 
 
 def _priority(kind: QueueKind, request: WorkRequest, content: BaseModel) -> str:
@@ -423,7 +435,10 @@ def _priority(kind: QueueKind, request: WorkRequest, content: BaseModel) -> str:
         if not kind.has_priority(stated):
             raise _invalid(f"no priority is called {stated!r}", "priority")
         return stated
-    decided = str(getattr(content, kind.priority))
+    field = kind.priority
+    decided = _stated(kind, field, lambda: str(getattr(content, field)))
+    if not kind.has_priority(decided):
+        raise _invalid(f"no priority is called {decided!r}", f"content.{field}")
     if request.priority not in (None, decided):
         raise _invalid("the content decides the priority", "priority")
     return decided

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
+from kernel.foreign_code import call_foreign, cause_of
+
 QUEUES: Final = "rotulus.queues"
 BINDING_EVALUATORS: Final = "rotulus.binding_evaluators"
 EXTRACTORS: Final = "rotulus.extractors"
@@ -54,6 +56,6 @@ def load_plugin(entry: EntryPoint) -> Any:
         PluginError: its import failed, or there is no such thing in it.
     """
     try:
-        return entry.load()
-    except (Exception, SystemExit) as error:
-        raise PluginError(entry, f"it does not load: {error!r}") from error
+        return call_foreign(entry.load)
+    except Exception as error:
+        raise PluginError(entry, f"it does not load: {cause_of(error)!r}") from error

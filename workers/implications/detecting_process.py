@@ -56,6 +56,7 @@ class _Answer(BaseModel):
     implications: tuple[Implication, ...] = ()
     error_code: str | None = None
     message: str = ""
+    traceback: str = ""
 
 
 class DetectingProcess:
@@ -144,7 +145,9 @@ def _page(content: bytes) -> DetectedPage:
     if answer.error_code == LedgerUnavailable.code:
         raise LedgerUnavailable(answer.message)
     if answer.error_code is not None:
-        raise DetectorFailed(answer.message, code=answer.error_code)
+        failed = DetectorFailed(answer.message, code=answer.error_code)
+        failed.traceback = answer.traceback
+        raise failed
     return DetectedPage(answer.through_sequence, answer.implications)
 
 
@@ -173,7 +176,9 @@ def _serve(
 def _refusal(error: KernelError) -> bytes:
     """Return the answer for an error, which is the detector's or one of the ledger."""
     code = error.code if isinstance(error, DetectorFailed) else LedgerUnavailable.code
-    return orjson.dumps({"error_code": code, "message": str(error)[:1000]})
+    traceback = error.traceback if isinstance(error, DetectorFailed) else ""
+    answer = {"error_code": code, "message": str(error)[:1000], "traceback": traceback}
+    return orjson.dumps(answer)
 
 
 def _answer(ledger: Ledger, detector: ImplicationDetector, after: int) -> bytes:

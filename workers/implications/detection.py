@@ -138,7 +138,7 @@ class ImplicationDetection:
             try:
                 recorded = await self._page(detector, progress)
             except (DetectorFailed, IntentInvalid) as error:
-                await self._failed(detector, progress, error.code)
+                await self._failed(detector, progress, error.code, error)
                 return emitted
             except ImplicationsRefused as refused:
                 await self._refused(detector, progress, refused)
@@ -208,7 +208,11 @@ class ImplicationDetection:
             await self._failed(detector, progress, refused.code)
 
     async def _failed(
-        self, detector: ImplicationDetector, progress: _Progress, error_code: str
+        self,
+        detector: ImplicationDetector,
+        progress: _Progress,
+        error_code: str,
+        error: Exception | None = None,
     ) -> None:
         progress.read = progress.recorded
         progress.attempts += 1
@@ -218,6 +222,8 @@ class ImplicationDetection:
             after_sequence=progress.recorded,
             attempts=progress.attempts,
             code=error_code,
+            error="" if error is None else str(error),
+            exception=getattr(error, "traceback", ""),
         )
         if progress.attempts < ATTEMPTS_MAX:
             progress.due_s = self._clock_s() + DELAY_MIN_S * 2 ** (progress.attempts - 1)

@@ -15,6 +15,7 @@ from kernel.belief.adapter import (
 )
 from kernel.belief.errors import BeliefInputError
 from kernel.belief.provider import HypothesisProvider, eliminated_by
+from kernel.foreign_code import call_foreign
 from workers.kits.kit import Kit, Probe
 
 
@@ -119,8 +120,8 @@ class ProviderAdapter:
 
     def __init__(self, provider: HypothesisProvider) -> None:
         self._provider = provider
-        self._universe = frozenset(provider.hypothesis_ids())
-        self._remaining = RemainingActions(provider.probe_ids())
+        self._universe = call_foreign(lambda: frozenset(provider.hypothesis_ids()))
+        self._remaining = RemainingActions(call_foreign(lambda: list(provider.probe_ids())))
 
     def list_actions(self, snapshot: Snapshot) -> list[Action]:
         """Return the probes that are left."""

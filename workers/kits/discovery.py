@@ -9,6 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 import structlog
 
 from kernel.belief.provider import HypothesisProvider
+from kernel.foreign_code import call_foreign, cause_of
 
 GROUP = "rotulus.hypotheses"
 
@@ -32,13 +33,14 @@ def discover_providers() -> dict[str, HypothesisProvider]:
 
 def _loaded(point: EntryPoint) -> HypothesisProvider | None:
     try:
-        loaded = point.load()
-        provider = (
-            loaded()
-            if isinstance(loaded, type) or not isinstance(loaded, HypothesisProvider)
-            else loaded
-        )
+        return call_foreign(_provider_at, point)
     except Exception as error:  # noqa: BLE001 - whatever another package raises is its own
-        _log.warning("provider_failed", name=point.name, error=repr(error))
+        _log.warning("provider_failed", name=point.name, error=repr(cause_of(error)))
         return None
-    return provider if isinstance(provider, HypothesisProvider) else None
+
+
+def _provider_at(point: EntryPoint) -> HypothesisProvider | None:
+    loaded = point.load()
+    if isinstance(loaded, type) or not isinstance(loaded, HypothesisProvider):
+        loaded = loaded()
+    return loaded if isinstance(loaded, HypothesisProvider) else None

@@ -25,6 +25,7 @@ from queues.client import JobOutcome, NewRequest, Rotulus
 from workers.clients.configured_model import model_of
 from workers.environment.settings import load_settings
 from workers.environment.system_host import system_host
+from workers.pipelines.failure_log import FailureLog
 from workers.pipelines.model import PipelineModel
 from workers.plugins import JobContext, JobRefused, QueuePlugin
 
@@ -76,7 +77,7 @@ async def _walked(pipeline: Pipeline, job: JobContext[RowToWalk]) -> Mapping[str
 def _tools() -> WalkTools:
     settings = load_settings()
     model = PipelineModel(model_of(settings), settings.model_timeout_s)
-    return WalkTools(system_host().now_us, time.sleep, model)
+    return WalkTools(system_host().now_us, time.sleep, model, FailureLog().note)
 
 
 class FleetWalks:

@@ -6,6 +6,7 @@ from importlib import import_module
 
 from actors.errors import PipelineInvalid
 from actors.pipelines.pipeline import Pipeline
+from kernel.foreign_code import call_foreign, cause_of
 
 
 def load_pipeline(place: str) -> Pipeline:
@@ -21,11 +22,11 @@ def load_pipeline(place: str) -> Pipeline:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        loaded = getattr(import_module(module_name), name)
+        loaded = call_foreign(lambda: getattr(import_module(module_name), name))
     except PipelineInvalid:
         raise
     except Exception as error:
-        raise PipelineInvalid(f"{place} does not load: {error!r}") from error
+        raise PipelineInvalid(f"{place} does not load: {cause_of(error)!r}") from error
     if not isinstance(loaded, Pipeline):
         raise PipelineInvalid(f"{place} is a {type(loaded).__name__}, no Pipeline")
     _ = loaded.graph

@@ -37,6 +37,7 @@ from workers.environment.ledger_access import founded_ledger, ledger_place, open
 from workers.environment.private_files import FILE_MODE, FOLDER_MODE
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
+from workers.pipelines.failure_log import FailureLog
 from workers.pipelines.fleet import FleetWalks
 from workers.pipelines.loading import load_pipeline
 from workers.pipelines.model import PipelineModel
@@ -178,7 +179,7 @@ async def _prepared(
 ) -> AsyncIterator[PipelineRun]:
     client = model_of(settings)
     model = PipelineModel(client, settings.model_timeout_s)
-    tools = WalkTools(ledger.host.now_us, time.sleep, model)
+    tools = WalkTools(ledger.host.now_us, time.sleep, model, FailureLog().note)
     local = LocalWalks(pipeline.graph, tools, pipeline.concurrency)
     try:
         async with _walks(order, pipeline, local) as walks:

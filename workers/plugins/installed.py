@@ -1,12 +1,13 @@
 """The plug-ins that are installed beside this process, checked, with their queues in the table."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from kernel.bindings.source_binding import BindingTargetKind
+from kernel.foreign_code import call_foreign, cause_of
 from kernel.work.queue_kinds import register_queue
 from workers.environment.entry_points import (
     BINDING_EVALUATORS,
@@ -19,6 +20,8 @@ from workers.environment.entry_points import (
 )
 from workers.plugins.plugin_model import PluginModel
 from workers.plugins.queue_plugin import QueuePlugin
+
+T = TypeVar("T")
 
 
 @cache
@@ -36,10 +39,12 @@ def queue_plugins() -> Mapping[str, QueuePlugin]:
         if plugin.name != name:
             raise PluginError(entry, f"its queue is called {plugin.name!r}, not as it is")
         try:
-            plugin.check()
-            register_queue(plugin.kind)
+            call_foreign(plugin.check)
+            call_foreign(register_queue, plugin.kind)
         except ValueError as error:
             raise PluginError(entry, str(error)) from error
+        except Exception as error:
+            raise PluginError(entry, f"it cannot be checked: {cause_of(error)!r}") from error
         plugins[name] = plugin
     return MappingProxyType(plugins)
 
@@ -74,7 +79,7 @@ def extractor_plugins(names: Collection[str], serving: Mapping[str, str]) -> Map
         if name in names:
             raise PluginError(entry, "an extractor of that name is part of Rotulus")
         extractor = _made(entry, "extract")
-        for kind in getattr(extractor, "content_kinds", ()):
+        for kind in _asked(entry, lambda: tuple(getattr(extractor, "content_kinds", ()))):  # noqa: B023
             if kind in taken:
                 raise PluginError(entry, f"contents of kind {kind!r} are served by {taken[kind]!r}")
             taken[kind] = name
@@ -91,7 +96,7 @@ def model_plugin(name: str) -> PluginModel:
     entry = plugins_of(MODELS)[name]  # settings name none that is not there
     model = _made(entry, "complete")
     # Sealed sources are kept from what leaves this machine, so silence is no answer here.
-    if not isinstance(getattr(model, "external", None), bool):
+    if not isinstance(_asked(entry, lambda: getattr(model, "external", None)), bool):
         problem = "it does not say by `external`, True or False, whether prompts leave this machine"
         raise PluginError(entry, problem)
     return PluginModel(model)
@@ -99,12 +104,15 @@ def model_plugin(name: str) -> PluginModel:
 
 def _made(entry: EntryPoint, method: str) -> Any:
     """Call what an entry point names, without arguments, and return what has the method."""
-    try:
-        made = load_plugin(entry)()
-    except PluginError:
-        raise
-    except Exception as error:
-        raise PluginError(entry, f"it cannot be made: {error!r}") from error
-    if not callable(getattr(made, method, None)):
+    made = _asked(entry, load_plugin(entry))
+    if not callable(_asked(entry, lambda: getattr(made, method, None))):
         raise PluginError(entry, f"what it makes has no method {method!r}")
     return made
+
+
+def _asked(entry: EntryPoint, function: Callable[[], T]) -> T:
+    """Call what reads a plug-in, or is one."""
+    try:
+        return call_foreign(function)
+    except Exception as error:
+        raise PluginError(entry, f"it cannot be made: {cause_of(error)!r}") from error

@@ -1,15 +1,23 @@
 """The model of a plug-in; its failures are coded errors of its caller (decision workers/0325)."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
+import anyio
+import structlog
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from actors.errors import ModelError
 from actors.synthesis.model_client import ModelAnswer, ModelCall, ModelClient
+from kernel.foreign_code import cause_of
 from kernel.model.model_output import USAGE_MAX, ModelName
 from kernel.model.numbers import Tokens
 from kernel.model.problems import first_problem
+from workers.environment.foreign_calls import await_foreign
+
+CLOSE_S_MAX: Final = 5.0
+
+_log = structlog.get_logger(__name__)
 
 _Measure = Annotated[str, StringConstraints(min_length=1, max_length=400)]
 
@@ -38,19 +46,25 @@ class PluginModel:
             ModelError: it raised (`model_unavailable`), or answered with what no record takes.
         """
         try:
-            answer: Any = await self._model.complete(call)
+            answer: Any = await await_foreign("model", self._model.complete, call)
         except ModelError:
             raise
         except Exception as error:
             # Its text may quote the prompt, which is for no log: the kind of error has to do.
-            raise ModelError("model_unavailable", f"it raised {type(error).__name__}") from error
+            kind = type(cause_of(error)).__name__
+            raise ModelError("model_unavailable", f"it raised {kind}") from error
         return _checked(answer)
 
     async def aclose(self) -> None:
         """Have it close what it holds, if it has a method for that."""
         close = getattr(self._model, "aclose", None)
-        if close is not None:
-            await close()
+        if close is None:
+            return
+        with anyio.move_on_after(CLOSE_S_MAX):
+            try:
+                await await_foreign("model", close)
+            except Exception as error:  # noqa: BLE001 - what is held ends with the process
+                _log.warning("model_not_closed", error=type(cause_of(error)).__name__)
 
 
 def _checked(answer: Any) -> ModelAnswer:

@@ -7,8 +7,10 @@ the same under the same key, which is the same job.
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+import anyio.to_thread
 import structlog
 
+from kernel.foreign_code import call_foreign, traceback_of
 from queues.client.errors import GatewayError
 from queues.cron_claims import PERIOD_S_MAX
 from workers.plugins import QueuePlugin, Schedule
@@ -35,9 +37,17 @@ def _cron(plugin: QueuePlugin, schedule: Schedule) -> Cron:
         now_s = tools.ledger.host.now_us() / 1_000_000
         start_s = cron.start_s(cron.period_at(now_s))
         try:
-            content = dict(schedule.content(datetime.fromtimestamp(start_s, UTC)))
-        except Exception:  # noqa: BLE001 - a foreign program; its next period comes by itself
-            _log.exception("schedule_failed", queue=plugin.name, schedule=schedule.name)
+            began = datetime.fromtimestamp(start_s, UTC)
+            content = await anyio.to_thread.run_sync(
+                call_foreign, lambda: dict(schedule.content(began))
+            )
+        except Exception as error:  # noqa: BLE001 - a foreign program; its next period comes by itself
+            _log.error(
+                "schedule_failed",
+                queue=plugin.name,
+                schedule=schedule.name,
+                exception=traceback_of(error),
+            )
             return
         request = {"request_key": f"schedule:{schedule.name}:{start_s}", "content": content}
         if schedule.priority is not None:

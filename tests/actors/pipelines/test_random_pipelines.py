@@ -27,7 +27,11 @@ class Interrupted(BaseException):
 
 
 class InterruptingSteps(CountedSteps):
-    """Ends the run at one of the steps, and is then out of the way."""
+    """Ends the run at one of the steps; nothing can be written from then on.
+
+    A sink that raises is a failure of the run, so it is the store that shows that the process is
+    gone.
+    """
 
     def __init__(self, at: int | None) -> None:
         super().__init__()
@@ -36,7 +40,6 @@ class InterruptingSteps(CountedSteps):
     def step(self) -> None:
         self.count += 1
         if self.at is not None and self.count >= self.at:
-            self.at = None
             raise Interrupted
 
 

@@ -1,5 +1,6 @@
 """What happens to a row on its way: attempts, forks, joins, expansions, limits."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -221,3 +222,20 @@ def test_a_row_that_becomes_too_many_is_given_up_as_a_whole():
     pipeline.sink(kept, name="s")
     [failed] = walked(pipeline, {})
     assert (failed.token, failed.node) == (0, "more")
+
+
+def test_each_attempt_that_fails_is_noted_with_its_error():
+    noted: list[tuple[str, str]] = []
+    paused = Paused()
+    paused.tools = replace(
+        paused.tools, note_failure=lambda node, error: noted.append((node, str(error)))
+    )
+    pipeline = started()
+
+    def odd(_: Any) -> Any:
+        raise ValueError("odd")
+
+    pipeline.transform(odd, name="odd", after="source", attempts=2, pause_s=0)
+    pipeline.sink(kept, name="out", after="odd")
+    walked(pipeline, {"n": 1}, paused)
+    assert noted == [("odd", "odd"), ("odd", "odd")]

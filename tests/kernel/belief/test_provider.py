@@ -7,6 +7,7 @@ import pytest
 
 from kernel.belief.errors import BeliefInputError
 from kernel.belief.provider import HypothesisProvider, eliminated_by
+from tests.foreign_ends import ENDS, nobody_at_the_keyboard
 
 NAMES = ("a", "b", "c", "d")
 
@@ -60,3 +61,12 @@ def test_an_answer_that_does_not_fit_changes_nothing(answer, code):
     with pytest.raises(BeliefInputError) as caught:
         eliminated_by(TableProvider({"p": answer}), frozenset(NAMES), "p", "x")
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_however_a_provider_ends_it_is_an_exception_of_the_call(name: str):
+    provider = TableProvider({})
+    provider.apply_probe = ENDS[name]  # type: ignore[method-assign]
+    with nobody_at_the_keyboard(), pytest.raises(Exception) as caught:  # noqa: PT011
+        eliminated_by(provider, frozenset(NAMES), "p", "x")
+    assert not isinstance(caught.value, BeliefInputError)

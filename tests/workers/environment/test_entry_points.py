@@ -11,12 +11,19 @@ from kernel.priorities import QueuePriority
 from kernel.work import queue_kinds
 from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.priorities import priorities_of
+from tests.foreign_ends import ASYNC_ENDS, ENDS, nobody_at_the_keyboard
 from tests.installed_plugins import install_program
 from workers.clients.configured_model import close_model, model_of
 from workers.clients.openai_model import HttpModel
 from workers.environment.entry_points import QUEUES, PluginError, plugins_of
 from workers.environment.settings import SettingsError, load_settings
-from workers.plugins.installed import extractor_plugins, particulars_readers, queue_plugins
+from workers.plugins.installed import (
+    extractor_plugins,
+    model_plugin,
+    particulars_readers,
+    queue_plugins,
+)
+from workers.plugins.plugin_model import PluginModel
 
 PROGRAM = """
 from actors.errors import ModelError
@@ -229,3 +236,76 @@ async def test_whatever_a_model_does_is_a_coded_error_that_quotes_no_prompt(inst
         await model.complete(ModelCall(prompt, ModelParameters()))
     assert refused.value.code == code
     assert "secret" not in str(refused.value)
+
+
+ODD = """
+import asyncio
+from tests.foreign_ends import ENDS
+
+end = ENDS[{name!r}]
+
+class Model:
+    external = property(end)
+    async def complete(self, call): ...
+
+class Extractor:
+    content_kinds = property(end)
+    async def extract(self, source): ...
+
+class Reader:
+    read = property(end)
+"""
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_however_a_plugin_ends_that_is_imported_or_made_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+    program = ODD.format(name=name)
+    queue_plugins.cache_clear()
+    for number, (group, entry, load, last_line) in enumerate(
+        (
+            ("queues", "parcels = {}:end", queue_plugins, "end()"),
+            ("extractors", "odd = {}:end", extractors, ""),
+            ("extractors", "odd = {}:Extractor", extractors, ""),
+            ("binding_evaluators", "court_disposition_observation = {}:end", readers, ""),
+            ("binding_evaluators", "court_disposition_observation = {}:Reader", readers, ""),
+            ("models", "odd = {}:end", lambda: model_plugin("odd"), ""),
+            ("models", "odd = {}:Model", lambda: model_plugin("odd"), ""),
+        )
+    ):
+        module = f"plugged_odd_{number}"
+        with monkeypatch.context() as patch, nobody_at_the_keyboard():
+            entries = {f"rotulus.{group}": entry.format(module)}
+            text = f"{program}\n{last_line}\n"
+            patch.syspath_prepend(str(install_program(tmp_path / module, module, text, entries)))
+            with pytest.raises(PluginError, match=module) as refused:
+                load()
+        assert refused.value.code == "plugin_invalid"
+        sys.modules.pop(module, None)
+    queue_plugins.cache_clear()
+
+
+def extractors() -> object:
+    return extractor_plugins((), {})
+
+
+def readers() -> object:
+    return particulars_readers()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ASYNC_ENDS)
+async def test_however_a_model_ends_its_caller_is_told_and_it_is_closed(name: str):
+    class Odd:
+        external = False
+        complete = aclose = staticmethod(ASYNC_ENDS[name])
+
+    model = PluginModel(Odd())  # type: ignore[arg-type]
+    with nobody_at_the_keyboard():
+        with pytest.raises(ModelError) as caught:
+            await model.complete(ModelCall("secret", ModelParameters()))
+        await model.aclose()
+    assert caught.value.code == "model_unavailable"
+    assert "secret" not in str(caught.value)

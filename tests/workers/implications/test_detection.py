@@ -1,6 +1,9 @@
 """Detectors over a growing log: loops end, failures stay with their detector, nothing is lost."""
 
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
 
 import anyio
 import pytest
@@ -14,6 +17,7 @@ from kernel.implications.loop_limits import CYCLE_EPOCHS_MAX
 from kernel.implications.runs import run_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from tests.foreign_ends import ENDS, nobody_at_the_keyboard
 from tests.kernel.build import (
     accept,
     adapt,
@@ -232,3 +236,32 @@ def test_a_detector_that_fails_is_halted_and_the_others_go_on(sqlite, name):
         failed = [event for event in events if event["event"] == "implication_detector_failed"]
         assert {event["code"] for event in failed} == {FAILURES[name]}
         assert findings(ledger) == ()
+
+
+@dataclass(frozen=True)
+class Odd:
+    """Ends as a test says."""
+
+    detect: Callable[..., Any]
+    name: str = "odd"
+    semantic_intents: frozenset[str] = frozenset({"create"})
+
+
+@BRIDGE
+@pytest.mark.parametrize("name", ENDS)
+def test_however_a_detector_ends_it_has_failed_and_says_where(name: str):
+    def several(*_: Any) -> Iterator[Any]:
+        yield ENDS[name]()
+
+    ledger = memory_ledger()
+    accept(ledger, create("n", "Note"))
+    for detect in (ENDS[name], several):
+        with (
+            nobody_at_the_keyboard(),
+            pytest.raises(DetectorFailed) as failed,
+            ledger.view() as view,
+        ):
+            detect_page(Odd(detect), view, 0)
+        is_exit = name == "SystemExit"
+        assert failed.value.code == f"implication_detector_{'ended' if is_exit else 'raised'}"
+        assert "Traceback" in failed.value.traceback

@@ -1,10 +1,12 @@
 """Providers of installed packages are found by entry point, and a broken one hides no other."""
 
 import sys
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from tests.foreign_ends import ENDS, nobody_at_the_keyboard
 from workers.kits.discovery import GROUP, discover_providers
 
 MODULE = """
@@ -60,3 +62,24 @@ def test_classes_and_objects_are_found_and_the_rest_is_told(package):
 
 def test_without_such_a_package_there_is_none():
     assert "a_class" not in discover_providers()
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_however_a_package_ends_that_is_imported_or_called_it_hides_no_other(
+    tmp_path, monkeypatch, name
+):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+    for module, call in (("packaged_calls", ""), ("packaged_imports", "end()")):
+        info = tmp_path / f"{module}-1.dist-info"
+        info.mkdir()
+        program = f"from tests.foreign_ends import ENDS\nend = ENDS[{name!r}]\n{call}\n"
+        (tmp_path / f"{module}.py").write_text(program)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1\n")
+        (info / "entry_points.txt").write_text(f"[{GROUP}]\n{module} = {module}:end\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with nobody_at_the_keyboard(), capture_logs() as logs:
+        assert not {"packaged_calls", "packaged_imports"} & set(discover_providers())
+    failed = {line["name"] for line in logs if line["event"] == "provider_failed"}
+    assert failed == {"packaged_calls", "packaged_imports"}
+    for module in failed:
+        sys.modules.pop(module, None)

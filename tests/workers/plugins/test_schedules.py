@@ -1,15 +1,18 @@
 """Schedules of plug-ins: their times, and one job in each period whatever the number of workers."""
 
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
 from queues.cron_claims import Crons
+from tests.foreign_ends import ENDS, nobody_at_the_keyboard
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of
 from tests.world import DoorWorld, behind_a_door
@@ -118,3 +121,20 @@ async def test_of_a_fleet_one_job_is_asked_for_in_each_period(world: ScheduleWor
         for runner in [*fleet, CronRunner(world.tools, "new", schedules_of({"": PLUGIN}))]:
             await runner.tick(world.host.time_us / 1_000_000)
     assert world.days() == ["2026-11-20", "2026-11-23"]
+
+
+@pytest.mark.parametrize("name", [*ENDS, "another type"])
+async def test_however_a_schedule_ends_its_period_is_left_out_and_the_others_are_asked_for(
+    world: ScheduleWorld, name: str
+):
+    odd = Schedule("odd", ENDS.get(name, lambda _: 7), every_s=60)
+    runner = CronRunner(
+        world.tools, "worker", schedules_of({"": replace(PLUGIN, schedules=(odd, DAILY))})
+    )
+    world.host.time_us = round(FRIDAY.timestamp() * 1_000_000)
+    with nobody_at_the_keyboard(), capture_logs() as logs:
+        await runner.tick(world.host.time_us / 1_000_000)
+    assert world.days() == ["2026-11-20"]
+    [said] = [log for log in logs if log["event"] == "schedule_failed"]
+    assert said["schedule"] == "odd"
+    assert "Traceback" in said["exception"]

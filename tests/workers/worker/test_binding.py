@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from actors.commit.work_units import CancelRequestUnit, WorkReportUnit
 from actors.errors import MailboxFull
@@ -24,7 +25,8 @@ from queues.items import Claim
 from queues.lease_holder import capacity_of
 from queues.priorities import least_of
 from queues.retries import ENDS_MAX, MAX_ATTEMPTS
-from tests.kernel.binding_world import bound, furnish
+from tests.foreign_ends import ENDS, nobody_at_the_keyboard
+from tests.kernel.binding_world import EVENT, bound, furnish
 from tests.kernel.bindings.routed import open_evaluations
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of
@@ -37,6 +39,7 @@ from workers.worker.handlers.binding_evaluator import (
     BindingCapacity,
     Evaluated,
     MidEvaluationRejection,
+    ReadersOfPlugins,
     RecordEvaluator,
 )
 from workers.worker.handlers.docket_particulars import DocketParticulars
@@ -85,14 +88,13 @@ class BindingWorld(DoorWorld):
                 self.observed.append,
             )
 
+        self.new_handler = handler
         self.drain_by(client_of(door.app, give_up_after_s=0.0), handler)
 
     async def ask_for(self, *names: str, **content: Any) -> list[str]:
         """Ask for bindings of one event, by their names, and carry them to the queue."""
         requests = tuple(
-            WorkRequest(
-                BINDING_QUEUE, name, {"binding_id": name, "source_event_id": "e", **content}
-            )
+            WorkRequest(BINDING_QUEUE, name, {"binding_id": name, "source_event_id": "e"} | content)
             for name in names
         )
         request_ids = await self.ask(*requests)
@@ -522,3 +524,29 @@ async def test_what_another_slot_held_when_a_suspect_ended_the_worker_has_no_end
     await end_of_the_worker(world)
     ends = {claim.key: claim.ends for _ in range(2) for claim in await world.queue.claim(1, 30_000)}
     assert ends == {first.key: 1, second.key: 0}
+
+
+@pytest.mark.parametrize("name", [*ENDS, "another type"])
+async def test_however_the_reader_of_a_plugin_ends_its_evaluation_fails_alone(
+    world: BindingWorld, name: str
+):
+    kind = "court_disposition_observation"
+    furnish(world.ledger, bound("b", kind))
+
+    class Reader:
+        read = staticmethod(ENDS.get(name, lambda *_: "granted"))
+
+    readers = ReadersOfPlugins({kind: Reader()}, DocketParticulars())
+    world.evaluator = RecordEvaluator(world.ledger, readers)  # type: ignore[assignment]
+    world.drain_by(client_of(world.door.app, give_up_after_s=0.0), world.new_handler)
+    [request_id] = await world.ask_for("b", source_event_id=EVENT)
+    with nobody_at_the_keyboard(), capture_logs() as logs:
+        for _ in range(MAX_ATTEMPTS):
+            assert world.status(request_id).state == "open"
+            await world.deliver()
+            world.pass_s(24 * 3600)
+    status = world.status(request_id)
+    assert (status.state, status.reason) == ("dead_letter", "binding_evaluation_failed")
+    said = [log for log in logs if log.get("request_id") == request_id]
+    assert [log["attempt"] for log in said] == [*range(1, MAX_ATTEMPTS + 1)]
+    assert all("Traceback" in log["exception"] for log in said)

@@ -4,9 +4,11 @@ from typing import Any
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from kernel.model.extraction_result import ExtractionRefused, ExtractionResult
 from kernel.work.extraction_sources import SourceText
+from tests.foreign_ends import ASYNC_ENDS, ENDS, nobody_at_the_keyboard
 from workers.worker.handlers.extractor import Extracted, SourceToRead, checked_extraction
 from workers.worker.handlers.extractors import DocketEntryExtractor, Extractors
 
@@ -104,3 +106,51 @@ def test_an_extractor_is_found_by_the_kind_of_content():
         with pytest.raises(ExtractionRefused) as caught:
             extractors.get(name)
         assert caught.value.code == code
+
+
+@pytest.mark.parametrize("name", ASYNC_ENDS)
+async def test_however_an_extractor_ends_it_has_failed_with_its_traceback(name: str):
+    class Odd:
+        limit_s = 20.0
+        extract = staticmethod(ASYNC_ENDS[name])
+
+    logged, caught = capture_logs(), pytest.raises(ExtractionRefused)
+    with nobody_at_the_keyboard(), logged as logs, caught as refused:
+        await checked_extraction(Odd(), source())
+    assert refused.value.code == "extractor_failed"
+    [said] = [log for log in logs if log["event"] == "extractor_failed"]
+    assert "Traceback" in said["exception"]
+
+
+@pytest.mark.parametrize("name", ENDS)
+async def test_however_the_limit_or_the_answer_of_an_extractor_ends_it_has_failed(name: str):
+    class NoLimit:
+        limit_s = property(ENDS[name])
+
+        async def extract(self, _: SourceToRead) -> Extracted:
+            raise AssertionError
+
+    class OddAnswer(dict[str, Any]):
+        items = __iter__ = __len__ = __getitem__ = ENDS[name]  # type: ignore[assignment]
+
+    for extractor in (NoLimit(), Answering(OddAnswer(a=1))):
+        with nobody_at_the_keyboard(), pytest.raises(ExtractionRefused) as caught:
+            await checked_extraction(extractor, source())
+        assert caught.value.code in ("extractor_failed", "extraction_result_invalid")
+
+
+@pytest.mark.parametrize("answer", [None, 7, "text", [], {}])
+async def test_what_is_no_answer_of_an_extractor_is_its_failure(answer: Any):
+    class Odd(Answering):
+        async def extract(self, _: SourceToRead) -> Any:
+            return answer
+
+    with pytest.raises(ExtractionRefused, match="TypeError") as caught:
+        await checked_extraction(Odd(None), source())
+    assert caught.value.code == "extractor_failed"
+
+
+async def test_an_extraction_that_is_cancelled_is_cancelled():
+    with anyio.move_on_after(0.01) as limit:
+        await checked_extraction(Answering("hangs"), source())
+    assert limit.cancelled_caught

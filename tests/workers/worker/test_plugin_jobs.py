@@ -1,19 +1,23 @@
 """A handler of a plug-in with a job in hand: its view, its intents, its deadline, its end."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import anyio
 import anyio.to_thread
 import pytest
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
+from structlog.testing import capture_logs
 
 from actors.commit.work_units import CancelRequestUnit
 from kernel.work import queue_kinds
+from kernel.work.errors import WorkRefused
 from kernel.work.requests import WorkRequest
 from queues.job_progress import JobProgress, NotedProgress
 from queues.retries import MAX_ATTEMPTS
 from queues.work_queue import WorkQueue
+from tests.foreign_ends import ASYNC_ENDS, ENDS, nobody_at_the_keyboard
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import ONTOLOGY, SESSION, Door, client_of
 from tests.world import DoorWorld, behind_a_door
@@ -257,3 +261,125 @@ async def test_a_job_that_two_workers_did_has_one_outcome(world: ParcelWorld):
     assert world.status(request_id).state == "completed"
     with world.ledger.view() as view:
         assert view.count_outcomes("completed") == 1
+
+
+async def test_however_a_handler_ends_it_is_a_counted_attempt_with_its_traceback(
+    world: ParcelWorld,
+):
+    runs: list[str] = []
+
+    async def end(job: JobContext[Parcel]) -> Any:
+        runs.append(job.content.parcel_id)
+        if job.content.parcel_id == "good":
+            return {}
+        return await ASYNC_ENDS[job.content.parcel_id](job)
+
+    world.handle = end
+    request_ids = dict(
+        zip(["good", *ASYNC_ENDS], await world.ask_for("good", *ASYNC_ENDS), strict=True)
+    )
+    with nobody_at_the_keyboard(), capture_logs() as logs:
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            await world.deliver()
+            await world.deliver()  # each pauses before it is tried again
+            assert {name: runs.count(name) for name in ASYNC_ENDS} == dict.fromkeys(
+                ASYNC_ENDS, attempt
+            )
+            world.pass_s(24 * 3600)
+        assert await world.deliver() == []
+    assert world.status(request_ids.pop("good")).state == "completed"
+    for name, request_id in request_ids.items():
+        status = world.status(request_id)
+        assert (status.state, str(status.reason)[:15]) == ("dead_letter", "handler_failed:"), name
+        said = [log for log in logs if log.get("request_id") == request_id]
+        assert [log["attempt"] for log in said] == [*range(1, MAX_ATTEMPTS + 1)], name
+        assert all(log["event"] == "handler_failed" for log in said)
+        assert all("Traceback" in log["exception"] for log in said)
+        # The kind of the error, and what it says.
+        assert f"handler_failed: {said[0]['error'].partition(':')[0]}" == status.reason
+
+
+async def test_a_handler_that_ends_oddly_when_its_worker_stops_is_not_counted(world: ParcelWorld):
+    begun = anyio.Event()
+
+    async def odd(_: JobContext[Parcel]) -> None:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ASYNC_ENDS["group of a cancellation"]()
+
+    world.handle = odd
+    [request_id] = await world.ask_for("p")
+    claims = await world.queue.claim(10, 30_000)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(world.drain, claims)
+        await begun.wait()
+        tasks.cancel_scope.cancel()
+    assert world.status(request_id).state == "open"
+    await world.queue.put_off(claims, [0], "worker_stopped")
+    world.handle = world.note
+    [again] = await world.deliver()
+    assert again.attempt == 1
+    assert world.status(request_id).state == "completed"
+
+
+class OddParcel(Parcel):
+    """A model that ends as the parcel is called."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @model_validator(mode="after")
+    def _end(self) -> Self:
+        if self.parcel_id in ENDS and odd_models:
+            ENDS[self.parcel_id]()
+        return self
+
+
+odd_models: list[bool] = []
+"""Whether models end oddly: a gateway takes what its worker cannot read."""
+
+
+async def test_however_a_content_model_ends_a_gateway_refuses_and_a_worker_counts(
+    world: ParcelWorld,
+):
+    rows = queue_kinds._kinds  # noqa: SLF001 - rows stay otherwise
+    rows[QUEUE] = replace(rows[QUEUE], content=OddParcel)
+    request_ids = await world.ask_for(*ENDS)
+    odd_models.append(True)
+    with nobody_at_the_keyboard(), capture_logs() as logs:
+        for name in ENDS:
+            with pytest.raises(WorkRefused, match="the model of parcels failed") as refused:
+                await world.ask_for(name)
+            assert refused.value.code == "work_request_invalid"
+        for _ in range(MAX_ATTEMPTS):
+            await world.deliver()
+            world.pass_s(24 * 3600)
+    odd_models.clear()
+    assert world.handled == []
+    for request_id in request_ids:
+        assert world.status(request_id).state == "dead_letter"
+        attempts = [log["attempt"] for log in logs if log.get("request_id") == request_id]
+        assert attempts == [*range(1, MAX_ATTEMPTS + 1)]
+
+
+@pytest.mark.parametrize("field", ["item_key", "priority"])
+async def test_however_a_field_ends_that_a_model_computes_the_request_is_refused(
+    world: ParcelWorld, field: str
+):
+    ends: list[Callable[[], Any]] = []
+
+    class Computing(Parcel):
+        def __getattribute__(self, name: str) -> Any:
+            return ends[-1]() if name == "parcel_id" else super().__getattribute__(name)
+
+    rows = queue_kinds._kinds  # noqa: SLF001 - rows stay otherwise
+    priority = "parcel_id" if field == "priority" else None
+    item_key = "label" if field == "priority" else "parcel_id"
+    Computing.label = "p"  # type: ignore[attr-defined]
+    rows[QUEUE] = replace(rows[QUEUE], content=Computing, item_key=item_key, priority=priority)
+    for end in (*ENDS.values(), lambda: "unheard of" if priority else 7):
+        ends.append(end)
+        with nobody_at_the_keyboard(), pytest.raises(WorkRefused) as refused:
+            await world.ask_for("p")
+        assert refused.value.code == "work_request_invalid"

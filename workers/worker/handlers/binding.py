@@ -25,6 +25,7 @@ import structlog
 
 from kernel.bindings.outcomes import REJECTED, SUSPENDED, BindingOutcomeRecord
 from kernel.errors import LedgerUnavailable
+from kernel.foreign_code import cause_of, message_of, traceback_of
 from kernel.ledger.ledger import Ledger, Request
 from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
@@ -213,17 +214,23 @@ class BindingHandler(Handler):
     async def _evaluate(self, due: _Due, holder: LeaseHolder) -> _Evaluated | ClaimResult:
         """Evaluate, or return how the claim ends without an outcome."""
         try:
-            with anyio.fail_after(EVALUATION_S_MAX):
+            with anyio.move_on_after(EVALUATION_S_MAX) as limit:
                 evaluated = await self._evaluator.evaluate(due.request)
         except MidEvaluationRejection as rejection:
             return await self._hand_in_rejection(due, rejection, holder)
-        except TimeoutError:
-            return ClaimResult(due.claim, "failed", "binding_evaluation_timeout")
         except LedgerUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - one binding's failure is not its batch's
-            _log.error("binding_not_evaluated", request_id=due.claim.key, error=repr(error))
+            _log.error(
+                "binding_not_evaluated",
+                request_id=due.claim.key,
+                attempt=due.claim.attempt,
+                error=f"{type(cause_of(error)).__name__}: {message_of(cause_of(error))}",
+                exception=traceback_of(error),
+            )
             return ClaimResult(due.claim, "failed", "binding_evaluation_failed")
+        if limit.cancelled_caught:
+            return ClaimResult(due.claim, "failed", "binding_evaluation_timeout")
         self._observe(evaluated.outcome)
         return _Evaluated(due, evaluated)
 

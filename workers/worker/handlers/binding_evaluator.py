@@ -10,6 +10,7 @@ import anyio.to_thread
 from kernel.bindings.dispatch import EvaluatedOn
 from kernel.bindings.outcomes import BindingOutcomeRecord
 from kernel.bindings.particulars import NONE_STATED, Particulars
+from kernel.foreign_code import call_foreign
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.pressure import (
     NOTHING,
@@ -80,7 +81,13 @@ class ReadersOfPlugins:
 
     def read(self, view: LedgerView, target_kind: str, artifact: Artifact) -> Particulars:
         """Return what the text says; see `ParticularsReader`."""
-        return self._by_kind.get(target_kind, self._other).read(view, target_kind, artifact)
+        reader = self._by_kind.get(target_kind)
+        if reader is None:
+            return self._other.read(view, target_kind, artifact)
+        particulars: object = call_foreign(reader.read, view, target_kind, artifact)
+        if not isinstance(particulars, Particulars):
+            raise TypeError(f"it returned a {type(particulars).__name__}, no Particulars")
+        return particulars
 
 
 class RecordEvaluator:

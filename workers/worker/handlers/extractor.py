@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import anyio
 import orjson
+import structlog
 
 from actors.errors import ModelError
+from kernel.foreign_code import call_foreign, cause_of, traceback_of
 from kernel.model.extraction_result import (
     ExtractionRefused,
     ExtractionResult,
@@ -16,10 +18,13 @@ from kernel.model.extraction_result import (
 )
 from kernel.model.model_output import CapturedOutput
 from kernel.work.extraction_sources import SourceText
+from workers.environment.foreign_calls import await_foreign
 
 EXTRACTION_S_MAX = 60.0
 RESULT_BYTES_MAX = 256 * 1024
 """The largest result that is handed in, as JSON: it stands in one operation and its claims."""
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,10 @@ class Extractor(Protocol):
         """
 
 
+class BuiltInExtractor:
+    """An extractor of this distribution, which is called as it is."""
+
+
 async def checked_extraction(extractor: Extractor, source: SourceToRead) -> CheckedExtraction:
     """Have a text read, and return the result if the text proves it.
 
@@ -77,22 +86,41 @@ async def checked_extraction(extractor: Extractor, source: SourceToRead) -> Chec
         ExtractionRefused: the extractor refused, raised, took too long, or answered too much or
             what the text does not prove. Nothing was written anywhere.
     """
-    answered: Extracted | None = None
-    with anyio.move_on_after(extractor.limit_s):
-        try:
-            answered = await extractor.extract(source)
-        except ExtractionRefused:
-            raise
-        except ModelError as error:
-            raise ExtractionRefused(error.code, str(error)) from error  # type: ignore[arg-type]
-        except Exception as error:
-            # An extractor is a foreign program: whatever it raises is its failure and not ours.
-            raise ExtractionRefused("extractor_failed", type(error).__name__) from error
-    if answered is None:
-        raise ExtractionRefused(
-            "extractor_timed_out", f"no answer within {extractor.limit_s:g} seconds"
-        )
-    return CheckedExtraction(_checked(answered, source.source.text), answered.outputs)
+    answered: Any = None
+    try:
+        limit_s = call_foreign(lambda: float(extractor.limit_s))
+        with anyio.move_on_after(limit_s) as limit:
+            if isinstance(extractor, BuiltInExtractor):
+                answered = await extractor.extract(source)
+            else:
+                answered = await await_foreign("extractor", extractor.extract, source)
+    except ExtractionRefused:
+        raise
+    except ModelError as error:
+        raise ExtractionRefused(error.code, str(error)) from error  # type: ignore[arg-type]
+    except Exception as error:  # noqa: BLE001 - whatever it raises is its failure and not ours
+        _fail(source, error)
+    if limit.cancelled_caught:
+        raise ExtractionRefused("extractor_timed_out", f"no answer within {limit_s:g} seconds")
+    if not isinstance(answered, Extracted):
+        _fail(source, TypeError(f"it returned a {type(answered).__name__}, no Extracted"))
+    try:
+        result = call_foreign(_checked, answered, source.source.text)
+    except ExtractionRefused:
+        raise
+    except Exception as error:  # noqa: BLE001 - an answer may be a program, too
+        _fail(source, error)
+    return CheckedExtraction(result, answered.outputs)
+
+
+def _fail(source: SourceToRead, error: Exception) -> NoReturn:
+    _log.error(
+        "extractor_failed",
+        source_ref=source.source_ref,
+        error=type(cause_of(error)).__name__,
+        exception=traceback_of(error),
+    )
+    raise ExtractionRefused("extractor_failed", type(cause_of(error)).__name__) from error
 
 
 def _checked(answered: Extracted, text: str) -> ExtractionResult:

@@ -17,6 +17,7 @@ from kernel.model.extraction_result import ExtractionRefused
 from workers.dockets.fields import extract_fields
 from workers.worker.handlers.extractor import (
     EXTRACTION_S_MAX,
+    BuiltInExtractor,
     Extracted,
     Extractor,
     SourceToRead,
@@ -28,11 +29,14 @@ MODEL: Final = "model"
 EXTRACTOR_OF: Mapping[str, str] = MappingProxyType({"ecf_entry_text": DOCKET_ENTRY_RULES})
 """By content kind; of others `MODEL`."""
 
-CLAIM_AUTHORITY: Mapping[str, float] = MappingProxyType({DOCKET_ENTRY_RULES: 0.97, MODEL: 0.5})
+UNMEASURED: Final = 0.5
+CLAIM_AUTHORITY: Mapping[str, float] = MappingProxyType(
+    {DOCKET_ENTRY_RULES: 0.97, MODEL: UNMEASURED}
+)
 ASKING_MODEL = frozenset({MODEL})
 
 
-class DocketEntryExtractor:
+class DocketEntryExtractor(BuiltInExtractor):
     """The rules for docket entries; it asks nobody."""
 
     limit_s = EXTRACTION_S_MAX
@@ -45,7 +49,7 @@ class DocketEntryExtractor:
         return Extracted(result)
 
 
-class ModelExtractor:
+class ModelExtractor(BuiltInExtractor):
     """Asks the configured model."""
 
     def __init__(self, asking: FieldExtraction, call_timeout_s: float) -> None:
@@ -84,6 +88,10 @@ class Extractors:
             self._serving |= dict.fromkeys(getattr(extractor, "content_kinds", ()), name)
         known: dict[str, Extractor] = {DOCKET_ENTRY_RULES: DocketEntryExtractor(), **others}
         self._known = known if model is None else known | {MODEL: model}
+        self._authority = {
+            name: CLAIM_AUTHORITY.get(name, getattr(extractor, "claim_authority", UNMEASURED))
+            for name, extractor in self._known.items()
+        }
 
     def serving(self, content_kind: str) -> str:
         """Return the name of the extractor that serves a kind of content."""
@@ -108,5 +116,4 @@ class Extractors:
         extractor = self._known.get(name)
         if extractor is None:
             raise ExtractionRefused("extractor_unknown", f"no extractor is called {name!r}")
-        authority = getattr(extractor, "claim_authority", CLAIM_AUTHORITY[MODEL])
-        return ExtractorKind(extractor, CLAIM_AUTHORITY.get(name, authority))
+        return ExtractorKind(extractor, self._authority[name])

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from kernel.canonical import canonicalize_readable
 from kernel.errors import LedgerUnavailable
+from kernel.foreign_code import call_foreign, cause_of, message_of, traceback_of
 from kernel.ledger.ledger import Ledger, Request
 from kernel.work.reports import RESULT_BYTES_MAX, WorkFinished
 from kernel.work.requests import read_content
@@ -27,14 +28,12 @@ from queues.client.errors import GatewayError
 from queues.errors import QueueError
 from queues.items import Claim
 from queues.job_progress import NOTE_CHARS_MAX, JobProgress
+from workers.environment.foreign_calls import await_foreign
 from workers.plugins import JobContext, JobRefused, QueuePlugin
 from workers.worker.batch_progress import progressed
 from workers.worker.batches import ClaimResult, Handler, settlement_of
 from workers.worker.gateway_reports import ABSENCES, GatewayReporter
 from workers.worker.handlers.extraction import REPORTS_PATH, report_given_up
-
-TICK_S = 10.0
-"""How often a job that runs within its limit says so."""
 
 UNKNOWN_DELAY_MS = 5_000
 """Pause after which a job is offered again whose gateway lacks the plug-in."""
@@ -107,6 +106,8 @@ class PluginHandler(Handler):
         except ValidationError:
             # Another version of the plug-in took it, or this one is too old.
             return ClaimResult(claim, "failed", "content_unreadable")
+        except Exception as error:  # noqa: BLE001 - a model is a foreign program
+            return self._failed(claim, "content_unreadable", error)
         with anyio.CancelScope() as scope:
             running = _Running(request.request_id, scope)
             self._running.add(running)
@@ -135,52 +136,45 @@ class PluginHandler(Handler):
 
     async def _ended(self, claim: Claim, context: JobContext[Any]) -> ClaimResult:
         try:
-            result = await self._ticking(context)
+            name = f"the handler of {self._plugin.name}"
+            result = await await_foreign(name, self._plugin.handler, context, tick=progressed)
         except JobRefused as refused:
-            return ClaimResult(claim, "failed", refused.reason[:200] or "refused", final=True)
+            reason = message_of(refused.reason)[:200] or "refused"
+            return ClaimResult(claim, "failed", reason, final=True)
         except LedgerUnavailable as error:
             return ClaimResult(claim, "put_off", error.code)
         except GatewayError as error:
             is_absent = error.code in ABSENCES
             return ClaimResult(claim, "put_off" if is_absent else "failed", error.code)
         except Exception as error:  # noqa: BLE001 - a handler is a foreign program
-            _log.exception("handler_failed", queue=self._plugin.name, request_id=claim.key)
-            return ClaimResult(claim, "failed", f"handler_failed: {type(error).__name__}"[:200])
+            return self._failed(claim, "handler_failed", error)
         return await self._report(claim, result)
 
-    async def _ticking(self, context: JobContext[Any]) -> Mapping[str, Any] | None:
-        """Call the handler; while it is within its limit, its batch moves."""
-
-        async def tick() -> None:
-            while True:
-                progressed()
-                await anyio.sleep(TICK_S)
-
-        ended: list[Mapping[str, Any] | None] = []
-        failed: list[Exception] = []
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(tick)
-            try:
-                ended.append(await self._plugin.handler(context))
-            except Exception as error:  # noqa: BLE001 - a task group would wrap it
-                failed.append(error)
-            tasks.cancel_scope.cancel()
-        if failed:
-            raise failed[0]
-        return ended[0]
+    def _failed(self, claim: Claim, event: str, error: Exception) -> ClaimResult:
+        kind = type(cause_of(error)).__name__
+        _log.error(
+            event,
+            queue=self._plugin.name,
+            request_id=claim.key,
+            attempt=claim.attempt,
+            error=f"{kind}: {message_of(cause_of(error))}",
+            exception=traceback_of(error),
+        )
+        return ClaimResult(claim, "failed", f"{event}: {kind}"[:200])
 
     async def _report(self, claim: Claim, result: object) -> ClaimResult:
         document = {} if result is None else result
         try:
-            is_fit = isinstance(document, Mapping) and (
-                len(canonicalize_readable(dict(document))) <= RESULT_BYTES_MAX
+            report = call_foreign(_finished, claim.key, document)
+        except Exception as error:  # noqa: BLE001 - a result is a foreign object
+            _log.error(
+                "handler_result_invalid",
+                queue=self._plugin.name,
+                request_id=claim.key,
+                attempt=claim.attempt,
+                error=f"{type(cause_of(error)).__name__}: {message_of(cause_of(error))}",
             )
-        except (ValueError, TypeError, RecursionError):
-            is_fit = False
-        if not is_fit:
             return ClaimResult(claim, "failed", "handler_result_invalid", final=True)
-        assert isinstance(document, Mapping)  # noqa: S101 - for the types
-        report = WorkFinished(request_id=claim.key, result=dict(document)).model_dump(mode="json")
         shared = {"queue": self._plugin.name}
         [outcome] = await self._reporter.batch(REPORTS_PATH, "reports", [report], shared, [claim])
         if outcome.get("code") == "work_queue_unknown":
@@ -200,3 +194,14 @@ class PluginHandler(Handler):
         with suppress(QueueError):  # a hint
             shown = min(100, max(0, int(percent)))
             await self._progress.note(self._plugin.name, request_id, shown, note[:NOTE_CHARS_MAX])
+
+
+def _finished(request_id: str, document: object) -> dict[str, Any]:
+    """Return the report of a result; raises what is wrong with it."""
+    if not isinstance(document, Mapping):
+        raise TypeError(f"a handler returns a mapping or None, not a {type(document).__name__}")
+    result = dict(document)
+    size = len(canonicalize_readable(result))
+    if size > RESULT_BYTES_MAX:
+        raise ValueError(f"a result of {size} bytes; at most {RESULT_BYTES_MAX} are taken")
+    return WorkFinished(request_id=request_id, result=result).model_dump(mode="json")

@@ -1,0 +1,73 @@
+"""A call of foreign code ends with a result or an `Exception`, whatever it does."""
+
+import asyncio
+import threading
+
+import pytest
+
+from kernel.foreign_code import (
+    MESSAGE_CHARS_MAX,
+    TRACEBACK_HEAD_CHARS,
+    TRACEBACK_TAIL_CHARS,
+    ForeignCodeEnded,
+    call_foreign,
+    cause_of,
+    message_of,
+    traceback_of,
+)
+from tests.foreign_ends import ENDS, NoException, nobody_at_the_keyboard
+
+
+def test_a_result_is_returned():
+    assert call_foreign(divmod, 7, 2) == (3, 1)
+    assert call_foreign(int, "11", base=2) == 3
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_whatever_ends_a_call_is_an_exception_with_its_cause(name: str):
+    with nobody_at_the_keyboard(), pytest.raises(Exception) as caught:  # noqa: PT011
+        call_foreign(ENDS[name])
+    cause = cause_of(caught.value)
+    assert isinstance(caught.value, ForeignCodeEnded) == (not isinstance(cause, Exception))
+    assert f"{type(cause).__name__}" in traceback_of(caught.value)
+    assert len(message_of(cause)) <= MESSAGE_CHARS_MAX
+
+
+def test_an_interrupt_of_the_user_passes_in_the_main_thread_alone():
+    with pytest.raises(KeyboardInterrupt):
+        call_foreign(ENDS["KeyboardInterrupt"])
+    seen: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            call_foreign(ENDS["KeyboardInterrupt"])
+        except BaseException as error:  # noqa: BLE001 - it is what is looked for
+            seen.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert [type(error) for error in seen] == [ForeignCodeEnded]
+
+
+def test_an_error_says_by_what_it_ended():
+    with pytest.raises(ForeignCodeEnded, match="NoException: more than it should") as caught:
+        call_foreign(ENDS["BaseException"])
+    assert isinstance(caught.value.ended_by, NoException)
+    assert caught.value.__cause__ is caught.value.ended_by
+    assert caught.value.code == "foreign_code_ended"
+
+
+def test_texts_of_errors_are_bounded_and_can_always_be_written():
+    assert message_of("\ud800" + "x" * 10_000) == "?" + "x" * (MESSAGE_CHARS_MAX - 1)
+    assert "? begin" in traceback_of(RuntimeError("\ud800 begin"))
+    text = traceback_of(RuntimeError("begin " + "x" * 100_000 + " end"))
+    assert len(text) < TRACEBACK_HEAD_CHARS + TRACEBACK_TAIL_CHARS + 100
+    assert text.startswith("RuntimeError: begin")
+    assert text.rstrip().endswith("end")
+
+
+def test_a_cancellation_within_is_no_cancellation_of_the_caller():
+    with pytest.raises(ForeignCodeEnded):
+        call_foreign(ENDS["CancelledError"])
+    assert not issubclass(ForeignCodeEnded, asyncio.CancelledError)
