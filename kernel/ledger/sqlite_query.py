@@ -49,7 +49,7 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
 }
 _BEGINS = re.compile(
-    r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/|\()*(select|with|values)\b", re.IGNORECASE | re.DOTALL
+    r"(?:\s|\(|--[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+(?:select|with|values)\b", re.IGNORECASE
 )
 
 _ROOTS_OPENED = frozenset({"OpenRead", "ReopenIdx"})

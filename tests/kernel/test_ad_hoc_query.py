@@ -276,6 +276,27 @@ def test_a_text_that_names_a_table_of_secrets_is_refused_whatever_it_does_with_i
     assert refused.value.code == "query_refused"
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "/* a */ SELECT 1 AS x",
+        "/***/ -- b\n/* * / ** */SELECT 1 AS x",
+        "-- /*\n\t values (1)",
+        "/**//**/with t as (select 1 as x) select x from t",
+    ],
+)
+def test_comments_may_stand_before_a_query_on_sqlite(sqlite, sql):
+    assert ask(sqlite, sql).rows == [[1]]
+
+
+@pytest.mark.parametrize(
+    "sql", ["/**/" * 4000, "/*" * 9000, "--" * 9000, "(" * 19_000, "\n" * 19_000]
+)
+def test_a_text_that_never_begins_is_refused(store, sql):
+    with pytest.raises(QueryRefused):
+        ask(store, sql)
+
+
 def test_a_view_does_not_hide_a_table_of_secrets(tmp_path):
     """The text does not name it, and SQLite asks its authorizer for nothing of it."""
     with closing(sqlite3.connect(tmp_path / "v.db", isolation_level=None)) as connection:
