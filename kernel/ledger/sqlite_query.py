@@ -17,6 +17,7 @@ does not hold in memory SQLite keeps in a file without a name.
 
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
@@ -51,6 +52,18 @@ _LIMITS = {
 _BEGINS = re.compile(
     r"(?:\s|\(|--[^\n]*+|/\*(?:[^*]|\*(?!/))*+\*/)*+(?:select|with|values)\b", re.IGNORECASE
 )
+
+EXPANSIONS_MAX = 4096
+"""Of names that WITH gives: SQLite compiles what one stands for each time that it is read."""
+
+_WORDS = re.compile(
+    r"--[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?|\s++"
+    r"|('(?:[^']|'')*+'?|\"(?:[^\"]|\"\")*+\"?|`(?:[^`]|``)*+`?|\[[^\]]*+\]?"
+    r"|[A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]*+|.)",
+    re.DOTALL,
+)
+
+_UNQUOTED = dict.fromkeys(map(ord, "'\"`[]"))
 
 _ROOTS_OPENED = frozenset({"OpenRead", "ReopenIdx"})
 """Instructions that open a table or an index: its first page is P2, its database P3."""
@@ -113,6 +126,7 @@ def run_query(
     """
     if not _BEGINS.match(sql):
         raise QueryRefused("a query is one SELECT, also behind WITH, or VALUES")
+    _check_expansions(sql)
     authorizer, until_s, is_late = _Authorizer(), now_s() + bounds.seconds_max, False
 
     def look_at_the_time() -> bool:
@@ -147,6 +161,51 @@ def run_query(
         ):
             raise LedgerUnavailable(str(error)) from error
         raise QueryRefused(str(error), code="query_failed") from None
+
+
+def _check_expansions(sql: str) -> None:
+    """Refuse names of WITH that stand for each other too often; nothing ends a compilation.
+
+    Raises:
+        QueryRefused: `query_refused`.
+    """
+    words = [_plain(word) for word in _WORDS.findall(sql) if word]
+    names = Counter(_name_before(words, place) for place, word in enumerate(words) if word == "as")
+    reads = Counter(
+        word
+        for place, word in enumerate(words)
+        if word in names
+        and words[place - 1 : place] != ["."]
+        and words[place + 1 : place + 2] != ["."]
+    )
+    expansions = 1
+    for name, times in names.items():
+        expansions *= max(reads[name] - times, 1) ** times if name else 1
+        if expansions > EXPANSIONS_MAX:
+            raise QueryRefused(
+                f"the names of WITH stand for more than {EXPANSIONS_MAX} subqueries; use each less"
+            )
+
+
+def _plain(word: str) -> str:
+    """Return a word without the marks of its quoting, so that all spellings of a name are alike."""
+    plain = word.translate(_UNQUOTED).lower()
+    return "'" if word[0] in "'\"`[" and plain in ("", ".", "(", ")") else plain
+
+
+def _name_before(words: list[str], place: int) -> str:
+    """Return what WITH names at an AS, "" where a bracket does not follow it."""
+    after = place + 1
+    while words[after : after + 1] in (["not"], ["materialized"]):
+        after += 1
+    if words[after : after + 1] != ["("]:
+        return ""
+    before = place - 1
+    if words[before] == ")":
+        while before > 0 and words[before] != "(":
+            before -= 1
+        before -= 1
+    return words[before] if before >= 0 else ""
 
 
 class PageCheck:

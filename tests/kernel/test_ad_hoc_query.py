@@ -1,9 +1,11 @@
 """One SELECT on the ledger's tables: what is refused, what it is bounded by, what it answers."""
 
 import hashlib
+import re
 import sqlite3
 import time
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -295,6 +297,43 @@ def test_comments_may_stand_before_a_query_on_sqlite(sqlite, sql):
 def test_a_text_that_never_begins_is_refused(store, sql):
     with pytest.raises(QueryRefused):
         ask(store, sql)
+
+
+def doubled(levels, name="a{}", body="SELECT 1 AS x FROM {0} AS p, {0} AS q"):
+    names = [name.format(level) for level in range(levels)]
+    parts = [f"{here} AS ({body.format(before)})" for before, here in pairwise(names)]
+    first = f"{names[0]} AS (SELECT 1 AS x)"
+    return f"WITH {', '.join([first, *parts])} SELECT count(*) AS n FROM {names[-1]}"  # noqa: S608
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        doubled(40),
+        doubled(40, name='"A {}"'),
+        doubled(40, name="[a{}]"),
+        doubled(40, body="SELECT 1 AS x FROM {0} UNION ALL SELECT 2 FROM {0}"),
+        doubled(40, body="SELECT x FROM {0} WHERE x IN {0} OR x IN (SELECT x FROM {0})"),
+        doubled(40).replace(" AS (", "(x) AS NOT MATERIALIZED /* ( */ ("),
+        doubled(40).replace(" AS (", "(x) AS -- (\n("),
+        doubled(40, name="'a{}'"),
+        re.sub(
+            r'FROM "a""(\d+)" AS p, "a""(\d+)"', r'FROM [a"\1] AS p, `a"\2`', doubled(40, '"a""{}"')
+        ),
+        doubled(40).replace(" AS (SELECT 1", '("(") AS (SELECT 1'),
+    ],
+)
+def test_names_of_with_that_double_each_other_are_not_compiled(sqlite, sql):
+    """SQLite compiles a name as often as it is read, and nothing interrupts it."""
+    with pytest.raises(QueryRefused, match="WITH"):
+        ask(sqlite, sql)
+
+
+def test_names_of_with_may_be_read_several_times(sqlite):
+    assert ask(sqlite, doubled(10)).rows == [[1]]
+    columns = ", ".join(f"a.x AS c{place}" for place in range(60))
+    text = f"WITH a AS (SELECT 1 AS x), b AS (SELECT 2 AS y) SELECT {columns} FROM a, b"  # noqa: S608
+    assert len(ask(sqlite, text).columns) == 60
 
 
 def test_a_view_does_not_hide_a_table_of_secrets(tmp_path):
