@@ -45,7 +45,7 @@ _SMALL_EXPONENT = re.compile(rb"-[56][,}\]]").search
 _PLUS = ord("+")
 """As a number: bytes that are looked for with `in` raise an error inside first."""
 
-STRING = re.compile(rb'("(?:[^"\\]++|\\.)*+")')
+STRING = re.compile(rb'("(?:[^"\\]++|\\.)*+"?)')
 _ENDS = (b",", b"]", b"}")
 # These are searched from the end of a number on, in the reversed bytes: so the patterns begin with
 # what is rare, and not with a digit.

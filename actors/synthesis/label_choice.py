@@ -5,14 +5,12 @@ of several, and the last label where it names none. A number is the share of the
 that were named, a text is the sentence of the text that names it.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-QUOTE_CHARS_MAX = 400
+from actors.synthesis.words import sentences, words
 
-_WORD = re.compile(r"\w+")
-_SENTENCE = re.compile(r"[^.!?\n]*[^.!?\s][^.!?\n]*[.!?]*")
+QUOTE_CHARS_MAX = 400
 
 
 def asks_for_a_label(grammar: Mapping[str, Any]) -> bool:
@@ -24,15 +22,15 @@ def labelled(grammar: Mapping[str, Any], text: str) -> dict[str, Any]:
     """Return an object of the grammar about a text; what it cannot fill is left out."""
     properties = _properties(grammar)
     labels = next(stated["enum"] for stated in properties.values() if "enum" in stated)
-    words = [word.casefold() for word in _WORD.findall(text)]
-    counts = {label: words.count(str(label).casefold()) for label in labels}
+    read = [word.casefold() for word in words(text)]
+    counts = {label: read.count(str(label).casefold()) for label in labels}
     named = sum(counts.values())
     chosen = labels[-1]
     if named:
         most = max(counts.values())
         chosen = min(
             (label for label in labels if counts[label] == most),
-            key=lambda label: words.index(str(label).casefold()),
+            key=lambda label: read.index(str(label).casefold()),
         )
     answers = {
         "number": counts[chosen] / named if named else 0.0,
@@ -52,6 +50,6 @@ def _properties(grammar: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _sentence_with(text: str, label: str) -> str:
-    sentences = [match[0].strip() for match in _SENTENCE.finditer(text)]
-    named = (each for each in sentences if label.casefold() in each.casefold())
-    return next(named, sentences[0] if sentences else "")[:QUOTE_CHARS_MAX]
+    cut, folded = sentences(text), label.casefold()
+    named = (each for each in cut if folded in each.casefold())
+    return next(named, cut[0] if cut else "")[:QUOTE_CHARS_MAX]

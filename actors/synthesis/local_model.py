@@ -4,20 +4,19 @@ It is extractive and deterministic: the same prompt and parameters give the same
 machine. It understands nothing; it counts words. It asks for no look-ups.
 """
 
-import re
-
+import anyio.to_thread
 import orjson
 
 from actors.synthesis.label_choice import asks_for_a_label, labelled
 from actors.synthesis.model_client import LOCAL_PROVIDER, ModelAnswer, ModelCall
 from actors.synthesis.prompt import CONTENT, parse_prompt
+from actors.synthesis.words import sentences, words
 
 LOCAL_VERSION = "rotulus-local-1"
 SENTENCE_MAX_CHARS = 400
 TITLE_MAX_CHARS = 200
-
-_SENTENCE = re.compile(r"[^.!?\n]*[^.!?\s][^.!?\n]*[.!?]*")
-_WORD = re.compile(r"\w+")
+READ_AT_ONCE_CHARS = 16_384
+"""Characters that are read on the event loop: a thread would cost more than the reading."""
 
 
 class LocalModel:
@@ -27,6 +26,12 @@ class LocalModel:
 
     async def complete(self, call: ModelCall) -> ModelAnswer:
         """Answer with a draft that quotes every source which has a sentence, or with a label."""
+        if len(call.prompt) <= READ_AT_ONCE_CHARS:
+            return self._answered(call)
+        return await anyio.to_thread.run_sync(self._answered, call)
+
+    @staticmethod
+    def _answered(call: ModelCall) -> ModelAnswer:
         prompt = parse_prompt(call.prompt)
         if asks_for_a_label(call.parameters.grammar):
             read = "\n".join(field.text for field in prompt.fields if field.kind == CONTENT)
@@ -58,11 +63,12 @@ def _answer(call: ModelCall, document: object) -> ModelAnswer:
 
 def _best_sentence(text: str, query_words: frozenset[str]) -> str:
     """Return the earliest of the sentences that share most words with the question."""
-    sentences = [match[0].strip()[:SENTENCE_MAX_CHARS] for match in _SENTENCE.finditer(text)]
     return max(
-        sentences, key=lambda sentence: len(query_words.intersection(_words(sentence))), default=""
+        (sentence[:SENTENCE_MAX_CHARS] for sentence in sentences(text)),
+        key=lambda sentence: len(query_words.intersection(_words(sentence))),
+        default="",
     )
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
+    return words(text.casefold())

@@ -60,7 +60,7 @@ _OPTIONS = (
     | orjson.OPT_PASSTHROUGH_SUBCLASS
 )
 _WHOLE_FLOAT = re.compile(rb"\.0[,}\]]").search
-_WHOLE_FLOATS = re.compile(rb"(-?\d+\.0)(?=[,}\]])")
+_WHOLE_FLOATS = re.compile(rb"(?<!\d)(-?\d++\.0)(?=[,}\]])")
 _EXPONENT = re.compile(rb"e[-+]?\d+[,}\]]").search
 
 _Place = tuple[str | int, ...]

@@ -300,7 +300,7 @@ def _bare(expression: str) -> str:
     for at in range(0, len(parts), 2):
         parts[at] = re.sub(r'[()"\s]+', " ", _CAST.sub("", parts[at].lower()))
     words = " ".join("".join(parts).split()).replace(" ,", ",")
-    return re.sub(r" = any array\[ ?(.*?) ?\]", r" in \1", words)
+    return re.sub(r" = any array\[ ?([^\[\]]*?) ?\]", r" in \1", words)
 
 
 def _trigger(table: str, name: str, kind: int, function: str) -> Fact:

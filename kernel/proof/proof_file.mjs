@@ -355,7 +355,7 @@ function signatureLine(line) {
 }
 
 async function keyOf(vkey, kinds) {
-  const line = text(vkey).replace(/^[ \t\r\n]+|[ \t\r\n]+$/g, "");
+  const line = trimmed(text(vkey), " \t\r\n");
   const [, name, keyId, stated] = /^([^+]*)\+([^+]*)\+([^]*)$/.exec(line) ?? [];
   const key = decoded(stated);
   const ownId = hex((await sha256(encoded(`${name}\n`), key)).slice(0, 4));
@@ -396,7 +396,7 @@ async function readPolicy(content) {
   check(isText, "the policy is too large, or holds a control character");
   const [logs, quorums, witnesses, groups] = [[], [], new Map(), new Map()];
   for (const line of octets.split("\n")) {
-    const [keyword, ...values] = line.replace(/^[ \t]+|[ \t]+$/g, "").split(/[ \t]+/);
+    const [keyword, ...values] = trimmed(line, " \t").split(/[ \t]+/);
     if (keyword === "" || keyword.startsWith("#")) continue;
     const [name, ...rest] = values;
     const isNamed = name === "none" || witnesses.has(name) || groups.has(name);
@@ -587,12 +587,20 @@ function object(stated) {
 /** Checks what one reader of JSON would refuse and another would not. */
 function checkBounds(stated) {
   let depth = 0;
-  const bare = stated.replace(/"[^"\\]*(?:\\[^][^"\\]*)*"/g, "");
+  const bare = stated.replace(/"[^"\\]*(?:\\[^][^"\\]*)*"?/g, "");
   for (const [token] of bare.matchAll(/[[\]{}]|[^[\]{},: \t\n\r]+/g)) {
     depth += "[{".includes(token) - "]}".includes(token);
     const isBounded = depth <= DEPTH_MAX && token.length <= TOKEN_CHARS_MAX;
     check(isBounded, "the JSON is nested too deep, or a number is too long");
   }
+}
+
+/** Returns a text without the blanks at both its ends; a pattern would try each blank within. */
+function trimmed(stated, blanks) {
+  let [start, end] = [0, stated.length];
+  while (start < end && blanks.includes(stated[start])) start += 1;
+  while (end > start && blanks.includes(stated[end - 1])) end -= 1;
+  return stated.slice(start, end);
 }
 
 /** Returns a member of an object, which has it as its own. */

@@ -71,7 +71,7 @@ _HASH_BYTES = 32
 _DEPTH_MAX, _TOKEN_CHARS_MAX = 128, 400
 """Bounds that every reader of JSON has somewhere, drawn where all of them still read."""
 
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _NUMBER_MAX = (1 << 63) - 1
 _SAFE_MAX = (1 << 53) - 1
 _NO_NAME = re.compile(

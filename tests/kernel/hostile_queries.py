@@ -223,6 +223,30 @@ TABLES = (
     *("nodes TABLESAMPLE system(1)", "other.nodes", "temp.nodes", "no_such_table"),
 )
 
+SECRETS = (
+    "SELECT key FROM (SELECT 1 AS key WHERE 0) FULL JOIN mail_keys USING (key)",
+    "SELECT key FROM (SELECT 1 AS key WHERE 0) NATURAL FULL JOIN mail_keys",
+    "SELECT key FROM mail_keys RIGHT JOIN (SELECT 1 AS key WHERE 0) USING (key)",
+    "SELECT key FROM (SELECT 1 AS key WHERE false) AS a FULL JOIN mail_keys USING (key)",
+    "SELECT max(key) AS k FROM (SELECT 'x' AS key) AS a FULL JOIN mail_keys AS m USING (key)",
+    "WITH nodes AS (SELECT 1 AS key) SELECT key FROM nodes FULL JOIN mail_keys USING (key)",
+    "SELECT (SELECT key FROM (SELECT 1 AS key) AS a FULL JOIN mail_keys USING (key) LIMIT 1) AS k",
+    "SELECT count(*) AS n FROM mail_keys",
+    "SELECT count(*) AS n FROM main.mail_keys",
+    "SELECT count(*) AS n FROM [mail_keys]",
+    "SELECT count(*) AS n FROM `MAIL_KEYS`",
+    "SELECT count(*) AS n FROM 'mail_keys'",
+    'SELECT count(*) AS n FROM "Mail_Keys"',
+    "SELECT 1 AS n FROM nodes, mail_keys",
+    "SELECT EXISTS (SELECT 1 FROM mail_keys) AS n",
+    "SELECT 1 AS n WHERE 'mail' IN mail_keys",
+    "SELECT row_number() OVER () AS n FROM mail_keys",
+    "SELECT count(*) AS n FROM alembic_version",
+    "SELECT count(*) AS n FROM sqlite_stat1",
+    "SELECT count(*) AS n FROM sqlite_temp_schema",
+    "SELECT count(*) AS n FROM temp.sqlite_schema",
+)
+"""Each asks for a secret, or for how many rows a table has that no query may read."""
 
 HIDDEN_FROM_OTHER_LEXERS = (
     "SELECT 1 AS x --\r, pg_sleep(100) AS y",
@@ -236,7 +260,7 @@ def statements(file: str) -> Iterator[str]:
     """Yield every statement; each has to be refused."""
     calls = (place.replace("{call}", call) for call in CALLS for place in PLACES)
     tables = (f"SELECT * FROM {table}" for table in TABLES)  # noqa: S608 - that is the point
-    for texts in (WRITES, COMMANDS, SEVERAL, calls, tables):
+    for texts in (WRITES, COMMANDS, SEVERAL, SECRETS, calls, tables):
         for text in texts:
             yield text.replace("{file}", file)
 

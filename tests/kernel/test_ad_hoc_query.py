@@ -1,17 +1,26 @@
 """One SELECT on the ledger's tables: what is refused, what it is bounded by, what it answers."""
 
 import hashlib
+import re
+import sqlite3
 import time
+from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy.schema import CreateTable
 
-from kernel.ledger import schema
+from kernel.ledger import schema, sqlite_query
 from kernel.ledger.ad_hoc_query import (
     TABLES,
+    QueryAnswer,
     QueryBounds,
     QueryRefused,
     answer_query,
+    check_text,
     table_documents,
 )
 from kernel.ledger.memory import MemoryStore
@@ -19,8 +28,12 @@ from kernel.ledger.record_query import query_records
 from kernel.ledger.sqlite import SqliteStore
 from tests.kernel import hostile_queries
 from tests.kernel.build import create, ledger_on, submit
+from tests.kernel.made_queries import OPEN, SECRET, made_query
 
+CANARY = "only-for-gateways"
+NOT_ALLOWED = "a query may not use the table"
 WORDS = "only-in-the-other-file"
+SEEDS = st.lists(st.integers(0, 2**32), min_size=1, max_size=20)
 BOUNDS = QueryBounds(rows_max=20, bytes_max=4000, seconds_max=0.3)
 
 
@@ -55,6 +68,51 @@ def store(request):
 
 def ask(store, sql, bounds=BOUNDS):
     return answer_query(store, sql, bounds, time.monotonic)
+
+
+def ask_without_the_text_check(store, sql):
+    """Ask the adapter itself, so that what the plan opens is all that stands between."""
+    return store.query(sql, BOUNDS, time.monotonic)
+
+
+def answer_or_refusal(path, sql):
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        connection.isolation_level = None
+        try:
+            return sqlite_query.run_query(connection, sql, BOUNDS, time.monotonic)
+        except QueryRefused as error:
+            return str(error)
+
+
+@pytest.fixture(scope="module")
+def files_with_secrets(tmp_path_factory):
+    """Three ledgers that differ in their secrets alone."""
+    folder, paths = tmp_path_factory.mktemp("secrets"), []
+    for count in range(3):
+        paths.append(folder / f"{count}.db")
+        with closing(sqlite3.connect(paths[-1])) as connection:
+            for table in sorted(OPEN):
+                connection.execute(str(CreateTable(schema.metadata.tables[table])))
+            connection.execute("INSERT INTO pre_images VALUES ('name', 'key')")
+            connection.execute("INSERT INTO shard_epochs VALUES (0, 1, 'name', 2)")
+            for table in sorted(SECRET):
+                connection.execute(f"CREATE TABLE {table} (name TEXT PRIMARY KEY, key BLOB)")
+                for place in range(count):
+                    row = (f"name{place}", f"{CANARY}{place}")
+                    connection.execute(f"INSERT INTO {table} VALUES (?, ?)", row)  # noqa: S608
+            connection.commit()
+    return paths
+
+
+@pytest.fixture
+def postgres_with_a_secret(postgres_store, postgres_url):
+    from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - needs the driver
+
+    writer = PostgresStore(postgres_url)
+    with writer.transaction() as tables:
+        tables.insert(schema.mail_keys, {"name": "mail", "key": CANARY.encode()})
+    writer.close()
+    return postgres_store
 
 
 def content_of(store):
@@ -187,18 +245,151 @@ def test_postgres_is_read_as_it_reads_itself(postgres_store, sql):
     assert refused.value.code == "query_refused"
 
 
-def test_the_secret_of_the_gateways_is_in_no_answer(store):
-    for sql in (
+@pytest.mark.parametrize(
+    "sql",
+    [
         "SELECT key FROM mail_keys",
         "SELECT m.key FROM nodes AS n LEFT JOIN mail_keys AS m ON m.name = n.node_id",
         "SELECT count(*) AS n FROM nodes WHERE EXISTS (SELECT 1 FROM mail_keys WHERE key > '')",
         "WITH t AS (SELECT key AS k FROM mail_keys) SELECT max(k) AS k FROM t",
         "SELECT (SELECT name FROM mail_keys) AS name",
         "SELECT m AS whole FROM mail_keys AS m",
-    ):
-        with pytest.raises(QueryRefused):
-            ask(store, sql)
+        *hostile_queries.SECRETS,
+    ],
+)
+def test_the_secret_of_the_gateways_is_in_no_answer(store, sql):
+    with pytest.raises(QueryRefused):
+        ask(store, sql)
+    with pytest.raises(QueryRefused):
+        ask_without_the_text_check(store, sql)
+
+
+def test_no_tool_is_told_of_the_table_of_secrets():
     assert "mail_keys" not in {document["table"] for document in table_documents()}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mail_keys", "MAIL_KEYS", '"Mail_Keys"', "[mail_keys]", "main.mail_keys", "'mail_keys'"],
+)
+def test_a_text_that_names_a_table_of_secrets_is_refused_whatever_it_does_with_it(name):
+    with pytest.raises(QueryRefused) as refused:
+        check_text(f"SELECT 1 AS x -- {name}")
+    assert refused.value.code == "query_refused"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "/* a */ SELECT 1 AS x",
+        "/***/ -- b\n/* * / ** */SELECT 1 AS x",
+        "-- /*\n\t values (1)",
+        "/**//**/with t as (select 1 as x) select x from t",
+    ],
+)
+def test_comments_may_stand_before_a_query_on_sqlite(sqlite, sql):
+    assert ask(sqlite, sql).rows == [[1]]
+
+
+@pytest.mark.parametrize(
+    "sql", ["/**/" * 4000, "/*" * 9000, "--" * 9000, "(" * 19_000, "\n" * 19_000]
+)
+def test_a_text_that_never_begins_is_refused(store, sql):
+    with pytest.raises(QueryRefused):
+        ask(store, sql)
+
+
+def doubled(levels, name="a{}", body="SELECT 1 AS x FROM {0} AS p, {0} AS q"):
+    names = [name.format(level) for level in range(levels)]
+    parts = [f"{here} AS ({body.format(before)})" for before, here in pairwise(names)]
+    first = f"{names[0]} AS (SELECT 1 AS x)"
+    return f"WITH {', '.join([first, *parts])} SELECT count(*) AS n FROM {names[-1]}"  # noqa: S608
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        doubled(40),
+        doubled(40, name='"A {}"'),
+        doubled(40, name="[a{}]"),
+        doubled(40, body="SELECT 1 AS x FROM {0} UNION ALL SELECT 2 FROM {0}"),
+        doubled(40, body="SELECT x FROM {0} WHERE x IN {0} OR x IN (SELECT x FROM {0})"),
+        doubled(40).replace(" AS (", "(x) AS NOT MATERIALIZED /* ( */ ("),
+        doubled(40).replace(" AS (", "(x) AS -- (\n("),
+        doubled(40, name="'a{}'"),
+        re.sub(
+            r'FROM "a""(\d+)" AS p, "a""(\d+)"', r'FROM [a"\1] AS p, `a"\2`', doubled(40, '"a""{}"')
+        ),
+        doubled(40).replace(" AS (SELECT 1", '("(") AS (SELECT 1'),
+    ],
+)
+def test_names_of_with_that_double_each_other_are_not_compiled(sqlite, sql):
+    """SQLite compiles a name as often as it is read, and nothing interrupts it."""
+    with pytest.raises(QueryRefused, match="WITH"):
+        ask(sqlite, sql)
+
+
+def test_names_of_with_may_be_read_several_times(sqlite):
+    assert ask(sqlite, doubled(10)).rows == [[1]]
+    columns = ", ".join(f"a.x AS c{place}" for place in range(60))
+    text = f"WITH a AS (SELECT 1 AS x), b AS (SELECT 2 AS y) SELECT {columns} FROM a, b"  # noqa: S608
+    assert len(ask(sqlite, text).columns) == 60
+
+
+def test_a_view_does_not_hide_a_table_of_secrets(tmp_path):
+    """The text does not name it, and SQLite asks its authorizer for nothing of it."""
+    with closing(sqlite3.connect(tmp_path / "v.db", isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE mail_keys (name, key)")
+        connection.execute("CREATE VIEW nodes AS SELECT count(*) AS n FROM mail_keys")
+        with pytest.raises(QueryRefused, match="mail_keys"):
+            sqlite_query.run_query(connection, "SELECT * FROM nodes", BOUNDS, time.monotonic)
+
+
+def test_only_the_two_virtual_tables_of_json_are_opened():
+    """The instruction that opens one names it by its address alone, so others differ in that."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        pages = sqlite_query.PageCheck(connection)
+        pages.check(connection, "SELECT * FROM json_each('[]'), json_tree('[]')")
+        for table in ("pragma_table_list", "pragma_database_list", "pragma_table_info('nodes')"):
+            with pytest.raises(QueryRefused, match="VOpen"):
+                pages.check(connection, f"SELECT * FROM {table}")  # noqa: S608
+
+
+@given(SEEDS)
+def test_what_is_answered_is_the_same_whatever_the_secret_is(files_with_secrets, seeds):
+    """Neither the key nor how many keys there are changes an answer, with the plan check alone."""
+    for seed in seeds:
+        sql = made_query(SECRET | OPEN, seed)
+        answers = [answer_or_refusal(path, sql) for path in files_with_secrets]
+        assert all(answer == answers[0] for answer in answers), sql
+        assert CANARY not in str(answers), sql
+        assert CANARY.encode().hex() not in str(answers), sql
+
+
+@given(SEEDS)
+def test_what_reads_no_secret_is_not_refused(files_with_secrets, seeds):
+    for seed in seeds:
+        sql = made_query(OPEN, seed)
+        assert NOT_ALLOWED not in str(answer_or_refusal(files_with_secrets[0], sql)), sql
+
+
+def test_of_the_queries_that_are_made_some_are_answered_and_some_are_refused(files_with_secrets):
+    """Most have no such column; what is left must be both, or the two tests above say nothing."""
+    queries = [made_query(SECRET | OPEN, seed) for seed in range(600)]
+    came_to = [answer_or_refusal(files_with_secrets[1], sql) for sql in queries]
+    assert sum(NOT_ALLOWED in str(answer) for answer in came_to) > 60
+    assert sum(isinstance(answer, QueryAnswer) for answer in came_to) > 30
+
+
+def test_postgres_never_answers_with_the_secret(postgres_with_a_secret):
+    for seed in range(200):
+        sql = made_query(SECRET | OPEN, seed)
+        try:
+            answer = str(ask_without_the_text_check(postgres_with_a_secret, sql))
+        except QueryRefused as error:
+            answer = str(error)
+        assert CANARY not in answer, sql
+        assert CANARY.encode().hex() not in answer, sql
 
 
 def test_long_values_are_shown_by_their_beginning(sqlite):

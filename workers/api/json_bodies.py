@@ -29,7 +29,7 @@ LARGEST_AT_ONCE = 2
 _largest: RunVar[CapacityLimiter] = RunVar("_largest")
 
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-_TEXTS = re.compile(rb'[^"]*+(?:%s[^"]*+){1,1024}' % _TEXT.pattern, re.DOTALL)
+_TEXTS = re.compile(rb'[^"]*+(?:%s[^"]*+){0,1024}' % _TEXT.pattern, re.DOTALL)
 """So many texts, and what stands between them, that they are cut out in one call."""
 
 

@@ -57,4 +57,4 @@ def says(pattern: str) -> re.Pattern[str]:
 
 
 def _blanks(pattern: str) -> str:
-    return pattern.replace(" ", r"\s+")
+    return pattern.replace(" ", r"(?>\s+)")

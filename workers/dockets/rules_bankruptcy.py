@@ -141,7 +141,7 @@ RULES = (
             r"(?:final )?order (?:and notice )?(?:of )?dismiss(?:ing|al)(?: of)? (?:the )?"
             r"(?:joint )?(?:case|debtor|chapter \d+|bankruptcy|arising from|for failure|dated)"
         ),
-        says(r"as moot|show cause|possible|vacating|dismiss\w+ (?:of )?(?:adversary|appeal)"),
+        says(r"as moot|show cause|possible|vacating|dismiss\w{1,20} (?:of )?(?:adversary|appeal)"),
         tuple(p for p in POSTURES if p != "ended_by_dismissal"),
         "The court dismissed the case.",
     ),

@@ -110,7 +110,7 @@ RULES = (
         opens_with(r"(?:amended |corrected )*judgment (?:in a criminal case )?as to"),
         says(
             r"returned|revocation|acquittal"
-            r"|^[^;]{0,400}count\(s\) [\d\s,-]+dismissed[^;]{0,400}$|" + _LATER_DEFENDANT
+            r"|^[^;]{0,400}count\(s\)\s[\d\s,-]++dismissed[^;]{0,400}$|" + _LATER_DEFENDANT
         ),
         all_but(POSTURES, "ended_by_sentence", "on_appeal"),
         "The court entered its judgment of conviction and sentence.",
