@@ -25,7 +25,7 @@ from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 from kernel.refusal_runs import RefusalReason, RefusalRuns
 from kernel.rules import CURRENT_RULES, effect_rules_of
-from kernel.stores.record_history import check_restored
+from kernel.stores.record_history import check_restoration
 from kernel.stores.rollbacks_under_way import check_left_alone
 
 DEFAULT_IDEMPOTENCY_WINDOW_HOURS = 24
@@ -195,7 +195,7 @@ class Kernel:
         transaction = submission.transaction
         sequence = transaction.head_now.ec_sequence_number + 1
         if submission.envelope.semantic_intent == ROLLBACK:
-            check_restored(transaction, submission.envelope, effect_rules_of)
+            check_restoration(transaction, submission.envelope, effect_rules_of)
         outcome = CURRENT_RULES.apply(transaction, submission.envelope, sequence, self.strategy)
         if submission.envelope.supersedes is not None:
             check_order(transaction, submission.envelope.supersedes, outcome.applied_effects)

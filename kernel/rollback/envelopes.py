@@ -10,7 +10,7 @@ from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_REFS
 from kernel.model.receipt import receipt_effect
 from kernel.pressure import COST_MAX
-from kernel.rollback.restoring import without
+from kernel.rollback.restoration import without
 from kernel.rollback.steps import RollbackStep
 from kernel.rules import effect_rules_of
 from kernel.sources import state_taint

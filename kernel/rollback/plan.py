@@ -37,7 +37,7 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import is_lite, position_of
 from kernel.ledger.tables import Row
 from kernel.rollback.errors import RollbackRefused
-from kernel.rollback.restoring import InScope, Restoring, takes_a_node
+from kernel.rollback.restoration import InScope, Restoration, takes_a_node
 from kernel.rollback.single_recompute import step_of_recompute
 from kernel.rollback.steps import PlannedEffect, RollbackStep, step_of
 from kernel.stores.rollback_marks import is_in_effect, mark_of
@@ -172,8 +172,8 @@ def plan_operation(view: LedgerView, operation_id: str) -> RollbackPlan:
     begun = view.rollback_under_way()
     if begun is not None and row["commit_epoch_id"] == begun["epoch_id"]:
         raise _under_way(begun)
-    restoring = Restoring(view, lambda later: bool(later["operation_id"] == step.operation_id))
-    undone_by = {restoring.undone_by(step, effect) for effect in step.of(REVERSIBLE)}
+    restoration = Restoration(view, lambda later: bool(later["operation_id"] == step.operation_id))
+    undone_by = {restoration.undone_by(step, effect) for effect in step.of(REVERSIBLE)}
     if not undone_by:
         undone_by = {mark_of(view, step.operation_id)["undone_by"]}
     if "" not in undone_by:
@@ -185,7 +185,7 @@ def plan_operation(view: LedgerView, operation_id: str) -> RollbackPlan:
     _check_belief(step)
     _check_tier_1(step)
     plan = _Planned(1, operation_id)
-    plan.take(_free(view, step, restoring))
+    plan.take(_free(view, step, restoration))
     return plan.plan()
 
 
@@ -206,13 +206,13 @@ def plan_epoch(view: LedgerView, epoch_id: str) -> RollbackPlan:
     id_column = "commit_epoch_id" if is_epoch else "operation_id"
     planned = _Planned(2, epoch_id)
     rows = _epoch(view, epoch_id) if is_epoch else _alone(view, epoch_id)
-    restoring = Restoring(view, lambda later: bool(later[id_column] == epoch_id))
+    restoration = Restoration(view, lambda later: bool(later[id_column] == epoch_id))
     for looked_at, row in enumerate(rows):
         if looked_at == EPOCH_OPERATIONS_MAX:
             raise RollbackRefused(
                 "rollback_epoch_too_large", f"more than {EPOCH_OPERATIONS_MAX} operations"
             )
-        _plan_row(view, row, planned, restoring)
+        _plan_row(view, row, planned, restoration)
     plan = planned.plan()
     if not plan.steps:
         code = "rollback_already_applied" if plan.left_out else "rollback_nothing_to_undo"
@@ -223,15 +223,15 @@ def plan_epoch(view: LedgerView, epoch_id: str) -> RollbackPlan:
 def _next_page(view: LedgerView, begun: Document) -> RollbackPlan:
     epoch_id, before = begun["epoch_id"], int(begun["undone_from_sequence"])
     planned = _Planned(2, epoch_id)
-    restoring = Restoring(view, lambda later: bool(later["commit_epoch_id"] == epoch_id))
+    restoration = Restoration(view, lambda later: bool(later["commit_epoch_id"] == epoch_id))
     for row in _epoch(view, epoch_id, before):
-        _plan_row(view, row, planned, restoring)
+        _plan_row(view, row, planned, restoration)
         if planned.is_past_its_page:
             break
     return planned.go_on(begun)
 
 
-def _plan_row(view: LedgerView, row: Row, planned: "_Planned", restoring: Restoring) -> None:
+def _plan_row(view: LedgerView, row: Row, planned: "_Planned", restoration: Restoration) -> None:
     if row["semantic_intent"] in BOUNDARIES:
         return
     mark = mark_of(view, row["operation_id"])
@@ -242,7 +242,7 @@ def _plan_row(view: LedgerView, row: Row, planned: "_Planned", restoring: Restor
     standing = [effect for effect in step.effects if is_in_effect(mark, effect.place)]
     if "put_back" in mark and len(standing) < len(step.effects):
         step = replace(step, effects=tuple(standing))
-    planned.take(_free(view, step, restoring))
+    planned.take(_free(view, step, restoration))
 
 
 class _Planned:
@@ -316,7 +316,7 @@ class _Planned:
         )
 
 
-def _free(view: LedgerView, step: RollbackStep, restoring: Restoring) -> RollbackStep:
+def _free(view: LedgerView, step: RollbackStep, restoration: Restoration) -> RollbackStep:
     """Return a step with what it puts back; refuse it where somebody has built on it since.
 
     Raises:
@@ -327,11 +327,11 @@ def _free(view: LedgerView, step: RollbackStep, restoring: Restoring) -> Rollbac
     _check_belief(step)
     first_writes = {effect.place: effect for effect in step.of(REVERSIBLE)}
     for effect in first_writes.values():
-        _check_superseded(step, effect, restoring)
+        _check_superseded(step, effect, restoration)
     states = {
         effect.declared["effect_id"]: state
         for effect in first_writes.values()
-        for state, is_pre_image in [restoring.state(step, effect)]
+        for state, is_pre_image in [restoration.state(step, effect)]
         if not is_pre_image
     }
     if states:
@@ -344,14 +344,14 @@ def _free(view: LedgerView, step: RollbackStep, restoring: Restoring) -> Rollbac
         )
     taken = [effect for effect in step.of(REVERSIBLE) if takes_a_node(effect)]
     for effect in taken:
-        _check_referenced(view, effect, restoring.in_scope)
+        _check_referenced(view, effect, restoration.in_scope)
     if taken:
-        for name, after in _going(view, step):
-            _check_informed(view, name, after, restoring.in_scope)
+        for name, after in _operations_that_go(view, step):
+            _check_informed(view, name, after, restoration.in_scope)
     return step
 
 
-def _going(view: LedgerView, step: RollbackStep) -> Iterator[tuple[str, int]]:
+def _operations_that_go(view: LedgerView, step: RollbackStep) -> Iterator[tuple[str, int]]:
     """Yield the operations that are not in effect once a step was taken, and where they stand."""
     yield step.operation_id, step.position
     again = mark_of(view, step.operation_id)["undoes"]
@@ -401,8 +401,8 @@ def _check_belief(step: RollbackStep) -> None:
         raise RollbackRefused("rollback_of_thoughts", "what was thought stays on the record")
 
 
-def _check_superseded(step: RollbackStep, effect: PlannedEffect, restoring: Restoring) -> None:
-    later = restoring.in_the_way(step, effect)
+def _check_superseded(step: RollbackStep, effect: PlannedEffect, restoration: Restoration) -> None:
+    later = restoration.in_the_way(step, effect)
     if later:
         raise RollbackRefused(
             "rollback_superseded_by_later_write",

@@ -368,7 +368,7 @@ def _content(view: LedgerView, standing: Row | None, content_hash: str) -> bytes
     return content
 
 
-def check_restored(
+def check_restoration(
     transaction: LedgerTransaction, envelope: Envelope, rules: EffectRulesOf
 ) -> None:
     """Refuse an inverse that puts back what neither stood before its effect nor is in effect.

@@ -24,7 +24,7 @@ InScope = Callable[[Row], bool]
 
 
 @dataclass(slots=True)
-class _Followed:
+class _Record:
     """A record's history as far down as the plan has come."""
 
     history: RecordHistory
@@ -43,13 +43,13 @@ class _Followed:
     """Whether a later write may stay whatever is undone."""
 
 
-class Restoring:
+class Restoration:
     """The records that a plan writes."""
 
     def __init__(self, view: LedgerView, in_scope: InScope) -> None:
         self._view = view
         self.in_scope = in_scope
-        self._records: dict[Place, _Followed] = {}
+        self._records: dict[Place, _Record] = {}
 
     def undone_by(self, step: RollbackStep, effect: PlannedEffect) -> str:
         """Return the operation by which an effect is undone already, empty where it is not."""
@@ -76,18 +76,18 @@ class Restoring:
         gone = [*record.in_scope, step.operation_id]
         return without(record.history, gone, sequence), False
 
-    def _at(self, place: Place, step: RollbackStep) -> _Followed:
+    def _at(self, place: Place, step: RollbackStep) -> _Record:
         record = self._records.get(place)
         if record is None:
             history = RecordHistory(self._view, place, effect_rules_of)
-            record = self._records[place] = _Followed(history)
+            record = self._records[place] = _Record(history)
         sequence = step.ec_sequence_number
         while (write := record.history.at(record.taken)) and write.sequence > sequence:
             self._take(record, write)
             record.taken += 1
         return record
 
-    def _take(self, record: _Followed, write: RecordWrite) -> None:
+    def _take(self, record: _Record, write: RecordWrite) -> None:
         if write.undoes:
             if write.is_inverse and write.operation_id not in record.undone:
                 record.undone.setdefault(write.undoes, write.operation_id)
