@@ -1,4 +1,4 @@
-"""Whose an idempotency key is: the scope of a key is who answers for it (§2.5, K6).
+"""Gives each idempotency key its scope, which is who answers for it (§2.5, K6).
 
 1. Every key of the runtime's own is made here, for a purpose of `RUNTIME_PURPOSES`. It has a form
    of its own, so whatever its parts are, no other text is it.

@@ -1,8 +1,8 @@
-"""What undoing puts back on each record, as a plan goes from its newest operation to its oldest.
+"""Finds the state that undoing puts back on each record, as a plan goes from new to old.
 
-Most often that is what the effect had replaced: nothing older was undone or brought back since, and
-nothing that stays was written. Such a record is followed down once for the whole plan. Elsewhere
-its history is asked (`kernel/stores/record_history.py`).
+Most often it is the state that the effect had replaced: nothing older was undone or brought back
+since, and nothing that stays was written. A plan follows such a record down once for all of its
+operations. Elsewhere the record's history is asked (`kernel/stores/record_history.py`).
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What tests of quarantines share: damage, an audit that records it, and the end of one."""
+"""Helpers of the tests of quarantines: damage, an audit that records it, and the end of one."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is read of a quarantined range carries a mark, and nothing is computed from it (§17.5)."""
+"""Reads of a quarantined range carry a mark, and nothing is computed from it (§17.5)."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""However a function of a user's pipeline ends, its row or its run has failed, and says by what."""
+"""A row or a run fails however a function of a user's pipeline ends, and says by what."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
