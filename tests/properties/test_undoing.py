@@ -600,7 +600,7 @@ def ledgers(request, tmp_path):
 
 
 SHARE = {"memory": 1, "sqlite": 3, "postgres": 6}
-"""Of how many courses a kind of store takes one; all groups together take 1,350 in memory, and
+"""Of how many courses a kind of store takes one; all groups together take 1,125 in memory, and
 135,000 on all stores in the nightly profile."""
 
 
@@ -608,7 +608,7 @@ SHARE = {"memory": 1, "sqlite": 3, "postgres": 6}
 @pytest.mark.parametrize("kinds", range(len(ALIKE)), ids=lambda group: ALIKE[group][0])
 def test_a_record_is_what_the_operations_in_effect_come_to(ledgers, kinds, request):
     store, ledger = request.node.callspec.params["ledgers"], ledgers()
-    examples = FAMILY.max_examples if NIGHTLY else FAMILY.max_examples * 3 // 20
+    examples = FAMILY.max_examples if NIGHTLY else FAMILY.max_examples // 8
 
     @settings(FAMILY, max_examples=examples // SHARE[store])
     @given(courses(ALIKE[kinds]))
