@@ -599,12 +599,14 @@ def ledgers(request, tmp_path):
         ledger.close()
 
 
+TIMEOUT_S = 7200 if NIGHTLY else 300
+
 SHARE = {"memory": 1, "sqlite": 3, "postgres": 6}
 """Of how many courses a kind of store takes one; all groups together take 1,125 in memory, and
 135,000 on all stores in the nightly profile."""
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize("kinds", range(len(ALIKE)), ids=lambda group: ALIKE[group][0])
 def test_a_record_is_what_the_operations_in_effect_come_to(ledgers, kinds, request):
     store, ledger = request.node.callspec.params["ledgers"], ledgers()
@@ -626,7 +628,7 @@ def test_a_record_is_what_the_operations_in_effect_come_to(ledgers, kinds, reque
 
 @pytest.mark.spec("§17.7")
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(TIMEOUT_S)
 def test_what_lies_in_the_archive_is_undone_and_brought_back_like_the_rest(ledgers):
     @settings(BESIDE, max_examples=max(5, BESIDE.max_examples // 25))
     @given(courses([*KINDS]), courses([*KINDS]))
