@@ -329,12 +329,10 @@ def _free(view: LedgerView, step: RollbackStep, restoration: Restoration) -> Rol
     for effect in first_writes.values():
         _check_superseded(step, effect, restoration)
     states = {
-        effect.declared["effect_id"]: state
+        effect.declared["effect_id"]: restoration.state(step, effect)
         for effect in first_writes.values()
-        for state, is_pre_image in [restoration.state(step, effect)]
-        if not is_pre_image
     }
-    if states:
+    if any(states.values()):
         step = replace(
             step,
             effects=tuple(

@@ -59,8 +59,8 @@ class Restoration:
         """Return the operations outside of the plan that wrote the record since, newest first."""
         return self._at(effect.place, step).in_the_way
 
-    def state(self, step: RollbackStep, effect: PlannedEffect) -> tuple[RecordState, bool]:
-        """Return what undoing an effect puts back, and whether it is what the effect replaced.
+    def state(self, step: RollbackStep, effect: PlannedEffect) -> RecordState | None:
+        """Return what undoing an effect puts back, None where it is what the effect replaced.
 
         Raises:
             RollbackRefused: see `RecordHistory.without`.
@@ -72,9 +72,9 @@ class Restoration:
             for other in step.effects
         )
         if untouched and alone and not record.stays and not step.undoes:
-            return RecordState(effect.applied["pre_image_hash"]), True
+            return None
         gone = [*record.in_scope, step.operation_id]
-        return without(record.history, gone, sequence), False
+        return without(record.history, gone, sequence)
 
     def _at(self, place: Place, step: RollbackStep) -> _Record:
         record = self._records.get(place)
