@@ -6,7 +6,7 @@ import gc
 import anyio
 import anyio.to_thread
 
-COLLECT_AFTER_OBJECTS = 25_000
+COLLECT_AFTER_OBJECTS = 8_000
 """How many new objects that may hold others there are before garbage is looked for."""
 
 LARGE_BLOCK_BYTES = 256 << 10
@@ -24,9 +24,9 @@ def settle_memory() -> None:
     with its end: looking for garbage as often as Python does is a tenth of a busy gateway's time.
     """
     gc.freeze()
-    # 50,000 objects or so are looked through, but for one time in 400: 125,000 took up to 46 ms,
-    # for which the loop answers nobody. What was looked through once is not again until then.
-    gc.set_threshold(COLLECT_AFTER_OBJECTS, 2, 400)
+    # 24,000 objects or so are looked through, but for one time in 1,200. To free one takes 3 µs:
+    # where nearly all of 22,000 were garbage, the loop answered nobody for up to 74 ms.
+    gc.set_threshold(COLLECT_AFTER_OBJECTS, 2, 1_200)
     give_large_blocks_back()
 
 
