@@ -131,6 +131,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "landscape_run_over": ErrorCode(409, "request"),
         "landscape_incomplete": ErrorCode(409, "request"),
         "landscape_branches": ErrorCode(422, "request"),
+        "landscape_lineage": ErrorCode(422, "request"),
         "landscape_topology_differs": ErrorCode(None, "request"),
         "landscape_payload_gone": ErrorCode(None, "request"),
         "landscape_import_invalid": ErrorCode(None, "request"),

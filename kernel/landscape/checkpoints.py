@@ -21,6 +21,7 @@ from kernel.landscape.record_counts import hold_to_total
 from kernel.landscape.record_rules import TABLES, check_stored, key_text
 from kernel.landscape.recorder import Recorder
 from kernel.landscape.reports import run_of_id
+from kernel.landscape.run_rules import hold_together, stored_lineage_problems
 from kernel.landscape.seals import seal_of
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.tables import Row
@@ -126,6 +127,7 @@ def resume_point(view: LedgerView, run_id: str, current_topology: str) -> Resume
         LandscapeRefused: `landscape_unknown`; `landscape_run_over` of one that is completed or
             sealed; `landscape_topology_differs` where the graph is another now, or the checkpoint
             is of another program.
+        RecordDamaged: what is on record of it does not fit together.
     """
     run, checkpoint = newest_checkpoint(view, run_id, current_topology)
     state = None if checkpoint is None else checkpoint["aggregation_state_json"]
@@ -163,6 +165,7 @@ def newest_checkpoint(
     if checkpoint is not None and checkpoint["format_version"] != FORMAT_VERSION:
         message = f"the checkpoint has format {checkpoint['format_version']}"
         raise LandscapeRefused(message, code="landscape_topology_differs")
+    hold_together(stored_lineage_problems(view.tables, run_id))
     return run, checkpoint
 
 

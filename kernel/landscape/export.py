@@ -28,6 +28,8 @@ from kernel.landscape.record_rules import (
 )
 from kernel.landscape.references import dangling_reference
 from kernel.landscape.reports import run_of_id
+from kernel.landscape.run_rules import run_problems
+from kernel.landscape.runtime.stretches import PREFIX, is_runtime
 from kernel.landscape.seals import seal_of
 from kernel.ledger.keys import column_names
 from kernel.ledger.ledger import Ledger, LedgerView
@@ -74,6 +76,7 @@ def import_run(ledger: Ledger, lines: Iterable[bytes], key: bytes | None = None)
     try:
         with ledger.store.transaction() as tables:
             totals, waiting = _Totals(), _Waiting(tables)
+            lines = iter(lines)
             for number, line in enumerate(lines, 1):
                 document = _read(line, number)
                 signature = document.pop("signature", None)
@@ -86,6 +89,7 @@ def import_run(ledger: Ledger, lines: Iterable[bytes], key: bytes | None = None)
                     if {**document, **expected} != document:
                         raise _invalid(number, "the manifest is of other records")
                     waiting.write()
+                    _check_whole(tables, totals.run_id, lines, number)
                     return document
                 name, row = _record(document, number, totals)
                 totals.add(name, row)
@@ -94,6 +98,18 @@ def import_run(ledger: Ledger, lines: Iterable[bytes], key: bytes | None = None)
             raise _invalid(0, "it ends before its manifest")
     except DuplicateKey as error:
         raise LandscapeRefused(f"the run is there already: {error}") from None
+
+
+def _check_whole(tables: Tables, run_id: str, behind: Iterable[bytes], number: int) -> None:
+    """Refuse what comes behind a manifest, and records that do not fit together."""
+    for line in behind:
+        number += 1
+        if line.strip():
+            raise _invalid(number, "it stands behind the manifest, which is the last line")
+    run = tables.get(TABLES["runs"], run_id)
+    problem = None if run is None else next(run_problems(tables, run), None)
+    if problem is not None:
+        raise _invalid(0, str(problem))
 
 
 def export_csv(view: LedgerView, run_id: str, folder: Path) -> list[Path]:
@@ -224,6 +240,8 @@ def _record(document: Document, number: int, totals: _Totals) -> tuple[str, Row]
         raise _invalid(number, " ".join(problem))
     if name == "runs" and document["status"] == "running":
         raise _invalid(number, "the run is running")
+    if name == "runs" and is_runtime(document["run_id"]):
+        raise _invalid(number, f"{PREFIX} begins the names of the runtime's own runs")
     if totals.run_id not in ("", document["run_id"]) or (not totals.run_id and name != "runs"):
         raise _invalid(number, "it is of another run")
     if not totals.follows(name, document[KEYS[name]]):

@@ -7,9 +7,10 @@ from kernel.landscape.grades import grade_of_run
 from kernel.landscape.record_group import RecordUnit
 from kernel.landscape.record_rules import TABLES, check_new, check_stored
 from kernel.landscape.recording import Recording
+from kernel.landscape.run_rules import incompleteness
 from kernel.ledger.landscape_tables import TERMINAL_OUTCOMES
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row, TablesView
+from kernel.ledger.tables import Row
 
 _RUNS = TABLES["runs"]
 
@@ -34,8 +35,9 @@ class OutcomeRecording(Recording):
         """Record that a run is over, with its grade; nothing can be added to it afterwards.
 
         Raises:
-            LandscapeRefused: `landscape_incomplete` where a run is to be `completed` and a token
-                has no terminal outcome; `landscape_run_over`; `landscape_unknown`.
+            LandscapeRefused: `landscape_incomplete` where a run is to be `completed` and a row
+                has no token, a token no terminal outcome, or a state, an operation or a batch no
+                end; `landscape_run_over`; `landscape_unknown`.
         """
         self.flush()
         with self.ledger.store.transaction() as tables:
@@ -44,8 +46,9 @@ class OutcomeRecording(Recording):
                 raise LandscapeRefused(f"no run is called {run_id}", code="landscape_unknown")
             if row["status"] != "running":
                 raise LandscapeRefused(f"the run {run_id} is over", code="landscape_run_over")
-            if status == "completed":
-                _check_complete(tables, run_id)
+            hindrance = incompleteness(tables, run_id) if status == "completed" else None
+            if hindrance is not None:
+                raise LandscapeRefused(hindrance, code="landscape_incomplete")
             ended = check_stored(_RUNS, row) | {
                 "status": status,
                 "completed_at_us": self._now_us(),
@@ -81,13 +84,3 @@ class OutcomeRecording(Recording):
         )
         return unit.add(TABLES["token_outcomes"], row)
 
-
-def _check_complete(tables: TablesView, run_id: str) -> None:
-    tokens = tables.count(TABLES["tokens"], {"run_id": run_id})
-    terminal = {"run_id": run_id, "is_terminal": 1}
-    ended = tables.count(TABLES["token_outcomes"], terminal)
-    if tokens != ended:
-        message = (
-            f"{tokens} tokens and {ended} terminal outcomes: {tokens - ended} are on their way"
-        )
-        raise LandscapeRefused(message, code="landscape_incomplete")

@@ -23,6 +23,7 @@ from kernel.errors import TextNotStorable
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.record_rules import TABLES, check_new, check_stored, key_text
 from kernel.landscape.references import dangling_reference
+from kernel.landscape.run_rules import lineage_problems
 from kernel.ledger import schema
 from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Ledger
@@ -38,6 +39,7 @@ PAYLOAD_BYTES = 8192
 """Of a payload for which it counts as one more record."""
 
 _RUNS, _CALLS = TABLES["runs"], TABLES["calls"]
+_OF_LINEAGE = ("tokens", "token_parents", "batch_outputs")
 _UNFINISHED_IN = {
     "landscape_runs": ("running",),
     "landscape_batches": ("draft", "executing"),
@@ -306,6 +308,7 @@ def _write_units(tables: Tables, units: Sequence[RecordUnit]) -> None:
             added.setdefault(_named(table)[0], []).append(row)
         for table, before, row in unit.changed:
             changed.setdefault(_named(table)[0], []).append((before, row))
+    _check_lineage(tables, added)
     begun = {row["run_id"] for row in added.get(str(_RUNS.name), ())}
     _check_running(tables, {unit.run_id for unit in units} - begun)
     _number_calls(tables, added.get(str(_CALLS.name), []))
@@ -331,6 +334,14 @@ def _check_running(tables: Tables, run_ids: Iterable[str]) -> None:
             raise LandscapeRefused(f"no run is called {run_id}", code="landscape_unknown")
         if row["status"] != "running":
             raise LandscapeRefused(f"the run {run_id} is over", code="landscape_run_over")
+
+
+def _check_lineage(tables: Tables, added: Mapping[str, Sequence[Row]]) -> None:
+    """Refuse tokens that are no children of their parents."""
+    tokens, links, outputs = (added.get(str(TABLES[name].name), ()) for name in _OF_LINEAGE)
+    problem = next(lineage_problems(tables, tokens, links, outputs), None)
+    if problem is not None:
+        raise LandscapeRefused(str(problem), code="landscape_lineage")
 
 
 def _check_unchanged(tables: Tables, table: Table, changes: Sequence[tuple[Row, Row]]) -> None:

@@ -9,6 +9,7 @@ fit is left out as a whole and the next call that writes raises it.
 Threads may share a recorder. The event loop's face is `actors.pipelines.recording`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -152,9 +153,13 @@ class Recorder(WorkRecording, OutcomeRecording, RecordReading):
         `token_ids` are those of the children; without them new ones are made.
 
         Raises:
-            LandscapeRefused: `landscape_branches` of no branch, or of too many.
+            LandscapeRefused: `landscape_branches` of no branch, of too many, or of one twice.
         """
         _check_width(branches)
+        twice = next((name for name, count in Counter(branches).items() if count > 1), None)
+        if twice is not None:
+            message = f"a fork goes into the branch {twice} once, not twice"
+            raise LandscapeRefused(message, code="landscape_branches")
         unit, group_id = RecordUnit(run_id), self._new_id()
         children = [
             self._child(

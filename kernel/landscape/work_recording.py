@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from kernel.canonical import sha256_hex
 from kernel.landscape.canonical_types import canonical_data, canonical_or_shown, stable_hash
+from kernel.landscape.errors import RecordRefused
 from kernel.landscape.record_group import RecordUnit
 from kernel.landscape.record_rules import TABLES, part_key
 from kernel.landscape.recording import Recording
@@ -143,11 +144,13 @@ class WorkRecording(Recording):
         output_data: Any = None,
         error: str | None = None,
     ) -> Row:
-        """Record what became of an operation, only once.
+        """Record what became of an operation: `pending`, `completed` or `failed`; only once.
 
         Raises:
+            RecordRefused: of any other status.
             LandscapeRefused: `landscape_conflict` where it is finished.
         """
+        _check_status(status, "pending", "completed", "failed")
         return self._change(
             "operations",
             run_id,
@@ -296,7 +299,12 @@ class WorkRecording(Recording):
         status: Literal["completed", "failed"] = "completed",
         **stated: str | None,
     ) -> Row:
-        """Record that a batch is over; what it states is that of `update_batch`."""
+        """Record that a batch is over; what it states is that of `update_batch`.
+
+        Raises:
+            RecordRefused: of any other status.
+        """
+        _check_status(status, "completed", "failed")
         return self.update_batch(run_id, batch_id, status, **stated)
 
     def record_batch_output(
@@ -397,3 +405,9 @@ class WorkRecording(Recording):
 
     def _kept_or_none(self, run_id: str, value: Any) -> str | None:
         return None if value is None else self._kept(run_id, canonical_data(value))
+
+
+def _check_status(status: str, *allowed: str) -> None:
+    if status not in allowed:
+        message = f"what is over is {' or '.join(allowed)}, not {status!r}"
+        raise RecordRefused("landscape_record_invalid", "status", message)

@@ -153,8 +153,12 @@ class ArchivedTables:
             rows += self._tables.columns(_LOG, names, after=after, limit=limit - len(rows))
         return rows
 
-    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
-        """Return how many rows equal `where`."""
+    def count(
+        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
+    ) -> int:
+        """Return how many rows equal `where`, or how many values of a column they have."""
+        if distinct is not None:
+            return self._tables.count(table, where, distinct=distinct)
         count = self._tables.count(table, where)
         if table is _LOG:
             count += self._tables.count(_INDEX, where)

@@ -282,8 +282,12 @@ class BufferedTables(SingleRows):
             rows = sorted(rows + written, key=itemgetter(names.index(column)))
         return rows[:limit]
 
-    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
-        """Return how many rows equal `where`."""
+    def count(
+        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
+    ) -> int:
+        """Return how many rows equal `where`, or how many values of a column they have."""
+        if distinct is not None:
+            return len({row[distinct] for row in self.select(table, where)})
         equal = (where or {}).items()
         return self._store.count(table, where) + sum(
             change

@@ -173,9 +173,12 @@ class MemoryTables(SingleRows):
             ]
         return matching[:limit]
 
-    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
-        """Return how many rows equal `where`."""
-        return sum(1 for _ in self._tables[table.name].matching(where or {}))
+    def count(
+        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
+    ) -> int:
+        """Return how many rows equal `where`, or how many values of a column they have."""
+        rows = self._tables[table.name].matching(where or {})
+        return sum(1 for _ in rows) if distinct is None else len({row[distinct] for row in rows})
 
     def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
         """Return the number of rows for each combination of the columns' values."""

@@ -109,10 +109,12 @@ class SqlTables(ABC):
         sql = self._marked(statements.columns_sql(table, names, order_by, after is None))
         return self._rows(sql, (limit,) if after is None else (after, limit))
 
-    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
-        """Return how many rows equal `where`."""
+    def count(
+        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
+    ) -> int:
+        """Return how many rows equal `where`, or how many values of a column they have."""
         found_by = statements.Where(where)
-        sql = self._marked(statements.count_sql(table, found_by))
+        sql = self._marked(statements.count_sql(table, found_by, distinct))
         rows = self._rows(sql, found_by.values)
         return int(rows[0][0]) if rows else 0
 

@@ -121,9 +121,10 @@ def columns_sql(
     return f"SELECT {', '.join(names)} FROM {table.name}{after} ORDER BY {column} LIMIT ?"
 
 
-def count_sql(table: Table, where: Where) -> str:
-    """Return the text that counts rows."""
-    return f"SELECT count(*) AS n FROM {table.name}{where.sql()}"
+def count_sql(table: Table, where: Where, distinct: str | None = None) -> str:
+    """Return the text that counts rows, or the values of a column in them."""
+    counted = "*" if distinct is None else f"DISTINCT {distinct}"
+    return f"SELECT count({counted}) AS n FROM {table.name}{where.sql()}"
 
 
 def counts_sql(table: Table, columns: tuple[str, ...]) -> str:

@@ -136,9 +136,12 @@ class StateAsOf:
         del names, order_by, after, limit
         _refuse(table.name)
 
-    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
-        """Return how many rows equalled `where`."""
-        return len(self.select(table, where))
+    def count(
+        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
+    ) -> int:
+        """Return how many rows equalled `where`, or how many values of a column they had."""
+        rows = self.select(table, where)
+        return len(rows) if distinct is None else len({row[distinct] for row in rows})
 
     def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
         """No effect asks for it."""

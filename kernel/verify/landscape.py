@@ -5,6 +5,7 @@ to the rules of its table by whoever reads it.
 """
 
 from hashlib import sha256
+from itertools import islice
 
 import orjson
 from sqlalchemy import Table
@@ -12,6 +13,7 @@ from sqlalchemy import Table
 from kernel.errors import LedgerCorrupt
 from kernel.landscape.digest import RunDigest, digest_of
 from kernel.landscape.errors import RecordDamaged
+from kernel.landscape.run_rules import run_problems
 from kernel.landscape.runtime.records import digest_of_stretch
 from kernel.landscape.runtime.stretches import stretch_named
 from kernel.ledger import schema
@@ -20,6 +22,8 @@ from kernel.ledger.tables import Row
 from kernel.verify.reading import Reader
 
 _PAYLOADS_AT_ONCE = 16
+_PROBLEMS_MAX = 100
+"""Of each run, that are named."""
 
 
 def check_runs(reader: Reader, view: LedgerView) -> None:
@@ -33,6 +37,8 @@ def check_runs(reader: Reader, view: LedgerView) -> None:
     for run in reader.pages(schema.landscape_runs):
         with reader.findings.guard(schema.landscape_payloads, run["run_id"]):
             _check_payloads(reader, run["run_id"])
+        with reader.findings.guard(schema.landscape_runs, run["run_id"]):
+            _check_together(reader, run)
 
 
 def _name_orphans(reader: Reader, table: Table) -> None:
@@ -48,6 +54,14 @@ def _check_payloads(reader: Reader, run_id: str) -> None:
         if not isinstance(content, bytes) or sha256(content).hexdigest() != content_hash:
             key = f"{run_id}/{content_hash}"
             reader.findings.add(table, key, "bytes_changed", "the content has another hash")
+
+
+def _check_together(reader: Reader, run: Row) -> None:
+    try:
+        for problem in islice(run_problems(reader.tables, run), _PROBLEMS_MAX):
+            reader.findings.add(problem.table, problem.key, "link_broken", problem.rule)
+    except RecordDamaged as damaged:
+        reader.findings.add(damaged.table, damaged.key, "field_differs", damaged.rule)
 
 
 def _check_run(reader: Reader, view: LedgerView, seal: Row) -> None:

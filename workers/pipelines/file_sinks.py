@@ -5,15 +5,17 @@ cut off and written again, so a file has each row once, in the order of the reco
 become shorter than the record says is not written.
 """
 
+import base64
 import csv
 import fcntl
 import hashlib
 import io
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from actors.pipelines.sinks import SinkItem, SinkWritten
 from kernel.landscape.canonical_types import canonical_data
@@ -25,29 +27,60 @@ class SinkFileError(Exception):
     """A file is not as the record says, or another process writes it."""
 
 
+def _as_base64(value: object) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"{type(value).__qualname__} has no form in JSON")
+
+
+def _plain_json(value: Any) -> str:
+    """Return JSON as any reader expects it: numbers are numbers, bytes are base64."""
+    return json.dumps(
+        value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_as_base64
+    )
+
+
+JsonForm = Literal["plain", "canonical"]
+
+_FORMS: Mapping[str, Callable[[Any], bytes]] = {
+    "plain": lambda row: _plain_json(row).encode(),
+    "canonical": canonical_data,
+}
+
+
 class JsonLinesSink:
-    """A file of rows as canonical JSON, a line each."""
+    """A file of rows as JSON, a line each.
 
-    version = "1"
+    In the form `plain`, numbers of any size are numbers and bytes are base64. The form `canonical`
+    is that of the record: keys are sorted, and `{"__bytes__": …}`, `{"__float__": …}` and
+    `{"__integer__": …}` keep what plain JSON would give back as another type.
+    """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    version = "2"
+
+    def __init__(self, path: str | os.PathLike[str], form: JsonForm = "plain") -> None:
         self._path = Path(path)
+        self._form = form
+        self._line = _FORMS[form]
 
     @property
     def config(self) -> Mapping[str, Any]:
         """What a run records of it."""
-        return {"path": str(self._path)}
+        return {"path": str(self._path), "form": self._form}
 
     def write(self, items: Sequence[SinkItem], position: int) -> SinkWritten:
         """Write a line for each item behind a position of the file, durably."""
-        content = b"".join(canonical_data(item.row) + b"\n" for item in items)
+        content = b"".join(self._line(item.row) + b"\n" for item in items)
         return _written(self._path, content, position)
 
 
 class CsvSink:
-    """A file of comma-separated values: the named columns of each row, under their names."""
+    """A file of comma-separated values: the named columns of each row, under their names.
 
-    version = "1"
+    A text is written as it is, null as nothing, bytes as base64, and everything else as JSON.
+    """
+
+    version = "2"
 
     def __init__(self, path: str | os.PathLike[str], columns: Sequence[str]) -> None:
         self._path = Path(path)
@@ -64,8 +97,16 @@ class CsvSink:
         writer = csv.writer(text, lineterminator="\n")
         if position == 0:
             writer.writerow(self._columns)
-        writer.writerows([item.row.get(name, "") for name in self._columns] for item in items)
+        writer.writerows([_cell(item.row.get(name)) for name in self._columns] for item in items)
         return _written(self._path, text.getvalue().encode(), position)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return _as_base64(value) if isinstance(value, bytes) else _plain_json(value)
 
 
 def _written(path: Path, content: bytes, position: int) -> SinkWritten:

@@ -131,7 +131,9 @@ def test_a_purge_says_why_a_payload_stays_and_lowers_no_grade_but_that_of_a_repl
     for run_id, end in (("running", None), ("broken", "failed"), ("full", "completed")):
         recorder.begin_run({}, run_id=run_id)
         recorder.register_node(run_id, "s", "s", "source")
-        recorder.create_row(run_id, "s", 0, {"n": 1}, keep_payload=end != "completed")
+        row = recorder.create_row(run_id, "s", 0, {"n": 1}, keep_payload=end != "completed")
+        token = recorder.create_token(run_id, row["row_id"])
+        recorder.record_token_outcome(run_id, token["token_id"], "completed", sink_name="s")
         recorder.flush()
         if end is not None:
             recorder.complete_run(run_id, end)

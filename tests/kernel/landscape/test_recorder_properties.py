@@ -82,8 +82,15 @@ class Pipeline:
                 self.made(child, token)
 
     def join(self, pick: int) -> None:
-        tokens = self.some(pick, pick % 3 + 1)
-        if tokens:
+        for first in self.some(pick):
+            of_row = [
+                self.tokens[token_id]
+                for token_id in self.on_their_way
+                if self.tokens[token_id]["row_id"] == first["row_id"]
+            ]
+            tokens = [first, *of_row[: pick % 3]]
+            for token in tokens[1:]:
+                self.on_their_way.remove(token["token_id"])
             self.made(self.recorder.coalesce_tokens(self.run_id, tokens), *tokens)
 
     def batch(self, pick: int) -> None:
@@ -200,11 +207,44 @@ def end_again(run: Pipeline, ended: Any) -> None:
     run.recorder.record_token_outcome(run.run_id, ended["token_id"], "routed", sink_name="s")
 
 
-def join_with_what_ended(run: Pipeline, ended: Any) -> None:
+def two_rows(run: Pipeline) -> tuple[Any, Any]:
+    """Return a new token of each of two rows."""
+    run.row(1)
     run.row(1)
     run.recorder.flush()
     run.before = run.recorder.ledger.read(lambda view: digest_of(view, run.run_id))
-    run.recorder.coalesce_tokens(run.run_id, [*run.some(0), ended])
+    first, second = (run.tokens[token_id] for token_id in run.on_their_way[-2:])
+    return first, second
+
+
+def join_with_what_ended(run: Pipeline, ended: Any) -> None:
+    of_its_row = run.recorder.create_token(run.run_id, ended["row_id"])
+    run.recorder.flush()
+    run.before = run.recorder.ledger.read(lambda view: digest_of(view, run.run_id))
+    run.recorder.coalesce_tokens(run.run_id, [of_its_row, ended])
+
+
+def join_two_rows(run: Pipeline, _: Any) -> None:
+    run.recorder.coalesce_tokens(run.run_id, two_rows(run))
+
+
+def fork_the_token_of_another_row(run: Pipeline, _: Any) -> None:
+    first, second = two_rows(run)
+    run.recorder.fork_token(run.run_id, {**first, "row_id": second["row_id"]}, ["a", "b"])
+
+
+def expand_the_token_of_another_row(run: Pipeline, _: Any) -> None:
+    first, second = two_rows(run)
+    run.recorder.expand_token(run.run_id, {**first, "row_id": second["row_id"]}, 2)
+
+
+def fork_into_one_branch_twice(run: Pipeline, _: Any) -> None:
+    run.recorder.fork_token(run.run_id, two_rows(run)[0], ["a", "b", "a"])
+
+
+def state_a_child_without_its_parent(run: Pipeline, _: Any) -> None:
+    row_id = two_rows(run)[0]["row_id"]
+    run.recorder.record_of(run.run_id, "tokens", row_id=row_id, fork_group_id="f", branch_name="a")
 
 
 def finish_again(run: Pipeline, _: Any) -> None:
@@ -261,6 +301,8 @@ ILLEGAL = (
     *(fork_again, end_again, join_with_what_ended, finish_again, take_a_row_twice),
     *(visit_with_nobody, visit_nowhere, call_for_nobody, call_of_two, route_along_no_edge),
     *(retry_what_did_not_fail, retry_twice, end_the_run_too_early, speak_of_another_run),
+    *(join_two_rows, fork_the_token_of_another_row, expand_the_token_of_another_row),
+    *(fork_into_one_branch_twice, state_a_child_without_its_parent),
 )
 
 
