@@ -40,6 +40,7 @@ from actors.pipelines.walks import Walks
 from kernel.foreign_code import call_foreign, cause_of, message_of
 from kernel.landscape.canonical_types import restored
 from kernel.landscape.checkpoints import reopen_run
+from kernel.landscape.open_work import failed_tokens
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
 
@@ -48,11 +49,13 @@ RunStatus = Literal["completed", "interrupted", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """How a run ended, and how many rows it did."""
+    """How a run ended, how many rows it did, and how many of its tokens failed."""
 
     run_id: str
     status: RunStatus
     rows: int
+    failed: int = 0
+    """Tokens that ended with an error and in no sink."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +248,8 @@ class PipelineRun:
         self._recorder.complete_run(self._state.run_id, status)
         if self._failure is not None:
             raise self._stopped(f"`rotulus pipeline resume {self._state.run_id}` goes on")
-        return RunEnd(self._state.run_id, status, self._state.rows_done)
+        failed = self._ledger.read(partial(failed_tokens, run_id=self._state.run_id))
+        return RunEnd(self._state.run_id, status, self._state.rows_done, failed)
 
     def _stopped(self, what_now: str) -> PipelineStopped:
         assert self._failure is not None  # noqa: S101 - for the types

@@ -18,6 +18,13 @@ def row_hashes(view: LedgerView, run_id: str) -> Iterator[tuple[int, str]]:
         yield row["row_index"], row["source_data_hash"]
 
 
+def failed_tokens(view: LedgerView, run_id: str) -> int:
+    """Return how many tokens of a run ended as failed, or as quarantined in no sink."""
+    ends = ({"outcome": "failed"}, {"outcome": "quarantined", "sink_name": None})
+    of_run = {"run_id": run_id}
+    return sum(view.tables.count(TABLES["token_outcomes"], of_run | end) for end in ends)
+
+
 def load_without_rows(view: LedgerView, run_id: str, node_id: str) -> Row | None:
     """Return the operation by which a source loads the rows of a run, None where it has some."""
     if view.tables.select(TABLES["rows"], {"run_id": run_id}, limit=1):

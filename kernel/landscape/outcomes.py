@@ -83,4 +83,3 @@ class OutcomeRecording(Recording):
             },
         )
         return unit.add(TABLES["token_outcomes"], row)
-

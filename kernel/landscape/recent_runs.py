@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from kernel.landscape.record_counts import count_of
+from kernel.landscape.record_counts import count_of, counts_by
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.landscape.reports import newest_runs, run_document
 from kernel.landscape.runtime.records import run_record
@@ -16,6 +16,7 @@ from kernel.landscape.runtime.stretches import RUN_ROWS_MAX, RuntimeRun, newest_
 from kernel.landscape.runtime.views import counts_of
 from kernel.landscape.seals import seal_of
 from kernel.ledger import schema
+from kernel.ledger.landscape_tables import OUTCOMES, TERMINAL_OUTCOMES
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 
@@ -25,6 +26,9 @@ STUCK_AFTER_US = 3_600_000_000
 """For how long a run, an operation or a state may be open before it is reported."""
 
 MANY_ERRORS = 10
+HIGH_ERROR_SHARE = 0.2
+"""Of the tokens that have ended: from here on, or beyond `MANY_ERRORS`, the rate is high."""
+
 RUNS_LOOKED_AT = 100
 
 RUNTIME_LOOKED_AT = 20
@@ -92,11 +96,17 @@ def _problems(view: LedgerView, run: Row, now_us: int) -> Iterable[Document]:
         yield _problem("WARNING", "stuck_run", run_id, "running for more than an hour")
     if run["status"] != "running" and seal_of(view, run_id) is None:
         yield _problem("WARNING", "run_not_sealed", run_id, "it has ended and has no seal")
+    of_run = {"run_id": run_id}
     errors = count_of(view, run_id, "validation_errors")
     if errors > MANY_ERRORS:
         yield _problem("WARNING", "high_error_rate", run_id, f"{errors} validation errors")
-    of_run = {"run_id": run_id}
-    quarantined = view.tables.count(TABLES["token_outcomes"], of_run | {"outcome": "quarantined"})
+    ends = counts_by(view, run_id, "token_outcomes", "outcome", OUTCOMES)
+    quarantined = ends["quarantined"]
+    failed = ends["failed"] + quarantined
+    ended = sum(ends[outcome] for outcome in TERMINAL_OUTCOMES)
+    if failed > MANY_ERRORS or (failed and failed >= HIGH_ERROR_SHARE * ended):
+        message = f"{failed} of {ended} tokens ended as failed or quarantined"
+        yield _problem("WARNING", "high_error_rate", run_id, message)
     if quarantined:
         yield _problem("INFO", "quarantined_rows", run_id, f"{quarantined} rows are quarantined")
     for row in view.tables.select(TABLES["operations"], of_run | {"status": "open"}):

@@ -66,7 +66,7 @@ def lineage_problems(
             branches.add(branch)
     ends = {_place(link, name) for link in links for name in _ENDS}
     by_place |= _stored_tokens(tables, ends - by_place.keys())
-    crossing = {}
+    crossing: dict[tuple[str, str], tuple[Row, Row]] = {}
     for link in links:
         child, parent = (by_place.get(_place(link, name)) for name in _ENDS)
         if child is not None and parent is not None and child["row_id"] != parent["row_id"]:
@@ -79,9 +79,7 @@ def lineage_problems(
             yield _of_token(child, f"it is of the row {child['row_id']}, and {other}")
 
 
-def _any(
-    tables: TablesView, name: str, column: str, ids: Sequence[str], run_id: str
-) -> list[Row]:
+def _any(tables: TablesView, name: str, column: str, ids: Sequence[str], run_id: str) -> list[Row]:
     rows = tables.select_any(TABLES[name], column, ids, {"run_id": run_id}) if ids else []
     return [check_stored(TABLES[name], row) for row in rows]
 
@@ -111,9 +109,7 @@ def _stored_tokens(
     }
 
 
-def _stored_outputs(
-    tables: TablesView, places: Iterable[tuple[str, str]]
-) -> set[tuple[str, str]]:
+def _stored_outputs(tables: TablesView, places: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
     """Return which of the tokens are what a batch became."""
     return {
         _place(row, "output_id")
@@ -166,12 +162,11 @@ def _unexpected(outcome: Row, children: Sequence[Row]) -> str | None:
         children = [child for child in children if child[group] == outcome[group]]
     expected = orjson.loads(outcome["expected_branches_json"])
     if isinstance(expected, list):
-        missing = {str(each) for each in expected} - {str(child["branch_name"]) for child in children}
+        there = {str(child["branch_name"]) for child in children}
+        missing = {str(each) for each in expected} - there
         if missing:
             return f"its child on the branch {min(missing)} is not there"
-        count = len(expected)
-    else:
-        count = expected.get("count") if isinstance(expected, dict) else None
+    count = len(expected) if isinstance(expected, list) else expected["count"]
     return None if count == len(children) else f"{count} children are expected of {len(children)}"
 
 

@@ -81,10 +81,12 @@ def report(run_id: str, name: str, *, as_json: bool) -> None:
 @landscape.command()
 @as_json
 def diagnose(*, as_json: bool) -> None:
-    """Show what needs attention among the newest runs."""
+    """Show what needs attention among the newest runs; ends with 1 where something does."""
     now_us = system_host().now_us()
     document = read_record(lambda view: views.diagnose(view, now_us))
     print_document(document, as_json=as_json)
+    if any(problem["severity"] != "INFO" for problem in document["problems"]):
+        raise SystemExit(1)
 
 
 @landscape.command()

@@ -3,7 +3,7 @@
 import re
 import signal
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -54,7 +54,10 @@ def run_command(
     on_fleet: bool,
     as_json: bool,
 ) -> None:
-    """Run the pipeline that Python finds at MODULE:NAME, here or on a running tree's ledger."""
+    """Run the pipeline that Python finds at MODULE:NAME, here or on a running tree's ledger.
+
+    Ends with 1 where a row failed for which no sink is declared; with 130 where it was stopped.
+    """
     config = dict(_pair(each) for each in settings)
     order = PipelineOrder(_checked(run_id), place, config, on_fleet=on_fleet)
     _carry_out(run_pipeline, read_settings(), order, as_json=as_json)
@@ -105,11 +108,14 @@ def _carry_out(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    document = {"run_id": end.run_id, "status": end.status, "rows": end.rows}
-    print_document(document, as_json=as_json)
+    print_document(asdict(end), as_json=as_json)
+    if end.failed:
+        click.echo(f"{end.failed} failed: rotulus landscape report {end.run_id} failure", err=True)
     if end.status == "interrupted":
         click.echo(f"Go on with: rotulus pipeline resume {end.run_id}", err=True)
         raise SystemExit(130)
+    if end.failed:
+        raise SystemExit(1)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from actors.pipelines.step import WalkTools
 from actors.pipelines.walks import LocalWalks, Walks
 from kernel.kernel import Kernel
 from kernel.landscape.errors import LandscapeRefused
+from kernel.landscape.open_work import failed_tokens
 from kernel.landscape.reports import run_of_id
 from kernel.landscape.seals import seal_of, seal_to_state
 from kernel.ledger.ledger import Ledger, LedgerView
@@ -124,7 +125,7 @@ def _unsealed(view: LedgerView, run_id: str) -> RunEnd | None:
     """Return the end of a run that is completed and has no seal; it was killed in between."""
     if run_of_id(view, run_id)["status"] != "completed" or seal_of(view, run_id) is not None:
         return None
-    return RunEnd(run_id, "completed", 0)
+    return RunEnd(run_id, "completed", 0, failed_tokens(view, run_id))
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ PARTS: Final = {
     "tree": "/v1/tree",
     "checkpoint": "/v1/checkpoint",
     "archive": "/v1/archive",
+    "runs": "/v1/landscape/diagnose",
 }
 """What is asked besides readiness, by its name in the JSON."""
 
@@ -39,6 +40,7 @@ def attention(state: Mapping[str, Any]) -> Iterator[str]:
     for halt in state["implications"].get("halts", []):
         what = halt["operation_kind"] or f"detector {halt['detector']}"
         yield f"{what} is halted: rotulus implications resume {halt['halt_id']}"
+    yield from _runs_attention(state)
 
 
 def _checkpoint_attention(state: Mapping[str, Any]) -> Iterator[str]:
@@ -49,6 +51,15 @@ def _checkpoint_attention(state: Mapping[str, Any]) -> Iterator[str]:
         yield f"the published checkpoint is {checkpoint['message']}: {_CHECKPOINT_HELP}"
     elif checkpoint and not checkpoint["quorum_met"]:
         yield f"the published checkpoint is {checkpoint['message']}: its witnesses do not answer"
+
+
+def _runs_attention(state: Mapping[str, Any]) -> Iterator[str]:
+    for problem in state["runs"].get("problems", []):
+        # Requests that were given up are named by their queues, where a gateway tells of these.
+        is_of_queues = problem["type"] == "failed_tokens" and "queues" in state["queues"]
+        if problem["severity"] != "INFO" and not is_of_queues:
+            run_id, message = problem["run_id"], problem["message"]
+            yield f"run {run_id}: {message}: rotulus landscape report {run_id} failure"
 
 
 def _queue_attention(state: Mapping[str, Any]) -> Iterator[str]:

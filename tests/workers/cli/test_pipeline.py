@@ -46,7 +46,7 @@ def changed(folder: Path, old: str, new: str) -> None:
 def test_the_program_of_the_readme_runs_and_says_where_every_order_is(folder):
     assert len(program().splitlines()) <= PROGRAM_LINES_MAX
     ended = printed("pipeline", "run", "orders:pipeline", "--run", "monday", "--json")
-    assert ended == {"run_id": "monday", "status": "completed", "rows": 100}
+    assert ended == {"run_id": "monday", "status": "completed", "rows": 100, "failed": 0}
     with (folder / "large.csv").open(newline="") as file:
         large = [int(row["order"]) for row in csv.DictReader(file)]
     parcels = [json.loads(line) for line in (folder / "parcels.jsonl").read_text().splitlines()]

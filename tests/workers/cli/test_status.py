@@ -57,6 +57,7 @@ def state(**changes):
         "implications": {"halts": []},
         "tree": {"tree_size": "1", "root_hash": "00"},
         "checkpoint": {"publishes": False, "problem": None, "checkpoint": None},
+        "runs": {"problems": []},
         "archive": {"is_configured": True, "retention_days": 90, "audit_horizon_days": 2557},
     }
     return calm | changes
@@ -69,6 +70,10 @@ def queues(**changes):
 def published(verdict, message, problem=None, *, quorum_met=False):
     checkpoint = {"verdict": verdict, "message": message, "quorum_met": quorum_met}
     return {"checkpoint": {"problem": problem, "checkpoint": checkpoint}}
+
+
+def problem(severity, kind, message):
+    return {"severity": severity, "type": kind, "run_id": "r-1", "message": message}
 
 
 REFUSED = {"code": "checkpoint_diverged", "message": "3 rows are signed"}
@@ -128,6 +133,22 @@ PAUSE = {"queue": "binding-evaluation", "priority": None, "decided_by": "A. B."}
         (
             published("unwitnessed", "unwitnessed"),
             "the published checkpoint is unwitnessed: its witnesses do not answer",
+        ),
+        (
+            {"runs": {"problems": [problem("CRITICAL", "failed_run", "the run failed")]}},
+            "run r-1: the run failed: rotulus landscape report r-1 failure",
+        ),
+        (
+            {
+                "runs": {
+                    "problems": [
+                        problem("WARNING", "failed_tokens", "requests given up: 1"),
+                        problem("INFO", "quarantined_rows", "2 rows are quarantined"),
+                        problem("WARNING", "high_error_rate", "70 of 100 tokens"),
+                    ]
+                }
+            },
+            "run r-1: 70 of 100 tokens: rotulus landscape report r-1 failure",
         ),
         (
             {"tree": {"error": "ledger_unavailable: away"}},

@@ -55,9 +55,9 @@ def test_a_line_is_json_that_any_reader_reads_as_the_row(tmp_path):
     [line] = path.read_text().split("\n")[:-1]
     read = json.loads(line)
     assert read == ROW | {"raw": "AHg="}
-    assert [type(value) for value in read.values()][:-1] == [
-        type(value) for value in ROW.values()
-    ][:-1]
+    assert [type(value) for value in read.values()][:-1] == [type(value) for value in ROW.values()][
+        :-1
+    ]
     assert list(read) == list(ROW)
 
 

@@ -117,6 +117,7 @@ def _of_record(record: Document) -> Document:
     known: Document = {
         "queues": {"pauses": record["pauses"]},
         "implications": {"halts": record["halts"]},
+        "runs": record["runs"],
     }
     if record["quarantines"]:
         ranges = merged(range_of(rows) for each in record["quarantines"] for rows in each["ranges"])
