@@ -12,7 +12,7 @@ from kernel.ledger.tables import Row
 
 DATA_CHARS_MAX = 400
 
-_Box = Callable[[str, str], str]
+_Box = Callable[[str, str, str], str]
 """Returns the name of a box by its key, and draws it with its label the first time."""
 
 _NAMES = {
@@ -167,9 +167,11 @@ def _cut(text: str) -> str:
 def lineage_mermaid(explanation: Explanation) -> str:
     """Return the ways of the explained tokens as a Mermaid graph."""
     lines = ["flowchart LR"]
-    names: dict[str, str] = {}
+    names: dict[tuple[str, str], str] = {}
 
-    def box(key: str, label: str) -> str:
+    def box(kind: str, record_id: str, label: str) -> str:
+        # Each kind of record has ids of its own: a row and its token may be called alike.
+        key = (kind, record_id)
         if key not in names:
             names[key] = f"N{len(names)}"
             lines.append(f'  {names[key]}["{mermaid_label(label)}"]')
@@ -182,20 +184,20 @@ def lineage_mermaid(explanation: Explanation) -> str:
 
 def _draw(lineage: TokenLineage, lines: list[str], box: _Box) -> None:
     token_id, row = lineage.token["token_id"], lineage.source_row
-    source = box(row["row_id"], f"row {row['row_index']} of {row['source_node_id']}")
-    token = box(token_id, lineage.token["branch_name"] or f"token {token_id}")
+    source = box("row", row["row_id"], f"row {row['row_index']} of {row['source_node_id']}")
+    token = box("token", token_id, lineage.token["branch_name"] or f"token {token_id}")
     drawn = [f"  {source} --> {token}"] if not lineage.parents else []
     for link in lineage.parents + lineage.children:
         ends = [link["parent_token_id"], link["token_id"]]
-        drawn.append("  " + " --> ".join(box(each, f"token {each}") for each in ends))
+        drawn.append("  " + " --> ".join(box("token", each, f"token {each}") for each in ends))
     last = token
     for state in lineage.states:
         label = f"{state['node_id']}: {state['status']}"
-        node = box(state["state_id"], label)
+        node = box("state", state["state_id"], label)
         drawn.append(f"  {last} --> {node}")
         last = node
     if lineage.outcome is not None:
-        end = box(lineage.outcome["outcome_id"], _outcome(lineage.outcome))
+        end = box("outcome", lineage.outcome["outcome_id"], _outcome(lineage.outcome))
         drawn.append(f"  {last} --> {end}")
     lines += [line for line in drawn if line not in lines]
 

@@ -12,6 +12,7 @@ from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.landscape.errors import LandscapeRefused, RecordRefused
 from kernel.landscape.export import ImportRefused, export_run, import_run
 from kernel.landscape.lineage import explain
+from kernel.landscape.lineage_text import lineage_mermaid
 from kernel.landscape.recent_runs import activity_since, problems_now
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored
 from kernel.landscape.recorder import Recorder
@@ -341,3 +342,19 @@ def test_names_of_the_runtimes_runs_are_its_own(ledger):
             with pytest.raises(LandscapeRefused):
                 run_view(view, name)
         assert runtime_runs(view, limit=5) == []
+
+
+def test_a_drawing_of_a_row_leads_from_it_to_its_outcome_and_never_to_itself(observed):
+    document = seal(observed, 1, head(observed) - 1)
+    with observed.view() as view:
+        made = run_view(view, document["run_id"])
+        rows = made.tables.select(TABLES["rows"])
+        assert rows
+        for row in rows:
+            explanation = explain(made, row["row_id"], run_id=document["run_id"])
+            drawn = lineage_mermaid(explanation)
+            steps = [line.split(" --> ") for line in drawn.splitlines() if " --> " in line]
+            assert steps
+            assert all(origin.strip() != target for origin, target in steps)
+            for lineage in explanation.lineages:
+                assert lineage.outcome["outcome"].upper() in drawn
