@@ -14,7 +14,7 @@ from actors.pipelines.node import BATCH_ROWS_MAX, PipelineNode
 from actors.pipelines.step import NodeStep, WalkTools, error_content
 from actors.pipelines.walk import RowWalk, token_name
 from kernel.foreign_code import call_foreign
-from kernel.landscape.canonical_types import Canonical, canonical_data, restored
+from kernel.landscape.canonical_types import Canonical, restored, typed_data
 
 Trigger = Literal["count", "condition", "end_of_source"]
 
@@ -178,4 +178,4 @@ def _made(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any
     output = function(*arguments)
     if output is None or (isinstance(output, list | tuple) and not output):
         raise ValueError("an aggregation returns a row, or several")
-    return output, Canonical(canonical_data(output))
+    return output, Canonical(typed_data(output))

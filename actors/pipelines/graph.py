@@ -15,8 +15,7 @@ from typing import Any
 
 from actors.errors import PipelineInvalid
 from actors.pipelines.node import NodePort, PipelineNode
-from kernel.canonical import sha256_hex
-from kernel.landscape.canonical_types import canonical_data
+from kernel.landscape.canonical_types import stable_hash
 from kernel.landscape.checkpoints import topology_hash
 
 NODES_MAX = 200
@@ -79,7 +78,7 @@ class PipelineGraph:
                 "plugin_version": node.version,
                 "node_type": node.node_type,
                 "determinism": node.determinism,
-                "config_hash": sha256_hex(canonical_data(node.stated())),
+                "config_hash": stable_hash(node.stated()),
             }
             for node in self.nodes
         ]

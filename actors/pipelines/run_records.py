@@ -13,7 +13,7 @@ from actors.pipelines.graph import ERROR
 from actors.pipelines.sinks import SinkWritten
 from actors.pipelines.walk import kept_failure, token_name
 from actors.pipelines.way_records import DISCARD, SinkArrival, WayRecords, state_name
-from kernel.landscape.canonical_types import Canonical, canonical_data, restored, stable_hash
+from kernel.landscape.canonical_types import Canonical, restored, stable_hash, typed_data
 from kernel.landscape.checkpoints import FORMAT_VERSION
 from kernel.landscape.work_recording import MISSING
 
@@ -170,7 +170,7 @@ class RunRecords(WayRecords):
             token_id=token_id,
             node_id=self._graph.source.name,
             sequence_number=number,
-            aggregation_state_json=canonical_data(state).decode(),
+            aggregation_state_json=typed_data(state).decode(),
             topology_hash=self._graph.topology,
             node_config_hash=nodes[0]["config_hash"],
             format_version=FORMAT_VERSION,

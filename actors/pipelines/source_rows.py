@@ -9,9 +9,10 @@ from actors.errors import PipelineSourceDiffers
 from actors.pipelines.node import PipelineNode, parameters_of
 from actors.pipelines.run_records import row_name
 from kernel.canonical import sha256_hex
-from kernel.landscape.canonical_types import Canonical, canonical_or_shown
-from kernel.landscape.open_work import row_hashes
+from kernel.landscape.canonical_types import Canonical, digest_of, typed_or_shown
+from kernel.landscape.open_work import source_rows
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.tables import Row
 
 _END: Any = object()
 
@@ -55,7 +56,7 @@ class SourceRows:
         if self.has_ended:
             return rows
         for data in islice(self._rows, limit):
-            content = Canonical(canonical_or_shown(data))
+            content = Canonical(typed_or_shown(data))
             rows.append(SourceRow(self._next, row_name(self._run_id, self._next), content))
             self._next += 1
         self.has_ended = len(rows) < limit
@@ -73,10 +74,17 @@ class SourceRows:
     def _pass_over(self, ledger: Ledger, rows: Iterator[Any]) -> None:
         """Go on to the first row that is not on record; linear in those that are."""
         with ledger.view() as view:
-            for index, recorded_hash in row_hashes(view, self._run_id):
+            for row in source_rows(view, self._run_id):
                 data = next(rows, _END)
-                if data is _END or sha256_hex(canonical_or_shown(data)) != recorded_hash:
+                if data is _END or not _is_recorded(row, typed_or_shown(data)):
                     raise PipelineSourceDiffers(
-                        f"row {index} of the source is not the one that the run has recorded; "
-                        "restore the source, or begin another run"
+                        f"row {row['row_index']} of the source is not the one that the run has"
+                        " recorded; restore the source, or begin another run"
                     )
+
+
+def _is_recorded(row: Row, content: bytes) -> bool:
+    """Tell whether typed JSON is that of a recorded row: 1.0 is not 1, though they hash alike."""
+    ref: str | None = row["source_data_ref"]
+    recorded: str = row["source_data_hash"]
+    return digest_of(content) == recorded if ref is None else sha256_hex(content) == ref

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from actors.pipelines.events import CallMade
 from kernel.foreign_code import call_foreign, cause_of, message_of
-from kernel.landscape.canonical_types import Canonical, canonical_data
+from kernel.landscape.canonical_types import Canonical, typed_data
 from kernel.ledger.landscape_tables import CALL_TYPES
 
 T = TypeVar("T")
@@ -75,11 +75,11 @@ class NodeStep:
         """
         if call_type not in CALL_TYPES:
             raise ValueError(f"a call is one of {', '.join(CALL_TYPES)}, not {call_type!r}")
-        asked_for = Canonical(canonical_data(request))
+        asked_for = Canonical(typed_data(request))
         started_us = self._tools.now_us()
         try:
             response = call_foreign(perform)
-            content = Canonical(canonical_data(response))
+            content = Canonical(typed_data(response))
         except Exception as error:
             self._note(call_type, asked_for, None, error_content(error), started_us)
             raise
@@ -98,11 +98,11 @@ class NodeStep:
         try:
             reply = self._tools.ask_model(question, text, grammar)
         except Exception as error:
-            request = Canonical(canonical_data(asked_for))
+            request = Canonical(typed_data(asked_for))
             self._note("llm", request, None, error_content(error), started_us)
             raise
-        request = Canonical(canonical_data(dict(reply.request)))
-        response = Canonical(canonical_data(dict(reply.response)))
+        request = Canonical(typed_data(dict(reply.request)))
+        response = Canonical(typed_data(dict(reply.response)))
         self._note("llm", request, response, None, started_us)
         return answer.model_validate_json(reply.text)
 
@@ -123,7 +123,7 @@ class NodeStep:
 def error_content(error: BaseException) -> Canonical:
     """Return what is recorded of an error: its type and its first 500 characters."""
     cause = cause_of(error)
-    return Canonical(canonical_data({"type": type(cause).__name__, "message": message_of(cause)}))
+    return Canonical(typed_data({"type": type(cause).__name__, "message": message_of(cause)}))
 
 
 @lru_cache(maxsize=256)

@@ -32,9 +32,9 @@ from kernel.foreign_code import call_foreign
 from kernel.landscape.canonical_types import (
     UNREADABLE,
     Canonical,
-    canonical_data,
     restored,
     stable_hash,
+    typed_data,
 )
 
 TOKENS_MAX = 10_000
@@ -89,7 +89,7 @@ class RowWalk:
 
     def of_batch(self, node: PipelineNode, output: Any) -> list[WalkEvent]:
         """Walk what an aggregation made of a batch, and return what happened."""
-        content = Canonical(canonical_data(output))
+        content = Canonical(typed_data(output))
         return self._walked(node, _Traveller(0, output, content, (), None))
 
     def _walked(self, begin: PipelineNode, first: _Traveller) -> list[WalkEvent]:
@@ -213,7 +213,7 @@ class RowWalk:
             self._waiting.setdefault(ways[label], []).append(sent)
 
     def _expand(self, node: PipelineNode, traveller: _Traveller, made: Sequence[Any]) -> None:
-        contents = tuple(Canonical(canonical_data(each)) for each in made)
+        contents = tuple(Canonical(typed_data(each)) for each in made)
         children = self._new_tokens(len(made))
         self.events.append(Expanded(traveller.token, node.name, children, contents))
         for child, data, content in zip(children, made, contents, strict=True):
@@ -291,7 +291,7 @@ def token_name(id_prefix: str, token: int) -> str:
 def kept_failure(node: str, content: Canonical, error: Canonical) -> Canonical:
     """Return what a sink is given of a token that failed: its row, where and why."""
     stated = {"node": node, "row": restored(content), "error": restored(error)}
-    return Canonical(canonical_data(stated))
+    return Canonical(typed_data(stated))
 
 
 def typed_row(source: PipelineNode, content: Canonical) -> Any:
@@ -333,13 +333,13 @@ def _transform_result(_: Mapping[str, str], __: Any, returned: Any) -> _Result:
         returned = list(islice(returned, TOKENS_MAX + 1))
         if not 1 <= len(returned) <= TOKENS_MAX:
             raise RowRefused(f"{len(returned)} rows of one, from 1 to {TOKENS_MAX} are allowed")
-    return returned, Canonical(canonical_data(returned)), None
+    return returned, Canonical(typed_data(returned)), None
 
 
 def _join_result(_: Mapping[str, str], __: Any, returned: Any) -> _Result:
     if not isinstance(returned, Mapping):
         raise RowRefused(f"a join returns a row, not {type(returned).__name__}")
-    return returned, Canonical(canonical_data(returned)), None
+    return returned, Canonical(typed_data(returned)), None
 
 
 def _gate_result(ways: Mapping[str, str], handed_in: Any, returned: Any) -> _Result:
@@ -347,4 +347,4 @@ def _gate_result(ways: Mapping[str, str], handed_in: Any, returned: Any) -> _Res
     is_known = all(isinstance(each, str) and each in ways for each in labels)
     if not labels or not is_known or len(set(labels)) < len(labels):
         raise RowRefused(f"it returned {returned!r}; its ways are {', '.join(ways)}")
-    return handed_in, Canonical(canonical_data(handed_in)), labels
+    return handed_in, Canonical(typed_data(handed_in)), labels

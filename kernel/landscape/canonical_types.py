@@ -1,18 +1,24 @@
-"""Canonical JSON of a pipeline's data, and the data again (seed 003, Serialization Pipeline).
+"""Canonical and typed JSON of a pipeline's data (seed 003, Serialization Pipeline).
+
+Canonical JSON is RFC 8785, and what is called a hash is taken of it, so that any library computes
+the same one (ruling L2). Typed JSON is what is kept and read back; a reference is its SHA-256.
 
 1. What has a value in JSON is that value: null, booleans, texts, integers up to 2^53 - 1,
    fractions, lists, objects. A tuple is a list, a UUID its text, an enumeration's member its value.
 2. A time is ISO 8601 in UTC (one without a zone is in UTC), a Decimal its text, pandas' NaT and NA
    are null. Their types are not in the text; the source's schema restores them.
-3. What JSON would give back as something else is an object of one key, a tag: bytes, whole floats
-   (``1.0`` would come back as an integer, and 1e20 as one that cannot be written again), integers
-   beyond 2^53 - 1. An object of the data whose only key is a tag is put into one of `OBJECT`, so
-   none is taken for what it is not (decision kernel/0390).
-4. NaN, infinities and every other type are refused at any depth, with their place.
+3. Bytes are an object of one key, `BYTES`, with their base64.
+4. In canonical JSON a float is a number, whether it is whole or not, and an integer beyond 2^53 - 1
+   is its decimal text.
+5. In typed JSON what would come back as something else is an object of one key, a tag: bytes, whole
+   floats (``1.0`` would come back as an integer, and 1e20 as one that cannot be written again),
+   integers beyond 2^53 - 1. An object of the data whose only key is a tag is put into one of
+   `OBJECT`, so none is taken for what it is not (decision kernel/0390).
+6. NaN, infinities and every other type are refused at any depth, with their place.
 
-Values with the same bytes are therefore the same value, but for what rules 1 and 2 call a list, a
-text or null; and what was read is written again as it was. NumPy and pandas are known by the names
-of their types; neither is imported.
+Values with the same typed bytes are therefore the same value, but for what rules 1 and 2 call a
+list, a text or null; and what was read is written again as it was. NumPy and pandas are known by
+the names of their types; neither is imported.
 """
 
 import base64
@@ -38,8 +44,11 @@ from kernel.canonical import (
 )
 from kernel.errors import FieldRefused
 
-CANONICAL_VERSION = "sha256-rfc8785-tagged-v1"
+CANONICAL_VERSION = "sha256-rfc8785-v1"
 """What hashes of a run are taken by; a changed rule is another version."""
+
+TYPED_VERSION = "sha256-rfc8785-tagged-v1"
+"""What they were taken by before: of typed JSON. The runtime's own runs have none that differ."""
 
 BYTES = "__bytes__"
 FLOAT = "__float__"
@@ -73,16 +82,16 @@ class DataRefused(FieldRefused):
 
 
 class Canonical(bytes):
-    """Canonical bytes of a value, where they are at hand already: their canonical form is they."""
+    """The typed JSON of a value, where it is at hand already: its typed form is it."""
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 as hex, taken once: a row's data is named by each state that it was in."""
-        return sha256_hex(self)
+        """The hash, taken once: a row's data is named by each state that it was in."""
+        return _digest(self)
 
 
-def canonical_data(value: Any) -> bytes:
-    """Return the canonical bytes of a value.
+def typed_data(value: Any) -> bytes:
+    """Return the typed JSON of a value.
 
     Raises:
         DataRefused: `data_not_finite`, `data_type_unknown`, `data_too_deep`, `data_too_large`,
@@ -106,40 +115,81 @@ UNREADABLE = "__canonical_error__"
 """In what is recorded of a value without a canonical form, beside how it looks: why."""
 
 
-def canonical_or_shown(value: Any) -> bytes:
-    """Return the canonical bytes of a value, or of how it looks where it has none."""
+def typed_or_shown(value: Any) -> bytes:
+    """Return the typed JSON of a value, or of how it looks where it has none."""
     try:
-        return canonical_data(value)
+        return typed_data(value)
     except DataRefused as error:
         shown = {"__repr__": repr(value)[:4096], "__type__": type(value).__name__}
-        return canonical_data(shown | {UNREADABLE: str(error)})
+        return typed_data(shown | {UNREADABLE: str(error)})
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return the RFC 8785 bytes of a value.
+
+    Raises:
+        DataRefused: as `typed_data`.
+    """
+    return _canonical(typed_data(value))
 
 
 def stable_hash(value: Any) -> str:
-    """Return the SHA-256 of a value's canonical bytes as hex.
+    """Return the SHA-256 of a value's RFC 8785 bytes as hex.
 
     Raises:
-        DataRefused: as `canonical_data`.
+        DataRefused: as `typed_data`.
     """
-    return digest_of(canonical_data(value))
+    return digest_of(typed_data(value))
 
 
 def digest_of(content: bytes) -> str:
-    """Return the SHA-256 of canonical bytes as hex."""
-    return content.digest if type(content) is Canonical else sha256_hex(content)
+    """Return the hash of a value, of whose typed JSON it is given the bytes."""
+    return content.digest if type(content) is Canonical else _digest(content)
+
+
+def is_hash_of(content: bytes, recorded: str) -> bool:
+    """Tell whether a recorded hash is that of a value, by this version or by `TYPED_VERSION`."""
+    return recorded in (digest_of(content), sha256_hex(content))
+
+
+def _digest(content: bytes) -> str:
+    return sha256_hex(_canonical(content))
+
+
+def _canonical(content: bytes) -> bytes:
+    # Every tag begins so; without one the two forms are the same bytes.
+    if content.find(b'"__') < 0:
+        return content
+    return canonicalize(_untyped(orjson.loads(memoryview(content))))
+
+
+def _untyped(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_untyped(x) for x in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        [(key, stated)] = value.items()
+        if key == FLOAT:
+            return float(stated)
+        if key == INTEGER:
+            return stated
+        if key == OBJECT:
+            value = stated
+    return {name: _untyped(x) for name, x in value.items()}
 
 
 def restored(content: bytes) -> Any:
-    """Return the value of canonical bytes, but for the types that rule 2 names.
+    """Return the value of typed JSON, but for the types that rule 2 names.
 
     Raises:
-        ValueError: the bytes are not what `canonical_data` writes.
+        ValueError: the bytes are not what `typed_data` writes.
     """
     try:
         if type(content) is Canonical:
             return _restored(orjson.loads(memoryview(content)))
         value = _restored(orjson.loads(content))
-        is_canonical = canonical_data(value) == content
+        is_canonical = typed_data(value) == content
     except (DataRefused, ValueError, RecursionError) as error:
         raise ValueError(f"no canonical data: {error}") from None
     if not is_canonical:
@@ -148,7 +198,7 @@ def restored(content: bytes) -> Any:
 
 
 def _written(value: Any) -> bytes | None:
-    """Return the canonical bytes where a library writes them as they are, else None.
+    """Return the typed JSON where a library writes it as it is, else None.
 
     None of every output with a trace of what the library does otherwise: a large or a small float,
     a null that was NaN, a tag, a character that UTF-16 sorts otherwise in a key.

@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from kernel.canonical import sha256_hex
-from kernel.landscape.canonical_types import canonical_data, restored, stable_hash
+from kernel.landscape.canonical_types import (
+    CANONICAL_VERSION,
+    is_hash_of,
+    restored,
+    stable_hash,
+    typed_data,
+)
 from kernel.landscape.digest import records_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.payloads import read_payload
@@ -110,7 +115,7 @@ def record_checkpoint(
         node_id=node_id,
         sequence_number=sequence_number,
         aggregation_state_json=(
-            None if aggregation_state is None else canonical_data(aggregation_state).decode()
+            None if aggregation_state is None else typed_data(aggregation_state).decode()
         ),
         topology_hash=topology,
         node_config_hash=config_hash,
@@ -165,6 +170,9 @@ def newest_checkpoint(
     if checkpoint is not None and checkpoint["format_version"] != FORMAT_VERSION:
         message = f"the checkpoint has format {checkpoint['format_version']}"
         raise LandscapeRefused(message, code="landscape_topology_differs")
+    if run["canonical_version"] != CANONICAL_VERSION:
+        message = f"hashes of the run {run_id} are taken by {run['canonical_version']}"
+        raise LandscapeRefused(f"{message}; begin another run", code="landscape_topology_differs")
     hold_together(stored_lineage_problems(view.tables, run_id))
     return run, checkpoint
 
@@ -194,7 +202,7 @@ def row_data(view: LedgerView, row: Row) -> Any:
     if content is None:
         message = f"the data of row {row['row_id']} is not kept"
         raise LandscapeRefused(message, code="landscape_payload_gone")
-    if sha256_hex(content) != row["source_data_hash"]:
+    if not is_hash_of(content, row["source_data_hash"]):
         key = key_text(TABLES["rows"], row)
         raise RecordDamaged("landscape_rows", key, "source_data_hash is not that of the payload")
     return restored(content)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from kernel.landscape.canonical_types import is_hash_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.payloads import payload_data, shown_payloads
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored, key_text
@@ -213,7 +214,13 @@ def _source_data(view: LedgerView, row: Row) -> tuple[SourceDataState, Any]:
     if ref is None:
         return "never_stored", None
     payload = payload_data(view, row["run_id"], ref)
-    return ("purged", None) if payload is None else ("available", payload[1])
+    if payload is None:
+        return "purged", None
+    content, data = payload
+    if not is_hash_of(content, row["source_data_hash"]):
+        key = key_text(TABLES["rows"], row)
+        raise RecordDamaged("landscape_rows", key, "source_data_hash is not that of the payload")
+    return "available", data
 
 
 def _operations(

@@ -11,11 +11,10 @@ from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 
 
-def row_hashes(view: LedgerView, run_id: str) -> Iterator[tuple[int, str]]:
-    """Yield the place in the source and the hash of each row of a run, in the order of ids."""
+def source_rows(view: LedgerView, run_id: str) -> Iterator[Row]:
+    """Yield the rows of a run in the order of ids."""
     for row in records_of(view.tables, run_id, "rows"):
-        check_stored(TABLES["rows"], row)
-        yield row["row_index"], row["source_data_hash"]
+        yield check_stored(TABLES["rows"], row)
 
 
 def failed_tokens(view: LedgerView, run_id: str) -> int:

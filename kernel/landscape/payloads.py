@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kernel.canonical import sha256_hex
-from kernel.landscape.canonical_types import digest_of, restored
+from kernel.landscape.canonical_types import restored
 from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.ledger import schema
@@ -42,7 +42,7 @@ class PurgeResult:
 
 def payload_row(run_id: str, content: bytes) -> Row:
     """Return the row under which a run keeps a content."""
-    return {"run_id": run_id, "content_hash": digest_of(content), "content": content}
+    return {"run_id": run_id, "content_hash": sha256_hex(content), "content": content}
 
 
 def read_payload(view: LedgerView, run_id: str, content_hash: str) -> bytes | None:

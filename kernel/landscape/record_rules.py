@@ -118,11 +118,6 @@ def _key_of(name: str, of: str, other: str) -> RecordRule:
     return rule
 
 
-def _row(row: Row) -> str | None:
-    ref = row["source_data_ref"]
-    return None if ref in (None, row["source_data_hash"]) else "source_data_ref is another hash"
-
-
 def part_key(owner: str, ordinal: int) -> str:
     """Return the key of a part by what it is a part of and its place there."""
     return f"{owner}/{ordinal:06d}"
@@ -131,7 +126,6 @@ def part_key(owner: str, ordinal: int) -> str:
 _OF_RECORDS: Mapping[str, RecordRule] = MappingProxyType(
     {
         "landscape_runs": _ended("running"),
-        "landscape_rows": _row,
         "landscape_token_parents": _key_of("link_id", "token_id", "ordinal"),
         "landscape_node_states": _state,
         "landscape_operations": _ended("open", "pending"),

@@ -13,8 +13,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kernel.canonical import sha256_hex
-from kernel.landscape.canonical_types import CANONICAL_VERSION, canonical_data, digest_of
+from kernel.landscape.canonical_types import (
+    CANONICAL_VERSION,
+    digest_of,
+    stable_hash,
+    typed_data,
+)
 from kernel.landscape.errors import LandscapeRefused, RecordRefused
 from kernel.landscape.outcomes import OutcomeRecording
 from kernel.landscape.record_group import RecordUnit
@@ -47,12 +51,12 @@ class Recorder(WorkRecording, OutcomeRecording, RecordReading):
         if run_id is not None and is_runtime(run_id):
             message = f"{PREFIX} begins the names of the runtime's own runs"
             raise RecordRefused("landscape_record_invalid", "run_id", message)
-        content = canonical_data(dict(config))
+        content = typed_data(dict(config))
         return self._record(
             "runs",
             run_id or self._new_id(),
             status="running",
-            config_hash=sha256_hex(content),
+            config_hash=digest_of(content),
             settings_json=content.decode(),
             canonical_version=CANONICAL_VERSION,
             source_schema_json=self._json(source_schema),
@@ -74,7 +78,7 @@ class Recorder(WorkRecording, OutcomeRecording, RecordReading):
         sequence: int | None = None,
     ) -> Row:
         """Record a node of the run's graph."""
-        content, schema_content = canonical_data(config), self._json(schema)
+        content, schema_content = typed_data(config), self._json(schema)
         return self._record_of(
             run_id,
             "nodes",
@@ -83,9 +87,9 @@ class Recorder(WorkRecording, OutcomeRecording, RecordReading):
             plugin_version=plugin_version,
             node_type=node_type,
             determinism=determinism,
-            config_hash=sha256_hex(content),
+            config_hash=digest_of(content),
             config_json=content.decode(),
-            schema_hash=None if schema_content is None else sha256_hex(schema_content.encode()),
+            schema_hash=None if schema is None else stable_hash(schema),
             schema_json=schema_content,
             sequence_in_pipeline=sequence,
             registered_at_us=self._now_us(),
@@ -117,7 +121,7 @@ class Recorder(WorkRecording, OutcomeRecording, RecordReading):
         keep_payload: bool = False,
     ) -> Row:
         """Record a row of a source; its data is kept as a payload where that is asked for."""
-        content = canonical_data(data)
+        content = typed_data(data)
         digest = digest_of(content)
         return self._record_of(
             run_id,

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
-from kernel.landscape.canonical_types import canonical_data
+from kernel.landscape.canonical_types import typed_data
 from kernel.landscape.payloads import payload_row
 from kernel.landscape.record_group import GROUP_RECORDS, RecordGroup
 from kernel.landscape.record_rules import KEYS, TABLES
@@ -63,7 +63,7 @@ class Recording:
         return str(payload["content_hash"])
 
     def _json(self, value: Any) -> str | None:
-        return None if value is None else canonical_data(value).decode()
+        return None if value is None else typed_data(value).decode()
 
     def _new_id(self) -> str:
         return self.ledger.host.new_id()

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from kernel.canonical import sha256_hex
-from kernel.landscape.canonical_types import canonical_data, canonical_or_shown, stable_hash
+from kernel.landscape.canonical_types import digest_of, stable_hash, typed_data, typed_or_shown
 from kernel.landscape.errors import RecordRefused
 from kernel.landscape.record_group import RecordUnit
 from kernel.landscape.record_rules import TABLES, part_key
@@ -358,13 +357,13 @@ class WorkRecording(Recording):
         destination: str = "discard",
     ) -> Row:
         """Record a row of a source that is not valid, whatever it consists of."""
-        content = canonical_or_shown(row_data)
+        content = typed_or_shown(row_data)
         return self._record_of(
             run_id,
             "validation_errors",
             self._new_id(),
             node_id=node_id,
-            row_hash=sha256_hex(content),
+            row_hash=digest_of(content),
             row_data_json=content.decode(),
             error=error,
             schema_mode=schema_mode,
@@ -383,16 +382,16 @@ class WorkRecording(Recording):
         destination: str = "discard",
     ) -> Row:
         """Record that a transform failed on a token, whatever it was given and says of it."""
-        content = canonical_or_shown(row_data)
+        content = typed_or_shown(row_data)
         return self._record_of(
             run_id,
             "transform_errors",
             self._new_id(),
             token_id=token_id,
             transform_id=transform_id,
-            row_hash=sha256_hex(content),
+            row_hash=digest_of(content),
             row_data_json=content.decode(),
-            error_details_json=canonical_or_shown(dict(details)).decode(),
+            error_details_json=typed_or_shown(dict(details)).decode(),
             destination=destination,
             created_at_us=self._now_us(),
         )
@@ -400,11 +399,11 @@ class WorkRecording(Recording):
     def _digested(self, run_id: str, value: Any, *, keep: bool) -> tuple[str, str | None]:
         if not keep:
             return stable_hash(value), None
-        ref = self._kept(run_id, canonical_data(value))
-        return ref, ref
+        content = typed_data(value)
+        return digest_of(content), self._kept(run_id, content)
 
     def _kept_or_none(self, run_id: str, value: Any) -> str | None:
-        return None if value is None else self._kept(run_id, canonical_data(value))
+        return None if value is None else self._kept(run_id, typed_data(value))
 
 
 def _check_status(status: str, *allowed: str) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from actors.pipelines.sinks import SinkItem, SinkWritten
-from kernel.landscape.canonical_types import canonical_data
+from kernel.landscape.canonical_types import typed_data
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -44,7 +44,7 @@ JsonForm = Literal["plain", "canonical"]
 
 _FORMS: Mapping[str, Callable[[Any], bytes]] = {
     "plain": lambda row: _plain_json(row).encode(),
-    "canonical": canonical_data,
+    "canonical": typed_data,
 }
 
 

@@ -20,7 +20,7 @@ from actors.pipelines.source_rows import SourceRow
 from actors.pipelines.step import WalkTools
 from actors.pipelines.walk import RowWalk
 from actors.pipelines.walks import Walks
-from kernel.landscape.canonical_types import Canonical, canonical_data
+from kernel.landscape.canonical_types import Canonical, typed_data
 from queues.client import JobOutcome, NewRequest, Rotulus
 from workers.clients.configured_model import model_of
 from workers.environment.settings import load_settings
@@ -70,7 +70,7 @@ async def _walked(pipeline: Pipeline, job: JobContext[RowToWalk]) -> Mapping[str
     content = Canonical(row.data.encode())
     events = await anyio.to_thread.run_sync(walk.of_row, content)
     way = {"way": documents_of(events)}
-    return way if len(canonical_data(way)) <= WAY_BYTES_MAX else {"is_too_large": True}
+    return way if len(typed_data(way)) <= WAY_BYTES_MAX else {"is_too_large": True}
 
 
 @cache

@@ -14,7 +14,7 @@ import orjson
 from typing_extensions import TypedDict
 
 from kernel.host import iso_time
-from kernel.landscape.canonical_types import canonical_data
+from kernel.landscape.canonical_types import canonical_json
 from kernel.landscape.lineage import Explanation, TokenLineage, explain
 from kernel.landscape.lineage_text import explanation_text, graph_mermaid, lineage_mermaid
 from kernel.landscape.recent_runs import activity_since, problems_now
@@ -203,7 +203,7 @@ def explanation_document(explanation: Explanation) -> ExplanationDocument:
 
 def lineage_document(lineage: TokenLineage) -> Document:
     """Return the lineage of a token."""
-    data = orjson.loads(canonical_data(lineage.source_data))
+    data = orjson.loads(canonical_json(lineage.source_data))
     return {
         "token": shown(lineage.token),
         "source_row": {
@@ -224,7 +224,7 @@ def lineage_document(lineage: TokenLineage) -> Document:
         "validation_errors": shown(lineage.validation_errors),
         "transform_errors": shown(lineage.transform_errors),
         "outcomes": shown(lineage.outcomes),
-        "payloads": orjson.loads(canonical_data(lineage.payloads)),
+        "payloads": orjson.loads(canonical_json(lineage.payloads)),
     }
 
 

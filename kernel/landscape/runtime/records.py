@@ -14,7 +14,7 @@ from kernel.algebra.verbs import BATCH_REVIEW
 from kernel.canonical import MAX_SAFE_INTEGER, canonicalize, sha256_hex
 from kernel.errors import LedgerCorrupt
 from kernel.host import parse_time_us
-from kernel.landscape.canonical_types import CANONICAL_VERSION, canonical_data
+from kernel.landscape.canonical_types import TYPED_VERSION, typed_data
 from kernel.landscape.digest import RunDigest, digest_of_records
 from kernel.landscape.grades import REPLAY
 from kernel.landscape.record_rules import KEYS, NAME_CHARS_MAX, TABLES, part_key
@@ -69,7 +69,7 @@ class RuntimeRecords:
             nodes.setdefault(way.node_id, "transform")
             if _reviewed(way):
                 nodes[REVIEW] = "aggregation"
-        config = canonical_data(None)
+        config = typed_data(None)
         for place, (node_id, node_type) in enumerate(nodes.items()):
             self._add(
                 "nodes",
@@ -148,7 +148,7 @@ class RuntimeRecords:
                 way.ended_us - way.began_us,
                 input_hash=way.content_hash,
                 output_hash=None if failed else sha256_hex(output),
-                error_json=canonical_data({"outcome": way.outcome}).decode() if failed else None,
+                error_json=typed_data({"outcome": way.outcome}).decode() if failed else None,
                 status="failed" if failed else "completed",
             )
             return
@@ -198,7 +198,7 @@ class RuntimeRecords:
         elif way.name in self._joined:
             fields = {"outcome": "coalesced", "join_group_id": self._joined[way.name]}
         elif children:
-            branches = canonical_data({"count": children}).decode()
+            branches = typed_data({"count": children}).decode()
             fields = {"outcome": "forked", "fork_group_id": token_id}
             fields["expected_branches_json"] = branches
         elif way.is_request and way.node_id == "binding_evaluation":
@@ -269,14 +269,14 @@ def run_record(view: LedgerView, stretch: RuntimeRun) -> Row:
         LedgerCorrupt: the log does not have one of them.
     """
     began_us, ended_us = (_committed_us(view, each) for each in (stretch.first, stretch.last))
-    settings = canonical_data({"derivation": VERSION, "first": stretch.first})
+    settings = typed_data({"derivation": VERSION, "first": stretch.first})
     ended = None if stretch.is_open else ended_us
     return _empty("runs") | {
         "run_id": stretch.run_id,
         "status": "running" if stretch.is_open else "completed",
         "config_hash": sha256_hex(settings),
         "settings_json": settings.decode(),
-        "canonical_version": CANONICAL_VERSION,
+        "canonical_version": TYPED_VERSION,
         "started_at_us": began_us,
         "completed_at_us": ended,
         "reproducibility_grade": None if ended is None else REPLAY,

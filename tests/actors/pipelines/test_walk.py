@@ -20,7 +20,7 @@ from actors.pipelines.events import (
 from actors.pipelines.pipeline import Pipeline
 from actors.pipelines.step import ModelReply, NodeStep, RowRefused, WalkTools
 from actors.pipelines.walk import TOKENS_MAX, RowWalk
-from kernel.landscape.canonical_types import Canonical, canonical_data, restored
+from kernel.landscape.canonical_types import Canonical, restored, typed_data
 
 
 class Paused:
@@ -48,7 +48,7 @@ def kept(_: Any, __: str) -> None:
 def walked(pipeline: Pipeline, row: Any, paused: Paused | None = None) -> list[Any]:
     tools = (paused or Paused()).tools
     walk = RowWalk(pipeline.graph, tools, "run", "run.0")
-    events = walk.of_row(Canonical(canonical_data(row)))
+    events = walk.of_row(Canonical(typed_data(row)))
     # What a worker sends is what happened.
     assert events_of(documents_of(events)) == events
     return events

@@ -1,12 +1,15 @@
 """A pipeline's data has one canonical form, and of that form the data is had again."""
 
+import base64
 import enum
+import hashlib
 import math
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from uuid import UUID
 
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,10 +17,12 @@ from kernel.canonical import canonicalize
 from kernel.landscape.canonical_types import (
     DEPTH_MAX,
     TAGS,
+    Canonical,
     DataRefused,
-    canonical_data,
+    canonical_json,
     restored,
     stable_hash,
+    typed_data,
 )
 
 pytestmark = pytest.mark.spec("003 Serialization Pipeline", "L2")
@@ -56,20 +61,56 @@ def typed(value):
 
 @given(data)
 def test_what_was_written_comes_back_as_it_was_and_is_written_again_alike(value):
-    content = canonical_data(value)
+    content = typed_data(value)
     assert typed(restored(content)) == typed(value)
-    assert canonical_data(restored(content)) == content
+    assert typed_data(restored(content)) == content
 
 
 @given(data, data)
 def test_values_have_the_same_bytes_only_if_they_are_the_same(value, other):
-    assert (canonical_data(value) == canonical_data(other)) == (typed(value) == typed(other))
+    assert (typed_data(value) == typed_data(other)) == (typed(value) == typed(other))
 
 
 @given(data)
 def test_what_the_library_writes_has_the_bytes_of_what_is_normalized(value):
     # A tuple goes the general way.
-    assert canonical_data((value,)) == b"[%s]" % canonical_data([value])[1:-1]
+    assert typed_data((value,)) == b"[%s]" % typed_data([value])[1:-1]
+
+
+def normalized(value):
+    """The value as the type table of the specification states it for any library."""
+    if isinstance(value, dict):
+        return {key: normalized(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [normalized(inner) for inner in value]
+    if isinstance(value, bytes):
+        return {"__bytes__": base64.b64encode(value).decode()}
+    is_large = type(value) is int and abs(value) > 2**53 - 1
+    return str(value) if is_large else value
+
+
+@given(data)
+def test_a_hash_is_what_another_library_computes(value):
+    expected = rfc8785.dumps(normalized(value))
+    assert canonical_json(value) == expected
+    assert stable_hash(value) == hashlib.sha256(expected).hexdigest()
+    assert Canonical(typed_data(value)).digest == stable_hash(value)
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        *({"price": 10.0}, {"a": -0.0}, {"a": [1e21, 1e-7, 0.1, 1e20]}, [1.0, 1, True, None]),
+        *({"b": 1, "a": {"d": 4.0, "c": "é"}}, "text", 1.5, 10.0, [], {}, {"\ufb33": 1, "😀": 2}),
+    ],
+)
+def test_plain_data_has_the_hash_of_its_canonical_json(plain):
+    assert stable_hash(plain) == hashlib.sha256(rfc8785.dumps(plain)).hexdigest()
+
+
+def test_ten_and_ten_point_nought_hash_alike_and_are_kept_apart():
+    assert stable_hash({"n": 10}) == stable_hash({"n": 10.0})
+    assert typed_data({"n": 10}) != typed_data({"n": 10.0})
 
 
 json_values = st.recursive(
@@ -81,7 +122,7 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_what_json_says_by_itself_has_the_bytes_of_rfc_8785(value):
-    assert canonical_data(value) == canonicalize(value)
+    assert typed_data(value) == canonicalize(value)
 
 
 class Colour(enum.Enum):
@@ -136,7 +177,7 @@ WRITTEN = {
 @pytest.mark.parametrize("case", WRITTEN)
 def test_each_type_is_written_as_the_table_says(case):
     value, text = WRITTEN[case]
-    assert canonical_data(value).decode() == text
+    assert typed_data(value).decode() == text
 
 
 nested = st.recursive(
@@ -162,7 +203,7 @@ def put_into(shape, value):
 @given(nested, st.sampled_from(NOT_FINITE))
 def test_what_is_not_finite_is_refused_at_any_depth(shape, value):
     with pytest.raises(DataRefused) as refusal:
-        canonical_data(put_into(shape, value))
+        typed_data(put_into(shape, value))
     assert refusal.value.code == "data_not_finite"
 
 
@@ -188,7 +229,7 @@ REFUSED = {
 def test_what_the_table_does_not_name_is_refused_with_its_place(case):
     value, code, field = REFUSED[case]
     with pytest.raises(DataRefused) as refusal:
-        canonical_data(value)
+        typed_data(value)
     assert (refusal.value.code, refusal.value.field) == (code, field)
 
 
@@ -197,9 +238,9 @@ def test_depth_has_a_limit_whatever_lies_at_the_bottom(bottom):
     value = bottom
     for _ in range(DEPTH_MAX):
         value = [value]
-    assert typed(restored(canonical_data(value))) == typed(value)
+    assert typed(restored(typed_data(value))) == typed(value)
     with pytest.raises(DataRefused) as refusal:
-        canonical_data([value])
+        typed_data([value])
     assert refusal.value.code == "data_too_deep"
 
 
@@ -207,14 +248,14 @@ def test_what_holds_itself_is_refused():
     value = []
     value.append(value)
     with pytest.raises(DataRefused):
-        canonical_data(value)
+        typed_data(value)
 
 
 def test_size_has_a_limit(monkeypatch):
     monkeypatch.setattr("kernel.landscape.canonical_types.DATA_BYTES_MAX", 10)
     assert stable_hash("12345678")
     with pytest.raises(DataRefused) as refusal:
-        canonical_data("123456789")
+        typed_data("123456789")
     assert refusal.value.code == "data_too_large"
 
 
@@ -238,7 +279,7 @@ def test_any_bytes_are_read_or_refused(content):
         value = restored(content)
     except ValueError:
         return
-    assert canonical_data(value) == content
+    assert typed_data(value) == content
 
 
 def test_numbers_and_arrays_of_numpy_are_those_of_python():
@@ -251,7 +292,7 @@ def test_numbers_and_arrays_of_numpy_are_those_of_python():
     }
     plain = {"scalars": [7, 0.5, 2.0, True], "array": [[1, 2], [3, 4]]}
     plain |= {"objects": [b"x", None], "texts": ["a"]}
-    assert canonical_data(value) == canonical_data(plain)
+    assert typed_data(value) == typed_data(plain)
     for refused in (
         numpy.array([0.5, math.nan]),
         numpy.float32("inf"),
@@ -260,7 +301,7 @@ def test_numbers_and_arrays_of_numpy_are_those_of_python():
         numpy.longdouble(1),
     ):
         with pytest.raises(DataRefused):
-            canonical_data({"a": [refused]})
+            typed_data({"a": [refused]})
 
 
 def test_times_and_missing_values_of_pandas_are_texts_and_null():
@@ -272,7 +313,7 @@ def test_times_and_missing_values_of_pandas_are_texts_and_null():
         pandas.NA,
     ]
     written = ["2026-02-09T12:00:00.000000005+00:00", "2026-02-09T11:00:00+00:00", None, None]
-    assert canonical_data(value) == canonical_data(written)
+    assert typed_data(value) == typed_data(written)
     for refused in (pandas.Timedelta(1), pandas.Series([1]), pandas.DataFrame({"a": [1]})):
         with pytest.raises(DataRefused):
-            canonical_data(refused)
+            typed_data(refused)

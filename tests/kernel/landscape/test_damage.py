@@ -22,7 +22,7 @@ from kernel.landscape.export import export_run
 from kernel.landscape.lineage import explain
 from kernel.landscape.listing import page_of
 from kernel.landscape.open_lineage import open_lineage_events
-from kernel.landscape.open_work import edge_ids, members_of, open_operations, row_hashes
+from kernel.landscape.open_work import edge_ids, members_of, open_operations, source_rows
 from kernel.landscape.overview import node_counts, record_counts, runs_page, tokens_page
 from kernel.landscape.prov_json import prov_document
 from kernel.landscape.record_rules import TABLES
@@ -71,7 +71,7 @@ READERS = {
     "contract": lambda view: (contract_of(view, "run-1"), nodes_with_schema(view, "run-1")),
     "topology": lambda view: topology_of(view, "run-1"),
     "rows_to_do": lambda view: rows_to_do(view, "run-1"),
-    "row_hashes": lambda view: [*row_hashes(view, "run-1")],
+    "source_rows": lambda view: [*source_rows(view, "run-1")],
     "edge_ids": lambda view: edge_ids(view, "run-1"),
     "resume": lambda view: newest_checkpoint(view, "run-1", topology_of(view, "run-1")),
     "resume_point": lambda view: resume_point(view, "run-1", topology_of(view, "run-1")),

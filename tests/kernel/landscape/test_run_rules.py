@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel.landscape.canonical_types import canonical_data
+from kernel.landscape.canonical_types import typed_data
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged, RecordRefused
 from kernel.landscape.export import ImportRefused, export_run, import_run
 from kernel.landscape.lineage import lineage_of
@@ -73,8 +73,8 @@ def test_a_run_is_completed_when_all_that_it_was_given_has_come_out(ledger, reco
     with ledger.store.transaction() as tables:
         ended = {"status": "completed", "completed_at_us": 1}
         tables.update(TABLES["runs"], ("run-1",), ended)
-    [found] = [each for each in problems_by_verify(ledger) if each[0] == "landscape_runs"]
-    assert found == ("landscape_runs", f"it is completed, and {INCOMPLETE[leave]}")
+    [problem] = [each for each in problems_by_verify(ledger) if each[0] == "landscape_runs"]
+    assert problem == ("landscape_runs", f"it is completed, and {INCOMPLETE[leave]}")
 
 
 def test_a_run_that_is_stopped_may_leave_things_open(recorder):
@@ -124,7 +124,7 @@ def name_both_branches_alike(tables, run):
 def expect_a_further_branch(tables, run):
     where = {"run_id": "run-1", "token_id": run["token"]["token_id"]}
     [outcome] = tables.select(TABLES["token_outcomes"], where)
-    expected = canonical_data(["sure", "unsure", "other"]).decode()
+    expected = typed_data(["sure", "unsure", "other"]).decode()
     key = ("run-1", outcome["outcome_id"])
     tables.update(TABLES["token_outcomes"], key, {"expected_branches_json": expected})
     return run["token"]["token_id"], "landscape_token_outcomes"
@@ -133,7 +133,7 @@ def expect_a_further_branch(tables, run):
 def expect_a_further_part(tables, run):
     where = {"run_id": "run-1", "outcome": "expanded"}
     [outcome] = tables.select(TABLES["token_outcomes"], where)
-    expected = canonical_data({"count": 4}).decode()
+    expected = typed_data({"count": 4}).decode()
     key = ("run-1", outcome["outcome_id"])
     tables.update(TABLES["token_outcomes"], key, {"expected_branches_json": expected})
     return outcome["token_id"], "landscape_token_outcomes"
