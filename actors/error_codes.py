@@ -248,6 +248,12 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "time_stamp_unavailable": ErrorCode(None, "service", is_retryable=True),
         "signing_key_unavailable": ErrorCode(None, "service", is_retryable=True),
         "lite_envelope_invalid": ErrorCode(None, "request"),
+        # Files of JSON lines.
+        "json_line_not_json": ErrorCode(None, "request"),
+        "json_line_not_object": ErrorCode(None, "request"),
+        "json_line_too_large": ErrorCode(None, "request"),
+        "json_lines_too_many": ErrorCode(None, "request"),
+        "json_lines_unreadable": ErrorCode(None, "request"),
         # The ledger.
         "ledger_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
         "commit_outcome_unknown": ErrorCode(None, "service", may_be_taken=True),

@@ -33,6 +33,7 @@ from starlette.types import Receive, Scope, Send
 
 from actors.messages import Operate
 from actors.orchestrator.intents import Intent, PublicIntent
+from kernel.json_lines import Line, LineSplitter
 from workers.api.body_limits import (
     BYTES_IN_FLIGHT_MAX,
     LINE,
@@ -41,7 +42,6 @@ from workers.api.body_limits import (
 )
 from workers.api.errors import ApiError, answer_of
 from workers.api.json_bodies import READ_AT_ONCE_BYTES, read_json
-from workers.api.ndjson import Line, LineSplitter
 from workers.api.operation_results import (
     ResultDocument,
     are_only_counted,
