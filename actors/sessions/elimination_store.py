@@ -6,8 +6,10 @@ may be there, and asking again is safe. Which store a session has is stated in i
 (decision actors/0036).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
+import anyio
 from anyio.to_thread import run_sync
 
 from actors.errors import EliminationStoreConflict, EliminationStoreFailed
@@ -21,35 +23,62 @@ from kernel.belief.elimination_store import (
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
+from kernel.belief.terms import TombstonePlace
+
+T = TypeVar("T")
+
+THREADS_MAX: Final = 16
+"""Calls of one store at once; a store that never answers holds no other thread."""
+
+ANSWER_S_MAX: Final = 30.0
 
 
 class AsyncEliminationStore:
-    """The five methods of a store, each awaited."""
+    """The five methods of a store, each awaited.
 
-    def __init__(self, store: EliminationStore) -> None:
+    Every one raises EliminationStoreUnavailable where no answer comes within `answer_s`.
+    """
+
+    def __init__(
+        self,
+        store: EliminationStore,
+        place: TombstonePlace = "tee",
+        *,
+        answer_s: float = ANSWER_S_MAX,
+    ) -> None:
+        self.place = place
+        """Sessions that are declared with it have their tombstones here."""
+
         self._store = store
+        self._answer_s = answer_s
+        self._threads = anyio.CapacityLimiter(THREADS_MAX)
+
+    async def _call(self, method: Callable[..., T], *arguments: Any) -> T:
+        with anyio.move_on_after(self._answer_s):
+            return await run_sync(method, *arguments, abandon_on_cancel=True, limiter=self._threads)
+        raise EliminationStoreUnavailable(f"no answer came within {self._answer_s:g} s")
 
     async def create_session(self, session_id: str, hypothesis_ids: Iterable[str]) -> None:
         """Fix the universe of a session."""
-        await run_sync(self._store.create_session, session_id, hypothesis_ids)
+        await self._call(self._store.create_session, session_id, hypothesis_ids)
 
     async def eliminate(
         self, session_id: str, eliminated: Iterable[str], provenance: EliminationProvenance
     ) -> StoreResult:
         """Write tombstones; they are kept when this returns."""
-        return await run_sync(self._store.eliminate, session_id, eliminated, provenance)
+        return await self._call(self._store.eliminate, session_id, eliminated, provenance)
 
     async def get_survivors(self, session_id: str) -> frozenset[str]:
         """Return the universe without its tombstones."""
-        return await run_sync(self._store.get_survivors, session_id)
+        return await self._call(self._store.get_survivors, session_id)
 
     async def get_eliminated(self, session_id: str) -> frozenset[str]:
         """Return the tombstones."""
-        return await run_sync(self._store.get_eliminated, session_id)
+        return await self._call(self._store.get_eliminated, session_id)
 
     async def recover(self, session_id: str) -> RecoveredState:
         """Return universe, tombstones and survivors of one moment."""
-        return await run_sync(self._store.recover, session_id)
+        return await self._call(self._store.recover, session_id)
 
 
 async def write_through(

@@ -414,8 +414,10 @@ class SessionRuntime:
 
     async def _agree(self, belief: BeliefSession) -> RestoredSession:
         """Hold a session against the store of its tombstones (seed 000 §6)."""
-        if self._tombstones is None:
-            raise EliminationStoreFailed("the session's elimination store is not configured here")
+        place = belief.policy.elimination_store
+        if self._tombstones is None or self._tombstones.place != place:
+            message = f"the session's tombstones are kept in a {place}, and none is configured here"
+            raise EliminationStoreFailed(message)
         try:
             recovered = await self._tombstones.recover(belief.session_id)
             return await anyio.to_thread.run_sync(

@@ -90,6 +90,7 @@ from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
 from kernel.belief.id_lists import STEP_IDS
 from kernel.belief.session import BeliefSession
+from kernel.belief.terms import TombstonePlace
 from kernel.belief_record import BeliefBatch
 from kernel.canonical import digest
 from kernel.host import Host, iso_time
@@ -329,6 +330,9 @@ class SessionActor:
         event_id = self._host.new_id() if message.ask_id is None else message.ask_id
         return {"event_id": event_id, "ts": iso_time(self._host.now_us())}
 
+    def _tombstone_places(self) -> tuple[TombstonePlace, ...]:
+        return ("ledger",) if self._tombstones is None else ("ledger", self._tombstones.place)
+
     def _declare(self, message: Declare, batch: _Batch) -> None:
         if self._belief is not None:
             _check_same_declaration(self._belief, message)
@@ -339,8 +343,9 @@ class SessionActor:
             # Not every store's text can hold it, and by then a whole batch would fail.
             problem = "a session's id and name do not hold the character U+0000"
             raise BeliefError("INVALID_REQUEST", problem, {"field": "metadata.case_name"})
-        elif message.policy.elimination_store != "ledger" and self._tombstones is None:
-            problem = "no elimination store but the ledger is configured here"
+        elif message.policy.elimination_store not in self._tombstone_places():
+            places = " and ".join(self._tombstone_places())
+            problem = f"tombstones are kept in {places} here (ROTULUS_ELIMINATION_STORE)"
             raise BeliefError("INVALID_REQUEST", problem, {"field": "policy.elimination_store"})
         else:
             self._belief, event = BeliefSession.declare(

@@ -30,7 +30,7 @@ class OntologyBundle:
         }
 
 
-TombstonePlace = Literal["ledger", "tee"]
+TombstonePlace = Literal["ledger", "tee", "plugin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SessionPolicy:
         check_whole("policy.stability_window", self.stability_window, most=MAX_STABILITY_WINDOW)
 
         if self.elimination_store not in get_args(TombstonePlace):
-            raise invalid("policy.elimination_store", "must be ledger or tee")
+            raise invalid("policy.elimination_store", "must be ledger, tee or plugin")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as a JSON object; the store only where it is not the ledger."""

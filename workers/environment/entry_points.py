@@ -15,6 +15,7 @@ QUEUES: Final = "rotulus.queues"
 BINDING_EVALUATORS: Final = "rotulus.binding_evaluators"
 EXTRACTORS: Final = "rotulus.extractors"
 MODELS: Final = "rotulus.models"
+ELIMINATION_STORES: Final = "rotulus.elimination_stores"
 
 
 class PluginError(Exception):

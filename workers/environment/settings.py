@@ -33,7 +33,7 @@ from kernel.pressure import Capacity
 from kernel.priorities import PRIORITIES_OF
 from kernel.rollback.confirmation import KEY_BYTES_MIN
 from workers.environment.capacity_spec import capacities_of, check_capacities, check_reserves
-from workers.environment.entry_points import MODELS, QUEUES, plugins_of
+from workers.environment.entry_points import ELIMINATION_STORES, MODELS, QUEUES, plugins_of
 from workers.environment.host_names import listed_names
 
 ENV_PREFIX = "ROTULUS_"
@@ -139,6 +139,18 @@ def _queue_names(value: str) -> str:
     if unknown and unknown - plugins_of(QUEUES).keys():
         raise PydanticCustomError("queue_unknown", "must be names of queues separated by commas")
     return value
+
+
+def _check_store_of_plugin(name: str) -> None:
+    """Refuse a name under which no installed plug-in offers a store; imports nothing."""
+    known = plugins_of(ELIMINATION_STORES)
+    if name not in known:
+        raise PydanticCustomError(
+            "elimination_store_unknown",
+            "no installed plug-in offers an elimination store of this name (offered: {offered}); "
+            "install one, or unset ROTULUS_ELIMINATION_STORE",
+            {"offered": ", ".join(sorted(known)) or "none"},
+        )
 
 
 def _check_model_of_plugin(name: str) -> None:
@@ -262,6 +274,13 @@ class Settings(BaseSettings):
         max_length=512,
         description="Tee (host:port) for sessions declared with the elimination store `tee`; "
         "loopback unless ROTULUS_ALLOW_REMOTE is set.",
+    )
+    elimination_store: str | None = Field(
+        default=None,
+        max_length=128,
+        description="Elimination store of an installed plug-in (its name among the entry points of "
+        "`rotulus.elimination_stores`) for sessions declared with the elimination store `plugin`; "
+        "instead of a Tee.",
     )
     worker_token: SecretStr | None = Field(
         default=None,
@@ -567,6 +586,19 @@ class Settings(BaseSettings):
         if not host or not port.isdecimal() or not 0 < int(port) <= 65_535:
             raise PydanticCustomError("target_invalid", "must be host:port")
         _check_loopback(host.strip("[]"), info)
+        return value
+
+    @field_validator("elimination_store")
+    @classmethod
+    def _store_is_offered(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None:
+            _check_store_of_plugin(value)
+            if info.data.get("tee_target") is not None:
+                raise PydanticCustomError(
+                    "elimination_stores_two",
+                    "a gateway has one elimination store beside the ledger: unset "
+                    "ROTULUS_ELIMINATION_STORE or ROTULUS_TEE_TARGET",
+                )
         return value
 
     @field_validator("model_name")

@@ -71,6 +71,7 @@ from workers.gateway.tracing_switch import gateway_traces
 from workers.implications.detecting_process import DetectingProcess
 from workers.implications.detection import IMPLICATIONS, ImplicationDetection
 from workers.implications.detectors import DETECTORS
+from workers.plugins.installed import elimination_store_plugin
 from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
 from workers.use_cases.binding_routing import BindingRouting
 from workers.use_cases.evidence_confirmation import EvidenceConfirmation
@@ -344,6 +345,8 @@ def _capacity(
 
 
 def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | None:
+    if settings.elimination_store is not None:
+        return AsyncEliminationStore(elimination_store_plugin(settings.elimination_store), "plugin")
     if settings.tee_target is None:
         return None
     # gRPC takes a while to load, so it is loaded only where there is a Tee.

@@ -11,6 +11,7 @@ from kernel.foreign_code import call_foreign, cause_of
 from kernel.work.queue_kinds import register_queue
 from workers.environment.entry_points import (
     BINDING_EVALUATORS,
+    ELIMINATION_STORES,
     EXTRACTORS,
     MODELS,
     QUEUES,
@@ -18,6 +19,7 @@ from workers.environment.entry_points import (
     load_plugin,
     plugins_of,
 )
+from workers.plugins.plugin_elimination_store import PluginEliminationStore
 from workers.plugins.plugin_model import PluginModel
 from workers.plugins.queue_plugin import QueuePlugin
 
@@ -100,6 +102,16 @@ def model_plugin(name: str) -> PluginModel:
         problem = "it does not say by `external`, True or False, whether prompts leave this machine"
         raise PluginError(entry, problem)
     return PluginModel(model)
+
+
+def elimination_store_plugin(name: str) -> PluginEliminationStore:
+    """Return the elimination store that a plug-in offers under a name; see `EliminationStore`.
+
+    Raises:
+        PluginError: it cannot be used.
+    """
+    entry = plugins_of(ELIMINATION_STORES)[name]  # settings name none that is not there
+    return PluginEliminationStore(_made(entry, "recover"))
 
 
 def _made(entry: EntryPoint, method: str) -> Any:
