@@ -33,11 +33,11 @@ class PluginEliminationStore:
         self, session_id: str, eliminated: Iterable[str], provenance: EliminationProvenance
     ) -> StoreResult:
         """Write tombstones."""
-        asked = frozenset(eliminated)
-        answer = _answer(self._store.eliminate, session_id, asked, provenance)
+        named = frozenset(eliminated)
+        answer = _answer(self._store.eliminate, session_id, named, provenance)
         applied = _ids(getattr(answer, "applied", None))
         already = _ids(getattr(answer, "already_eliminated", None))
-        if applied | already != asked or applied & already:
+        if applied | already != named or applied & already:
             raise _invalid("what it applied and what was eliminated before are not what was asked")
         return StoreResult(applied, already)
 
