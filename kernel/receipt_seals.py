@@ -32,7 +32,7 @@ OUTCOME_RECEIPTS = ("work_request_closed", "authority_recompute_dead_lettered")
 RANGE_MAX = 16_384
 """Receipts of one range."""
 
-_AT_ONCE = 1024
+RECEIPTS_AT_ONCE = 1024
 _SEALS_AT_ONCE = 16
 
 
@@ -93,7 +93,10 @@ def not_under_the_tree(view: LedgerView) -> int:
     row = view.log_row_at(head.ec_sequence_number)
     if row is None:
         raise LedgerCorrupt(f"row {head.ec_sequence_number} of the log is missing")
-    sealed = orjson.loads(row["row_bytes"])["receipt_chain_head"]
+    try:
+        sealed = orjson.loads(row["row_bytes"])["receipt_chain_head"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise LedgerCorrupt(f"row {head.ec_sequence_number} of the log is damaged") from error
     if sealed == head.receipt_hash:
         return 0
     rows = view.tables.select(schema.receipts, {"receipt_hash": sealed}, limit=1)
@@ -205,7 +208,7 @@ def leaves_between(tables: TablesView, first: int, last: int) -> Iterator[list[b
     """
     after, names = first - 1, ("receipt_sequence", "receipt_hash")
     while after < last:
-        limit = min(_AT_ONCE, last - after)
+        limit = min(RECEIPTS_AT_ONCE, last - after)
         rows = tables.columns(schema.receipts, names, after=after, limit=limit)
         if len(rows) < limit or rows[-1][0] != after + limit:
             raise LedgerCorrupt(f"receipts from {after + 1} to {after + limit} are not all there")

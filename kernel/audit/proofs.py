@@ -193,15 +193,15 @@ def request(view: LedgerView, request_id: str) -> ProofSubject:
         LedgerCorrupt: a receipt of the range is missing.
     """
     receipt = _outcome_receipt(view, request_id)
-    found = range_with(view, receipt["receipt_sequence"])
-    if found is None:
+    seal_and_range = range_with(view, receipt["receipt_sequence"])
+    if seal_and_range is None:
         message = (
             f"the outcome of {ascii(request_id)[:200]} is receipt {receipt['receipt_sequence']},"
             " which no operation seals yet: a running gateway does within a minute, then publish"
             " and ask again"
         )
         raise ProofSubjectUnknown(message, code="outcome_not_sealed")
-    seal, sealed = found
+    seal, sealed = seal_and_range
     row = view.log_row_of(seal["operation_id"])
     if row is None:
         raise LedgerCorrupt(f"the operation of receipt {seal['receipt_sequence']} is missing")
@@ -334,8 +334,7 @@ def _outcome_receipt(view: LedgerView, request_id: str) -> Row:
     Raises:
         ProofSubjectUnknown: `work_request_unknown`; `outcome_not_sealed` where there is none.
     """
-    asked = view.tables.get(schema.outbox, request_id)
-    if asked is None:
+    if view.tables.get(schema.outbox, request_id) is None:
         message = f"nobody asked for {ascii(request_id)[:200]}"
         raise ProofSubjectUnknown(message, code="work_request_unknown")
     names = (closed_id(request_id), dead_letter_id(request_id))

@@ -142,7 +142,7 @@ REFUSED = [
     *(outcome(sealed={"last_receipt": value}) for value in (7, "6", "8", LONG, True, ABSENT)),
     *(outcome(sealed={"root_hash": value}) for value in ("AB" * 32, "", 5, None, ABSENT)),
     *(outcome(receipt_path=value) for value in ([""], ["x"], {}, "", None, [[]], ABSENT)),
-    outcome().replace('receipt_kind', f'k\\": {DEEP}, \\"receipt_kind'),
+    outcome().replace("receipt_kind", f'k\\": {DEEP}, \\"receipt_kind'),
     *(outcome(receipt=None, sealed=None, receipt_path=[], extra=value) for value in (1, None)),
     HONEST.replace('"manifest"', '"manifest\x00"'),
     HONEST.replace('"manifest"', '"toString"'),

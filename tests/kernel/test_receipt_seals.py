@@ -161,7 +161,7 @@ def test_a_range_is_bounded_and_many_receipts_make_one_due(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(receipt_seals, "RANGE_MAX", 4)
-    monkeypatch.setattr(receipt_seals, "_AT_ONCE", 3)
+    monkeypatch.setattr(receipt_seals, "RECEIPTS_AT_ONCE", 3)
     do_jobs(ledger, *({"n": number} for number in range(5)))
     assert seal_receipts(ledger) is not None
     assert ledger.read(sealed_last) == 4

@@ -298,14 +298,14 @@ def test_the_outcome_of_a_recompute_is_its_operation_or_the_receipt_that_gives_i
         submit(ledger, create(name, "ConsolidatedUnderstanding"))
         submit(ledger, link(f"in-{name}", "n-0", name))
     with ledger.view() as view:
-        asked = {request.item_key: request.request_id for request in view.open_requests()}
+        requests = {request.item_key: request.request_id for request in view.open_requests()}
     unit(ledger, DeadLetterUnit("given-up", "KeyError at compute"))
     recompute(ledger, "computed")
     seal_receipts(ledger, for_outcomes=True)
     ledger.close()
     notary.publish()
-    receipt = notary.proved("request", asked["given-up"])["receipt"]
-    assert receipt["request_id"] == asked["given-up"]
+    receipt = notary.proved("request", requests["given-up"])["receipt"]
+    assert receipt["request_id"] == requests["given-up"]
     assert receipt["receipt_kind"] == "authority_recompute_dead_lettered"
-    refused, _ = notary.prove(asked["computed"], kind="request")
+    refused, _ = notary.prove(requests["computed"], kind="request")
     assert "rotulus prove operation" in refused.stderr
