@@ -8,7 +8,7 @@ R. Archive. Each segment is there, is the file that the ledger names, and holds 
 A. Chains. Log and receipts are numbered without gaps and linked; every hash is that of the stored
    bytes; every column repeats its bytes; every row beside the chains agrees with a chained one.
    The log's chain is walked twice, by code that has nothing in common but the hash, and the tree
-   over its rows is computed from them.
+   over its rows is computed from them. Ranges of receipts have the roots that their seals state.
 B. State. Applying every envelope again gives the stored effects, receipts, records and requests.
 C. Belief and thoughts. Every belief session replays, and the log anchors its newest event. Every
    chain of thoughts leads to the head, and every tree to the root, that the log states. The

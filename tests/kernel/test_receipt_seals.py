@@ -7,12 +7,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from actors.commit.receipt_units import SealReceiptsUnit
 from kernel import receipt_seals
-from kernel.canonical import canonicalize, sha256_hex
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
@@ -30,7 +28,7 @@ from kernel.verify import verify
 from kernel.verify.since import KeptTree, verify_since
 from tests.kernel.build import FakeHost, create, effect, envelope, findings, submit
 from tests.kernel.jobs import do_jobs, seal_receipts, unit
-from tests.kernel.tampering import Copy
+from tests.kernel.tampering import Copy, forge_outcome
 
 pytestmark = pytest.mark.spec("§17.5", "§17.6")
 
@@ -50,22 +48,6 @@ def root_of(leaves: list[bytes]) -> bytes:
 
 def behind(ledger: Ledger) -> int:
     return ledger.read(not_under_the_tree)
-
-
-def forge_outcome(copy: Copy, width: int) -> None:
-    """Change what a job answered, and compute the chain of receipts and its head again."""
-    prior = "0" * 64
-    for row in copy.rows(schema.receipts):
-        document = orjson.loads(row["receipt_bytes"])
-        if document.get("handler_result", {}).get("width") == 80:
-            document["handler_result"]["width"] = width
-        document["prior_receipt_hash"] = prior
-        content = canonicalize(document)
-        values = {"receipt_bytes": content, "receipt_hash": sha256_hex(content)}
-        copy.set(schema.receipts, row, prior_receipt_hash=prior, **values)
-        prior = values["receipt_hash"]
-    head = copy.a_row(schema.chain_head)
-    copy.set(schema.chain_head, head, receipt_hash=prior)
 
 
 @pytest.mark.parametrize("operations_before", [0, 2])

@@ -5,12 +5,15 @@ from pathlib import Path
 import anyio
 import pytest
 
+from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
+from kernel.ledger.sqlite import SqliteStore
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.receipt_seals import not_under_the_tree, sealed_last
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.jobs import do_jobs
+from tests.kernel.tampering import Copy, forge_outcome
 from tests.workers.api.door import Door, eventually, running_door
 from tests.workers.gateway.test_wiring import gateway_in
 from tests.workers.use_cases.published import LogWorld
@@ -111,16 +114,17 @@ async def test_a_checkpoint_commits_to_what_stood_behind_the_last_row(tmp_path: 
 
 
 async def test_a_gateway_that_stops_seals_and_signs_what_it_answered(tmp_path: Path):
-    key, out = tmp_path / "log.key", tmp_path / "out"
+    """Nothing else is on the record: three jobs of a plug-in, and then whoever owns the file."""
+    key, out, path = tmp_path / "log.key", tmp_path / "out", tmp_path / "ledger.db"
     create_key(key, "example.com/log")
+    ledger = Ledger.create(SqliteStore(path), FakeHost().host)
     gateway = gateway_in(
-        tmp_path / "data", checkpoint_key=key, checkpoint_folder=out, receipts_seal_s=3600
+        tmp_path / "data", ledger, checkpoint_key=key, checkpoint_folder=out, receipts_seal_s=3600
     )
-    ledger = gateway.services.ledger
 
     async def serve() -> None:
         await eventually((out / "checkpoint").exists)
-        do_jobs(ledger, {"n": 1}, {"n": 2}, {"n": 3})
+        do_jobs(ledger, {"width": 40}, {"width": 80}, {"width": 120})
         assert ledger.read(not_under_the_tree) == 6
         await gateway.leave()
 
@@ -134,6 +138,11 @@ async def test_a_gateway_that_stops_seals_and_signs_what_it_answered(tmp_path: P
     stated = SignedCheckpoint.of_bytes((out / "checkpoint").read_bytes()).stated
     assert (stated.size, stated.root) == (size, root)
     assert size > 0
+    copy = Copy(path)
+    forge_outcome(copy, 9999)
+    assert ("kernel_event_log", "link_broken") in {
+        (finding.table, finding.rule) for finding in copy.verify().findings
+    }
 
 
 async def test_a_backlog_is_sealed_in_ranges_without_waiting(clock: Clock, monkeypatch):
