@@ -67,7 +67,7 @@ Here one thing is changed that a chain holds, and the chain is computed anew fro
 
 {chains_table()}
 
-What a job of a plug-in answered, and what was refused, is under the tree with the next operation, and else with the seal of the receipts that follows within `ROTULUS_RECEIPTS_SEAL_S` seconds, before a checkpoint and at a stop (decision kernel/0570). `rotulus status` and `rotulus verify` say how many receipts are not under it yet. Where a gateway is killed they are under it once the next one has looked. The records of a run come under it with the run's seal, when it has ended.
+What a job of a plug-in answered, and what was refused, is under the tree with the next operation, and else with the seal of the receipts that follows within `ROTULUS_RECEIPTS_SEAL_S` seconds, before a checkpoint and at a stop (decision kernel/0570). `rotulus status` and `rotulus verify` say how many receipts are not under it yet. Where a gateway is killed they are under it once the next one has looked. The records of a pipeline's run come under it with the run's seal, when it is completed; those of a run that goes on, has failed or was interrupted are under no head, and whoever owns the file can change them.
 
 Verification does not look at who owns tables and may read them, at the planner's statistics, or at other tables in a PostgreSQL schema.
 """
