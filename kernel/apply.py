@@ -20,6 +20,7 @@ from kernel.algebra.verbs import (
     KEY_HANDOVER,
     LANDSCAPE_SEAL,
     OPERATOR_VERBS,
+    RECEIPTS_SEAL,
 )
 from kernel.authority.enqueue_pages import record_enqueued
 from kernel.authority.recompute_checks import check_recomputes, complete_recomputes
@@ -43,6 +44,7 @@ from kernel.model.receipt import Receipt, ReceiptRules
 from kernel.model.recomputes import RECALCULATE, Recompute, is_page
 from kernel.operation_counts import count_operation
 from kernel.operator_decisions import check_decision
+from kernel.receipt_seals import check_seal
 from kernel.sources import Source, node_classes, sources_of_envelope
 from kernel.stores.appliers import EffectRules
 from kernel.stores.binding_cycles import record_manifests
@@ -143,6 +145,7 @@ _RECORDERS: Mapping[str, Callable[[Operation, Envelope], object]] = MappingProxy
         FIRE_RECORD: record_manifests,
         KEY_HANDOVER: check_handover,
         LANDSCAPE_SEAL: record_seal,
+        RECEIPTS_SEAL: check_seal,
         **dict.fromkeys(OPERATOR_VERBS, check_decision),
         **THOUGHT_RECORDERS,
     }

@@ -56,6 +56,7 @@ RUNTIME_PURPOSES: Final[Mapping[str, str]] = MappingProxyType(
         "report_external_effect": "what became of an effect outside",
         "resume_implications": "the end of a halt",
         "review_membership": "an item of a reviewed batch",
+        "seal_receipts": "the seal of a range of receipts",
         "seal_run": "the seal of a run",
         "state_thought": "what happens to a session of thoughts, or to a round",
         "write_causal_graph": "a part of the causal graph",

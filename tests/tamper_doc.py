@@ -24,6 +24,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.proof.tiles import TILE_WIDTH
+from tests.chains_doc import chains_table
 from tests.kernel.archives import archive_next, collect_next
 from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.honest import think, write_briefly
@@ -61,6 +62,12 @@ TAIL = f"""
 Whoever owns the file and runs the program on it makes a record that is sound by itself. Each row is such an adversary, each cell the rule of the first finding. The heads were kept elsewhere, of a log of 9 operations of which the fifth is changed, the older one at the fourth: for `rotulus verify --expect-head` and `--since`; a checkpoint and a witness keep a tree head with a signature, so they reveal what the last column reveals. A head from before the change reveals nothing, and no head reveals what was added behind it.
 
 {owner_table()}
+
+Here one thing is changed that a chain holds, and the chain is computed anew from there to its end. In the second column the log stays as it was; in the others all that follows is computed anew as well, with its rows and the tree. The checkpoint was kept elsewhere, or cosigned, when the gateway stopped, or as the next one behind what was changed; the older head is of before it.
+
+{chains_table()}
+
+What a job of a plug-in answered, and what was refused, is under the tree with the next operation, and else with the seal of the receipts that follows within `ROTULUS_RECEIPTS_SEAL_S` seconds, before a checkpoint and at a stop (decision kernel/0570). `rotulus status` and `rotulus verify` say how many receipts are not under it yet. Where a gateway is killed they are under it once the next one has looked. The records of a pipeline's run come under it with the run's seal, when it is completed; those of a run that goes on, has failed or was interrupted are under no head, and whoever owns the file can change them.
 
 Verification does not look at who owns tables and may read them, at the planner's statistics, or at other tables in a PostgreSQL schema.
 """

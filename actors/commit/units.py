@@ -51,6 +51,7 @@ from kernel.model.stated_receipts import EnqueuedRequest, RecomputeRequested
 from kernel.model_registry import ModelRegistry
 from kernel.replay.record import replay_operation, replay_range
 from kernel.simulate.operation import Simulation, SimulationResult, simulate_operation
+from kernel.work.receipts import dead_letter_id
 
 Submitted = SubmissionResult | RejectedResult
 
@@ -312,7 +313,7 @@ class DeadLetterUnit:
                 "error_signature": self.error_signature,
             }
             receipt = Receipt("authority_recompute_dead_lettered", dict(body))
-            append_receipt(transaction, f"receipt:{request_id}:dead_letter", receipt, None)
+            append_receipt(transaction, dead_letter_id(request_id), receipt, None)
         return closed
 
 

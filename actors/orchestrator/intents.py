@@ -31,6 +31,7 @@ from kernel.model.stated_receipts import (
     ImplicationHalt,
     ImplicationResumed,
     ImplicationRun,
+    ReceiptsSealed,
     RecomputeRequested,
 )
 from kernel.priorities import CapacityPriority
@@ -417,6 +418,13 @@ class SealRun(Intent):
 
     intent_kind: Literal["seal_run"] = "seal_run"
     seal: RunSealed
+
+
+class SealReceipts(Intent):
+    """State the root of the tree over the receipts of a range (§17.5)."""
+
+    intent_kind: Literal["seal_receipts"] = "seal_receipts"
+    seal: ReceiptsSealed
 
 
 class RecordImplicationRun(Intent):

@@ -51,6 +51,7 @@ from actors.orchestrator.intents import (
     ReportExternalEffect,
     ResumeImplications,
     ReviewMembership,
+    SealReceipts,
     SealRun,
     SourceSpan,
     SpansUnavailable,
@@ -73,6 +74,7 @@ from kernel.algebra.verbs import (
     ENQUEUE,
     KEY_HANDOVER,
     LANDSCAPE_SEAL,
+    RECEIPTS_SEAL,
     REPORT_VERB,
 )
 from kernel.authority.enqueue_pages import ENQUEUED_RECEIPT
@@ -106,6 +108,7 @@ from kernel.model.recomputes import RECALCULATE, REQUESTS
 from kernel.operator_decisions import DECIDED_RECEIPT
 from kernel.overlays.overlay import EMBEDDED
 from kernel.proof.handover_proof import HANDOVER_RECEIPT
+from kernel.receipt_seals import RECEIPTS_SEALED
 from kernel.stores.bindings import generation_in_force, last_generation
 from kernel.stores.dates import day_fields
 from kernel.stores.external_report import FAILED, PERFORMED
@@ -593,6 +596,17 @@ def resolve_run_seal(intent: SealRun, _: LedgerView) -> ResolvedOperation:
     return ResolvedOperation(LANDSCAPE_SEAL, (effect,), (f"run:{intent.seal.run_id}",))
 
 
+def resolve_receipts_seal(intent: SealReceipts, _: LedgerView) -> ResolvedOperation:
+    """The one receipt states a range of receipts, and what they came to."""
+    effect = receipt_effect(RECEIPTS_SEALED, intent.seal.model_dump())
+    return ResolvedOperation(
+        RECEIPTS_SEAL,
+        (effect,),
+        (f"receipts:{intent.seal.first_receipt}",),
+        extra=_priority("user_active_session"),
+    )
+
+
 def resolve_extraction(intent: RecordExtractionTransition, _: LedgerView) -> ResolvedOperation:
     """A step is a new operation of a stable run, caused by the step before (§16.4, §16.5)."""
     run, parent = intent.extraction_run_id, intent.step.get("parent_operation_id")
@@ -688,6 +702,7 @@ RESOLVERS: Mapping[type[Intent], Callable[[Any, LedgerView], ResolvedOperation]]
         RecordKeyHandover: resolve_key_handover,
         RecordDecision: resolve_decision,
         SealRun: resolve_run_seal,
+        SealReceipts: resolve_receipts_seal,
         RecordExtractionTransition: resolve_extraction,
         ReportExternalEffect: resolve_external_report,
         RecordImplicationRun: resolve_implication_run,

@@ -69,8 +69,8 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         *("external_effect_report", "review_discard", "enqueue_recalculate_authority"),
         *("belief_anchor", "batch_review"),
         *("implication_run", "implication_halt", "implication_resume"),
-        # What it states is computed from the records of a run.
-        "landscape_run_seal",
+        # What they state is computed from the records of a run, and from receipts.
+        *("landscape_run_seal", "receipts_seal"),
         # Each link of a chain rests on the one before, and a seal on all of them.
         *("audit_session_start", "thought_record", "audit_verify_chain", "merkle_finalize"),
         *("audit_session_end", "round_open", "round_seal"),

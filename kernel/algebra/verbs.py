@@ -92,6 +92,9 @@ KEY_HANDOVER = "checkpoint_key_handover"
 LANDSCAPE_SEAL = "landscape_run_seal"
 """The digests of the records of a run that has ended (ruling L4)."""
 
+RECEIPTS_SEAL = "receipts_seal"
+"""The root of the tree over a range of receipts; spoken by the runtime alone (§17.5)."""
+
 QUEUE_PAUSE = "queue_pause"
 """An operator lets a queue, or one of its priorities, hand out nothing."""
 
@@ -269,10 +272,12 @@ _BOUNDARIES: dict[str, tuple[str, ...]] = {
     IMPLICATION_RESUME: ("receipt_only",),
     KEY_HANDOVER: ("receipt_only",),
     LANDSCAPE_SEAL: ("receipt_only",),
+    RECEIPTS_SEAL: ("receipt_only",),
     **dict.fromkeys((*THOUGHT_VERBS, *OPERATOR_VERBS), ("receipt_only",)),
 }
 """The verbs of undoing, epochs, reviews, of what became of effects outside, asking, anchors, of the
-detection of implications, of runs, of thoughts, of operators, and of the keys of the log."""
+detection of implications, of runs, of receipts, of thoughts, of operators, and of the keys of the
+log."""
 
 _OBSERVERS: Mapping[str, frozenset[str]] = {
     "search_run_record": frozenset({"receipt_only"}),
@@ -286,6 +291,7 @@ _OBSERVERS: Mapping[str, frozenset[str]] = {
     IMPLICATION_RESUME: frozenset({"receipt_only"}),
     KEY_HANDOVER: frozenset({"receipt_only"}),
     LANDSCAPE_SEAL: frozenset({"receipt_only"}),
+    RECEIPTS_SEAL: frozenset({"receipt_only"}),
     **dict.fromkeys((*THOUGHT_VERBS, *OPERATOR_VERBS), frozenset({"receipt_only"})),
     "extraction_state_change": _OBSERVING,
     ROLLBACK: frozenset(

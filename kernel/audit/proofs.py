@@ -6,7 +6,8 @@ anchors the session names the chain's new head. Its proof shows that operation's
 event, and the events behind it up to that head (decision kernel/0360). A thought is in the tree of
 its session, whose root, count and head of the chain stand in a seal: its proof shows the operation
 that states the seal, the thought's record and its path in both trees, and its content or nothing of
-it (decision kernel/0465).
+it (decision kernel/0465). The outcome of a request is a receipt: its proof shows the receipt, its
+path in the tree of its range, and the operation that states the root (decision kernel/0570).
 """
 
 import base64
@@ -33,6 +34,7 @@ from kernel.proof.proof_file import ANCHOR_VERB, ELIMINATE_VERB, FORMAT, TLOG_PR
 from kernel.proof.signing_keys import NoteVerifier
 from kernel.proof.tiles import subtree_root
 from kernel.proof.verification import ProofInvalid
+from kernel.receipt_seals import leaves_of, range_with
 from kernel.thought_contents import read_content
 from kernel.thoughts.reading import thought_path, thought_rows
 from kernel.thoughts.sessions import (
@@ -42,6 +44,7 @@ from kernel.thoughts.sessions import (
     session_of,
     thought_named,
 )
+from kernel.work.receipts import closed_id, dead_letter_id
 
 ANCHORS_AT_ONCE = 64
 THOUGHTS_AT_ONCE = 1000
@@ -178,8 +181,45 @@ def thought(view: LedgerView, thought_id: str, *, with_content: bool) -> ProofSu
     return ProofSubject(sealed, openings)
 
 
+def request(view: LedgerView, request_id: str) -> ProofSubject:
+    """Return what proves the outcome of a request: its receipt, and the seal of its range.
+
+    Reads the hashes of the range, because of the path in its tree.
+
+    Raises:
+        ProofSubjectUnknown: `work_request_unknown`; `outcome_not_sealed` of one that has no
+            outcome, or whose outcome is in no range yet.
+        ProofInvalid: the envelope of the seal was erased.
+        LedgerCorrupt: a receipt of the range is missing.
+    """
+    receipt = _outcome_receipt(view, request_id)
+    seal_and_range = range_with(view, receipt["receipt_sequence"])
+    if seal_and_range is None:
+        message = (
+            f"the outcome of {ascii(request_id)[:200]} is receipt {receipt['receipt_sequence']},"
+            " which no operation seals yet: a running gateway does within a minute, then publish"
+            " and ask again"
+        )
+        raise ProofSubjectUnknown(message, code="outcome_not_sealed")
+    seal, sealed = seal_and_range
+    row = view.log_row_of(seal["operation_id"])
+    if row is None:
+        raise LedgerCorrupt(f"the operation of receipt {seal['receipt_sequence']} is missing")
+    view.quarantines().expect_none_over(row["ec_sequence_number"])
+    leaves = leaves_of(view, sealed)
+    path = inclusion_path(
+        receipt["receipt_sequence"] - sealed.first, len(leaves), _nodes_over(leaves)
+    )
+    openings = {
+        "envelope": opening_of(view, row),
+        "receipt": receipt["receipt_bytes"].decode(),
+        "receipt_path": base64_lines(path),
+    }
+    return ProofSubject(row, openings)
+
+
 SUBJECTS: Mapping[str, Callable[[LedgerView, str], ProofSubject]] = MappingProxyType(
-    {"elimination": elimination, "manifest": manifest}
+    {"elimination": elimination, "manifest": manifest, "request": request}
 )
 """What finds the subject of a kind of proof by its id, where there is nothing to withhold."""
 
@@ -281,7 +321,34 @@ def _nodes_of_session(view: LedgerView, session_id: str) -> ReadNode:
     while rows:
         leaves += (leaf_hash(bytes(row["record_bytes"])) for row in rows)
         rows = thought_rows(view, session_id, after=len(leaves), limit=THOUGHTS_AT_ONCE)
+    return _nodes_over(leaves)
+
+
+def _nodes_over(leaves: Sequence[bytes]) -> ReadNode:
     return lambda level, index: subtree_root(leaves[index << level : (index + 1) << level])
+
+
+def _outcome_receipt(view: LedgerView, request_id: str) -> Row:
+    """Return the receipt that closes a request.
+
+    Raises:
+        ProofSubjectUnknown: `work_request_unknown`; `outcome_not_sealed` where there is none.
+    """
+    if view.tables.get(schema.outbox, request_id) is None:
+        message = f"nobody asked for {ascii(request_id)[:200]}"
+        raise ProofSubjectUnknown(message, code="work_request_unknown")
+    names = (closed_id(request_id), dead_letter_id(request_id))
+    rows = view.tables.select_any(schema.receipts, "receipt_id", names, {}, limit=1)
+    if rows:
+        return rows[0]
+    outcome = view.tables.get(schema.outbox_outcomes, request_id)
+    message = f"{ascii(request_id)[:200]} has no outcome yet"
+    if outcome is not None and outcome["operation_id"] is not None:
+        message = (
+            f"the outcome of {ascii(request_id)[:200]} is an operation:"
+            f" `rotulus prove operation {outcome['operation_id']}`"
+        )
+    raise ProofSubjectUnknown(message, code="outcome_not_sealed")
 
 
 def _hashed(stored: bytes) -> str:

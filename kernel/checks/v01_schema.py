@@ -18,6 +18,7 @@ from kernel.algebra.verbs import (
     LANDSCAPE_SEAL,
     OPERATOR_VERBS,
     REBUILD,
+    RECEIPTS_SEAL,
     REPORT_VERB,
     ROLLBACK,
     THOUGHT_VERBS,
@@ -39,7 +40,7 @@ _RUNTIME_VERBS = frozenset(
         *(IMPLICATION_RUN, IMPLICATION_HALT, IMPLICATION_RESUME, LANDSCAPE_SEAL),
         *THOUGHT_VERBS,
         *OPERATOR_VERBS,
-        KEY_HANDOVER,
+        *(KEY_HANDOVER, RECEIPTS_SEAL),
     }
 )
 _RUNTIME_KINDS = frozenset({"policy_snapshot_advance"})

@@ -14,9 +14,10 @@
 
 What the runtime writes to settle what was begun is counted and told of and never refused by 2 and
 3: an anchor, what closes a session of thoughts, a computed authority, a report, the record of a
-fire or of a batch review, how far implications were detected, the seal of a run, what an operator
-decides, undoing, and a policy, which is the way out. Refused, it would stop the runtime, or lose
-what has happened already; what begins such work is suspended before it (`kernel/pressure.py`).
+fire or of a batch review, how far implications were detected, the seal of a run or of receipts,
+what an operator decides, undoing, and a policy, which is the way out. Refused, it would stop the
+runtime, or lose what has happened already; what begins such work is suspended before it
+(`kernel/pressure.py`).
 Nor does 1 put any of it off, but for a computed authority, whose request waits until it is
 recorded, nor what an extraction came to: a model may have been asked for it.
 """
@@ -36,6 +37,7 @@ from kernel.algebra.verbs import (
     MERKLE_FINALIZE,
     OPERATOR_VERBS,
     REBUILD,
+    RECEIPTS_SEAL,
     REPORT_VERB,
     ROLLBACK,
     ROUND_OPEN,
@@ -70,7 +72,7 @@ _SETTLING = frozenset(
         BELIEF_ANCHOR,
         IMPLICATION_RUN,
         IMPLICATION_HALT,
-        LANDSCAPE_SEAL,
+        *(LANDSCAPE_SEAL, RECEIPTS_SEAL),
         FIRE_RECORD,
         ROLLBACK,
         EPOCH_ROLLBACK,

@@ -157,15 +157,20 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "round_sealed": _durable(thoughts.RoundSealed),
         "checkpoint_key_handed_over": _durable(stated.KeyHandedOver),
         "operator_decided": _durable(stated.OperatorDecided),
+        "receipts_sealed": _durable(stated.ReceiptsSealed),
     }
 )
 """Every kind; a version of the rules has a table of its own (`kernel/rules.py`)."""
 
 RECEIPT_KINDS_1: Mapping[str, ReceiptKind] = MappingProxyType(
-    {name: kind for name, kind in RECEIPT_KINDS.items() if name != "log_quarantine_lifted"}
+    {
+        name: kind
+        for name, kind in RECEIPT_KINDS.items()
+        if name not in ("log_quarantine_lifted", "receipts_sealed")
+    }
     | {"kernel_event_log_integrity_violation": _durable(own.IntegrityViolation)}
 )
-"""The kinds of version 1 of the rules, which has no quarantine."""
+"""The kinds of version 1 of the rules, which has no quarantine and seals no receipts."""
 
 MANIFEST_RECEIPT = "binding_evaluation_manifest"
 
@@ -209,6 +214,7 @@ STATED_UNDER_VERB: dict[str, frozenset[str]] = {
     "implication_halt": frozenset({"implication_detection_halted"}),
     "implication_resume": frozenset({"implication_detection_resumed"}),
     "landscape_run_seal": frozenset({"landscape_run_sealed"}),
+    "receipts_seal": frozenset({"receipts_sealed"}),
     "audit_session_start": frozenset({"audit_session_started"}),
     "thought_record": frozenset({"thought_recorded"}),
     "audit_verify_chain": frozenset({"thought_chain_verified"}),

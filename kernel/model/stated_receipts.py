@@ -513,3 +513,11 @@ class VisibilityTaintWarning(ReceiptBody):
     source_visibility_taint_distinct: list[Name]
     resolved_output_visibility_class: Name
     rendered_visibility_warning: str | None = None
+
+
+class ReceiptsSealed(ReceiptBody):
+    """The root of the tree over the receipts of a range, which goes on from the seal before."""
+
+    first_receipt: Sequence
+    last_receipt: Sequence
+    root_hash: Sha256

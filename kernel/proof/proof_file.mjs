@@ -33,6 +33,9 @@ const SEAL_RECEIPT = "session_sealed";
 const SEAL_FORMAT = "rotulus/session-seal/v1";
 const ETA_ALGORITHM = "eta-dup-sha256-v1";
 const THOUGHT_FORMAT = "rotulus/thought/v1";
+const RECEIPTS_VERB = "receipts_seal";
+const RANGE_RECEIPT = "receipts_sealed";
+const OUTCOME_RECEIPTS = ["work_request_closed", "authority_recompute_dead_lettered"];
 const SEAL_COUNTS = ["leaf_count", "first_sequence", "last_sequence", "round_number"];
 const SEAL_TEXTS = [
   ...["format", "algorithm", "session_id", "task_id", "zeta_head", "eta_root", "rfc6962_root"],
@@ -116,6 +119,16 @@ const KINDS = {
     return { ...proved, manifest: member(effect, "payload") };
   },
 
+  /** The outcome of a request is in a range of receipts whose root is in the log. */
+  async request(document, policy) {
+    const proved = await rowOf(document, policy);
+    const envelope = await openedEnvelope(proved.row, document.envelope);
+    const receipt = await sealedReceipt(document, envelope);
+    check(OUTCOME_RECEIPTS.includes(receipt.receipt_kind), "the receipt is no outcome");
+    text(receipt.request_id);
+    return { ...proved, receipt };
+  },
+
   /** The log of a checkpoint goes on from that of an older one. */
   async consistency(document, policy) {
     const old = await checkpointOf(document.old_checkpoint, policy);
@@ -132,6 +145,7 @@ const MEMBERS = {
   elimination: ["row", "tlog_proof", "envelope", "events"],
   thought: ["row", "tlog_proof", "envelope", "thought", "content", "eta_path", "rfc6962_path"],
   manifest: ["row", "tlog_proof", "envelope"],
+  request: ["row", "tlog_proof", "envelope", "receipt", "receipt_path"],
   consistency: ["old_checkpoint", "checkpoint", "path"],
 };
 
@@ -231,6 +245,24 @@ async function sealedThought(document, seal) {
   await checkEta(await sha256(stored), place, count, etaPath, unhex(seal.eta_root));
   await checkInclusion(await leafHash(stored), place, count, path, unhex(seal.rfc6962_root));
   return record;
+}
+
+/**
+ * Returns a receipt, which the tree of a range has at its place; an operation states the root.
+ *
+ * The leaves are the hashes of the receipts, in their order.
+ */
+async function sealedReceipt(document, envelope) {
+  const effect = soleEffect(envelope);
+  const isSeal = effect.receipt_subkind === RANGE_RECEIPT;
+  check(envelope.semantic_intent === RECEIPTS_VERB && isSeal, "the operation is no seal");
+  const [stated, stored] = [effect.payload, encoded(document.receipt)];
+  const [first, last] = [stated.first_receipt, stated.last_receipt].map((value) => number(text(value)));
+  const receipt = object(document.receipt);
+  const [place, count] = [number(text(receipt.receipt_sequence)) - first, last - first + 1n];
+  const leaf = await leafHash(await sha256(stored));
+  await checkInclusion(leaf, place, count, hashes(document.receipt_path), unhex(stated.root_hash));
+  return receipt;
 }
 
 function soleEffect(envelope) {

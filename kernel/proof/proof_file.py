@@ -59,6 +59,10 @@ SEAL_TEXTS = (
 )  # fmt: skip
 SEAL_COUNTS = ("leaf_count", "first_sequence", "last_sequence", "round_number")
 
+RECEIPTS_VERB = "receipts_seal"
+RANGE_RECEIPT = "receipts_sealed"
+OUTCOME_RECEIPTS = ("work_request_closed", "authority_recompute_dead_lettered")
+
 ED25519, ED25519_COSIGNATURE, ML_DSA_44 = 1, 4, 6
 """Kinds of key: over a text; over a time and a text; over a time and what a checkpoint states."""
 
@@ -168,6 +172,15 @@ def _manifest(document: dict[str, Any], policy: Policy) -> dict[str, Any]:
     return proved | {"manifest": effect["payload"]}
 
 
+def _request(document: dict[str, Any], policy: Policy) -> dict[str, Any]:
+    """The outcome of a request is in a range of receipts whose root is in the log."""
+    proved, row = _row(document, policy)
+    receipt = _sealed_receipt(document, opened_envelope(row, document["envelope"]))
+    is_outcome = receipt["receipt_kind"] in OUTCOME_RECEIPTS
+    _check(is_outcome and isinstance(receipt["request_id"], str), "the receipt is no outcome")
+    return proved | {"receipt": receipt}
+
+
 def _consistency(document: dict[str, Any], policy: Policy) -> dict[str, Any]:
     """The log of a checkpoint goes on from that of an older one."""
     old, old_size, old_root = _checkpoint(document["old_checkpoint"], policy)
@@ -182,6 +195,7 @@ KINDS: Mapping[str, Callable[[dict[str, Any], Policy], dict[str, Any]]] = {
     "elimination": _elimination,
     "thought": _thought,
     "manifest": _manifest,
+    "request": _request,
     "consistency": _consistency,
 }
 """What verifies a kind of proof file, and returns what it proves."""
@@ -194,6 +208,7 @@ MEMBERS: Mapping[str, Sequence[str]] = {
         *("thought", "content", "eta_path", "rfc6962_path"),
     ),
     "manifest": ("row", "tlog_proof", "envelope"),
+    "request": ("row", "tlog_proof", "envelope", "receipt", "receipt_path"),
     "consistency": ("old_checkpoint", "checkpoint", "path"),
 }
 """What a file of each kind may have besides its format and its kind."""
@@ -301,6 +316,24 @@ def _sealed_thought(document: dict[str, Any], seal: dict[str, Any]) -> dict[str,
     leaf, root = sha256(b"\x00" + stored).digest(), _hex(seal["rfc6962_root"])
     check_inclusion(leaf, place, count, path, root)
     return record
+
+
+def _sealed_receipt(document: dict[str, Any], envelope: dict[str, Any]) -> dict[str, Any]:
+    """Return a receipt, which the tree of a range has at its place; an operation states the root.
+
+    The leaves are the hashes of the receipts, in their order.
+    """
+    effect = _sole_effect(envelope)
+    is_seal = effect["receipt_subkind"] == RANGE_RECEIPT
+    _check(envelope["semantic_intent"] == RECEIPTS_VERB and is_seal, "the operation is no seal")
+    stated, stored = effect["payload"], document["receipt"].encode()
+    first, last = _number(stated["first_receipt"]), _number(stated["last_receipt"])
+    receipt = _object(stored.decode())
+    place, count = _number(receipt["receipt_sequence"]) - first, last - first + 1
+    leaf = sha256(b"\x00" + sha256(stored).digest()).digest()
+    path = _hashes(document["receipt_path"])
+    check_inclusion(leaf, place, count, path, _hex(stated["root_hash"]))
+    return receipt
 
 
 def _sole_effect(envelope: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ R. Archive. Each segment is there, is the file that the ledger names, and holds 
 A. Chains. Log and receipts are numbered without gaps and linked; every hash is that of the stored
    bytes; every column repeats its bytes; every row beside the chains agrees with a chained one.
    The log's chain is walked twice, by code that has nothing in common but the hash, and the tree
-   over its rows is computed from them.
+   over its rows is computed from them. Ranges of receipts have the roots that their seals state.
 B. State. Applying every envelope again gives the stored effects, receipts, records and requests.
 C. Belief and thoughts. Every belief session replays, and the log anchors its newest event. Every
    chain of thoughts leads to the head, and every tree to the root, that the log states. The
@@ -48,6 +48,7 @@ from kernel.verify.reading import (
     Findings,
     Reader,
 )
+from kernel.verify.receipt_seals import check_receipt_seals
 from kernel.verify.records import (
     answered_hash,
     check_answers,
@@ -88,6 +89,12 @@ class Verification:
 
     authorities_equal: int
     authorities_pending: int
+    receipts_sealed: int = 0
+    """The last receipt that is in a range whose root an operation states."""
+
+    receipts_not_under_the_tree: int = 0
+    """How many receipts stand behind the last row, which seals those before it."""
+
     rows_archived: int = 0
     """How many of the rows were read from the archive."""
 
@@ -178,7 +185,7 @@ class _Run:
         self._log = LogCheck(self._reader)
         self._requests = (0, 0)
         self._answers: set[str] = set()
-        self._emitted = self._emitted_us = 0
+        self._emitted = self._emitted_us = self._receipts_sealed = 0
         self._not_checked: tuple[str, ...] = ()
         self._undoings: tuple[UndoingDifference, ...] = ()
         self._tree_root = ""
@@ -303,6 +310,8 @@ class _Run:
         reader, log, findings = self._reader, self._log, self._findings
         with findings.guard(schema.receipts, "chain"):
             self._emitted, self._emitted_us = check_receipts(reader, self._receipts)
+        with findings.guard(schema.receipts, "seals"):
+            self._receipts_sealed = check_receipt_seals(reader)
         with findings.guard(schema.kernel_event_log, "chain"):
             if self._answered is None:
                 log.run(self._step)
@@ -367,6 +376,8 @@ class _Run:
         return Verification(
             rows=self._log.chain.rows,
             receipts=self._receipts.rows,
+            receipts_sealed=self._receipts_sealed,
+            receipts_not_under_the_tree=self._receipts.last - self._log.receipt_position,
             blobs=self._log.blobs + len(self._answers) + self._thoughts.contents,
             belief_sessions=self._belief.sessions,
             belief_events=self._belief.events,

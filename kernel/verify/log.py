@@ -101,6 +101,11 @@ class LogCheck:
         self._causality = Causality(reader)
 
     @property
+    def receipt_position(self) -> int:
+        """The receipt that the newest row seals."""
+        return self._receipt_position
+
+    @property
     def state(self) -> LogState:
         """Where this walk stands."""
         return LogState(

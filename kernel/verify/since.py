@@ -31,7 +31,16 @@ from kernel.verify.expected import ExpectedHead, check_expected
 from kernel.verify.hash_chains import GENESIS, RECEIPTS, Chain
 from kernel.verify.log import LogCheck
 from kernel.verify.names import check_receipt
-from kernel.verify.reading import LIMIT_FINDINGS, EnoughFindings, Findings, Reader, Rule, parts
+from kernel.verify.reading import (
+    LIMIT_FINDINGS,
+    EnoughFindings,
+    Findings,
+    Reader,
+    Rule,
+    load_object,
+    parts,
+)
+from kernel.verify.receipt_seals import check_receipt_seals
 from kernel.verify.records import answered_hash, check_row_answers
 from kernel.verify.storage import add_faults
 from kernel.verify.tree import TreeCheck
@@ -95,7 +104,7 @@ class _Since:
         self._receipts = Chain(RECEIPTS, self._findings)
         self._tree = TreeCheck(self._reader, LIMIT_FINDINGS)
         self._root = b""
-        self._done = self._total = 0
+        self._done = self._total = self._sealed_to = 0
 
     def check(self, expect_head: ExpectedHead | None) -> None:
         findings = self._findings
@@ -146,6 +155,10 @@ class _Since:
             self._log.go_on_after(row)
             sealed = self._log.state
             receipt_hash = sealed.receipt_hash
+            stated = (load_object(row["row_bytes"]) or {}).get("receipt_chain_head")
+            if stated != receipt_hash:
+                message = "no receipt has the hash that receipt_chain_head names"
+                self._findings.add(log, size, "link_broken", message)
             if isinstance(receipt_hash, str) and receipt_hash != GENESIS:
                 self._receipts.go_on_after(sealed.receipt_position, receipt_hash)
         return True
@@ -168,11 +181,14 @@ class _Since:
         return 0 if head is None else int(head["committed_at_us"])
 
     def _check_receipts(self) -> None:
+        before = self._receipts.last
         for row in self._reader.pages(schema.receipts, after=self._receipts.last):
             with self._findings.guard(schema.receipts, row["receipt_sequence"]):
                 document = self._receipts.step(row)
                 if document is not None:
                     check_receipt(self._reader, schema.receipts, row["receipt_sequence"], document)
+        with self._findings.guard(schema.receipts, "seals"):
+            self._sealed_to = check_receipt_seals(self._reader, after=before)
 
     def _reproduce(self) -> None:
         try:
@@ -238,6 +254,8 @@ class _Since:
         return Verification(
             rows=self._kept.size + log.chain.rows,
             receipts=self._receipts.last,
+            receipts_sealed=self._sealed_to,
+            receipts_not_under_the_tree=self._receipts.last - self._log.receipt_position,
             blobs=log.blobs,
             belief_sessions=0,
             belief_events=0,

@@ -106,6 +106,11 @@ def closed_id(request_id: str) -> str:
     return f"receipt:{request_id}:closed"
 
 
+def dead_letter_id(request_id: str) -> str:
+    """Return the id of the receipt that gives a recompute up."""
+    return f"receipt:{request_id}:dead_letter"
+
+
 def switched_id(operation_id: str) -> str:
     """Return the id of the receipt of a pause, or of its end, by the operation that decides it."""
     return f"receipt:{operation_id}:switched"

@@ -10,11 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Self
+from urllib.parse import quote
 
 from .gateway_http import GatewayHttp
 from .merkle_proofs import LogProofInvalid, leaf_hash, verify_consistency, verify_inclusion
 
 PREFER_PROOF = {"Prefer": "proof"}
+
+OUTCOMES = ("work_request_closed", "authority_recompute_dead_lettered")
+"""Kinds of receipt that are the outcome of a request."""
+
+_PAYLOAD_DOMAIN = b"rotulus/payload/v1\x00"
+_SALT_BYTES = 32
 
 WITNESSED_WITHIN_S = 10
 """For how long a gateway waits for witnesses unless another time is asked for; 30 s at most."""
@@ -65,6 +72,65 @@ class InclusionProof:
             leaf_hash(proof.row), proof.sequence - 1, proof.head.size, proof.path, proof.head.root
         )
         return proof
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeProof:
+    """The outcome of a request, and the row of the operation that seals its receipt's range."""
+
+    receipt: dict[str, Any]
+    """What is recorded of the outcome: `outcome`, and `handler_result` or `result`."""
+
+    inclusion: InclusionProof
+
+    @classmethod
+    def verified(cls, document: Mapping[str, Any], request_id: str) -> Self:
+        """Read a proof as a gateway states it.
+
+        Raises:
+            LogProofInvalid: the outcome is not in the log, or is that of another request.
+        """
+        try:
+            inclusion = InclusionProof.verified(document["inclusion"])
+            commitment = json.loads(inclusion.row)["envelope_payload_blob_ref"]
+            sealed = _sealed_range(_opened(commitment, document["envelope"]))
+            stored = document["receipt"].encode()
+            receipt = dict(json.loads(stored))
+            place = int(receipt["receipt_sequence"]) - sealed.first
+            path = tuple(bytes.fromhex(node) for node in document["receipt_path"])
+            leaf = leaf_hash(sha256(stored).digest())
+            verify_inclusion(leaf, place, sealed.count, path, sealed.root)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LogProofInvalid(f"this is no proof of an outcome: {error}") from error
+        if receipt.get("request_id") != request_id or receipt.get("receipt_kind") not in OUTCOMES:
+            raise LogProofInvalid("the proof is that of another request")
+        return cls(receipt, inclusion)
+
+
+@dataclass(frozen=True, slots=True)
+class _SealedRange:
+    first: int
+    count: int
+    root: bytes
+
+
+def _opened(commitment: str, opening: Mapping[str, str]) -> Any:
+    """Return what a row commits to by a salted commitment."""
+    salt, content = bytes.fromhex(opening["salt"]), opening["content"].encode()
+    framed = b"".join((_PAYLOAD_DOMAIN, salt, len(content).to_bytes(8, "big"), content))
+    if len(salt) != _SALT_BYTES or sha256(framed).hexdigest() != commitment:
+        raise ValueError("the row commits to another envelope")
+    return json.loads(content)
+
+
+def _sealed_range(envelope: Mapping[str, Any]) -> _SealedRange:
+    [effect] = envelope["primitive_effects"]
+    stated = effect["payload"]
+    is_seal = effect["receipt_subkind"] == "receipts_sealed"
+    if envelope["semantic_intent"] != "receipts_seal" or not is_seal:
+        raise ValueError("the operation is no seal of receipts")
+    first, last = int(stated["first_receipt"]), int(stated["last_receipt"])
+    return _SealedRange(first, last - first + 1, bytes.fromhex(stated["root_hash"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +204,21 @@ class LogProofs:
         proof = InclusionProof.verified(document)
         if proof.sequence != sequence or size not in (None, proof.head.size):
             raise LogProofInvalid("the proof is that of another row or size")
+        return proof
+
+    async def outcome(self, queue: str, request_id: str, size: int | None = None) -> OutcomeProof:
+        """Return the verified proof of the outcome of a request, in the tree now or of a size.
+
+        A gateway that has not sealed the outcome yet answers `outcome_not_sealed`; ask again after
+        a few seconds.
+
+        Raises:
+            LogProofInvalid: what the gateway answers proves nothing.
+        """
+        path = f"/v1/queues/{queue}/requests/{quote(request_id, safe='')}/proof"
+        proof = OutcomeProof.verified(await self._get(path, tree_size=size), request_id)
+        if size not in (None, proof.inclusion.head.size):
+            raise LogProofInvalid("the proof is that of another size")
         return proof
 
     async def witnessed(self, sequence: int, within_s: int = WITNESSED_WITHIN_S) -> WitnessedRow:

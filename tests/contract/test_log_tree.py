@@ -1,5 +1,6 @@
 """The tree over the log on every store: it moves with the rows and can be built again from them."""
 
+import orjson
 import pymerkle
 import pytest
 
@@ -34,7 +35,7 @@ def add_row(transaction, name="row"):
         "prior_row_hash": head.row_hash,
         "row_hash": f"{sequence:064}",
         "rules_version": 1,
-        "row_bytes": f'{{"{name}":{sequence}}}'.encode(),
+        "row_bytes": orjson.dumps({name: sequence, "receipt_chain_head": head.receipt_hash}),
         "envelope_payload_blob_ref": "b",
         "semantic_intent": "create",
         "session_id": None,

@@ -89,7 +89,7 @@ def effect(kind: str, target: str | None = None, /, **payload: Any) -> dict[str,
     return document
 
 
-_operations = itertools.count(1)
+OPERATION_NUMBERS = itertools.count(1)
 
 
 def op_id(name: str) -> str:
@@ -98,7 +98,7 @@ def op_id(name: str) -> str:
 
 
 def envelope(intent: str, effects: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
-    number = next(_operations)
+    number = next(OPERATION_NUMBERS)
     targets = [stated["target_ref"] for stated in effects if "target_ref" in stated]
     document: dict[str, Any] = {
         "operation_id": op_id(f"op-{number}"),

@@ -608,7 +608,10 @@ def test_what_one_transaction_writes_is_never_put_off_because_of_itself(world):
         ),
         ("create", {}, True),
         ("create", {"extracted": {"extraction_run_id": "run-1"}}, False),
-        *((verb, {}, False) for verb in ("landscape_run_seal", "external_effect_report")),
+        *(
+            (verb, {}, False)
+            for verb in ("landscape_run_seal", "receipts_seal", "external_effect_report")
+        ),
         *((verb, {}, False) for verb in ("binding_fire_record", "belief_anchor", "rollback")),
         *((verb, {}, False) for verb in ("epoch_rollback", "rebuild")),
     ],

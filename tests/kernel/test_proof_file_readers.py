@@ -77,11 +77,24 @@ def manifest(effect=None):
     return file_of("manifest", "m", stated if effect is None else effect)
 
 
+def outcome(*, receipt=None, sealed=None, **changes):
+    """A file of the outcome of a request, alone in its range."""
+    stated = {"receipt_sequence": "7", "receipt_kind": "work_request_closed", "request_id": "r"}
+    text = json.dumps(without_absent(stated | (receipt or {})))
+    leaf = leaf_hash(proof_file.sha256(text.encode()).digest())
+    payload = {"first_receipt": "7", "last_receipt": "7", "root_hash": leaf.hex()} | (sealed or {})
+    effect = {"receipt_subkind": "receipts_sealed", "payload": without_absent(payload)}
+    members = {"receipt": text, "receipt_path": []} | changes
+    return file_of("request", "receipts_seal", effect, **without_absent(members))
+
+
 HONEST = manifest()
 NOT_ANCHORS = ("junk", 5, 1.5, True, None, [], {}, {"session": "s"}, [["session_id", "s"]])
 
 TAKEN = [
     HONEST,
+    outcome(),
+    outcome(receipt={"receipt_kind": "authority_recompute_dead_lettered", "handler_result": {}}),
     elimination(),
     elimination([{"session_id": "t"}, {"session_id": 5}, {"session_id": None}]),
     elimination(first_event_index=1.0, last_event_index=1e0),
@@ -122,6 +135,15 @@ REFUSED = [
     f"[{HONEST}]",
     f"{HONEST}{HONEST}",
     HONEST[:-1],
+    *(outcome(receipt={"receipt_sequence": value}) for value in (7, 7.0, "07", "8", "", None)),
+    *(outcome(receipt={"receipt_kind": value}) for value in ("x", ["work_request_closed"], ABSENT)),
+    *(outcome(receipt={"request_id": value}) for value in (1, None, ["r"], {}, ABSENT)),
+    *(outcome(sealed={"first_receipt": value}) for value in (7, "6", "8", "-1", "7.0", ABSENT)),
+    *(outcome(sealed={"last_receipt": value}) for value in (7, "6", "8", LONG, True, ABSENT)),
+    *(outcome(sealed={"root_hash": value}) for value in ("AB" * 32, "", 5, None, ABSENT)),
+    *(outcome(receipt_path=value) for value in ([""], ["x"], {}, "", None, [[]], ABSENT)),
+    outcome().replace("receipt_kind", f'k\\": {DEEP}, \\"receipt_kind'),
+    *(outcome(receipt=None, sealed=None, receipt_path=[], extra=value) for value in (1, None)),
     HONEST.replace('"manifest"', '"manifest\x00"'),
     HONEST.replace('"manifest"', '"toString"'),
 ]

@@ -16,6 +16,7 @@ from kernel.algebra.verbs import (
     KEY_HANDOVER,
     LANDSCAPE_SEAL,
     OPERATOR_VERBS,
+    RECEIPTS_SEAL,
     REPORT_VERB,
     REVIEW_DISCARD,
     SEMANTIC_VERBS,
@@ -87,7 +88,7 @@ def test_every_kind_and_every_verb_has_a_valid_envelope():
         LANDSCAPE_SEAL,
         *THOUGHT_VERBS,
         *OPERATOR_VERBS,
-        KEY_HANDOVER,
+        *(KEY_HANDOVER, RECEIPTS_SEAL),
     }
     assert APPLIERS.keys() == {kind.canonical for kind in EFFECT_KINDS.values()}
 

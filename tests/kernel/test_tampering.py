@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernel.ledger import schema
+from tests.chains_doc import SCENARIOS, chains_table, rules_of_chain
 from tests.owner_doc import ADVERSARIES, HONEST, first_findings, ledger_of, owner_table
 from tests.tamper_doc import HEAD, TAIL, Tampering, honest_file, rows_of_the_file
 
@@ -60,3 +61,16 @@ def test_of_one_who_computes_all_of_it_anew_only_what_was_kept_tells():
         nothing_kept, older, head, tree_head = first_findings(adversary)
         assert (nothing_kept, older) == ("no", "no")
         assert head == tree_head
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_of_each_chain_the_log_tells_or_a_kept_checkpoint_does(name: str):
+    scenario = SCENARIOS[name]
+    assert rules_of_chain(scenario, forged=False) == ["no"] * 4, "nothing was done"
+    alone, anew, older, newer = rules_of_chain(scenario)
+    assert alone != "no"
+    assert (anew, older, newer) == ("no", "no", "head_not_found")
+
+
+def test_the_table_of_chains_is_made_by_the_adversaries():
+    assert chains_table() in README.read_text()

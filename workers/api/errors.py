@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from actors.error_codes import status_of
 from actors.errors import ActorError
+from kernel.audit.proofs import ProofSubjectUnknown
 from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
@@ -84,6 +85,7 @@ _CODED = (
     ArchiveUnavailable,
     ApiError,
     LandscapeRefused,
+    ProofSubjectUnknown,
     RecordDamaged,
 )
 

@@ -15,6 +15,7 @@ from actors.synthesis.synthesis import Synthesis
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
+from kernel.receipt_seals import not_under_the_tree
 from kernel.rollback.confirmation import Confirmations
 from queues.capacity_leases import CapacityLeases
 from queues.connection import RedisClient
@@ -129,7 +130,13 @@ class Services:
         """Return the published checkpoint with its verdict."""
         publishing = self.publishing
         if publishing is None:
-            return {"publishes": False, "problem": None, "checkpoint": None}
+            waiting = await self.read(not_under_the_tree)
+            return {
+                "publishes": False,
+                "problem": None,
+                "checkpoint": None,
+                "receipts_not_under_the_tree": waiting,
+            }
         return await self.read(
             lambda view: checkpoint_status(
                 view,

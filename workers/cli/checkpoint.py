@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import anyio
 import click
@@ -19,6 +19,7 @@ from kernel.proof.signing_keys import (
     public_verifier,
 )
 from kernel.proof.verification import ProofInvalid
+from kernel.receipt_seals import not_under_the_tree
 from workers.cli.checkpoint_stamp import PEM_BYTES_MAX, stamp, verify_stamp
 from workers.cli.checkpoint_verify import policy_of, verify
 from workers.cli.common import (
@@ -113,7 +114,9 @@ def publish_to(
         try:
             while True:
                 published = await publisher.publish()
-                print_document(_document(published.checkpoint.stated), as_json=as_json)
+                document = _document(published.checkpoint.stated)
+                document |= {"receipts_not_under_the_tree": read(not_under_the_tree)}
+                print_document(document, as_json=as_json)
                 if every is None:
                     return
                 await anyio.sleep(every)
@@ -168,7 +171,7 @@ def _command_key(origin: str, pem: bytes, command: str) -> CommandKey:
     return CommandKey.of_command(public_verifier(origin, public_key), command)
 
 
-def _document(signed: Checkpoint) -> dict[str, str]:
+def _document(signed: Checkpoint) -> dict[str, Any]:
     root = signed.root.hex()
     return {
         "origin": signed.origin,

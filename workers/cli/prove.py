@@ -39,6 +39,8 @@ _HELP = {
     " anchored with it.",
     "manifest": "Prove that the manifest ID of an evaluation cycle is in the log.\n\nShows the"
     " manifest; `rotulus audit manifest` lists those of a source event.",
+    "request": "Prove that the outcome of the request ID is in the log.\n\nShows the receipt of the"
+    " outcome, its path among the receipts of its range, and the operation that seals the range.",
 }
 
 _output = click.option(

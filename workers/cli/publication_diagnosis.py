@@ -14,6 +14,7 @@ from kernel.proof.checkpoint_verdict import CheckpointVerdict, JudgedCheckpoint,
 from kernel.proof.tiles import TILE_LEVELS, TILE_WIDTH, hashes_of
 from kernel.proof.verification import ProofInvalid
 from kernel.proof.witness_policy import WitnessPolicy
+from kernel.receipt_seals import not_under_the_tree
 from workers.clients.witnesses import WitnessClient
 from workers.environment.checkpoint_folder import published_checkpoint, published_tile
 from workers.environment.diagnosis import Diagnosis, State
@@ -62,6 +63,10 @@ def published(settings: Settings) -> Iterator[Diagnosis]:
         tree = view.log_tree()
         verdict = judged(note, policy, lambda stated: difference(tree, stated))
         yield _of_verdict(verdict, tree.size)
+        if waiting := not_under_the_tree(view):
+            what = f"{waiting} receipts stand behind the last row, and no tree head commits to them"
+            todo = "a running gateway seals them within ROTULUS_RECEIPTS_SEAL_S"
+            yield Diagnosis("published", "note", what, todo)
         if verdict.stated is not None and verdict.verdict in (
             CheckpointVerdict.UNWITNESSED,
             CheckpointVerdict.WITNESSED,

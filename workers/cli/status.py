@@ -62,7 +62,9 @@ def _about(url: str, state: Mapping[str, Any]) -> Iterator[str]:
     owned = f", owns {shards['owned']} of {shards['of']} shards" if shards else ""
     yield f"gateway    {url} is {readiness.get('status', 'unknown')}{owned}"
     if "root_hash" in tree:
-        yield f"record     {tree['tree_size']} rows, root {tree['root_hash']}"
+        waiting = state["checkpoint"].get("receipts_not_under_the_tree")
+        behind = f", {waiting} receipts behind them not yet under the root" if waiting else ""
+        yield f"record     {tree['tree_size']} rows, root {tree['root_hash']}{behind}"
     if checkpoint := state["checkpoint"].get("checkpoint"):
         yield f"published  {checkpoint['tree_size']} rows, {checkpoint['message']}"
     yield from _archive(state["archive"])

@@ -40,6 +40,7 @@ _GATEWAY: Final = (
     " kernel_retention_days audit_horizon_days thought_rounds_kept thought_rounds_warm"
     " seal_key round_s round_sessions landscape_run_rows"
     " checkpoint_key checkpoint_folder checkpoint_s checkpoint_rows witness_policy"
+    " receipts_seal_s"
 )
 _WORKER: Final = "gateway_url other_gateway_urls worker_slots worker_queues worker_metrics_port"
 

@@ -488,6 +488,13 @@ class Settings(BaseSettings):
         description="Rows after which it is published earlier, at most once a second; unset: by "
         "time alone.",
     )
+    receipts_seal_s: int = Field(
+        default=5,
+        ge=1,
+        le=3600,
+        description="Seconds after which receipts that no row of the log seals (outcomes of "
+        "plug-ins' jobs, refusals) are sealed by an operation of their own.",
+    )
     verified_head: Path | None = Field(
         default=None,
         description="File that keeps the tree head that was verified last, where who writes the "

@@ -1,6 +1,6 @@
 """What publishes the log of a gateway, as its settings say."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from kernel.ledger.ledger import Ledger
 from workers.clients.witnesses import WitnessClient
@@ -11,9 +11,14 @@ from workers.use_cases.log_publishing import LogPublishing
 
 
 def publishing_of(
-    settings: Settings, ledger: Ledger, clock_s: Callable[[], float]
+    settings: Settings,
+    ledger: Ledger,
+    clock_s: Callable[[], float],
+    seal: Callable[[], Awaitable[object]],
 ) -> LogPublishing:
     """Return what publishes the log where the settings name a key, and reads it in any case.
+
+    `seal` puts receipts under the tree before a checkpoint is signed.
 
     Raises:
         PolicyInvalid: the file of the witnesses is no policy, or cannot be read.
@@ -32,4 +37,5 @@ def publishing_of(
         every_s=settings.checkpoint_s,
         rows=settings.checkpoint_rows,
         clock_s=clock_s,
+        seal=seal,
     )

@@ -77,6 +77,7 @@ from workers.use_cases.binding_routing import BindingRouting
 from workers.use_cases.evidence_confirmation import EvidenceConfirmation
 from workers.use_cases.extraction_restarts import ExtractionRestarts
 from workers.use_cases.log_archiving import retention_policy
+from workers.use_cases.receipt_sealing import ReceiptSealing
 from workers.use_cases.rollbacks import confirmations_of
 from workers.use_cases.round_sealing import RoundSealing
 from workers.use_cases.run_sealing import RunSealing
@@ -212,7 +213,8 @@ def build_gateway(
     recorder = RefusalRecorder(refusals, write)
     models = ActiveModels(settings.current_model_versions)
     model, worker_token = model_of(settings), settings.worker_token
-    publishing = publishing_of(settings, ledger, time.monotonic)
+    receipt_sealing = ReceiptSealing(ledger, write, settings.receipts_seal_s, time.monotonic)
+    publishing = publishing_of(settings, ledger, time.monotonic, receipt_sealing.seal_outcomes)
     services = Services(
         ledger=ledger,
         sessions=sessions,
@@ -261,7 +263,9 @@ def build_gateway(
     async def leave() -> None:
         await recorder.record()
         await sharing.leave()
+        await receipt_sealing.seal_outcomes()
         await run_sealing.stop()
+        await publishing.publish_last()
 
     async def close_ledger() -> None:
         await anyio.to_thread.run_sync(ledger.close)
@@ -280,6 +284,7 @@ def build_gateway(
             implications.run,
             RoundSealing(ledger, write, sealing, settings.round_s).run,
             run_sealing.run,
+            receipt_sealing.run,
             publishing.run,
             hub.run,
             capacity.run,

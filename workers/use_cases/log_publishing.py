@@ -8,9 +8,12 @@ is as good as it was, and nothing is signed (decision workers/0201).
 Whoever waits for witnesses has the log published at once, at most once a second, for all who wait
 together (decision workers/0305). A checkpoint without its quorum is shown to the witnesses again
 after each period, also where nothing came onto the log.
+
+Receipts behind the last row are sealed before a checkpoint is signed, so that it commits to them,
+and a gateway that stops signs once more (decision workers/0340).
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -34,6 +37,10 @@ LOOK_EVERY_S = 1.0
 WAITED_FOR_EVERY_S = 1.0
 """Pause between two publications for whoever waits, from the beginning of one to the next."""
 
+STOP_S = 0.5
+"""Time that a stop has for the last publication; what witnesses hold back is signed all the same,
+and published at the next start."""
+
 Problem = tuple[str, str]
 """A code, and what stands in the way."""
 
@@ -49,10 +56,14 @@ _PROBLEMS = (
 _log = structlog.get_logger(__name__)
 
 
+async def _nothing_to_seal() -> None:
+    """Seal nothing: whoever only reads writes no rows."""
+
+
 class LogPublishing:
     """The published log of a gateway, and the loop that publishes it where there is a key."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it publishes, with what, when and after what
         self,
         ledger: Ledger,
         folder: Path,
@@ -63,8 +74,12 @@ class LogPublishing:
         every_s: float = 60.0,
         rows: int | None = None,
         clock_s: Callable[[], float] = lambda: 0.0,
+        seal: Callable[[], Awaitable[object]] = _nothing_to_seal,
     ) -> None:
-        """Publish with a publisher after so many seconds, or rows; without one only read."""
+        """Publish with a publisher after so many seconds, or rows; without one only read.
+
+        `seal` puts receipts under the tree that no row seals yet.
+        """
         self.folder = folder
         self.problem: Problem | None = None
         """Why the last publication did not come about."""
@@ -76,6 +91,8 @@ class LogPublishing:
         self._every_s = every_s
         self._rows = rows
         self._clock_s = clock_s
+        self._seal = seal
+        self._turn = anyio.Lock()
         self._size: int | None = None
         self._quorum_met = True
         self._tried_at_s = float("-inf")
@@ -102,11 +119,23 @@ class LogPublishing:
 
     async def publish_due(self) -> bool:
         """Publish the log if it is due, and tell whether it was published."""
-        if self._publisher is None or not await self._is_due():
-            return False
-        self._tried_at_s = self._clock_s()
+        async with self._turn:
+            if self._publisher is None or not await self._is_due():
+                return False
+            self._tried_at_s = self._clock_s()
+            return await self._publish(self._publisher)
+
+    async def publish_last(self) -> bool:
+        """Publish what came onto the log since, at a stop, and tell whether it was published."""
+        with anyio.move_on_after(STOP_S):
+            async with self._turn:
+                if self._publisher is not None and await self._size_now() != self._size:
+                    return await self._publish(self._publisher)
+        return False
+
+    async def _publish(self, publisher: LogPublisher) -> bool:
         try:
-            published = await self._publisher.publish()
+            published = await publisher.publish()
         except CheckpointKeyBusy:
             return False
         except _PROBLEMS as error:
@@ -164,6 +193,7 @@ class LogPublishing:
     async def _is_due(self) -> bool:
         waited_s = self._clock_s() - self._tried_at_s
         if waited_s >= self._every_s:
+            await self._seal()
             has_more_to_do = self.problem is not None or not self._quorum_met
             return has_more_to_do or await self._size_now() != self._size
         if self.wanted and self.problem is None and waited_s >= WAITED_FOR_EVERY_S:

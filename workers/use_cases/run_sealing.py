@@ -4,20 +4,26 @@ What a run says follows from the log, so nothing waits here to be written, and a
 killed loses nothing: whoever looks next goes on behind the newest seal. Making the records takes a
 thread of its own, and as long as that took is waited ten times over, so it takes at most a tenth of
 one processor however much is recorded (decision kernel/0474).
+
+A pipeline's run that was completed, and whose process ended before it was sealed, is sealed here as
+well; else its records would be under no tree head for good (decision workers/0341).
 """
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 import anyio
 import anyio.to_thread
 import structlog
 
-from actors.commit.run_units import SealRuntimeRunUnit
+from actors.commit.run_units import SealRuntimeRunUnit, SealRunUnit
 from actors.errors import ActorError
 from kernel.algebra.verbs import LANDSCAPE_SEAL
 from kernel.errors import KernelError
+from kernel.landscape.reports import newest_runs
 from kernel.landscape.runtime.stretches import sealed_last, stretch_between
+from kernel.landscape.seals import seal_of, seal_to_state
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.result import RejectedResult
 from workers.use_cases.authority_sweeps import FencedWrite
@@ -25,6 +31,13 @@ from workers.use_cases.authority_sweeps import FencedWrite
 LOOK_EVERY_S = 2.0
 REST = 9.0
 """For how many times as long as a seal took nothing is sealed."""
+
+COMPLETED_EVERY_S = 60.0
+COMPLETED_LOOKED_AT = 20
+"""Of the completed runs, the newest."""
+
+COMPLETED_AGE_US = 60_000_000
+"""How long a pipeline has for the seal of its own run."""
 
 STOP_ROWS_MAX = 100
 """Rows of which a gateway that stops makes a run; more would take a stop too long."""
@@ -43,6 +56,7 @@ class RunSealing:
         self._write = write
         self._rows = rows
         self._clock_s = clock_s
+        self._looked_at_s = float("-inf")
 
     async def run(self) -> None:
         """Seal what a process before this one has left, then whatever is due, until cancelled."""
@@ -51,6 +65,9 @@ class RunSealing:
             began_s = self._clock_s()
             await self._attempt(left)
             left = self.seal_next
+            if began_s - self._looked_at_s >= COMPLETED_EVERY_S:
+                self._looked_at_s = began_s
+                await self._attempt(self.seal_completed)
             await anyio.sleep(max(LOOK_EVERY_S, REST * (self._clock_s() - began_s)))
 
     async def stop(self) -> None:
@@ -65,6 +82,15 @@ class RunSealing:
     async def seal_rest(self) -> bool:
         """Seal what was recorded since the last run as a run, and tell whether it was sealed."""
         return await self._seal(partial(self._rest, self._rows))
+
+    async def seal_completed(self) -> bool:
+        """Seal a pipeline's run that is completed and has no seal; tell whether there was one."""
+        before_us = self._ledger.host.now_us() - COMPLETED_AGE_US
+        due = partial(_completed, before_us=before_us)
+        stated = await anyio.to_thread.run_sync(self._ledger.read, due)
+        if stated is None:
+            return False
+        return not isinstance(await self._write(SealRunUnit(stated)), RejectedResult)
 
     async def _attempt(self, seal: Callable[[], Awaitable[bool]]) -> None:
         try:
@@ -92,6 +118,14 @@ class RunSealing:
         if head - first + 1 > rows_max:
             return None if rows_max < self._rows else self._whole(view)
         return _unit(view, first, head)
+
+
+def _completed(view: LedgerView, before_us: int) -> dict[str, Any] | None:
+    """Return what the seal of a run states that was completed before a time and has none."""
+    for run in newest_runs(view, limit=COMPLETED_LOOKED_AT, status="completed"):
+        if run["completed_at_us"] < before_us and seal_of(view, run["run_id"]) is None:
+            return seal_to_state(view, run["run_id"])
+    return None
 
 
 def _unit(view: LedgerView, first: int, last: int) -> SealRuntimeRunUnit | None:

@@ -14,6 +14,7 @@ from kernel.proof.checkpoint_verdict import (
     judged,
 )
 from kernel.proof.witness_policy import WitnessPolicy
+from kernel.receipt_seals import not_under_the_tree
 
 
 class PublicationProblemDocument(TypedDict):
@@ -29,6 +30,9 @@ class CheckpointStatusDocument(TypedDict):
     publishes: bool
     problem: PublicationProblemDocument | None
     checkpoint: CheckpointVerdictDocument | None
+    receipts_not_under_the_tree: int
+    """How many receipts stand behind the last row of the log, so that no tree head commits to
+    them yet."""
 
 
 def checkpoint_status(
@@ -53,6 +57,7 @@ def checkpoint_status(
         "publishes": publishes,
         "problem": None if problem is None else {"code": problem[0], "message": problem[1]},
         "checkpoint": None if verdict is None else verdict.document(),
+        "receipts_not_under_the_tree": not_under_the_tree(view),
     }
 
 

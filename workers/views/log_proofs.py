@@ -1,11 +1,12 @@
 """Proofs over the log as JSON: tree heads, inclusion, consistency."""
 
+from base64 import b64decode
 from collections.abc import Iterable
 from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from kernel.audit.proofs import elimination
+from kernel.audit.proofs import elimination, request
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.log_tree import LogTree
 
@@ -61,6 +62,41 @@ class EliminationProofDocument(TypedDict):
     envelope: OpeningDocument
     events: list[str]
     """The bytes that are hashed of its event and of those behind it, up to the anchored one."""
+
+
+class OutcomeProofDocument(TypedDict):
+    """The proof that the outcome of a request is in the log, by the seal of its receipt's range."""
+
+    inclusion: InclusionDocument
+    """Of the operation that states the root of the range."""
+
+    envelope: OpeningDocument
+    receipt: str
+    """The bytes of the receipt that is the outcome."""
+
+    receipt_path: list[str]
+    """Its path to the root of the range, whose leaves are the hashes of its receipts."""
+
+
+def outcome_proof(
+    view: LedgerView, request_id: str, size: int | None = None
+) -> OutcomeProofDocument:
+    """Return the proof of the outcome of a request, in the tree of a size.
+
+    Raises:
+        ProofSubjectUnknown: `outcome_not_sealed` of one that has no outcome, or not yet in a range.
+        ProofInvalid: the envelope of the seal was erased.
+        ValueError: the seal is not in the tree of that size.
+    """
+    subject = request(view, request_id)
+    [inclusion] = inclusions(view, [subject.row["ec_sequence_number"]], size)
+    shown = subject.openings
+    return {
+        "inclusion": inclusion,
+        "envelope": shown["envelope"],
+        "receipt": shown["receipt"],
+        "receipt_path": [b64decode(node).hex() for node in shown["receipt_path"]],
+    }
 
 
 def elimination_proof(

@@ -36,6 +36,7 @@ from actors.orchestrator.intents import (
     ReportExternalEffect,
     ResumeImplications,
     ReviewMembership,
+    SealReceipts,
     SealRun,
     StateThought,
     UpdateBinding,
@@ -62,6 +63,7 @@ from kernel.model.stated_receipts import (
     ImplicationHalt,
     ImplicationResumed,
     ImplicationRun,
+    ReceiptsSealed,
     RecomputeRequested,
 )
 from kernel.reviews.batch import BatchReview, ItemOutcome, record_of
@@ -241,6 +243,10 @@ EVERY_KIND = {
     "record_key_handover": lambda _: RecordKeyHandover(intent_key="k", handover=HANDOVER),
     "record_decision": lambda _: RecordDecision(
         intent_key="k", verb="queue_pause", targets=("queue:q",), decided_by="ada", reason="r"
+    ),
+    "seal_receipts": lambda _: SealReceipts(
+        intent_key="k",
+        seal=ReceiptsSealed(first_receipt="1", last_receipt="2", root_hash="0" * 64),
     ),
     "seal_run": lambda _: SealRun(
         intent_key="k",
@@ -836,6 +842,7 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
         "recalculate_page",
         "record_decision",
         "record_key_handover",
+        "seal_receipts",
         "seal_run",
         "anchor_belief",
         "synthesized_cu",

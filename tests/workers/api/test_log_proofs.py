@@ -10,11 +10,12 @@ from kernel.audit.proofs import elimination
 from kernel.ledger import schema
 from kernel.proof.merkle_tree import EMPTY_ROOT, Frontier, leaf_hash
 from queues.client.gateway_http import GatewayHttp
-from queues.client.log_proofs import LogProofs, TreeHead, proof_of_result
+from queues.client.log_proofs import LogProofs, OutcomeProof, TreeHead, proof_of_result
 from queues.client.merkle_proofs import LogProofInvalid
 from queues.client.session_operations import SessionOperations
 from queues.client.source_bindings import SourceBindings
 from tests.kernel.build import create
+from tests.kernel.jobs import QUEUE, do_jobs, seal_receipts
 from tests.workers.api.door import SESSION, Door, error_of, source
 from tests.workers.api.test_bindings import MEANING
 from workers.clients.belief_session import SessionClient
@@ -248,3 +249,36 @@ async def test_a_proof_of_another_row_or_size_is_no_answer(door: Door):
 async def test_a_consistency_path_that_is_none_is_not_believed():
     with pytest.raises(LogProofInvalid):
         await answering({"tree_head": {}, "path": []}).grown_from(TreeHead(1, b"x" * 32))
+
+
+@pytest.mark.spec("§17.5", "§14.3")
+async def test_the_outcome_of_a_plugins_job_is_proved_by_the_seal_of_its_range(door: Door):
+    requests = do_jobs(door.ledger, {"width": 80}, {"width": 120}, {"width": 160})
+    path = f"/v1/queues/{QUEUE}/requests/{requests[1]}/proof"
+    error_of(await door.http.get(path), 409, "outcome_not_sealed")
+    assert (await get(door, "/v1/checkpoint"))["receipts_not_under_the_tree"] == 6
+    seal_receipts(door.ledger)
+    assert (await get(door, "/v1/checkpoint"))["receipts_not_under_the_tree"] == 0
+    document = await get(door, path)
+    async with door.client() as gateway:
+        proofs = LogProofs(gateway)
+        for request_id, width in zip(requests, (80, 120, 160), strict=True):
+            proof = await proofs.outcome(QUEUE, request_id)
+            assert proof.receipt["handler_result"] == {"width": width}
+            assert proof.inclusion.head == await proofs.head()
+        size = proof.inclusion.head.size
+        assert await proofs.outcome(QUEUE, request_id, size) == proof
+    changed = [
+        {"receipt": document["receipt"].replace("120", "9999")},
+        {"receipt_path": document["receipt_path"][:-1]},
+        {"envelope": document["envelope"] | {"salt": "00" * 32}},
+    ]
+    assert OutcomeProof.verified(document, requests[1]).receipt["outcome"] == "completed"
+    for each in changed:
+        with pytest.raises(LogProofInvalid):
+            OutcomeProof.verified(document | each, requests[1])
+    with pytest.raises(LogProofInvalid):
+        OutcomeProof.verified(document, requests[0])
+    error_of(await door.http.get(f"{path}?tree_size=0"), 422, "tree_size_invalid")
+    other = f"/v1/queues/binding-evaluation/requests/{requests[1]}/proof"
+    error_of(await door.http.get(other), 404, "work_request_unknown")

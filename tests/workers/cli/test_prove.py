@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.commit.units import DeadLetterUnit
 from kernel.audit.proofs import SUBJECTS
 from kernel.landscape.recorder import Recorder
 from kernel.proof import proof_file
@@ -14,8 +15,9 @@ from kernel.proof.proof_file import KINDS, ProofFileInvalid, verified
 from kernel.work.manifests import manifest_id
 from tests.kernel.binding_world import EVENT, ask, bound, furnish
 from tests.kernel.binding_world import work as evaluate
-from tests.kernel.build import op_id
-from tests.kernel.honest import Believer
+from tests.kernel.build import create, link, op_id, submit
+from tests.kernel.honest import Believer, recompute
+from tests.kernel.jobs import ask_for_job, do_jobs, seal_receipts, unit
 from tests.kernel.landscape.runs import seal, whole_run
 from tests.proof_verifiers import NODE, SCRIPT
 from tests.workers.cli.command import printed, rotulus
@@ -247,3 +249,63 @@ def test_what_a_checkpoint_does_not_have_is_not_proved(notary):
     unknown, _ = notary.prove("nothing")
     assert "operation_not_found" in unknown.stderr
     assert not file.exists()
+
+
+@pytest.mark.spec("§17.5", "§14.3")
+def test_the_outcome_of_a_plugins_job_is_proved_by_the_seal_of_its_range(notary):
+    ledger = notary.ledger()
+    results = [{"width": 40 * number} for number in range(1, 6)]
+    requests = do_jobs(ledger, *results)
+    refused, _ = notary.prove(requests[0], kind="request")
+    assert (refused.exit_code, "outcome_not_sealed" in refused.stderr) == (1, True)
+    seal_receipts(ledger)
+    unanswered = ask_for_job(ledger, "unanswered")
+    ledger.close()
+    stale, _ = notary.prove(requests[0], kind="request")
+    assert "proof_invalid" in stale.stderr, "the seal is behind the checkpoint"
+    notary.publish()
+    for request_id, result in zip(requests, results, strict=True):
+        shown = notary.proved("request", request_id)
+        receipt = shown["receipt"]
+        assert (receipt["request_id"], receipt["outcome"]) == (request_id, "completed")
+        assert receipt["handler_result"] == result
+        assert shown["row"]["semantic_intent"] == "receipts_seal"
+    refused, _ = notary.prove(unanswered, kind="request")
+    assert "has no outcome yet" in refused.stderr
+    refused, _ = notary.prove("nobody-asked", kind="request")
+    assert "work_request_unknown" in refused.stderr
+    honest = json.loads((notary.folder / "proof.json").read_bytes())
+    receipt = json.loads(honest["receipt"])
+    place = int(receipt["receipt_sequence"])
+    changed = [
+        {"receipt": honest["receipt"].replace("200", "9999")},
+        {"receipt": honest["receipt"].replace("completed", "cancelled")},
+        {"receipt": honest["receipt"].replace(f'"{place}"', f'"{place - 1}"')},
+        {"receipt_path": honest["receipt_path"][:-1]},
+        {"receipt_path": [*honest["receipt_path"], honest["receipt_path"][0]]},
+        {"receipt_path": honest["receipt_path"][::-1]},
+        {"kind": "manifest"},
+        {"receipt": None},
+    ]
+    files = [json.dumps(honest | each).encode() for each in changed]
+    assert_refused(files, notary.vkey)
+
+
+@pytest.mark.spec("§8.6", "§17.5")
+def test_the_outcome_of_a_recompute_is_its_operation_or_the_receipt_that_gives_it_up(notary):
+    ledger = notary.ledger()
+    for name in ("given-up", "computed"):
+        submit(ledger, create(name, "ConsolidatedUnderstanding"))
+        submit(ledger, link(f"in-{name}", "n-0", name))
+    with ledger.view() as view:
+        requests = {request.item_key: request.request_id for request in view.open_requests()}
+    unit(ledger, DeadLetterUnit("given-up", "KeyError at compute"))
+    recompute(ledger, "computed")
+    seal_receipts(ledger, for_outcomes=True)
+    ledger.close()
+    notary.publish()
+    receipt = notary.proved("request", requests["given-up"])["receipt"]
+    assert receipt["request_id"] == requests["given-up"]
+    assert receipt["receipt_kind"] == "authority_recompute_dead_lettered"
+    refused, _ = notary.prove(requests["computed"], kind="request")
+    assert "rotulus prove operation" in refused.stderr

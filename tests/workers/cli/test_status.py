@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from kernel.ledger.archive import NO_ARCHIVE
+from kernel.ledger.ledger import Ledger
 from tests.kernel.archives import memory_archive
+from tests.kernel.jobs import do_jobs
 from tests.workers.cli.command import rotulus
 from tests.workers.cli.test_queues import OneRecord
 from workers.cli import status as status_module
@@ -56,7 +58,12 @@ def state(**changes):
         "set_aside": {"set_aside": []},
         "implications": {"halts": []},
         "tree": {"tree_size": "1", "root_hash": "00"},
-        "checkpoint": {"publishes": False, "problem": None, "checkpoint": None},
+        "checkpoint": {
+            "publishes": False,
+            "problem": None,
+            "checkpoint": None,
+            "receipts_not_under_the_tree": 0,
+        },
         "runs": {"problems": []},
         "archive": {"is_configured": True, "retention_days": 90, "audit_horizon_days": 2557},
     }
@@ -174,6 +181,14 @@ def test_a_gateway_without_workers_is_shown_and_needs_one(record):
     document = json.loads(rotulus("status", "--json").stdout)
     assert [sentence for sentence in document["attention"] if "no worker" in sentence]
     assert document["tree"]["tree_size"] == "0"
+
+
+@pytest.mark.spec("§17.5")
+def test_it_says_how_many_receipts_no_tree_head_commits_to(record):
+    assert "under the root" not in rotulus("status").stdout
+    do_jobs(Ledger(record.store, record.host), {"width": 80})
+    [line] = [line for line in rotulus("status").stdout.splitlines() if line.startswith("record")]
+    assert line.endswith(", 2 receipts behind them not yet under the root")
 
 
 @pytest.mark.spec("§17.7")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from fakeredis import FakeAsyncRedis
 
@@ -111,7 +112,7 @@ async def test_a_gateway_with_a_key_publishes_the_log_by_itself(tmp_path: Path):
 def test_a_gateway_does_not_start_with_witnesses_that_cannot_be_read(tmp_path: Path):
     settings = Settings(data_dir=tmp_path, witness_policy=tmp_path / "none")
     with pytest.raises(PolicyInvalid):
-        publishing_of(settings, memory_ledger(), lambda: 0.0)
+        publishing_of(settings, memory_ledger(), lambda: 0.0, anyio.lowlevel.checkpoint)
 
 
 # What a gateway does of itself where nobody has set anything

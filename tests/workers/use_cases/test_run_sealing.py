@@ -2,8 +2,10 @@
 
 import pytest
 
+from kernel.landscape.recorder import Recorder
 from kernel.ledger import schema
 from kernel.verify import verify
+from tests.kernel.landscape.runs import whole_run
 from tests.workers.api.door import SESSION, Door, rows, source
 from workers.gateway.wiring import writing
 from workers.use_cases import run_sealing
@@ -92,3 +94,23 @@ async def test_zero_rows_seal_nothing(declared: Door):
     await sealing.stop()
     await sealing.run()
     assert sealed(declared) == []
+
+
+async def test_a_completed_run_whose_process_ended_before_the_seal_is_sealed(
+    declared: Door, monkeypatch
+):
+    recorder = Recorder(declared.ledger)
+    for run_id in ("run-1", "run-2", "run-3"):
+        whole_run(recorder, run_id)
+    for run_id in ("run-1", "run-2"):
+        recorder.complete_run(run_id)
+    sealing = sealing_of(declared, 1000)
+    assert not await sealing.seal_completed(), "its process may be about to seal it"
+    monkeypatch.setattr(run_sealing, "COMPLETED_AGE_US", -1)
+    assert await sealing.seal_completed()
+    assert await sealing.seal_completed()
+    assert not await sealing.seal_completed()
+    sealed_runs = {row["run_id"] for row in rows(declared.ledger, schema.landscape_seals)}
+    assert sealed_runs == {"run-1", "run-2"}
+    with declared.ledger.view() as view:
+        assert verify(view).findings == ()

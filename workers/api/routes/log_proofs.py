@@ -31,7 +31,7 @@ router = json_router(prefix="/v1/tree", tags=["proofs"])
 @router.get("")
 async def head(services: Given, tree_size: Size = None) -> TreeHeadDocument:
     """Return the size and the root of the tree over the log, or over its first rows."""
-    return await _answered(services, lambda view: tree_head(view.log_tree(), tree_size))
+    return await tree_answer(services, lambda view: tree_head(view.log_tree(), tree_size))
 
 
 @router.get("/inclusion/{ec_sequence_number}")
@@ -47,10 +47,10 @@ async def inclusion(
     def proof_in(size: int | None) -> Callable[[LedgerView], InclusionDocument]:
         return lambda view: inclusions(view, [ec_sequence_number], size)[0]
 
-    proof = await _answered(services, proof_in(tree_size))
+    proof = await tree_answer(services, proof_in(tree_size))
     durability, size = await durability_of_row(request, services, ec_sequence_number, tree_size)
     if durability is not None:
-        proof = await _answered(services, proof_in(size))
+        proof = await tree_answer(services, proof_in(size))
         proof["durability"] = durability
     return proof
 
@@ -62,10 +62,11 @@ async def consistent(
     tree_size: Size = None,
 ) -> ConsistencyDocument:
     """Return the path that shows that the tree of a size begins with that of an older one."""
-    return await _answered(services, lambda view: consistency(view, old_tree_size, tree_size))
+    return await tree_answer(services, lambda view: consistency(view, old_tree_size, tree_size))
 
 
-async def _answered(services: Services, question: Callable[[LedgerView], T]) -> T:
+async def tree_answer(services: Services, question: Callable[[LedgerView], T]) -> T:
+    """Answer a question about the tree of a size; one that the log has not is a refusal."""
     try:
         return await services.read(question)
     except ValueError as error:

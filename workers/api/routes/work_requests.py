@@ -30,8 +30,10 @@ from queues.job_progress import JobProgress
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.outcome_watch import Until
+from workers.api.routes.log_proofs import Size, tree_answer
 from workers.api.services import Given, Services
 from workers.use_cases import queue_operations
+from workers.views.log_proofs import OutcomeProofDocument, outcome_proof
 from workers.views.surroundings import why_open
 
 WAIT_S_MAX = 30
@@ -183,6 +185,18 @@ async def progress(
     if said is None:
         return {"percent": None, "note": ""}
     return {"percent": said.percent, "note": said.note}
+
+
+@router.get("/requests/{request_id:path}/proof")
+async def proof(
+    queue: QueueName, request_id: RequestIdInPath, services: Given, tree_size: Size = None
+) -> OutcomeProofDocument:
+    """Return the proof that the outcome of a request is in the log, in the tree of a size.
+
+    A gateway seals outcomes every few seconds; before that the answer is `outcome_not_sealed`.
+    """
+    _existing(await services.read(lambda view: outcome_of(view, queue, request_id)), request_id)
+    return await tree_answer(services, lambda view: outcome_proof(view, request_id, tree_size))
 
 
 @router.post("/requests/{request_id:path}/cancel")
