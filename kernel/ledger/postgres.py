@@ -389,7 +389,8 @@ class PostgresStore:
     def query(self, sql: str, bounds: QueryBounds, now_s: Callable[[], float]) -> QueryAnswer:
         """Run one SELECT on a connection of its own that may only read; the server has the time."""
         del now_s
-        with closing(connect(self._url, self.place, read_only=True)) as connection:
+        connection = connect(self._url, self.place, read_only=True, primary=not self._read_only)
+        with closing(connection):
             return run_query(connection, sql, bounds)
 
     def server_time_us(self) -> int | None:
@@ -551,7 +552,13 @@ class PostgresStore:
             self._roll_back(self._begin_writing())
 
     def _connect(self, *, read_only: bool) -> Connection:
-        return connect(self._url, self.place, read_only=read_only, silences=self._silences)
+        return connect(
+            self._url,
+            self.place,
+            read_only=read_only,
+            primary=not self._read_only,
+            silences=self._silences,
+        )
 
     def _connect_writer(self, *, creating: bool = False) -> Connection:
         writer = self._connect(read_only=False)
