@@ -47,6 +47,8 @@ from kernel.ledger.postgres_schema import (
     unique_columns,
     version_in,
 )
+from kernel.ledger.postgres_standbys import look_at_standbys
+from kernel.ledger.replication import Replication
 from kernel.ledger.schema_version import check_version
 from kernel.ledger.sql_tables import SqlTables
 from kernel.ledger.tables import DuplicateKey, MissingReference, Row, WriterTurn
@@ -210,6 +212,11 @@ class PostgresTables(SqlTables):
         """Return the version of the server and the settings on which a COMMIT rests."""
         stated: dict[str, str] = dict(self._execute(_ENGINE, ()).fetchall())
         return {"version": f"PostgreSQL {stated.pop('server_version')}", **stated}
+
+    def replication(self) -> Replication:
+        """Return what the server says of its standbys."""
+        with self._translated():
+            return look_at_standbys(self._connection)
 
     def _write(self, sql: str, values: Sequence[Any], *, may_collide: bool) -> None:
         if not may_collide:
@@ -402,6 +409,11 @@ class PostgresStore:
         """Return the version of the server and the settings on which a COMMIT rests."""
         with self.view() as tables:
             return tables.engine()
+
+    def replication(self) -> Replication:
+        """Return what the server says of its standbys."""
+        with self.view() as tables:
+            return tables.replication()
 
     @contextmanager
     def _snapshot(self) -> Iterator[PostgresTables]:

@@ -17,6 +17,7 @@ from sqlalchemy import Table
 
 from kernel.ledger.catalog import ContentReport, StorageFault
 from kernel.ledger.keys import values_getter
+from kernel.ledger.replication import Replication
 
 Row = dict[str, Any]
 
@@ -252,6 +253,18 @@ class GivesSpaceBack(Store, Protocol):
 
         Raises:
             LedgerUnavailable: when the lock was not granted in time.
+        """
+
+
+@runtime_checkable
+class HasStandbys(Store, Protocol):
+    """A store on a server of which others may be standbys."""
+
+    def replication(self) -> Replication:
+        """Return what the server says of its standbys.
+
+        Raises:
+            LedgerUnavailable: when it does not answer.
         """
 
 

@@ -13,6 +13,7 @@ import structlog
 
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
+from kernel.ledger.tables import HasStandbys, Store
 from queues.connection import connect_redis
 from workers.api.app import work_out_routes
 from workers.environment.data_folder import DataFolder
@@ -51,7 +52,7 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     queue_plugins()  # their queues are in the table from here on
     place, clock = ledger_place(settings), LedgerClock()
     # A server may be away for a moment; an error of a file is there to stay.
-    opening = partial(_open, place, clock, settings.database_connections)
+    opening = partial(open_ledger_of_gateway, place, clock, settings.database_connections)
     wait_s = 0 if file_of(place) is not None else WAIT_S
     ledger = await opened(opening, wait_s)
     name = gateway_name(settings, port_of(listening))
@@ -68,14 +69,22 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
             await gateway.aclose()
 
 
-def _open(place: LedgerPlace, clock: LedgerClock, connections: int) -> Ledger:
+def open_ledger_of_gateway(place: LedgerPlace, clock: LedgerClock, connections: int) -> Ledger:
     """Open a ledger, found it if it is new, and delete what has expired."""
     host = system_host(clock.now_us)
     ledger = founded_ledger(place, host, connections=connections, clock=clock)
     try:
         with ledger.transaction() as transaction:
             purge_expired(transaction)
+        _name_standbys(ledger.store)
     except BaseException:
         ledger.close()
         raise
     return ledger
+
+
+def _name_standbys(store: Store) -> None:
+    """Log what a failover from the server to one of its standbys could lose."""
+    if isinstance(store, HasStandbys):
+        for standby in store.replication().asynchronous:
+            _log.warning("standby_asynchronous", standby=standby.name, todo="rotulus doctor")
