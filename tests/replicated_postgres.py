@@ -75,6 +75,10 @@ class ReplicatedPostgres:
         receiving = "SELECT count(*) FROM pg_stat_wal_receiver"
         wait_for("no receiver", lambda: self.standby.run(receiving) == [(0,)], WAIT_S)
 
+    def pause_replay(self) -> None:
+        """Let the standby show nothing more of what it receives until it is promoted."""
+        self.standby.run("SELECT pg_wal_replay_pause()")
+
     def fail_over(self) -> None:
         """End the primary without a word, and promote the standby."""
         self.primary.stop(signal.SIGQUIT)
