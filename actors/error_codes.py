@@ -248,6 +248,8 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "signing_key_unavailable": ErrorCode(None, "service", is_retryable=True),
         "lite_envelope_invalid": ErrorCode(None, "request"),
         # The ledger.
+        "ledger_went_back": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
+        "ledger_head_reason_missing": ErrorCode(422, "request"),
         "ledger_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
         "commit_outcome_unknown": ErrorCode(None, "service", may_be_taken=True),
         "archive_unavailable": ErrorCode(503, "service", is_retryable=True),

@@ -13,8 +13,10 @@ from actors.error_codes import status_of
 from actors.errors import ActorError
 from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
+from kernel.head_acceptance import HeadNotAccepted
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.ledger.archive import ArchiveUnavailable
+from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.quarantine import RangeQuarantined
 from kernel.legal_holds import ErasureRefused
 from kernel.quarantine_lifts import QuarantineRefused
@@ -79,6 +81,8 @@ _CODED = (
     WorkRefused,
     ErasureRefused,
     QuarantineRefused,
+    HeadNotAccepted,
+    LedgerWentBack,
     RangeQuarantined,
     SweepRefused,
     ArchiveUnavailable,
