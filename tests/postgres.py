@@ -48,9 +48,11 @@ class NoPostgresError(Exception):
 class Postgres:
     """A running server, and the databases that were made on it."""
 
+    _numbers = itertools.count(1)
+    """Of all servers of a process: a standby has the databases of its primary."""
+
     def __init__(self, url: str) -> None:
         self.url = url
-        self._numbers = itertools.count(1)
         self._databases: list[str] = []
 
     def new_database(self) -> str:

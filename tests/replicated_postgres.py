@@ -2,7 +2,7 @@
 
 The standby streams from the primary, and may be cut off from it. A failover ends the primary
 without a word and promotes the standby; the old primary comes back as a standby of the new one
-(`rejoin`), or as it was, a second server that may be written (`OwnPostgres.start`).
+(`rejoin`), or as a second server that may be written (`return_as_it_was`).
 """
 
 import shutil
@@ -32,29 +32,46 @@ class ReplicatedPostgres:
     """Two servers, of which one is the other's standby."""
 
     def __init__(self, folder: Path) -> None:
-        self._ports = free_ports(2)
+        ports = free_ports(2)
         places = [folder / name for name in _NAMES]
         for place in places:
             place.mkdir()
         programs = programs_of_postgres()
-        self.primary = OwnPostgres(programs, places[0], self._ports[0])
+        self.primary = OwnPostgres(programs, places[0], ports[0])
         programs = self.primary.programs
         with (self.primary.data / "postgresql.conf").open("a") as file:
             file.writelines(f"{setting}\n" for setting in _SETTINGS)
         self.primary.start()
         try:
-            self.standby = OwnPostgres(programs, places[1], self._ports[1], self._copy_primary)
+            self.standby = OwnPostgres(programs, places[1], ports[1], self._copy_primary)
             self.standby.start()
             self.settle()
         except BaseException:
             self.primary.stop(signal.SIGINT)
             raise
 
+    @property
+    def standby_name(self) -> str:
+        """The name under which the standby streams."""
+        return self.standby.data.parent.name
+
     def new_database(self) -> str:
-        """Make an empty database and return its URL, which names both servers."""
+        """Make an empty database and return its URL: the primary, and then the standby."""
         name = urlsplit(self.primary.new_database()).path
-        hosts = ",".join(f"127.0.0.1:{port}" for port in self._ports)
+        ports = (urlsplit(server.url).port for server in (self.primary, self.standby))
+        hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         return f"postgresql://rotulus@{hosts}{name}?target_session_attrs=read-write"
+
+    def begin_at_first(self, url: str) -> None:
+        """Let the first host of a URL be the primary, with the other as its standby."""
+        self.settle()
+        if (
+            urlsplit(self.primary.url).netloc.partition("@")[2]
+            != urlsplit(url).netloc.partition("@")[2].partition(",")[0]
+        ):
+            self.settle(synchronous=True)
+            self.fail_over()
+            self.rejoin()
 
     def at_standby(self, url: str) -> str:
         """Return the URL of the same database at the standby alone."""
@@ -62,7 +79,7 @@ class ReplicatedPostgres:
 
     def settle(self, *, synchronous: bool = False) -> None:
         """Wait until the standby has everything, and let a COMMIT wait for it or not."""
-        source = f"{self._conninfo(self.primary)} application_name={self.standby.data.parent.name}"
+        source = f"{self._conninfo(self.primary)} application_name={self.standby_name}"
         self._set(self.standby, f"primary_conninfo = '{source}'")
         names = "*" if synchronous else ""
         self._set(self.primary, f"synchronous_standby_names = '{names}'")
@@ -86,6 +103,13 @@ class ReplicatedPostgres:
         assert self.standby.run(f"SELECT pg_promote(true, {WAIT_S:.0f})") == [(True,)]
         self.primary, self.standby = self.standby, self.primary
 
+    def end_clients(self) -> None:
+        """End every connection to the primary, as its restart would."""
+        self.primary.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        )
+
     def rejoin(self) -> None:
         """Let the old primary follow the new one, without what it alone has."""
         self.standby.stop(signal.SIGINT)
@@ -95,6 +119,12 @@ class ReplicatedPostgres:
         self.standby.call("pg_rewind", source, "--no-sync", "--write-recovery-conf")
         self.standby.start()
         self.settle()
+
+    def return_as_it_was(self) -> None:
+        """Start the old primary as a second server that may be written and waits for nobody."""
+        with (self.standby.data / "postgresql.auto.conf").open("a") as file:
+            file.write("synchronous_standby_names = ''\n")
+        self.standby.start()
 
     def stop(self) -> None:
         """End both."""

@@ -3,7 +3,6 @@
 from contextlib import closing
 
 import pytest
-from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
@@ -14,9 +13,8 @@ from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
 from tests.contract.nodes import add, names  # noqa: E402 - likewise
 from tests.kernel.build import FakeHost  # noqa: E402 - likewise
 from workers.environment.diagnosis import diagnose  # noqa: E402 - likewise
-from workers.environment.ledger_clock import LedgerClock  # noqa: E402 - likewise
 from workers.environment.settings import load_settings  # noqa: E402 - likewise
-from workers.gateway.process import open_ledger_of_gateway  # noqa: E402 - likewise
+from workers.gateway.process import name_standbys  # noqa: E402 - likewise
 
 
 @pytest.fixture
@@ -48,8 +46,8 @@ def said(url, tmp_path):
 
 
 def logged_at_the_start_of_a_gateway(url):
-    with capture_logs() as lines:
-        open_ledger_of_gateway(SecretStr(url), LedgerClock(), 2).close()
+    with closing(PostgresStore(url)) as store, capture_logs() as lines:
+        name_standbys(store)
     return [line["standby"] for line in lines if line["event"] == "standby_asynchronous"]
 
 
@@ -58,11 +56,12 @@ def test_the_doctor_and_a_gateway_name_a_standby_that_may_lack_what_was_answered
 ):
     states, words = said(url, tmp_path)
     assert states == ["problem"]
-    assert "two is asynchronous, 0 bytes behind now: a failover to it loses" in words
-    assert logged_at_the_start_of_a_gateway(url) == ["two"]
+    name = replicated.standby_name
+    assert f"{name} is asynchronous, 0 bytes behind now: a failover to it loses" in words
+    assert logged_at_the_start_of_a_gateway(url) == [name]
     states, words = said(reader, tmp_path)
     assert states == ["problem"]
-    assert "two is asynchronous: a failover to it loses" in words
+    assert f"{name} is asynchronous: a failover to it loses" in words
 
     replicated.settle(synchronous=True)
     assert said(url, tmp_path)[0] == ["ok"]

@@ -61,8 +61,9 @@ class HeadKeeper:
                         known=memory.known.ec_sequence_number,
                         found=transaction.head_now.ec_sequence_number,
                     )
-        self._carried = None
         halted = ledger.read(LedgerView.finding_stands)
+        if not halted:
+            self._carried = None
         ledger.watch(HeadWatch(stands_halted=halted))
         return halted
 
@@ -78,8 +79,14 @@ class HeadKeeper:
         end()
         await anyio.sleep_forever()
 
-    def keep(self, ledger: Ledger) -> None:
-        """Keep everything that is known, for the next beginning and on the disk."""
+    def keep(self, ledger: Ledger, *, halted: bool) -> None:
+        """Keep everything that is known, for the next beginning and on the disk.
+
+        A halted gateway has answered nothing, and keeps what was known before: another database may
+        be put in the place of the one that it looks at, with more of the answers or with fewer.
+        """
+        if halted:
+            return
         watch = ledger.watch_of_head
         memory = None if watch is None else watch.memory()
         if watch is not None and watch.problem is not None:
@@ -119,7 +126,8 @@ class HeadKeeper:
             return True
         except LedgerUnavailable:
             return False
-        self._keep_head(ledger)
+        if not halted:
+            self._keep_head(ledger)
         return halted and not stands
 
     def _keep_head(self, ledger: Ledger) -> None:
