@@ -177,6 +177,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "work_request_key_reserved": ErrorCode(422, "request"),
         "work_request_conflict": ErrorCode(409, "request"),
         "work_request_unknown": ErrorCode(404, "request"),
+        "work_request_lost": ErrorCode(410, "request"),
         "work_request_not_dead": ErrorCode(409, "request"),
         "work_request_not_cancellable": ErrorCode(409, "request"),
         "work_item_full": ErrorCode(409, "request"),

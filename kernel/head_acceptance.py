@@ -197,6 +197,14 @@ def lost_of(receipts: Iterable[Document]) -> Iterator[Answered]:
             yield Answered(each["kind"], each["name"], int(each["sequence"]), session_id)
 
 
+def is_lost(view: LedgerView, request_id: str) -> bool:
+    """Tell whether a request is among what any finding states as lost."""
+    return any(
+        each.kind == "request" and each.name == request_id
+        for each in lost_of(findings(view.tables))
+    )
+
+
 def _receipt_id(finding_id: str, page: int) -> str:
     return f"receipt:{finding_id}:{page}"
 

@@ -5,7 +5,7 @@ decoded once in a transaction and handed out as the same object: stores build ne
 change one that they were given.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -459,6 +459,11 @@ class LedgerView:
         """Return a request of whatever queue, None where it has an outcome or is not known."""
         row = self.tables.get(schema.outbox, request_id)
         return Request.of_row(row) if row is not None and row["open"] else None
+
+    def unknown_requests(self, request_ids: Sequence[str]) -> set[str]:
+        """Return which of these requests were never recorded, or are on the record no longer."""
+        rows = self.tables.select_any(schema.outbox, "request_id", request_ids, {})
+        return set(request_ids) - {row["request_id"] for row in rows}
 
     def count_open_requests(self) -> int:
         """Return how many requests have no outcome."""

@@ -43,6 +43,7 @@ class HeadKeeper:
         if key_file is not None:
             self._paths.append(key_file.with_name(f"{key_file.name}{KEY_SUFFIX}"))
         self._carried: Memory | None = None
+        self._halted = False
         self._identity = ""
         self._kept_at_us = 0
 
@@ -62,6 +63,7 @@ class HeadKeeper:
                         found=transaction.head_now.ec_sequence_number,
                     )
         halted = ledger.read(LedgerView.finding_stands)
+        self._halted = halted
         if not halted:
             self._carried = None
         ledger.watch(HeadWatch(stands_halted=halted))
@@ -79,13 +81,13 @@ class HeadKeeper:
         end()
         await anyio.sleep_forever()
 
-    def keep(self, ledger: Ledger, *, halted: bool) -> None:
+    def keep(self, ledger: Ledger) -> None:
         """Keep everything that is known, for the next beginning and on the disk.
 
         A halted gateway has answered nothing, and keeps what was known before: another database may
         be put in the place of the one that it looks at, with more of the answers or with fewer.
         """
-        if halted:
+        if self._halted:
             return
         watch = ledger.watch_of_head
         memory = None if watch is None else watch.memory()
@@ -126,7 +128,7 @@ class HeadKeeper:
             return True
         except LedgerUnavailable:
             return False
-        if not halted:
+        if not self._halted:
             self._keep_head(ledger)
         return halted and not stands
 

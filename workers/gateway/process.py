@@ -88,7 +88,7 @@ async def _serve_one(
     finally:
         with anyio.CancelScope(shield=True):
             try:
-                await anyio.to_thread.run_sync(partial(keeper.keep, ledger, halted=halted))
+                await anyio.to_thread.run_sync(keeper.keep, ledger)
             finally:
                 await gateway.aclose()
     return server.is_to_begin_anew

@@ -197,7 +197,7 @@ WORKER: tuple[Metric, ...] = (
     _gauge("rotulus_worker_items_in_flight", "Items in hand", "queue"),
     _counter(
         "rotulus_worker_items_total",
-        "Items by how their claim ended: completed, failed, put_off",
+        "Items by how their claim ended: completed, failed, put_off, dropped (not on the record)",
         "queue",
         "outcome",
     ),
