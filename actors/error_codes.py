@@ -179,6 +179,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "work_request_key_reserved": ErrorCode(422, "request"),
         "work_request_conflict": ErrorCode(409, "request"),
         "work_request_unknown": ErrorCode(404, "request"),
+        "work_request_lost": ErrorCode(410, "request"),
         "work_request_not_dead": ErrorCode(409, "request"),
         "work_request_not_cancellable": ErrorCode(409, "request"),
         "work_item_full": ErrorCode(409, "request"),
@@ -256,6 +257,8 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "json_lines_too_many": ErrorCode(None, "request"),
         "json_lines_unreadable": ErrorCode(None, "request"),
         # The ledger.
+        "ledger_went_back": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
+        "ledger_head_reason_missing": ErrorCode(422, "request"),
         "ledger_unavailable": ErrorCode(503, "service", is_retryable=True, may_be_taken=True),
         "commit_outcome_unknown": ErrorCode(None, "service", may_be_taken=True),
         "archive_unavailable": ErrorCode(503, "service", is_retryable=True),

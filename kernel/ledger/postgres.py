@@ -28,7 +28,9 @@ from kernel.errors import CommitOutcomeUnknown, LedgerHeld, LedgerUnavailable, T
 from kernel.ledger import postgres_catalog, postgres_connection, statements
 from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
 from kernel.ledger.catalog import ContentReport, StorageFault, refuse_differences
+from kernel.ledger.head_watch import Ahead, HeadLook
 from kernel.ledger.keys import column_names, values_getter
+from kernel.ledger.ledger import Head
 from kernel.ledger.postgres_connection import (
     Connection,
     Silences,
@@ -47,9 +49,12 @@ from kernel.ledger.postgres_schema import (
     unique_columns,
     version_in,
 )
+from kernel.ledger.postgres_standbys import look_at_standbys
+from kernel.ledger.replication import Replication
 from kernel.ledger.schema_version import check_version
 from kernel.ledger.sql_tables import SqlTables
 from kernel.ledger.tables import DuplicateKey, MissingReference, Row, WriterTurn
+from kernel.ledger.went_back import ACCEPTED, WENT_BACK
 
 CONNECTIONS_DEFAULT = 8
 CONNECTIONS_LEAST = 2
@@ -61,6 +66,19 @@ _BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL loc
 """In one message, which costs one round trip, as does the other."""
 
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+_NEWEST_OF_KIND = (
+    "(SELECT coalesce(max(receipt_sequence), 0) FROM receipts WHERE receipt_kind = '{}')"
+)
+_PREPARE_LOOK = (
+    "PREPARE rotulus_look (bigint, bigint) AS SELECT"  # noqa: S608 - names of this module alone
+    f" {', '.join(Head.__slots__)},"
+    " (SELECT row_hash FROM kernel_event_log WHERE ec_sequence_number = $1),"
+    " (SELECT receipt_hash FROM receipts WHERE receipt_sequence = $2),"
+    f" {_NEWEST_OF_KIND.format(WENT_BACK)} > {_NEWEST_OF_KIND.format(ACCEPTED)} FROM chain_head"
+)
+"""In a statement of its own for each connection, so that no snapshot pays for planning it."""
+
 _LOCK_HEAD = "SELECT obj_description('chain_head'::regclass, 'pg_class') FROM chain_head FOR UPDATE"
 """Also returns the version of the tables, which may have been migrated meanwhile."""
 
@@ -109,10 +127,14 @@ class _SentTogether:
 class PostgresTables(SqlTables):
     """The tables as one connection sees them inside its transaction."""
 
-    def __init__(self, connection: Connection, texts: dict[Any, str]) -> None:
+    def __init__(
+        self, connection: Connection, texts: dict[Any, str], ahead: Ahead | None = None
+    ) -> None:
         super().__init__(texts)
         self._connection = connection
         self._together: _SentTogether | None = None
+        self.ahead = ahead
+        """The look at the head that came with the snapshot."""
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""
@@ -211,6 +233,11 @@ class PostgresTables(SqlTables):
         stated: dict[str, str] = dict(self._execute(_ENGINE, ()).fetchall())
         return {"version": f"PostgreSQL {stated.pop('server_version')}", **stated}
 
+    def replication(self) -> Replication:
+        """Return what the server says of its standbys."""
+        with self._translated():
+            return look_at_standbys(self._connection)
+
     def _write(self, sql: str, values: Sequence[Any], *, may_collide: bool) -> None:
         if not may_collide:
             self._execute(sql, values)
@@ -304,6 +331,7 @@ class PostgresStore:
         self._writer: Connection | None = None
         self._unsettled = False
         self._gateway: NamedGateway | None = None
+        self._known: Callable[[], Head | None] | None = None
         if read_only:
             self._readers.put_nowait(self._connect_first_reader())
         else:
@@ -317,6 +345,10 @@ class PostgresStore:
                 # The next one bears the name.
                 self._writer.close()
                 self._writer = None
+
+    def look_ahead(self, known: Callable[[], Head | None]) -> None:
+        """Give each snapshot from now on its look at the head."""
+        self._known = known
 
     @contextmanager
     def transaction(self) -> Iterator[PostgresTables]:
@@ -389,7 +421,8 @@ class PostgresStore:
     def query(self, sql: str, bounds: QueryBounds, now_s: Callable[[], float]) -> QueryAnswer:
         """Run one SELECT on a connection of its own that may only read; the server has the time."""
         del now_s
-        with closing(connect(self._url, self.place, read_only=True)) as connection:
+        connection = connect(self._url, self.place, read_only=True, primary=not self._read_only)
+        with closing(connection):
             return run_query(connection, sql, bounds)
 
     def server_time_us(self) -> int | None:
@@ -402,11 +435,16 @@ class PostgresStore:
         with self.view() as tables:
             return tables.engine()
 
+    def replication(self) -> Replication:
+        """Return what the server says of its standbys."""
+        with self.view() as tables:
+            return tables.replication()
+
     @contextmanager
     def _snapshot(self) -> Iterator[PostgresTables]:
-        reader = self._begin_reading()
+        reader, ahead = self._begin_reading()
         try:
-            yield PostgresTables(reader, self._texts)
+            yield PostgresTables(reader, self._texts, ahead)
         finally:
             self._end_reading(reader)
 
@@ -481,7 +519,7 @@ class PostgresStore:
         if not self._reading.acquire(blocking=False):
             return "whom there was no connection to ask for"
         try:
-            reader = self._begin_reading()
+            reader, _ = self._begin_reading()
             try:
                 return look_at_holders(reader, self._gateway)
             finally:
@@ -491,19 +529,44 @@ class PostgresStore:
         finally:
             self._reading.release()
 
-    def _begin_reading(self) -> Connection:
+    def _begin_reading(self) -> tuple[Connection, Ahead | None]:
         with suppress(queue.Empty):
             while True:
-                reader = self._begun(self._readers.get_nowait(), _BEGIN_READING)
-                if reader is not None:
-                    return reader
+                idle = self._readers.get_nowait()
+                if idle.may_be_lost:
+                    # Asked on each of them, the next one would wait as long as the last.
+                    idle.close()
+                    continue
+                try:
+                    return idle, self._begin_snapshot(idle)
+                except psycopg.Error:
+                    # It is gone, with which nothing was lost.
+                    idle.close()
         reader = self._connect(read_only=True)
         try:
-            reader.execute(_BEGIN_READING)
+            return reader, self._begin_snapshot(reader)
         except psycopg.Error as error:
             reader.close()
             raise LedgerUnavailable(f"{self.place}: {error}") from error
-        return reader
+
+    def _begin_snapshot(self, reader: Connection) -> Ahead | None:
+        if self._known is None:
+            reader.execute(_BEGIN_READING)
+            return None
+        if not reader.looks_ahead:
+            reader.execute(_PREPARE_LOOK)
+            reader.looks_ahead = True
+        known = self._known()
+        places = (0, 0) if known is None else (known.ec_sequence_number, known.receipt_sequence)
+        cursor = reader.execute(
+            f"{_BEGIN_READING}; EXECUTE rotulus_look ({places[0]}, {places[1]})"
+        )
+        cursor.nextset()
+        row = cursor.fetchone()
+        if row is None:
+            return None
+        *head, row_hash, receipt_hash, stands = row
+        return Ahead(known, HeadLook(Head(*head), row_hash, receipt_hash, bool(stands)))
 
     def _end_reading(self, reader: Connection) -> None:
         try:
@@ -551,7 +614,13 @@ class PostgresStore:
             self._roll_back(self._begin_writing())
 
     def _connect(self, *, read_only: bool) -> Connection:
-        return connect(self._url, self.place, read_only=read_only, silences=self._silences)
+        return connect(
+            self._url,
+            self.place,
+            read_only=read_only,
+            primary=not self._read_only,
+            silences=self._silences,
+        )
 
     def _connect_writer(self, *, creating: bool = False) -> Connection:
         writer = self._connect(read_only=False)

@@ -110,7 +110,7 @@ def migrate(url: str, *, dry_run: bool = False) -> "SchemaMigration":
     from kernel.ledger.migrations import SchemaMigration, revisions_after  # noqa: PLC0415 - see above
 
     place = place_of(url)
-    connection = connect(url, place, read_only=dry_run)
+    connection = connect(url, place, read_only=dry_run, primary=not dry_run)
     with unavailable(place), connection, connection.transaction():
         if not dry_run:
             wait_for_the_disk(connection)

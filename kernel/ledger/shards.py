@@ -17,6 +17,7 @@ what was decided. Verification does not look at them, and a rebuild does not fol
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from kernel.canonical import sha256_hex
 from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
@@ -82,6 +83,12 @@ def found_mail_key(transaction: LedgerTransaction) -> bytes:
         row = {"name": _MAIL, "key": transaction.host.random_bytes(_KEY_BYTES)}
         transaction.tables.insert(schema.mail_keys, row)
     return bytes(row["key"])
+
+
+def ledger_identity(view: LedgerView) -> str:
+    """Return what tells a ledger from others, its copies alike; empty before a gateway began."""
+    row = view.tables.get(schema.mail_keys, _MAIL)
+    return "" if row is None else sha256_hex(bytes(row["key"]))
 
 
 def shards_of(view: LedgerView) -> list[Shard]:

@@ -33,6 +33,15 @@ from kernel.ledger.sql_tables import SqlTables
 from kernel.ledger.sqlite_checkpoint import checkpoint, fold, is_folded, make_private
 from kernel.ledger.sqlite_holder import holder_of
 from kernel.ledger.sqlite_query import run_query
+from kernel.ledger.sqlite_replacement import (
+    FileId,
+    FoldedHead,
+    LogSetAside,
+    file_id,
+    folded_head,
+    goes_on_from,
+    log_of,
+)
 from kernel.ledger.sqlite_schema import (
     BUSY_TIMEOUT_S,
     begin_immediate,
@@ -189,12 +198,54 @@ class SqliteStore:
         self._refusals = 0
         """How often the file was not granted."""
 
+        self._open: set[sqlite3.Connection] = set()
+        self._file_id: FileId | None = None
+        self._log_id: FileId | None = None
+        """Which file and which write-ahead log are open; of the log None while nobody writes."""
+
+        self._folded: FoldedHead | None = None
+        """The head that the file stated without its write-ahead log when it was looked at last."""
+
         if not read_only:
             self._writer = self._connect_writer()
         elif path.exists():
             self._readers.put_nowait(self._connect_first_reader())
         else:
             raise LedgerUnavailable(f"no ledger at {path}")
+        self._file_id = file_id(path)
+
+    def is_replaced(self) -> bool:
+        """Tell whether the file or the write-ahead log at the path is not the one that is open."""
+        if file_id(self._path) != self._file_id:
+            return True
+        log_id = self._log_id
+        return log_id is not None and file_id(log_of(self._path)) != log_id
+
+    def is_overwritten(self, known_at_us: int) -> bool:
+        """Tell whether somebody else has written over the file that is open.
+
+        `known_at_us` is the clock of a head that was known before.
+        """
+        before, folded = self._folded, folded_head(self._path)
+        if folded is None:
+            return False
+        self._folded = folded
+        if before is not None and folded.committed_at_us < before.committed_at_us:
+            return True
+        # What a connection has read it does not read again while the log says nothing else.
+        with closing(self._connect("ro")) as fresh:
+            return not goes_on_from(fresh, folded, known_at_us)
+
+    def abandon(self) -> None:
+        """Close everything without folding the write-ahead log, which is kept aside."""
+        with self._lock, LogSetAside(self._path, self._log_id):
+            self._writer = self._log_id = None
+            with suppress(queue.Empty):
+                while True:
+                    self._readers.get_nowait()
+            while self._open:
+                with suppress(sqlite3.Error):
+                    self._open.pop().close()
 
     @contextmanager
     def transaction(self) -> Iterator[SqliteTables]:
@@ -226,7 +277,8 @@ class SqliteStore:
                 writer.execute("COMMIT")
             except sqlite3.Error as error:
                 # The connection is not trusted again; the next transaction opens another.
-                self._writer = None
+                self._writer = self._log_id = None
+                self._open.discard(writer)
                 with suppress(sqlite3.Error):
                     writer.close()
                 raise CommitOutcomeUnknown(str(error)) from error
@@ -238,6 +290,7 @@ class SqliteStore:
             reader = self._readers.get_nowait()
         except queue.Empty:
             reader = self._connect("ro")
+            self._open.add(reader)
         reader.execute("BEGIN")
         try:
             yield SqliteTables(reader, self._texts)
@@ -246,6 +299,7 @@ class SqliteStore:
             try:
                 self._readers.put_nowait(reader)
             except queue.Full:
+                self._open.discard(reader)
                 reader.close()
 
     def query(self, sql: str, bounds: QueryBounds, now_s: Callable[[], float]) -> QueryAnswer:
@@ -283,11 +337,15 @@ class SqliteStore:
         beside the file it leaves there.
         """
         while not self._readers.empty():
-            self._readers.get_nowait().close()
+            reader = self._readers.get_nowait()
+            self._open.discard(reader)
+            reader.close()
         with self._lock:
             if self._writer is not None:
+                self._open.discard(self._writer)
                 # SQLite folds when the last connection closes, and another process may have one.
                 checkpoint(self._writer)
+                self._log_id = None
                 self._writer.close()
                 self._writer = None
         if self._leaves_one_file:
@@ -341,12 +399,15 @@ class SqliteStore:
             writer.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             create_schema(writer, self._path)
             refuse_differences(sqlite_catalog.schema_faults(writer), str(self._path))
+        self._log_id = file_id(log_of(self._path))
+        self._open.add(writer)
         return writer
 
     def _connect_first_reader(self) -> sqlite3.Connection:
         reader = self._connect("ro")
         with _closed_on_failure(reader, self._path):
             check_schema(reader, self._path)
+        self._open.add(reader)
         return reader
 
 

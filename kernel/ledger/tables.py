@@ -17,6 +17,7 @@ from sqlalchemy import Table
 
 from kernel.ledger.catalog import ContentReport, StorageFault
 from kernel.ledger.keys import values_getter
+from kernel.ledger.replication import Replication
 
 Row = dict[str, Any]
 
@@ -260,6 +261,18 @@ class GivesSpaceBack(Store, Protocol):
         """
 
 
+@runtime_checkable
+class HasStandbys(Store, Protocol):
+    """A store on a server of which others may be standbys."""
+
+    def replication(self) -> Replication:
+        """Return what the server says of its standbys.
+
+        Raises:
+            LedgerUnavailable: when it does not answer.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class WriterTurn:
     """One writer's turn: what its transaction is computed on, and then written to."""
@@ -295,3 +308,31 @@ class SharedStore(Store, Protocol):
 
         `is_dead` is asked on whatever thread waits, about names that others write under.
         """
+
+
+@runtime_checkable
+class LooksAhead(Store, Protocol):
+    """A store that reads the head in the message that opens a snapshot (`head_watch.py`)."""
+
+    def look_ahead(self, known: Callable[[], Any]) -> None:
+        """Give each snapshot from now on its look at the head, as `ahead`.
+
+        `known` returns the head that is known, None where there is none yet.
+        """
+
+
+@runtime_checkable
+class Replaceable(Store, Protocol):
+    """A store in a file that somebody may replace while it is open."""
+
+    def is_replaced(self) -> bool:
+        """Tell whether the file at the path is not the one that is open; cheap."""
+
+    def is_overwritten(self, known_at_us: int) -> bool:
+        """Tell whether somebody else has written over the file that is open; not as cheap.
+
+        `known_at_us` is the clock of a head that was known before.
+        """
+
+    def abandon(self) -> None:
+        """Close everything, and write nothing more to the file or to what took its place."""

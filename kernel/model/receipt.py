@@ -109,6 +109,8 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "mailbox_entry_set_aside": _durable(own.MailboxEntrySetAside),
         "kernel_event_log_integrity_violation": _durable(own.IntegrityViolationPlaced),
         "log_quarantine_lifted": _durable(own.LogQuarantineLifted),
+        "ledger_went_back": _durable(own.LedgerBehindAnswers),
+        "ledger_head_accepted": _durable(own.LedgerHeadAccepted),
         "taint_propagation": _durable(own.TaintPropagation),
         "source_span_unavailable": _durable(stated.SourceSpanUnavailable),
         "node_write_event": _ephemeral(own.NodeWritten),
@@ -162,15 +164,15 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
 )
 """Every kind; a version of the rules has a table of its own (`kernel/rules.py`)."""
 
+_KINDS_SINCE_2 = frozenset(
+    {"log_quarantine_lifted", "ledger_went_back", "ledger_head_accepted", "receipts_sealed"}
+)
+
 RECEIPT_KINDS_1: Mapping[str, ReceiptKind] = MappingProxyType(
-    {
-        name: kind
-        for name, kind in RECEIPT_KINDS.items()
-        if name not in ("log_quarantine_lifted", "receipts_sealed")
-    }
+    {name: kind for name, kind in RECEIPT_KINDS.items() if name not in _KINDS_SINCE_2}
     | {"kernel_event_log_integrity_violation": _durable(own.IntegrityViolation)}
 )
-"""The kinds of version 1 of the rules, which has no quarantine and seals no receipts."""
+"""The kinds of version 1 of the rules, which has no quarantine, no ledger that went back and seals no receipts."""
 
 MANIFEST_RECEIPT = "binding_evaluation_manifest"
 
@@ -227,7 +229,7 @@ STATED_UNDER_VERB: dict[str, frozenset[str]] = {
         (
             *("queue_pause", "queue_resume"),
             *("request_requeue", "request_dismiss", "request_cancel"),
-            *("payload_erase", "hold_set", "hold_lift", "quarantine_lift"),
+            *("payload_erase", "hold_set", "hold_lift", "quarantine_lift", "ledger_head_accept"),
         ),
         frozenset({"operator_decided"}),
     ),

@@ -332,6 +332,62 @@ class LogQuarantineLifted(_OnAuthority):
     ranges: list[RangeLifted]
 
 
+class HeadStated(ReceiptBody):
+    """Where the chains stood; times are microseconds since 1970."""
+
+    ec_sequence_number: Sequence
+    row_hash: Sha256
+    receipt_sequence: Sequence
+    receipt_hash: Sha256
+    request_sequence: Sequence
+    committed_at_us: Sequence
+
+
+class AnswerLost(ReceiptBody):
+    """Something that was answered and is on the record no longer."""
+
+    kind: Literal["operation", "request", "outcome", "refusal", "session"]
+    name: Ref
+    sequence: Sequence
+    session_id: Ref | None = None
+
+
+class LedgerBehindAnswers(ReceiptBody):
+    """A ledger that is not the one from which a gateway has answered, and what it knows of it."""
+
+    finding_id: Ref
+    page: PositiveCount
+    pages: PositiveCount
+    gateway: Ref
+    known: HeadStated
+    """What the gateway had committed or read last."""
+
+    found: HeadStated
+    common: HeadStated | None
+    is_all: bool
+    """Whether the gateway remembers all that it had written since the two parted."""
+
+    lost: list[AnswerLost]
+
+
+class LostEvidence(ReceiptBody):
+    """Something that is known of a lost stretch beside the gateways' findings."""
+
+    source: Ref
+    name: Ref
+    says: Annotated[str, StringConstraints(max_length=1000)]
+
+
+class LedgerHeadAccepted(_OnAuthority):
+    """A ledger that went back, from which work goes on."""
+
+    finding_ids: Annotated[list[Ref], Field(min_length=1)]
+    accepted: HeadStated
+    lost: Count
+    is_all: bool
+    evidence: list[LostEvidence]
+
+
 class OperationArchived(ReceiptBody):
     """An operation past the audit's horizon, and the outputs that it no longer refers to."""
 

@@ -6,7 +6,7 @@ It imports httpx, anyio and the standard library, itself by relative names (deci
 from .blocking import BlockingJob, BlockingRotulus
 from .contents import BindingEvaluation, ExtractionTask, ExtractionTransition, JobContent
 from .enqueue_stream import EnqueueStream
-from .errors import GatewayError
+from .errors import GatewayError, JobLost
 from .jobs import Job, JobOutcome, JobStatus
 from .log_proofs import LogProofs, NotWitnessed, TreeHead, WitnessedRow
 from .merkle_proofs import LogProofInvalid
@@ -26,6 +26,7 @@ __all__ = [
     "GatewayError",
     "Job",
     "JobContent",
+    "JobLost",
     "JobOutcome",
     "JobStatus",
     "LogProofInvalid",

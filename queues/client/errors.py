@@ -41,3 +41,15 @@ class GatewayError(Exception):
         """Return the index of the request that is to blame, None where there is none."""
         index = self.details.get("index")
         return index if isinstance(index, int) else None
+
+
+class JobLost(GatewayError):
+    """The request was taken and is on the record no longer; asked for again, it is done again.
+
+    The gateway's ledger went back, to a standby that lagged or a backup. The code is
+    `work_request_lost`; the same key may be used again.
+    """
+
+    def __init__(self, request_id: str, error: GatewayError) -> None:
+        message = f"{request_id} was taken and is on the record no longer; ask again under its key"
+        super().__init__("work_request_lost", message, error.status, error.details)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
+from .errors import GatewayError, JobLost
+
 if TYPE_CHECKING:
     from .job_calls import JobCalls
 
@@ -93,7 +95,18 @@ class Job:
 
         Raises:
             TimeoutError: it is still open after `timeout` seconds; it goes on all the same.
+            JobLost: it was taken and is on the record no longer; ask again under its key.
         """
+        try:
+            return await self._result(timeout)
+        except GatewayError as error:
+            # Whoever was answered once knows that it was on the record.
+            is_unknown = error.code == "work_request_unknown" and self.key is not None
+            if is_unknown or error.code == "work_request_lost":
+                raise JobLost(self.request_id, error) from error
+            raise
+
+    async def _result(self, timeout: float | None) -> JobOutcome:  # noqa: ASYNC109 - see above
         limit_s = None if timeout is None else max(timeout, LOOK_S)
         request_id = self.request_id
         deadline_s = float("inf") if timeout is None else anyio.current_time() + timeout

@@ -18,7 +18,13 @@ from kernel.errors import (  # noqa: E402 - likewise
     LedgerSchemaDiffers,
     LedgerUnavailable,
 )
-from kernel.ledger import postgres, postgres_connection, schema  # noqa: E402 - likewise
+from kernel.ledger import (  # noqa: E402 - likewise
+    postgres,
+    postgres_connection,
+    postgres_schema,
+    schema,
+)
+from kernel.ledger.ad_hoc_query import QueryBounds  # noqa: E402 - likewise
 from kernel.ledger.keys import key_names  # noqa: E402 - likewise
 from kernel.ledger.ledger import Ledger, LedgerView  # noqa: E402 - likewise
 from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
@@ -433,7 +439,16 @@ def test_a_server_that_is_not_there_makes_the_ledger_unavailable():
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql://u:much-secret@h/d?nonsense", "much-secret", "postgresql://[much-secret"]
+    "url",
+    [
+        "postgresql://u:much-secret@h/d?nonsense",
+        "much-secret",
+        "postgresql://[much-secret",
+        "postgresql://u:p@much-secret@h1,h2/d",
+        "postgresql://u:5432/much-secret@h/d",
+        "postgresql://u:much-secret/d",
+        "postgresql://h1:5432,h2:much-secret/d",
+    ],
 )
 def test_a_url_that_cannot_be_read_is_not_repeated(url):
     with pytest.raises(LedgerUnavailable) as refused:
@@ -446,6 +461,69 @@ def test_a_url_that_cannot_be_read_is_not_repeated(url):
 def test_a_place_is_named_without_its_user_and_password():
     assert place_of("postgresql://u:p@db.example:5433/roll") == "postgresql://db.example:5433/roll"
     assert place_of("postgresql:///roll") == "postgresql://localhost:5432/roll"
+    several = "postgresql://u:p@h1:5433,h2,[::1]:5434/roll?target_session_attrs=primary"
+    assert place_of(several) == "postgresql://h1:5433,h2:5432,[::1]:5434/roll"
+    assert place_of("postgresql://u:p@h1,h2/roll?port=6") == "postgresql://h1:6,h2:6/roll"
+
+
+# Several hosts
+
+BOUNDS = QueryBounds(rows_max=10, bytes_max=1000, seconds_max=5)
+
+
+@pytest.fixture
+def url_of(postgres_url):
+    """The URL of the tests' server behind a host where there is none, with one more parameter."""
+    parts = urlsplit(postgres_url)
+    host = parse_qs(parts.query).get("host", [parts.hostname])[0]
+    ports = f"1,{parts.port or 5432}"
+    user = f"{parts.netloc.rpartition('@')[0]}@".lstrip("@")
+
+    def with_parameters(query):
+        return f"postgresql://{user}{parts.path}?host=127.0.0.1,{host}&port={ports}{query}"
+
+    return with_parameters
+
+
+@pytest.mark.parametrize("attrs", ["read-write", "primary", "any", "prefer-standby", "standby"])
+def test_every_connection_of_a_store_that_writes_is_to_the_primary(connections, url_of, attrs):
+    url = url_of(f"&target_session_attrs={attrs}")
+    store = PostgresStore(url)
+    add(store, "a")
+    assert names(store) == ["a"]
+    answer = store.query("SELECT count(*) AS n FROM nodes", BOUNDS, time.monotonic)
+    assert answer.rows == [[1]]
+    assert {each.info.parameter_status("in_hot_standby") for each in connections.open} == {"off"}
+    store.close()
+    assert postgres_schema.migrate(url).revisions == ()
+
+
+@pytest.mark.spec("K18")
+@pytest.mark.parametrize("attrs", ["", "&target_session_attrs=read-write"])
+def test_a_handle_that_may_only_read_finds_the_host_that_may_be_written(store, url_of, attrs):
+    add(store, "a")
+    reader = PostgresStore(url_of(attrs), read_only=True)
+    assert names(reader) == ["a"]
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), reader.view() as tables:
+        tables.insert(schema.nodes, node("b"))
+    answer = reader.query("SELECT count(*) AS n FROM nodes", BOUNDS, time.monotonic)
+    assert answer.rows == [[1]]
+    reader.close()
+    assert postgres_schema.migrate(url_of(attrs), dry_run=True).revisions == ()
+
+
+def test_no_host_that_is_there_is_said_with_every_host_and_without_a_secret():
+    with pytest.raises(LedgerUnavailable) as refused:
+        PostgresStore("postgresql://user:much-secret@127.0.0.1:1,127.0.0.1:2/roll")
+    assert "postgresql://127.0.0.1:1,127.0.0.1:2/roll" in str(refused.value)
+    assert "much-secret" not in str(refused.value)
+
+
+def test_a_url_may_wait_shorter_for_each_host_and_not_longer():
+    assert [
+        postgres_connection.connect_timeout_s({"connect_timeout": stated})
+        for stated in ("2", "60", "soon", None)
+    ] == [2, 5, 5, 5]
 
 
 # Locks

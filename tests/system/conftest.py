@@ -5,8 +5,10 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +58,21 @@ def _undisturbed(folder: Path) -> Reference:
             essence=essence(run.ledger_path),
             seconds=seconds,
         )
+
+
+@pytest.fixture(scope="session")
+def replicated() -> Iterator[Any]:
+    """One primary with its standby for the run; whoever uses it begins with `settle`."""
+    pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
+    from tests.postgres import NoPostgresError  # noqa: PLC0415 - needs the driver
+    from tests.replicated_postgres import replicated_postgres  # noqa: PLC0415 - likewise
+
+    with ExitStack() as stack:
+        try:
+            servers = stack.enter_context(replicated_postgres())
+        except NoPostgresError as error:
+            pytest.skip(str(error))
+        yield servers
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from workers.api.routes import (
     health,
     implications,
     landscape,
+    ledger_heads,
     log_proofs,
     operation_streams,
     published_log,
@@ -78,6 +79,7 @@ MODULES = (
     rounds,
     erasures,
     quarantines,
+    ledger_heads,
     archive,
     worker_reports,
     cron_jobs,
@@ -139,7 +141,7 @@ def build_app(
     app.add_middleware(HeadRequestsMiddleware)
     app.add_middleware(StorageHeaderMiddleware)
     app.add_middleware(OwnerHeaderMiddleware, owner_url=services.owner_url)
-    app.add_middleware(RequestGuardMiddleware, hosts=hosts, host=host)
+    app.add_middleware(RequestGuardMiddleware, hosts=hosts, host=host, went_back=services.went_back)
     return app
 
 

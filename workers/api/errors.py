@@ -14,8 +14,10 @@ from actors.errors import ActorError
 from kernel.audit.proofs import ProofSubjectUnknown
 from kernel.belief.errors import BeliefError
 from kernel.errors import LedgerUnavailable
+from kernel.head_acceptance import HeadNotAccepted
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.ledger.archive import ArchiveUnavailable
+from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.quarantine import RangeQuarantined
 from kernel.legal_holds import ErasureRefused
 from kernel.quarantine_lifts import QuarantineRefused
@@ -80,6 +82,8 @@ _CODED = (
     WorkRefused,
     ErasureRefused,
     QuarantineRefused,
+    HeadNotAccepted,
+    LedgerWentBack,
     RangeQuarantined,
     SweepRefused,
     ArchiveUnavailable,

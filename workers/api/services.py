@@ -13,6 +13,7 @@ from actors.sessions.runtime import Sessions
 from actors.sharding.held_shards import HeldShards
 from actors.synthesis.synthesis import Synthesis
 from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.receipt_seals import not_under_the_tree
@@ -103,6 +104,9 @@ class Services:
 
     publishing: LogPublishing | None = None
     """The published log; None where there is none."""
+
+    went_back: Callable[[], LedgerWentBack | None] = lambda: None
+    """Why nothing is answered here: the ledger is not the one that was answered from."""
 
     retention: RetentionPolicy = KEEPS_ALL
     """What stays in the database, and for how long."""

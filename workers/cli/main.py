@@ -53,6 +53,7 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         "implications": "Show the detectors of implications; resume what is halted.",
         "erase": "Erase a thought's content or a model's answer, on the record.",
         "hold": "Set, lift and list legal holds, against which nothing is erased.",
+        "ledger": "Say what a ledger that went back has lost; go on from it.",
         "quarantine": "List and lift quarantines of rows that were found damaged.",
         "archive": "Move old rows of the log out of the database; verify them.",
         "migrate": "Bring the ledger's tables to the version of this program.",

@@ -113,8 +113,10 @@ def nodes_in(folder: Path, size: int) -> ReadNode:
     return lambda level, index: node_of_tiles(level, index, tile)
 
 
-def write_whole(path: Path, content: bytes, mode: int) -> None:
+def write_whole(path: Path, content: bytes, mode: int, *, synced: bool = True) -> None:
     """Write a file that is there as a whole or not at all, on the disk when this returns.
+
+    One that is not `synced` may be an older one after the power was lost.
 
     Raises:
         OSError: it cannot be written.
@@ -124,8 +126,11 @@ def write_whole(path: Path, content: bytes, mode: int) -> None:
     with os.fdopen(os.open(part, _NEW, mode), "wb") as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
+        if synced:
+            os.fsync(file.fileno())
     part.rename(path)
+    if not synced:
+        return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.replication import Replication
+from kernel.ledger.tables import HasStandbys
 from kernel.verify.recent import audit_since, mark_before_last
 from workers.environment.checkpoint_key import is_handed_over, last_signed_size
 from workers.environment.data_folder import DataFolder
@@ -52,6 +55,12 @@ TODO_BY_CODE: Final = {
 NO_ARCHIVE: Final = "there is no place for an archive, so rows stay in the database, however old"
 NAME_ARCHIVE: Final = "name a folder or a bucket by ROTULUS_ARCHIVE_URL"
 
+LOST: Final = "a failover to it loses the answered work that it has not received"
+IN_STEP_TODO: Final = (
+    "name it in synchronous_standby_names and leave synchronous_commit on, or do not fail over to"
+    " it; deploy/runbook.md says what to do after a failover"
+)
+
 State = Literal["ok", "note", "problem"]
 
 
@@ -89,7 +98,7 @@ EXPECTED: Final[dict[str, tuple[str, State, str]]] = {
 
 def diagnose(settings: Settings) -> Iterator[Diagnosis]:
     """Yield what is to be said of what the settings name, subject by subject."""
-    for check in (_folder, _disk, _database, _record, _archive, _keys, _log_keys):
+    for check in (_folder, _disk, _database, _standbys, _record, _archive, _keys, _log_keys):
         yield from guarded(check, settings)
 
 
@@ -150,6 +159,42 @@ def _database(settings: Settings) -> Iterator[Diagnosis]:
             yield Diagnosis("clock", "problem", what, "set this machine's clock (NTP)")
         else:
             yield Diagnosis("clock", "ok", what)
+
+
+def _standbys(settings: Settings) -> Iterator[Diagnosis]:
+    with closing(open_store(ledger_place(settings), read_only=True)) as store:
+        if isinstance(store, HasStandbys):
+            yield from standby_diagnoses(store.replication())
+
+
+def standby_diagnoses(replication: Replication) -> Iterator[Diagnosis]:
+    """Yield what is to be said of a server's standbys, and of what a failover to one can lose."""
+    seen, standbys = partial(Diagnosis, "standby"), replication.standbys
+    if replication.in_recovery:
+        yield seen("note", "this server is a standby, which shows what has reached it so far")
+        return
+    if not standbys and not replication.waits:
+        yield seen("ok", "no standby streams from the server")
+        return
+    asynchronous = replication.asynchronous
+    for each in asynchronous:
+        behind = "" if each.behind_bytes is None else f", {each.behind_bytes} bytes behind now"
+        what = f"{each.name or 'a standby'} is asynchronous{behind}: {LOST}"
+        yield seen("note" if replication.waits else "problem", what, IN_STEP_TODO)
+    if not replication.waits:
+        return
+    names = replication.standby_names
+    if not replication.may_see:
+        what = f"{replication.role} may not see whether a standby of {names} is synchronous"
+        yield seen("note", what, f"GRANT pg_read_all_stats TO {replication.role}")
+    elif len(asynchronous) == len(standbys):
+        what = f"no standby of synchronous_standby_names ({names}) is there: COMMIT waits for it"
+        yield seen("problem", what, "bring it back, or empty synchronous_standby_names")
+    else:
+        yield seen("ok", f"COMMIT waits for a standby of {names}: a failover to it loses nothing")
+    if replication.commit == "remote_write":
+        what = "a standby answers before its disk has it (synchronous_commit is remote_write)"
+        yield seen("note", f"{what}: a crash of both machines can lose answered work")
 
 
 def _record(settings: Settings) -> Iterator[Diagnosis]:

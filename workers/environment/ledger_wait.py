@@ -14,7 +14,6 @@ import anyio.to_thread
 import structlog
 
 from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
-from kernel.ledger.ledger import Ledger
 
 WAIT_S = 30.0
 RETRY_S = 0.1
@@ -26,7 +25,7 @@ T = TypeVar("T")
 _log = structlog.get_logger(__name__)
 
 
-async def opened(open_ledger: Callable[[], Ledger], wait_s: float = WAIT_S) -> Ledger:
+async def opened(open_ledger: Callable[[], T], wait_s: float = WAIT_S) -> T:
     """Open a ledger, as `answered` does it."""
     return await answered(partial(anyio.to_thread.run_sync, open_ledger), wait_s)
 

@@ -219,8 +219,9 @@ class Settings(BaseSettings):
     )
     database_url: DatabaseUrl | None = Field(
         default=None,
-        description="PostgreSQL database of the ledger (postgresql://user:password@host/name); "
-        "unset: an SQLite file in the data folder.",
+        description="PostgreSQL database of the ledger (postgresql://user:password@host/name; of "
+        "several hosts, host1:port1,host2:port2, the primary is used); unset: an SQLite file in "
+        "the data folder.",
     )
     database_connections: int = Field(
         default=DATABASE_CONNECTIONS,

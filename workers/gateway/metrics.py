@@ -143,6 +143,8 @@ class GatewayMetrics:
         readings.put("rotulus_mailbox_messages", sum(waiting))
         readings.put("rotulus_mailbox_messages_max", max(waiting, default=0))
         readings.put("rotulus_mailbox_limit", self.settings.mailbox_max)
+        went_back = self.services.went_back() is not None
+        readings.put("rotulus_ledger_went_back", float(went_back))
         readings.put("rotulus_commit_waiting", self.committer.waiting)
         for asker, places in self.services.admission.places.items():
             readings.put("rotulus_http_requests_in_flight", places.taken, asker)

@@ -9,10 +9,12 @@ import socket
 from functools import partial
 
 import anyio
+import anyio.to_thread
 import structlog
 
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
+from kernel.ledger.tables import HasStandbys, Store
 from queues.connection import connect_redis
 from workers.api.app import work_out_routes
 from workers.environment.data_folder import DataFolder
@@ -24,6 +26,7 @@ from workers.environment.memory import keep_trimming, settle_memory
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.gateway.cluster import gateway_name
+from workers.gateway.head_keeper import HeadKeeper
 from workers.gateway.server import GatewayServer, server_config
 from workers.gateway.wiring import build_gateway
 from workers.plugins.installed import queue_plugins
@@ -49,33 +52,69 @@ async def serve_gateway(
 
 async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -> None:
     queue_plugins()  # their queues are in the table from here on
+    name = gateway_name(settings, port_of(listening))
+    folder = DataFolder(settings.data_dir)
+    keeper = HeadKeeper(name, folder.path, settings.checkpoint_key)
+    while await _serve_one(settings, redis_url, listening, name, keeper):
+        _log.warning("gateway_begins_anew", gateway=name)
+
+
+async def _serve_one(
+    settings: Settings, redis_url: str, listening: socket.socket, name: str, keeper: HeadKeeper
+) -> bool:
+    """Serve from one opening of the ledger to its end; tell whether to begin anew."""
     place, clock = ledger_place(settings), LedgerClock()
     # A server may be away for a moment; an error of a file is there to stay.
-    opening = partial(_open, place, clock, settings.database_connections)
+    opening = partial(_open, place, clock, settings.database_connections, keeper)
     wait_s = 0 if file_of(place) is not None else WAIT_S
-    ledger = await opened(opening, wait_s)
-    name = gateway_name(settings, port_of(listening))
-    gateway = build_gateway(settings, ledger, connect_redis(redis_url), name, clock)
+    ledger, halted = await opened(opening, wait_s)
+    gateway = build_gateway(
+        settings, ledger, connect_redis(redis_url), name, clock, halted=halted, close=keeper.close
+    )
     server = GatewayServer(server_config(gateway.app), gateway.leave, *gateway.stops)
+
+    async def watch_head() -> None:
+        await keeper.run(ledger, halted=halted, end=server.end)
+
     settle_memory()
     try:
         await work_out_routes(gateway.app)
-        await answered(gateway.sharing.begin, wait_s)
-        _log.info("gateway_listens", port=port_of(listening), gateway=name)
-        await gateway.run(server.serve([listening]), server.slow.run, keep_trimming)
+        if not halted:
+            await answered(gateway.sharing.begin, wait_s)
+        _log.info("gateway_listens", port=port_of(listening), gateway=name, halted=halted)
+        # The server closes what it is given, and the next one listens on the same.
+        serving = server.serve([listening.dup()])
+        await gateway.run(serving, watch_head, server.slow.run, keep_trimming)
     finally:
         with anyio.CancelScope(shield=True):
-            await gateway.aclose()
+            try:
+                await anyio.to_thread.run_sync(keeper.keep, ledger)
+            finally:
+                await gateway.aclose()
+    return server.is_to_begin_anew
 
 
-def _open(place: LedgerPlace, clock: LedgerClock, connections: int) -> Ledger:
-    """Open a ledger, found it if it is new, and delete what has expired."""
+def _open(
+    place: LedgerPlace, clock: LedgerClock, connections: int, keeper: HeadKeeper
+) -> tuple[Ledger, bool]:
+    """Open a ledger, found it if it is new, and delete what has expired.
+
+    Also tell whether it went back, so that the gateway stands halted.
+    """
     host = system_host(clock.now_us)
     ledger = founded_ledger(place, host, connections=connections, clock=clock)
     try:
         with ledger.transaction() as transaction:
             purge_expired(transaction)
+        name_standbys(ledger.store)
+        return ledger, keeper.settle(ledger)
     except BaseException:
         ledger.close()
         raise
-    return ledger
+
+
+def name_standbys(store: Store) -> None:
+    """Log what a failover from the server to one of its standbys could lose."""
+    if isinstance(store, HasStandbys):
+        for standby in store.replication().asynchronous:
+            _log.warning("standby_asynchronous", standby=standby.name, todo="rotulus doctor")

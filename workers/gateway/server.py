@@ -38,6 +38,8 @@ class GatewayServer(uvicorn.Server):
         self._leave = leave
         self._stops = stops
         self.slow = SlowClients(lambda: self.server_state.connections)
+        self.is_to_begin_anew = False
+        """Whether it has ended by itself, so that another one is to take its place."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -54,9 +56,17 @@ class GatewayServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin the shutdown on a signal."""
+        self.is_to_begin_anew = False
         for stop in self._stops:
             stop()
         super().handle_exit(sig, frame)
+
+    def end(self) -> None:
+        """Begin the shutdown without a signal, so that another server takes this one's place."""
+        self.is_to_begin_anew = not self.should_exit
+        for stop in self._stops:
+            stop()
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish the requests in flight, then call `leave`."""

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from actors.commit.group_committer import Committer
 from actors.commit.refusal_recorder import RefusalRecorder
 from actors.commit.thought_units import Sealing
-from actors.commit.units import ReplayUnit, Unit
+from actors.commit.units import ReplayUnit, Unit, commit_alone
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.elimination_store import AsyncEliminationStore
 from actors.supervision import kept_up
@@ -26,6 +26,7 @@ from actors.synthesis.synthesis import Synthesis
 from kernel.authority.requests import CASCADE_QUEUE
 from kernel.belief_record import declared_universe
 from kernel.kernel import Kernel
+from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence
 from kernel.ledger.tables import SharedStore
@@ -123,9 +124,19 @@ class Gateway:
 
 
 def build_gateway(
-    settings: Settings, ledger: Ledger, redis: RedisClient, name: str, clock: LedgerClock
+    settings: Settings,
+    ledger: Ledger,
+    redis: RedisClient,
+    name: str,
+    clock: LedgerClock,
+    *,
+    halted: bool = False,
+    close: Callable[[Ledger], None] = Ledger.close,
 ) -> Gateway:
-    """Put a gateway together on a ledger and a Redis; `name` is the gateway's among others."""
+    """Put a gateway together on a ledger and a Redis; `name` is the gateway's among others.
+
+    A `halted` one does nothing but say so, until somebody has accepted its ledger.
+    """
     host, folder = ledger.host, DataFolder(settings.data_dir)
     traces = gateway_traces(settings)
     leases = CapacityLeases(redis)
@@ -184,7 +195,7 @@ def build_gateway(
         sharing.held_shards,
     )
     sessions = traces.sessions(sharing.sessions)
-    write = writing(committer)
+    write = writing_alone(ledger, kernel) if halted else writing(committer)
     cascades = DeferredCascades(ledger, write, sharing.work_leases[CASCADE_QUEUE])
     routing, confirmation = BindingRouting(ledger, write), EvidenceConfirmation(ledger, write)
     restarts = ExtractionRestarts(ledger, write)
@@ -246,6 +257,7 @@ def build_gateway(
         sealing=sealing,
         publishing=publishing,
         retention=retention_policy(settings),
+        went_back=partial(_problem_of, ledger, halted),
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(
@@ -268,14 +280,19 @@ def build_gateway(
         await publishing.publish_last()
 
     async def close_ledger() -> None:
-        await anyio.to_thread.run_sync(ledger.close)
+        await anyio.to_thread.run_sync(close, ledger)
+
+    async def leave_nothing() -> None:
+        return
 
     return Gateway(
         app,
         services,
         sharing,
-        ending=(committer.run, sharing.run),
-        kept=(
+        ending=() if halted else (committer.run, sharing.run),
+        kept=()
+        if halted
+        else (
             external.run,
             cascades.run,
             routing.run,
@@ -294,7 +311,7 @@ def build_gateway(
             *(relay.run for relay in relays.values()),
         ),
         stops=(hub.stop, outcomes.stop, publishing.stop, services.streams.stop),
-        leave=leave,
+        leave=leave_nothing if halted else leave,
         closing=(
             redis.aclose,
             partial(close_model, model),
@@ -310,6 +327,20 @@ def writing(committer: Committer) -> FencedWrite:
 
     async def write(unit: Unit, fence: Fence | None = None) -> Any:
         [result] = await committer.commit([unit], fence)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    return write
+
+
+def writing_alone(ledger: Ledger, kernel: Kernel) -> FencedWrite:
+    """Return what runs one unit in a transaction of its own, where there is no committer."""
+    orchestrator = Orchestrator(ledger.host)
+
+    async def write(unit: Unit, fence: Fence | None = None) -> Any:
+        commit = partial(commit_alone, unit, ledger, kernel, orchestrator, fence)
+        result = await anyio.to_thread.run_sync(commit)
         if isinstance(result, Exception):
             raise result
         return result
@@ -335,6 +366,12 @@ def replaying(write: Write, models: ModelRegistry) -> Replay:
         return tuple(await write(ReplayUnit(target, strategy, models, context)))
 
     return replay
+
+
+def _problem_of(ledger: Ledger, halted: bool) -> LedgerWentBack | None:  # noqa: FBT001 - see above
+    if halted:
+        return LedgerWentBack("finding_stands")
+    return None if ledger.watch_of_head is None else ledger.watch_of_head.problem
 
 
 def _capacity(

@@ -34,6 +34,7 @@ import anyio.to_thread
 from kernel.canonical import sha256_hex
 from kernel.errors import LedgerSchemaDiffers, LedgerUnavailable
 from kernel.ledger.catalog import refuse_differences
+from queues.client.errors import GatewayError
 from queues.embedded.server import EmbeddedRedis, find_server
 from workers.clients.gateway import GatewayClient
 from workers.environment.child_environment import Kind, child_environment
@@ -126,7 +127,7 @@ async def running_tree(
             specs: list[ChildSpec | ServiceSpec] = []
             if redis is not None:
                 specs.append(ServiceSpec("redis", redis))
-            specs.append(child("gateway", "gateway", listening, partial(client.answers, "/readyz")))
+            specs.append(child("gateway", "gateway", listening, partial(_stands, client)))
             specs += [
                 child(f"worker-{number}", "worker", door)
                 for number, door in enumerate(measured, start=1)
@@ -196,6 +197,15 @@ def metrics_sockets(
     settings.replaced(worker_metrics_port=ports[-1])  # raises where there are not as many ports
     variable = variable_of("worker_metrics_port")
     return [sockets.enter_context(listen(settings.host, port, variable)) for port in ports]
+
+
+async def _stands(client: GatewayClient) -> bool:
+    """Tell whether a gateway works, or stands halted until an operator decides about its ledger."""
+    try:
+        readiness = await client.readiness()
+    except GatewayError:
+        return False
+    return readiness["status"] != "not ready" or "ledger_went_back" in readiness["problems"]
 
 
 def _url_of(host: str, listening: socket.socket) -> str:

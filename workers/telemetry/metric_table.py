@@ -141,6 +141,10 @@ GATEWAY: tuple[Metric, ...] = (
     _gauge("rotulus_dependency_up", "1 where it could be read for this answer", "dependency"),
     _gauge("rotulus_shards", "Shards of the ledger"),
     _gauge("rotulus_shards_owned", "Shards that this gateway owns"),
+    _gauge(
+        "rotulus_ledger_went_back",
+        "Whether the ledger went back behind what was answered, so that nothing is answered",
+    ),
     _gauge("rotulus_sessions_active", "Sessions whose actor is in memory"),
     _gauge("rotulus_sessions_corrupt", "Sessions whose record does not verify"),
     _gauge("rotulus_mailbox_messages", "Messages that wait in all mailboxes of actors"),
@@ -193,7 +197,7 @@ WORKER: tuple[Metric, ...] = (
     _gauge("rotulus_worker_items_in_flight", "Items in hand", "queue"),
     _counter(
         "rotulus_worker_items_total",
-        "Items by how their claim ended: completed, failed, put_off",
+        "Items by how their claim ended: completed, failed, put_off, dropped (not on the record)",
         "queue",
         "outcome",
     ),

@@ -28,6 +28,10 @@ def attention(state: Mapping[str, Any]) -> Iterator[str]:
     problems = dict(state["readiness"].get("problems", {}))
     if (quarantine := problems.pop("quarantine", None)) is not None:
         yield f"quarantined: {quarantine}"
+    if (went_back := problems.pop("ledger_went_back", None)) is not None:
+        # Nothing else is answered until that is decided.
+        yield f"the ledger went back: {went_back}"
+        return
     for name, problem in problems.items():
         yield f"the gateway is not ready: {name}: {problem}"
     for name in PARTS:

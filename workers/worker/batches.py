@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import anyio
+import anyio.to_thread
 import structlog
 
 from kernel.errors import LedgerUnavailable
 from kernel.fleet_protocol import is_spoken
+from kernel.ledger.ledger import Ledger
 from kernel.priorities import CapacityPriority
 from queues.client.errors import GatewayError
 from queues.errors import QueueError
@@ -34,6 +36,12 @@ from workers.worker.gateway_reports import NO_ROOM, GatewayReporter, Outcome
 
 ABSENCE_DELAY_MS = 500
 INPUT_PENDING_DELAY_MS = 20
+
+REQUEST_UNKNOWN = "work_request_unknown"
+"""The code of an item that leaves the queue because the record has no such request."""
+
+ITEMS_NAMED = 20
+"""Of items that are dropped at once, as many are named in the log."""
 
 CAPACITY_SHORT = "envelope_capacity_unavailable"
 """Refusals that another attempt may not meet, although the kernel names no time (§18)."""
@@ -54,6 +62,7 @@ class BatchCounters:
     completed: int = 0
     failed: int = 0
     put_off: int = 0
+    dropped: int = 0
     dead_letters: int = 0
     in_flight: int = 0
     last_error: str = ""
@@ -218,9 +227,18 @@ class BatchProcessor:
 
     async def _settle(self, settled: Sequence[ClaimResult]) -> None:
         done = [result.claim for result in settled if result.verdict == "done"]
+        unknown = [result for result in settled if result.code == REQUEST_UNKNOWN]
         if done:
             await self.queue.acknowledge(done)
-            self.tally.completed += len(done)
+            self.tally.completed += len(done) - len(unknown)
+            self.tally.dropped += len(unknown)
+        if unknown:
+            # As after a ledger went back; the queue had them from what was there before.
+            items = [result.claim.key for result in unknown[:ITEMS_NAMED]]
+            queue, count = self.queue.name, len(unknown)
+            _log.warning(
+                "items_dropped", code=REQUEST_UNKNOWN, queue=queue, count=count, items=items
+            )
         # In the order in which the handler tells of them.
         await self.queue.suspend(
             [result.claim for result in settled if result.verdict == "suspended"]
@@ -275,10 +293,22 @@ def _worn_out(claim: Claim) -> str:
     return "attempts_exhausted" if claim.attempt > MAX_ATTEMPTS else ""
 
 
+async def left_out(ledger: Ledger, claims: Sequence[Claim]) -> list[ClaimResult]:
+    """Let claims leave the queue for whose requests nothing is open; some may not be on record."""
+    if not claims:
+        return []
+    names = [claim.key for claim in claims]
+    unknown = await anyio.to_thread.run_sync(ledger.read, lambda view: view.unknown_requests(names))
+    codes = [REQUEST_UNKNOWN if name in unknown else "" for name in names]
+    return [ClaimResult(claim, "done", code) for claim, code in zip(claims, codes, strict=True)]
+
+
 def settlement_of(claim: Claim, outcome: Outcome, *, rejection_is_final: bool) -> ClaimResult:
     """Return how a claim ends whose result was handed in."""
     state = outcome["outcome"]
-    if state in ("completed", "closed", "unknown"):
+    if state == "unknown":
+        return ClaimResult(claim, "done", REQUEST_UNKNOWN)
+    if state in ("completed", "closed"):
         return ClaimResult(claim, "done")
     code = str(outcome.get("code", "internal" if state == "failed" else state))
     if state in ("input_pending", "changed"):

@@ -51,7 +51,7 @@ class WorkerMetrics:
             "rotulus_worker_items_total": {
                 (name, outcome): getattr(tally, outcome)
                 for name, tally in tallies.items()
-                for outcome in ("completed", "failed", "put_off")
+                for outcome in ("completed", "failed", "put_off", "dropped")
             },
             "rotulus_worker_dead_letters_total": {
                 (name,): tally.dead_letters for name, tally in tallies.items()

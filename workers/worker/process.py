@@ -13,7 +13,8 @@ import structlog
 
 from actors.synthesis.field_extraction import FieldExtraction
 from kernel.errors import LedgerUnavailable
-from kernel.ledger.ledger import Ledger
+from kernel.ledger.head_watch import HeadWatch, LedgerWentBack
+from kernel.ledger.ledger import Ledger, LedgerView
 from queues.client.failover import FailoverTransport
 from queues.connection import connect_redis
 from workers.clients.configured_model import named_model
@@ -40,6 +41,9 @@ from workers.worker.wiring import AroundEvaluator, build_worker, itself
 GATEWAY_PATIENCE_S = 3.0
 """Shorter than a claim is visible, so that a claim is given back before it expires."""
 
+LOOK_EVERY_S = 1.0
+"""Pause between two looks at the head of the ledger of a worker that has nothing to do."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -63,6 +67,7 @@ async def serve_worker(
     connections = settings.database_connections
     opening = partial(open_ledger, place, host, read_only=True, connections=connections)
     ledger = await opened(opening)
+    await _accepted(ledger)
     redis = connect_redis(redis_url)
     token, urls = settings.worker_token, settings.gateway_urls
     gateways = FailoverTransport(urls)
@@ -88,6 +93,7 @@ async def serve_worker(
         with _metrics_door(settings, process, measured):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_stop_on_signal, process)
+                tasks.start_soon(_stop_where_it_went_back, process, ledger)
                 tasks.start_soon(clock.keep)
                 tasks.start_soon(gateways.follow_table, gateway)
                 await process.run()
@@ -128,6 +134,31 @@ def _metrics_door(
     with open_door(listening, process.metrics.text, hosts=settings.host_names) as listening_port:
         _log.info("worker_metrics", worker_id=process.worker_id, port=listening_port)
         yield
+
+
+async def _accepted(ledger: Ledger) -> None:
+    """Wait until somebody has accepted a ledger that went back, and watch it from then on."""
+    is_logged = False
+    while await anyio.to_thread.run_sync(ledger.read, LedgerView.finding_stands):
+        if not is_logged:
+            _log.warning("worker_waits_for_accepted_ledger")
+        is_logged = True
+        await anyio.sleep(LOOK_EVERY_S)
+    ledger.watch(HeadWatch(remembered_max=0))
+
+
+async def _stop_where_it_went_back(process: WorkerProcess, ledger: Ledger) -> None:
+    """End the worker, with all that it has in memory, where its ledger is another than it was."""
+    while True:
+        try:
+            await anyio.to_thread.run_sync(ledger.read, LedgerView.head)
+        except LedgerWentBack as error:
+            _log.critical("ledger_went_back", departure=error.departure)
+            process.stop()
+            return
+        except LedgerUnavailable:
+            pass  # whoever has work in hand says so
+        await anyio.sleep(LOOK_EVERY_S)
 
 
 async def _stop_on_signal(process: WorkerProcess) -> None:

@@ -8,7 +8,7 @@ import anyio
 import httpx
 import pytest
 
-from queues.client import BindingEvaluation, ExtractionTask, GatewayError, NewRequest
+from queues.client import BindingEvaluation, ExtractionTask, GatewayError, JobLost, NewRequest
 from queues.client.gateway_http import PAUSE_FIRST_S
 from queues.client.rotulus import DEFAULT_URL, gateway_urls
 from tests.queues.client.scripted_gateway import WORK, ScriptedGateway, outcomes, refusal, taken
@@ -254,6 +254,27 @@ async def test_a_run_that_is_refused_tells_what_it_leaves_open():
         assert len(caught.value.jobs) == 3
         with pytest.raises(ValueError, match="open_max is 1 to 256"):
             await anext(rotulus.run_many([WORK], open_max=257))
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(404, "work_request_unknown"), (410, "work_request_lost")]
+)
+async def test_a_job_that_was_taken_and_is_on_the_record_no_longer_is_lost(status, code):
+    gateway = ScriptedGateway(taken, refusal(status, code))
+    async with gateway.client() as rotulus:
+        job = await rotulus.enqueue(WORK)
+        with pytest.raises(JobLost) as lost:
+            await job.result()
+    assert (lost.value.code, lost.value.status) == ("work_request_lost", status)
+    assert job.request_id in lost.value.message
+
+
+async def test_a_job_that_nobody_is_known_to_have_asked_for_is_unknown():
+    gateway = ScriptedGateway(refusal(404, "work_request_unknown"))
+    async with gateway.client() as rotulus:
+        with pytest.raises(GatewayError) as unknown:
+            await rotulus.job("binding-evaluation", "r").result()
+    assert not isinstance(unknown.value, JobLost)
 
 
 @pytest.mark.parametrize("name", ["a/b", "a?b#c", "u-1 ü", "request:1:n"])

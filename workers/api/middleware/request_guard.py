@@ -9,7 +9,7 @@ be followed if it opens a whole page.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import anyio
@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kernel.fleet_protocol import HEADER, PROTOCOL
 from kernel.host import Host
+from kernel.ledger.head_watch import LedgerWentBack
 from workers.api.body_limits import limits_of
 from workers.api.errors import respond
 from workers.environment.host_names import LOOPBACK_NAMES, host_name, is_foreign_origin
@@ -27,6 +28,10 @@ from workers.environment.host_names import LOOPBACK_NAMES, host_name, is_foreign
 BODY_S_MAX = 30.0
 """Time for a body, or for each piece of a stream."""
 
+ANSWERED_HALTED = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Paths that a gateway answers whose ledger went back, beside those about the ledger."""
+
+_LEDGER_PREFIX = "/v1/ledger/"
 _LENGTH_DIGITS_MAX = 20
 _CHARSETS = frozenset({"utf-8", "utf8"})
 
@@ -42,9 +47,21 @@ class _Refusal:
 class RequestGuardMiddleware:
     """ASGI middleware: refuses early, gives every answer an id, and answers where we failed."""
 
-    def __init__(self, app: ASGIApp, *, hosts: frozenset[str], host: Host) -> None:
-        """Answer to the names in `hosts` and to those of the loopback."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: frozenset[str],
+        host: Host,
+        went_back: Callable[[], LedgerWentBack | None] = lambda: None,
+    ) -> None:
+        """Answer to the names in `hosts` and to those of the loopback.
+
+        While `went_back` returns something, that is all that is answered, but where it is looked at
+        and ended.
+        """
         self._app = app
+        self._went_back = went_back
         self._hosts = hosts | LOOPBACK_NAMES
         self._host = host
 
@@ -104,7 +121,14 @@ class RequestGuardMiddleware:
             or _foreign_origin(method, headers)
             or _other_protocol(headers)
             or _unreadable_body(path, headers)
+            or self._halted(path)
         )
+
+    def _halted(self, path: str) -> _Refusal | None:
+        problem = self._went_back()
+        if problem is None or path in ANSWERED_HALTED or path.startswith(_LEDGER_PREFIX):
+            return None
+        return _Refusal(problem.code, str(problem))
 
     def _foreign_host(self, headers: Mapping[str, str], hosts: int) -> _Refusal | None:
         name = host_name(headers["host"]) if hosts == 1 else None

@@ -11,9 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.sharding.assignment import SHARDS_MAX
+from kernel.ledger.head_watch import LedgerWentBack
 from queues.connection import redis_problem
 from workers.api.json_routes import json_router
-from workers.api.services import Given
+from workers.api.services import Given, Services
 from workers.views.quarantines import quarantine_sentence
 
 STALLED_S = 5.0
@@ -65,13 +66,8 @@ async def readyz(services: Given) -> JSONResponse:
 
     A quarantined range of the log degrades a gateway, which goes on to take work (§17.5).
     """
-    problems, degraded = dict(services.problems), {}
-    try:
-        _, quarantines = await services.read(lambda view: (view.head(), view.quarantines()))
-        if quarantines.ranges:
-            degraded["quarantine"] = quarantine_sentence(quarantines.ranges)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the ledger cannot be read
-        problems["ledger"] = type(error).__name__
+    degraded: dict[str, str] = {}
+    problems = services.problems | await _ledger_problems(services, degraded)
     if (stalled_s := services.stalled_s()) >= STALLED_S:
         problems["commits"] = f"nothing was committed for {stalled_s:.0f} s"
     if (clock_problem := services.clock_problem()) is not None:
@@ -91,3 +87,18 @@ async def readyz(services: Given) -> JSONResponse:
     status = "not ready" if problems else "degraded" if degraded else "ready"
     body |= {"status": status, "problems": problems | degraded}
     return JSONResponse(body, 503 if problems else 200)
+
+
+async def _ledger_problems(services: Services, degraded: dict[str, str]) -> dict[str, str]:
+    """Return why the ledger does not serve, and add what of it is quarantined."""
+    if (went_back := services.went_back()) is not None:
+        return {"ledger_went_back": str(went_back)}
+    try:
+        _, quarantines = await services.read(lambda view: (view.head(), view.quarantines()))
+    except LedgerWentBack as error:
+        return {"ledger_went_back": str(error)}
+    except Exception as error:  # noqa: BLE001 - whatever it is, the ledger cannot be read
+        return {"ledger": type(error).__name__}
+    if quarantines.ranges:
+        degraded["quarantine"] = quarantine_sentence(quarantines.ranges)
+    return {}

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.commit.work_units import RequestWorkUnit
+from kernel.head_acceptance import is_lost
 from kernel.work.contents import BindingEvaluation, ExtractionTask, ExtractionTransition
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.requests import (
@@ -180,7 +181,8 @@ async def progress(
     queue: QueueName, request_id: RequestIdInPath, services: Given
 ) -> ProgressDocument:
     """Return what the handler of a plug-in's queue said last of a job that it has in hand."""
-    _existing(await services.read(lambda view: outcome_of(view, queue, request_id)), request_id)
+    ended = await services.read(lambda view: outcome_of(view, queue, request_id))
+    await _existing(services, ended, request_id)
     said = await JobProgress(services.redis).of(queue, request_id)
     if said is None:
         return {"percent": None, "note": ""}
@@ -211,7 +213,8 @@ async def cancel(
 
     The reason on the record ends with who asked, in brackets: the name given and the address.
     """
-    _existing(await services.read(lambda view: _status(view, queue, request_id)), request_id)
+    state = await services.read(lambda view: _status(view, queue, request_id))
+    await _existing(services, state, request_id)
     cancelled, status = await queue_operations.cancel(
         services.write,
         services.queues.get(queue),
@@ -228,7 +231,7 @@ async def waiting(
 ) -> WaitingDocument:
     """Say in one sentence why an open request waits; null where it has its outcome."""
     status = await services.read(lambda view: _status(view, queue, request_id))
-    state = _existing(status, request_id).state
+    state = (await _existing(services, status, request_id)).state
     why = await why_open(services, queue, request_id)
     return {"request_id": request_id, "state": state if why is None else "open", "why": why}
 
@@ -237,7 +240,7 @@ async def waiting(
 async def status(queue: QueueName, request_id: RequestIdInPath, services: Given) -> WorkStatus:
     """Return a request as it stands."""
     state = await services.read(lambda view: _status(view, queue, request_id))
-    return _existing(state, request_id)
+    return await _existing(services, state, request_id)
 
 
 async def _outcomes(
@@ -262,7 +265,10 @@ async def _read_outcomes(
     outcomes = await services.read(
         lambda view: [outcome_of(view, queue, request_id) for request_id in request_ids]
     )
-    return [_existing(outcome, request_ids[index]) for index, outcome in enumerate(outcomes)]
+    return [
+        await _existing(services, outcome, request_ids[index])
+        for index, outcome in enumerate(outcomes)
+    ]
 
 
 def asked_by_of(request: Request, name: str) -> str:
@@ -275,7 +281,10 @@ def _status(view: Any, queue: str, request_id: str) -> WorkStatus | None:
     return state if state is not None and state.queue == queue else None
 
 
-def _existing(record: T | None, request_id: str) -> T:
-    if record is None:
-        raise ApiError("work_request_unknown", f"nobody asked this queue for {request_id!r}")
-    return record
+async def _existing(services: Services, record: T | None, request_id: str) -> T:
+    if record is not None:
+        return record
+    if await services.read(lambda view: is_lost(view, request_id)):
+        message = f"{request_id!r} was lost when the ledger went back: ask again under its key"
+        raise ApiError("work_request_lost", message)
+    raise ApiError("work_request_unknown", f"nobody asked this queue for {request_id!r}")

@@ -40,7 +40,7 @@ from kernel.work.requests import read_content
 from queues.items import Claim
 from queues.lease_holder import LeaseHolder
 from workers.worker.batch_progress import progressed
-from workers.worker.batches import ClaimResult, Handler, settlement_of
+from workers.worker.batches import ClaimResult, Handler, left_out, settlement_of
 from workers.worker.gateway_reports import GatewayReporter, Outcome
 from workers.worker.handlers.binding_evaluator import (
     EVALUATION_S_MAX,
@@ -120,7 +120,8 @@ class BindingHandler(Handler):
         """Evaluate what may be evaluated now and say how each claim ends."""
         due, plans = await anyio.to_thread.run_sync(self._read, claims)
         there = {evaluation.claim.key for evaluation in due}
-        settled = [ClaimResult(claim, "done") for claim in claims if claim.key not in there]
+        gone = [claim for claim in claims if claim.key not in there]
+        settled = await left_out(self._ledger, gone)
         admitted = [
             evaluation
             for evaluation in due

@@ -31,7 +31,7 @@ from kernel.work.reports import (
 )
 from kernel.work.requests import read_content
 from queues.items import Claim
-from workers.worker.batches import ClaimResult, Handler, settlement_of
+from workers.worker.batches import ClaimResult, Handler, left_out, settlement_of
 from workers.worker.gateway_reports import GatewayReporter, Outcome, told_of
 from workers.worker.handlers.extractor import SourceToRead, checked_extraction
 from workers.worker.handlers.extractors import Extractors
@@ -88,7 +88,8 @@ class ExtractionHandler(Handler):
             self._ledger.read, lambda view: self._open(view, claims)
         )
         there = {task.claim.key for task in tasks}
-        settled = [ClaimResult(claim, "done") for claim in claims if claim.key not in there]
+        gone = [claim for claim in claims if claim.key not in there]
+        settled = await left_out(self._ledger, gone)
         steps = [task for task in tasks if task.task is None]
         waiting = [task for task in tasks if self._waits(task)]
         settled += [

@@ -31,7 +31,7 @@ from queues.job_progress import NOTE_CHARS_MAX, JobProgress
 from workers.environment.foreign_calls import await_foreign
 from workers.plugins import JobContext, JobRefused, QueuePlugin
 from workers.worker.batch_progress import progressed
-from workers.worker.batches import ClaimResult, Handler, settlement_of
+from workers.worker.batches import ClaimResult, Handler, left_out, settlement_of
 from workers.worker.gateway_reports import ABSENCES, GatewayReporter
 from workers.worker.handlers.extraction import REPORTS_PATH, report_given_up
 
@@ -64,7 +64,8 @@ class PluginHandler(Handler):
     async def handle(self, claims: Sequence[Claim]) -> list[ClaimResult]:
         """Work on what is open and return how each claim ends."""
         requests = await anyio.to_thread.run_sync(self._open, claims)
-        settled = [ClaimResult(claim, "done") for claim in claims if claim.key not in requests]
+        gone = [claim for claim in claims if claim.key not in requests]
+        settled = await left_out(self._ledger, gone)
 
         async def work(claim: Claim) -> None:
             settled.append(await self._work(claim, requests[claim.key]))

@@ -142,7 +142,10 @@ async def test_what_is_handed_on_comes_with_its_body(door: Door):
 
 
 async def test_routes_are_worked_out_before_the_first_request(monkeypatch):
-    services = cast("Any", SimpleNamespace(admission=Admission(1), owner_url=lambda _: None))
+    services = cast(
+        "Any",
+        SimpleNamespace(admission=Admission(1), owner_url=lambda _: None, went_back=lambda: None),
+    )
     app = build_app(services, APIRouter(), hosts=frozenset(), host=FakeHost().host)
     worked_out = []
     get_dependant = routing.get_dependant

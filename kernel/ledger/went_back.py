@@ -1,0 +1,50 @@
+"""Findings that the ledger went back, and whether anybody has accepted them (decision kernel/0580).
+
+A gateway that finds the ledger behind what it has answered leaves durable receipts on the ledger
+that is there; an operator's operation accepts them. The receipts are the fleet's state: while the
+newest finding is newer than the newest acceptance, no gateway goes on.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from kernel.ledger import schema
+from kernel.ledger.tables import TablesView, rows_in_pages
+
+WENT_BACK = "ledger_went_back"
+ACCEPTED = "ledger_head_accepted"
+
+RECEIPTS_AT_ONCE = 100
+
+
+def finding_stands(tables: TablesView) -> bool:
+    """Tell whether a finding stands that nobody has accepted; mostly one look into an index."""
+    newest = newest_sequence(tables, WENT_BACK)
+    return newest > 0 and newest > newest_sequence(tables, ACCEPTED)
+
+
+def newest_sequence(tables: TablesView, receipt_kind: str) -> int:
+    """Return the sequence of the newest receipt of a kind, 0 where there is none."""
+    rows = tables.select(
+        schema.receipts,
+        {"receipt_kind": receipt_kind},
+        order_by="receipt_sequence",
+        descending=True,
+        limit=1,
+    )
+    return int(rows[0]["receipt_sequence"]) if rows else 0
+
+
+def findings(tables: TablesView, *, after: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the receipts of findings beyond a receipt, in their order."""
+    rows = rows_in_pages(
+        tables,
+        schema.receipts,
+        {"receipt_kind": WENT_BACK},
+        order_by="receipt_sequence",
+        after=after,
+        page_rows=RECEIPTS_AT_ONCE,
+    )
+    return (orjson.loads(row["receipt_bytes"]) for row in rows)
