@@ -172,7 +172,7 @@ RECEIPT_KINDS_1: Mapping[str, ReceiptKind] = MappingProxyType(
     {name: kind for name, kind in RECEIPT_KINDS.items() if name not in _KINDS_SINCE_2}
     | {"kernel_event_log_integrity_violation": _durable(own.IntegrityViolation)}
 )
-"""The kinds of version 1 of the rules, which has no quarantine, no ledger that went back and seals no receipts."""
+"""The kinds of version 1 of the rules, which has none of these."""
 
 MANIFEST_RECEIPT = "binding_evaluation_manifest"
 

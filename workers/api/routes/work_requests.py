@@ -197,7 +197,8 @@ async def proof(
 
     A gateway seals outcomes every few seconds; before that the answer is `outcome_not_sealed`.
     """
-    _existing(await services.read(lambda view: outcome_of(view, queue, request_id)), request_id)
+    ended = await services.read(lambda view: outcome_of(view, queue, request_id))
+    await _existing(services, ended, request_id)
     return await tree_answer(services, lambda view: outcome_proof(view, request_id, tree_size))
 
 
