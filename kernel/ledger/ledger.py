@@ -24,6 +24,7 @@ from kernel.ledger.archived_tables import with_archive
 from kernel.ledger.blob_commitment import SALT_BYTES, blob_commitment
 from kernel.ledger.buffer import BufferedTables, write
 from kernel.ledger.catalog import StorageFault
+from kernel.ledger.damage import DamageFound
 from kernel.ledger.log_tree import LogTree, build, frontier_of, grown
 from kernel.ledger.quarantine import Quarantines, read_quarantines
 from kernel.ledger.recent_changes import RecentChanges
@@ -761,6 +762,9 @@ class Ledger:
         self.kept: dict[Any, Any] = {}
         """What this process keeps of the state between transactions; each has it as `kept`."""
 
+        self.damage = DamageFound()
+        """Damaged records that were met here; see `kernel/ledger/damage.py`."""
+
     @classmethod
     def create(cls, store: Store, host: Host, archive: Archive | None = None) -> "Ledger":
         """Open the ledger of a store, founding it with its genesis rows when it is new.
@@ -837,9 +841,13 @@ class Ledger:
     @contextmanager
     def view(self) -> Iterator[LedgerView]:
         """Open a snapshot; what is read inside belongs to one sequence."""
-        with self.store.view() as tables:
-            archive = self.archive.of_snapshot()
-            yield LedgerView(with_archive(tables, archive), archive)
+        try:
+            with self.store.view() as tables:
+                archive = self.archive.of_snapshot()
+                yield LedgerView(with_archive(tables, archive), archive)
+        except Exception as error:
+            self.damage.note(error)
+            raise
 
     def read(self, question: Callable[[LedgerView], T]) -> T:
         """Answer a question from a snapshot; it may not keep the view."""

@@ -11,9 +11,9 @@ from starlette.exceptions import HTTPException
 
 from actors.error_codes import status_of
 from actors.errors import ActorError
-from kernel.belief.errors import BeliefError
-from kernel.errors import LedgerUnavailable
-from kernel.landscape.errors import LandscapeRefused, RecordDamaged
+from kernel.belief.errors import BeliefError, CorruptBeliefEvent
+from kernel.errors import LedgerCorrupt, LedgerUnavailable
+from kernel.landscape.errors import LandscapeRefused
 from kernel.ledger.archive import ArchiveUnavailable
 from kernel.ledger.quarantine import RangeQuarantined
 from kernel.legal_holds import ErasureRefused
@@ -84,7 +84,7 @@ _CODED = (
     ArchiveUnavailable,
     ApiError,
     LandscapeRefused,
-    RecordDamaged,
+    CorruptBeliefEvent,
 )
 
 
@@ -97,6 +97,13 @@ def _coded(error: Exception) -> JSONResponse:
 def _away(_: Exception) -> JSONResponse:
     # The message names the database, which is no caller's business.
     return respond("ledger_unavailable", "the ledger cannot be reached")
+
+
+def _corrupt(error: Exception) -> JSONResponse:
+    if getattr(error, "code", "") != "ledger_file_damaged":
+        return _coded(error)
+    # The message names the file, which is no caller's business.
+    return respond("ledger_file_damaged", "the file of the ledger is damaged")
 
 
 def _invalid(error: Exception) -> JSONResponse:
@@ -123,6 +130,7 @@ def _http(error: Exception) -> JSONResponse:
 _ANSWERS: Mapping[type[Exception], Callable[[Exception], JSONResponse]] = MappingProxyType(
     {
         **dict.fromkeys(_CODED, _coded),
+        LedgerCorrupt: _corrupt,
         LedgerUnavailable: _away,
         RequestValidationError: _invalid,
         HTTPException: _http,

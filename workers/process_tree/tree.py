@@ -21,7 +21,7 @@ where there was one. A log that a killed writer left stays as evidence until som
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -47,9 +47,11 @@ from workers.environment.ledger_access import (
     open_record,
 )
 from workers.environment.listening import listen, port_of
+from workers.environment.machine_limits import expect_fit
 from workers.environment.settings import Settings, variable_of
 from workers.process_tree.child_process import ChildSpec, ServiceSpec
 from workers.process_tree.supervisor import AlikeDeaths, Supervisor, until_unhindered
+from workers.views.quarantines import DAMAGED
 
 TOKEN_BYTES = 32
 
@@ -78,6 +80,7 @@ async def running_tree(
     bound: a port that is taken is an error at once, and what answers there later is the tree's.
 
     Raises:
+        MachineUnfitError: a limit of the machine leaves its processes no room to work.
         DataFolderError: another tree runs on this data folder, or others could open it.
         AddressUnusableError: somebody else listens at a port.
         LedgerSchemaDiffers: the data folder holds a ledger that this program cannot read.
@@ -86,6 +89,7 @@ async def running_tree(
         SupervisorError: a process could not be started, or dies again and again.
     """
     folder, place = DataFolder(settings.data_dir), ledger_place(settings)
+    expect_fit(folder.path)  # what is tight, each of its processes says
 
     async def full_disk() -> str:
         with suppress(DataFolderError):  # whoever uses the folder next says what is wrong with it
@@ -126,7 +130,7 @@ async def running_tree(
             specs: list[ChildSpec | ServiceSpec] = []
             if redis is not None:
                 specs.append(ServiceSpec("redis", redis))
-            specs.append(child("gateway", "gateway", listening, partial(client.answers, "/readyz")))
+            specs.append(child("gateway", "gateway", listening, partial(_is_up, client)))
             specs += [
                 child(f"worker-{number}", "worker", door)
                 for number, door in enumerate(measured, start=1)
@@ -156,6 +160,16 @@ async def running_tree(
             finally:
                 with anyio.CancelScope(shield=True):
                     await anyio.to_thread.run_sync(fold_ledger, place)
+
+
+async def _is_up(client: GatewayClient) -> bool:
+    """Tell whether the gateway is ready, or red for damaged records alone (L3).
+
+    What is found damaged is dealt with through a gateway, so a tree starts all the same.
+    """
+    readiness = await client.readiness()
+    problems: Mapping[str, str] = readiness["problems"]
+    return readiness["status"] != "not ready" or problems.keys() <= DAMAGED
 
 
 def bring_forward(place: LedgerPlace) -> None:

@@ -11,10 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.sharding.assignment import SHARDS_MAX
+from kernel.ledger.quarantine import RecordKey
 from queues.connection import redis_problem
 from workers.api.json_routes import json_router
-from workers.api.services import Given
-from workers.views.quarantines import quarantine_sentence
+from workers.api.services import Given, Services
+from workers.views.quarantines import damage_problems, quarantine_sentence
 
 STALLED_S = 5.0
 """A commit that takes as long as this makes a gateway unready."""
@@ -37,7 +38,7 @@ class ReadinessReport(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     status: Literal["ready", "degraded", "not ready"]
-    """Degraded: work is taken, and a part of the record is read by nobody who computes."""
+    """Degraded: work is taken, and a part of the log is read by nobody who computes."""
 
     problems: dict[str, str]
     shards: ShardsOwned | None = None
@@ -61,25 +62,26 @@ async def healthz() -> Liveness:
     responses={503: {"model": ReadinessReport, "description": "Something is missing"}},
 )
 async def readyz(services: Given) -> JSONResponse:
-    """Say whether work can be taken: ledger, Redis, a shard, the clock, no corrupt session.
+    """Say whether work can be taken: ledger, Redis, a shard, the clock, no damaged record.
 
-    A quarantined range of the log degrades a gateway, which goes on to take work (§17.5).
+    A quarantined range of the log degrades a gateway, which goes on to take work (§17.5); any other
+    damaged record keeps health red until an operator has dealt with it (L3).
     """
     problems, degraded = dict(services.problems), {}
+    corrupt = services.sessions.corrupt_sessions
+    damaged = {
+        RecordKey(each.table, each.key)
+        for each in services.ledger.damage.all()
+        if each.key not in corrupt
+    }
     try:
         _, quarantines = await services.read(lambda view: (view.head(), view.quarantines()))
+        damaged |= quarantines.records
         if quarantines.ranges:
             degraded["quarantine"] = quarantine_sentence(quarantines.ranges)
     except Exception as error:  # noqa: BLE001 - whatever it is, the ledger cannot be read
         problems["ledger"] = type(error).__name__
-    if (stalled_s := services.stalled_s()) >= STALLED_S:
-        problems["commits"] = f"nothing was committed for {stalled_s:.0f} s"
-    if (clock_problem := services.clock_problem()) is not None:
-        problems["clock"] = clock_problem
-    if (problem := await redis_problem(services.redis)) is not None:
-        problems["redis"] = problem
-    for session_id in services.sessions.corrupt_sessions:
-        problems[f"session {session_id}"] = "its record does not verify"
+    problems |= damage_problems(damaged) | await _of_the_process(services)
     body: dict[str, Any] = {}
     if services.held_shards is not None:
         owned = len(services.held_shards.held)
@@ -91,3 +93,16 @@ async def readyz(services: Given) -> JSONResponse:
     status = "not ready" if problems else "degraded" if degraded else "ready"
     body |= {"status": status, "problems": problems | degraded}
     return JSONResponse(body, 503 if problems else 200)
+
+
+async def _of_the_process(services: Services) -> dict[str, str]:
+    problems: dict[str, str] = {}
+    if (stalled_s := services.stalled_s()) >= STALLED_S:
+        problems["commits"] = f"nothing was committed for {stalled_s:.0f} s"
+    if (clock_problem := services.clock_problem()) is not None:
+        problems["clock"] = clock_problem
+    if (problem := await redis_problem(services.redis)) is not None:
+        problems["redis"] = problem
+    for session_id in services.sessions.corrupt_sessions:
+        problems[f"session {session_id}"] = "its record does not verify"
+    return problems

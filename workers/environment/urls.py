@@ -1,0 +1,110 @@
+"""URLs of the settings, read whole by the library that will use them.
+
+A password with a character that is not encoded is cut in two by whoever reads the URL, and its
+second half is then a host, a path or a parameter, which messages show. So a URL is refused that is
+not written as it has to be, before anything is made of it. No message holds any part of a URL.
+
+Each kind of URL is a function from the text to what is wrong with it; a further kind is a further
+function, which begins with `misspelling`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+UrlProblem = Callable[[str], str | None]
+"""Says what is wrong with a URL, None where nothing is; nothing of the URL is in it."""
+
+_ASCII: Final = re.compile(r"[!-~]*")
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_USER: Final = re.compile(r"[^@/?#\[\]]*")
+ENCODE: Final = "other characters than letters, digits and -._~ are written as %XX there"
+
+_WHOLE_NUMBERS: Final = (
+    *("connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval"),
+    *("keepalives_count", "tcp_user_timeout"),
+)
+_ONE_OF: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "sslmode": frozenset(["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]),
+        "channel_binding": frozenset(["disable", "prefer", "require"]),
+        "gssencmode": frozenset(["disable", "prefer", "require"]),
+        "load_balance_hosts": frozenset(["disable", "random"]),
+        "target_session_attrs": frozenset(
+            ["any", "read-write", "read-only", "primary", "standby", "prefer-standby"]
+        ),
+    }
+)
+"""Values that libpq takes; it looks at them only when it connects."""
+
+
+def misspelling(url: str) -> str | None:
+    """Say whether a URL holds what has to be encoded, for any kind of URL."""
+    if _ASCII.fullmatch(url) is None:
+        return "holds a blank or a character beyond ASCII, which is written as %XX"
+    if _BAD_ESCAPE.search(url):
+        return "holds a % that does not begin %XX; a % itself is written as %25"
+    if "#" in url:
+        return "holds a #, which is written as %23"
+    parts = _split(url)
+    if parts is None:
+        return "is no URL"
+    user, at, _ = parts.netloc.rpartition("@")
+    if at and _USER.fullmatch(user) is None:
+        return f"holds an unencoded character in its user or its password; {ENCODE}"
+    return None
+
+
+def postgres_problem(url: str) -> str | None:
+    """Say what libpq would not take of the URL of a database, or would take for something else."""
+    parts = _split(url)
+    if problem := misspelling(url):
+        return problem
+    if parts is None or "@" in parts.path + parts.query:
+        return f"holds an unencoded character in its user or its password; {ENCODE}"
+    # The driver takes a while to load, and who keeps a file does without it.
+    import psycopg  # noqa: PLC0415 - the reason above
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - the reason above
+
+    try:
+        stated = conninfo_to_dict(url)
+    except (psycopg.Error, ValueError):
+        return "holds a parameter that libpq does not know, or is written as it cannot read it"
+    if not all(map(_is_port, str(stated.get("port") or "").split(","))):
+        return "names a port that is none"
+    for name in _WHOLE_NUMBERS:
+        if not str(stated.get(name) or "0").lstrip("-").isdecimal():
+            return f"has a {name} that is no whole number"
+    for name, known in _ONE_OF.items():
+        if stated.get(name) and stated[name] not in known:
+            return f"has a {name} that is none of {', '.join(sorted(known))}"
+    return None
+
+
+def http_problem(url: str) -> str | None:
+    """Say what httpx would not take of a URL; one with a password is refused, messages show it."""
+    if problem := misspelling(url):
+        return problem
+    parts = _split(url)
+    if parts is None or "@" in parts.netloc:
+        return "holds a user or a password, which messages would show"
+    import httpx  # noqa: PLC0415 - as for the driver of databases
+
+    try:
+        is_address = bool(httpx.URL(url).host) and parts.port != 0
+    except (httpx.InvalidURL, ValueError):
+        is_address = False
+    return None if is_address else "must name a host, or HOST:PORT"
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return None
+
+
+def _is_port(text: str) -> bool:
+    return not text or (text.isdecimal() and 0 < int(text) < 1 << 16)
