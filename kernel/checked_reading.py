@@ -5,7 +5,7 @@ kept; JSON is JSON. So a record that was changed where nobody looks is found by 
 next, at whatever door, and the error names it. What is not in the row itself (its place in a chain,
 the state that the log folds into) is for verification to find.
 
-A row of which somebody knows is read as it stands: it is quarantined, or was accepted as it is.
+A row of a quarantined range is read as it stands, with its mark, and so is what was accepted so.
 Work that commits does not read so: it would cost each operation its rows' hashes once more.
 """
 
@@ -29,7 +29,7 @@ from kernel.ledger import schema
 from kernel.ledger.blob_commitment import blob_commitment
 from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.quarantine import RecordKey, known_damage, row_key_of
+from kernel.ledger.quarantine import RecordKey, read_as_it_stands, row_key_of
 from kernel.ledger.tables import Row, TablesView
 from kernel.proof.merkle_tree import HASH_BYTES
 from kernel.proof.thought_chain import content_hash
@@ -177,7 +177,7 @@ class CheckedTables:
         self.stored = tables
         """The tables as they are stored."""
 
-        self._known: frozenset[RecordKey] | None = None
+        self._readable: frozenset[RecordKey] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stored, name)
@@ -199,21 +199,21 @@ class CheckedTables:
         """Return the rows.
 
         Raises:
-            RowDamaged: of the first that is damaged, and of which nobody knows.
+            RowDamaged: of the first that is damaged, unless it is read as it stands.
         """
         check = _check_of(table)
         if check is not None:
             for row in rows:
                 rule = check(row, self.stored)
                 if rule is not None:
-                    self._expect_known(table, row, rule)
+                    self._expect_readable(table, row, rule)
         return rows
 
-    def _expect_known(self, table: Table, row: Row, rule: str) -> None:
+    def _expect_readable(self, table: Table, row: Row, rule: str) -> None:
         record = RecordKey(table.name, "/".join(str(row[name]) for name in key_names(table)))
-        if self._known is None:
-            self._known = known_damage(self.stored)
-        if record in self._known:
+        if self._readable is None:
+            self._readable = read_as_it_stands(self.stored)
+        if record in self._readable:
             return
         kind = RecordDamaged if table in schema.LANDSCAPE_TABLES else RowDamaged
         raise kind(*record, rule)

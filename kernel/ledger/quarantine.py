@@ -8,7 +8,6 @@ at most once; while there is none, that is one look into an index.
 
 import hashlib
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -89,12 +88,6 @@ class Quarantines:
         self.records = frozenset(key for quarantine in standing for key in quarantine.records)
         self._lasts = [each.last for each in self.ranges]
 
-    def counts(self) -> Mapping[str, int]:
-        """Return how much stands, by table: ranges of the log, and records beside it."""
-        counts = Counter(each.table for each in self.records)
-        counts[schema.kernel_event_log.name] += len(self.ranges)
-        return +counts
-
     def over(self, first: int, last: int | None = None) -> SequenceRange | None:
         """Return the first quarantined range that holds any of these rows, None where none does."""
         if not self.ranges:
@@ -171,21 +164,24 @@ def read_quarantines(tables: TablesView) -> Quarantines:
     )
 
 
-def known_damage(tables: TablesView) -> frozenset[RecordKey]:
-    """Return every row and record of which somebody knows that it is damaged.
+def read_as_it_stands(tables: TablesView) -> frozenset[RecordKey]:
+    """Return what is read though it is damaged: rows of quarantined ranges, and what was accepted.
 
-    A violation that stands names it, or one that was lifted where all of it stands as it stood.
+    A violation that stands names the former, one that was lifted where all of it stands as it stood
+    the latter. A damaged record of no row is read by nobody while it stands.
     """
     accepted = {
         document["quarantine_id"]: all(_stands_as_lifted(tables, document))
         for document in _documents(tables, LIFTED)
     }
-    return frozenset(
-        _key_of(finding)
-        for document in _documents(tables, VIOLATION)
-        for finding in document["findings"]
-        if accepted.get(document["receipt_id"], True)
-    )
+    readable: set[RecordKey] = set()
+    standing: set[RecordKey] = set()
+    for document in _documents(tables, VIOLATION):
+        if accepted.get(document["receipt_id"], True):
+            readable.update(map(_key_of, document["findings"]))
+        if document["receipt_id"] not in accepted:
+            standing.update(map(_key_of, document.get("of_no_row", ())))
+    return frozenset(readable - standing)
 
 
 def _stands_as_lifted(tables: TablesView, lifted: dict[str, Any]) -> Iterator[bool]:

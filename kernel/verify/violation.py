@@ -9,6 +9,7 @@ what it says can itself be verified.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kernel.checked_reading import is_sound
 from kernel.ledger.damage import Damage
 from kernel.ledger.ledger import LedgerTransaction
 from kernel.ledger.quarantine import VIOLATION, RecordKey, SequenceRange, merged, stated_range
@@ -17,6 +18,9 @@ from kernel.model.receipt import Receipt
 from kernel.verify import Verification
 from kernel.verify.damaged_rows import fresh_rows, known_records
 from kernel.verify.reading import Finding
+
+_OF_A_ROW = frozenset({"record_damaged", "landscape_record_damaged"})
+"""Codes of damage that a row shows by itself."""
 
 RANGES_MAX = 1000
 """Ranges that are quarantined at a time; those that are found then become one with what lies
@@ -39,8 +43,15 @@ def record_violation(
 
 
 def record_damage(transaction: LedgerTransaction, met: Sequence[Damage]) -> str | None:
-    """Leave a receipt of damage that readers met, as of findings with `once` (ruling L3)."""
-    findings = [Finding(each.table, each.key, "unreadable", str(each)) for each in met]
+    """Leave a receipt of damage that readers met, as of findings with `once` (ruling L3).
+
+    A row that was put back since it was met is none.
+    """
+    findings = [
+        Finding(each.table, each.key, "unreadable", str(each))
+        for each in met
+        if each.code not in _OF_A_ROW or not is_sound(transaction, RecordKey(each.table, each.key))
+    ]
     return _record(transaction, findings, transaction.head_now.row_hash, 0, 0, once=True)
 
 

@@ -195,11 +195,15 @@ class GatewayMetrics:
 
     async def _damaged(self, readings: _Readings) -> None:
         """Count what stands as damaged, and what this process met and is not on the record yet."""
-        met = {RecordKey(each.table, each.key) for each in self.services.ledger.damage.all()}
-        counts: Mapping[str, int] = {}
+        records = {RecordKey(each.table, each.key) for each in self.services.ledger.damage.all()}
+        ranges = 0
         with suppress(Exception):  # what was met is told all the same
-            counts = (await self.services.read(lambda view: view.quarantines())).counts()
-        for table, count in (Counter(each.table for each in met) + Counter(counts)).items():
+            standing = await self.services.read(lambda view: view.quarantines())
+            records |= standing.records
+            ranges = len(standing.ranges)
+        counts = Counter(record.table for record in records)
+        counts["kernel_event_log"] += ranges
+        for table, count in (+counts).items():
             readings.put("rotulus_records_damaged", count, table)
 
     async def _published_log(self, readings: _Readings) -> None:

@@ -41,5 +41,7 @@ class DamageRecording:
             return None
         receipt_id: str | None = await self._write(RecordDamageUnit(met))
         self._ledger.damage.forget(met)
-        _log.critical("damage_recorded", receipt_id=receipt_id, records=[str(each) for each in met])
+        if receipt_id is not None:
+            records = [str(each) for each in met]
+            _log.critical("damage_recorded", receipt_id=receipt_id, records=records)
         return receipt_id
