@@ -9,8 +9,7 @@ function, which begins with `misspelling`.
 """
 
 import re
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -21,23 +20,6 @@ _ASCII: Final = re.compile(r"[!-~]*")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _USER: Final = re.compile(r"[^@/?#\[\]]*")
 ENCODE: Final = "other characters than letters, digits and -._~ are written as %XX there"
-
-_WHOLE_NUMBERS: Final = (
-    *("connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval"),
-    *("keepalives_count", "tcp_user_timeout"),
-)
-_ONE_OF: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
-    {
-        "sslmode": frozenset(["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]),
-        "channel_binding": frozenset(["disable", "prefer", "require"]),
-        "gssencmode": frozenset(["disable", "prefer", "require"]),
-        "load_balance_hosts": frozenset(["disable", "random"]),
-        "target_session_attrs": frozenset(
-            ["any", "read-write", "read-only", "primary", "standby", "prefer-standby"]
-        ),
-    }
-)
-"""Values that libpq takes; it looks at them only when it connects."""
 
 
 def misspelling(url: str) -> str | None:
@@ -65,22 +47,9 @@ def postgres_problem(url: str) -> str | None:
     if parts is None or "@" in parts.path + parts.query:
         return f"holds an unencoded character in its user or its password; {ENCODE}"
     # The driver takes a while to load, and who keeps a file does without it.
-    import psycopg  # noqa: PLC0415 - the reason above
-    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - the reason above
+    from kernel.ledger.postgres_url import url_problem  # noqa: PLC0415 - the reason above
 
-    try:
-        stated = conninfo_to_dict(url)
-    except (psycopg.Error, ValueError):
-        return "holds a parameter that libpq does not know, or is written as it cannot read it"
-    if not all(map(_is_port, str(stated.get("port") or "").split(","))):
-        return "names a port that is none"
-    for name in _WHOLE_NUMBERS:
-        if not str(stated.get(name) or "0").lstrip("-").isdecimal():
-            return f"has a {name} that is no whole number"
-    for name, known in _ONE_OF.items():
-        if stated.get(name) and stated[name] not in known:
-            return f"has a {name} that is none of {', '.join(sorted(known))}"
-    return None
+    return url_problem(url)
 
 
 def http_problem(url: str) -> str | None:
@@ -104,7 +73,3 @@ def _split(url: str) -> SplitResult | None:
         return urlsplit(url)
     except ValueError:
         return None
-
-
-def _is_port(text: str) -> bool:
-    return not text or (text.isdecimal() and 0 < int(text) < 1 << 16)
