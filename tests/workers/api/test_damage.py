@@ -5,7 +5,6 @@ it. Behind each answer health is red, with a number, a sentence and a receipt th
 process, until somebody has dealt with it.
 """
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,20 @@ from kernel.errors import RowDamaged
 from kernel.host import Host
 from kernel.landscape.recorder import Recorder
 from kernel.ledger import schema
+from kernel.ledger.archive import Archive
+from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.damage import DAMAGE_CODES, Damage, damage_of
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify
-from tests.kernel.build import FakeHost, memory_ledger
+from tests.kernel.archives import MemoryFiles, archive_next
+from tests.kernel.build import FakeHost, create, ledger_on, memory_ledger, submit
 from tests.kernel.landscape.runs import whole_run
 from tests.workers.api.door import SESSION, URL, Door, client_of, error_of, running_door, source
 from tests.workers.api.test_thoughts import SESSION as THOUGHTS
 from tests.workers.api.test_thoughts import closed
+from tests.workers.api.test_work_requests import binding
 from workers.clients.gateway_state import read_state
 from workers.environment.settings import Settings
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
@@ -67,6 +70,13 @@ KINDS = {
     "event": Kind(
         schema.belief_events, "event_bytes", f"/v1/sessions/{SESSION}/audit", "session_corrupt"
     ),
+    "receipt": Kind(schema.receipts, "receipt_bytes", "/v1/operations/{receipt_operation_id}"),
+    "request": Kind(
+        schema.outbox,
+        "request_bytes",
+        "/v1/queues/binding-evaluation/requests/{request_id}",
+        damaged=b"[]",
+    ),
     "thought": Kind(schema.thought_records, "record_bytes", f"/v1/thoughts/{THOUGHTS}?limit=9"),
     "run": Kind(
         schema.metadata.tables["landscape_node_states"],
@@ -77,6 +87,10 @@ KINDS = {
     ),
 }
 """By kind; of a table its first row, or that of the operation."""
+
+
+OF_THE_LOG = (schema.kernel_event_log, schema.receipts)
+"""Tables whose rows belong to a row of the log, which is quarantined then."""
 
 
 async def world(door: Door) -> dict[str, str]:
@@ -92,17 +106,30 @@ async def world(door: Door) -> dict[str, str]:
         recorder.complete_run("run-1")
 
     await anyio.to_thread.run_sync(record)
-    return {"operation_id": result["operation_id"]}
+    asked = {"requests": [binding("a")]}
+    await door.send("/v1/queues/binding-evaluation/requests", asked)
+    with door.ledger.view() as view:
+        receipt = next(row for row in view.tables.select(schema.receipts) if row["operation_id"])
+        [request] = view.tables.select(schema.outbox, {"queue": "binding-evaluation"})
+    return {
+        "operation_id": result["operation_id"],
+        "receipt_operation_id": receipt["operation_id"],
+        "request_id": request["request_id"],
+    }
 
 
-def spoil(ledger: Ledger, kind: Kind, operation_id: str) -> Damage:
+def spoil(ledger: Ledger, kind: Kind, names: dict[str, str]) -> Damage:
     """Change a record as somebody at the database could; return what is to be met."""
     with ledger.store.transaction() as tables:
-        [of_log] = tables.select(schema.kernel_event_log, {"operation_id": operation_id})
+        [of_log] = tables.select(schema.kernel_event_log, {"operation_id": names["operation_id"]})
         [*rows] = tables.select(kind.table)
         blob_ref = of_log["envelope_payload_blob_ref"]
         of_operation = {
             schema.kernel_event_log: [of_log],
+            schema.receipts: [
+                row for row in rows if row.get("operation_id") == names["receipt_operation_id"]
+            ],
+            schema.outbox: [row for row in rows if row.get("request_id") == names["request_id"]],
             schema.blobs: [row for row in rows if row.get("blob_ref") == blob_ref],
         }
         row = of_operation.get(kind.table, rows)[0]
@@ -143,7 +170,7 @@ async def test_every_door_says_so_until_somebody_has_dealt_with_it(kind: Kind, h
     async with running_door(store, host=host) as door:
         assert (await door.http.get("/readyz")).status_code == 200
         stored = snapshot(store, kind.table)
-        met = spoil(door.ledger, kind, names["operation_id"])
+        met = spoil(door.ledger, kind, names)
         logged: list[Damage] = []
         door.ledger.damage.told = logged.append
         path = kind.path.format(**names)
@@ -159,16 +186,17 @@ async def test_every_door_says_so_until_somebody_has_dealt_with_it(kind: Kind, h
     # Another process, which has met nothing yet.
     async with running_door(store, host=host) as door:
         ready = (await door.http.get("/readyz")).json()
-        is_row = kind.table is schema.kernel_event_log
+        is_row = kind.table in OF_THE_LOG
+        table = schema.kernel_event_log.name if is_row else met.table
+        metric = f'rotulus_records_damaged{{table="{table}"}} 1'
         assert ready["status"] == ("degraded" if is_row else "not ready")
         assert [line for line in await state_of(door) if "quarantine lift" in line]
-        assert re.search(rf'rotulus_records_damaged{{table="{met.table}"}} 1', await numbers(door))
+        assert metric in await numbers(door)
         [standing] = (await door.http.get("/v1/quarantines")).json()["quarantines"]
         assert standing["quarantine_id"] == receipt_id
         # A session stays down until its gateway begins anew.
         if not is_row and kind.code != "session_corrupt":
             error_of(await door.http.get(path), 500, kind.code)
-            metric = f'rotulus_records_damaged{{table="{met.table}"}} 1'
             assert metric in await numbers(door), "one record is one, however often it is met"
             assert await DamageRecording(door.ledger, door.services.write).record() is None
         assert standing["records"] == ([] if is_row else [{"table": met.table, "key": met.key}])
@@ -182,7 +210,7 @@ async def test_every_door_says_so_until_somebody_has_dealt_with_it(kind: Kind, h
         assert "rotulus_records_damaged{" not in await numbers(door)
         assert (await door.http.get(path)).status_code == 200
         # What is damaged once more is told once more.
-        spoil(door.ledger, kind, names["operation_id"])
+        spoil(door.ledger, kind, names)
         if kind.code != "session_corrupt":
             error_of(await door.http.get(path), 500, kind.code)
             assert await DamageRecording(door.ledger, door.services.write).record() is not None
@@ -202,7 +230,7 @@ async def test_what_is_accepted_as_it_stands_is_not_told_again(host: Host):
     kind = KINDS["state"]
     async with running_door(MemoryStore(), host=host) as door:
         names = await world(door)
-        spoil(door.ledger, kind, names["operation_id"])
+        spoil(door.ledger, kind, names)
         error_of(await door.http.get(kind.path), 500, kind.code)
         receipt_id = await DamageRecording(door.ledger, door.services.write).record()
         await door.send(f"/v1/quarantines/{receipt_id}/lift", GROUNDS)
@@ -220,7 +248,7 @@ async def test_a_reader_beside_the_gateway_tells_it(tmp_path: Path, host: Host):
         sound = {"code": kind.code, "table": "nodes", "key": "n-1", "message": "it is said so"}
         assert (await door.send("/v1/quarantines", sound)).json() == {"noted": False}
         assert (await door.http.get("/readyz")).status_code == 200
-        met = spoil(door.ledger, kind, names["operation_id"])
+        met = spoil(door.ledger, kind, names)
         context = ToolContext(place, lambda: URL, client=lambda *_, **__: client_of(door.app))
         with pytest.raises(RowDamaged, match="nodes n-1"):
             await context.read(lambda view: view.node("n-1"))
@@ -234,7 +262,7 @@ async def test_a_reader_of_whatever_process_meets_it(kind: Kind, host: Host):
     async with running_door(store, host=host) as door:
         names = await world(door)
         ledger = CheckedLedger(door.ledger)
-        met = spoil(door.ledger, kind, names["operation_id"])
+        met = spoil(door.ledger, kind, names)
         ledger.damage.forget(ledger.damage.all())
         with pytest.raises(RowDamaged), ledger.view() as view:
             view.tables.select(kind.table)
@@ -245,6 +273,28 @@ async def test_a_reader_of_whatever_process_meets_it(kind: Kind, host: Host):
             # Records of a run have nothing to be held against before they are sealed.
             is_bad = bool(verify(view).findings)
             assert is_bad is (kind.table.name != "landscape_node_states")
+
+
+async def test_a_segment_of_the_archive_is_a_record_too():
+    ledger, host = ledger_on(MemoryStore())
+    ledger.archive = Archive(files := MemoryFiles())
+    for number in range(SEGMENT_ROWS):
+        submit(ledger, create(f"n-{number}", "Note"))
+    assert archive_next(ledger)
+    [name] = files.names()
+    async with running_door(ledger.store, host=host.host) as door:
+        door.ledger.archive = Archive(files)
+        content = files[name]
+        files[name] = content[:-1]
+        error_of(await door.http.get("/v1/log?after=0"), 500, "archive_segment_damaged")
+        receipt_id = await DamageRecording(door.ledger, door.services.write).record()
+        ready = await door.http.get("/readyz")
+        assert (ready.status_code, f"archive_segments {name}" in ready.text) == (503, True)
+        assert 'rotulus_records_damaged{table="archive_segments"} 1' in await numbers(door)
+        files[name] = content
+        await door.send(f"/v1/quarantines/{receipt_id}/lift", GROUNDS)
+        assert (await door.http.get("/readyz")).json()["status"] == "ready"
+        assert (await door.http.get("/v1/log?after=0")).status_code == 200
 
 
 @pytest.mark.parametrize("hashes", [b"", b"short", bytes(257 * 32), bytes(256 * 32)])
