@@ -36,7 +36,13 @@ from kernel.rollback.confirmation import KEY_BYTES_MIN
 from workers.environment.capacity_spec import capacities_of, check_capacities, check_reserves
 from workers.environment.entry_points import MODELS, QUEUES, plugins_of
 from workers.environment.host_names import listed_names
-from workers.environment.urls import UrlProblem, http_problem, misspelling, postgres_problem
+from workers.environment.urls import (
+    UrlProblem,
+    http_problem,
+    misspelling,
+    postgres_problem,
+    server_problem,
+)
 
 ENV_PREFIX = "ROTULUS_"
 GATEWAY_PORT = 8440
@@ -103,7 +109,7 @@ def _check_loopback(host: str, info: ValidationInfo) -> None:
         )
 
 
-RedisUrl = Annotated[str, _url_of("redis", "rediss", "unix")]
+RedisUrl = Annotated[str, _url_of("redis", "rediss", "unix", problem_of=server_problem)]
 DatabaseUrl = Annotated[SecretStr, _url_of("postgresql", "postgres", problem_of=postgres_problem)]
 HttpUrl = Annotated[str, _url_of("http", "https", problem_of=http_problem)]
 ArchiveUrl = Annotated[str, _url_of("file", "s3"), AfterValidator(_check_archive)]

@@ -39,13 +39,20 @@ def misspelling(url: str) -> str | None:
     return None
 
 
-def postgres_problem(url: str) -> str | None:
-    """Say what libpq would not take of the URL of a database, or would take for something else."""
+def server_problem(url: str) -> str | None:
+    """Say what is misspelled in the URL of a server, behind whose address there is no `@`."""
     parts = _split(url)
     if problem := misspelling(url):
         return problem
     if parts is None or "@" in parts.path + parts.query:
         return f"holds an unencoded character in its user or its password; {ENCODE}"
+    return None
+
+
+def postgres_problem(url: str) -> str | None:
+    """Say what libpq would not take of the URL of a database, or would take for something else."""
+    if problem := server_problem(url):
+        return problem
     # The driver takes a while to load, and who keeps a file does without it.
     from kernel.ledger.postgres_url import url_problem  # noqa: PLC0415 - the reason above
 
