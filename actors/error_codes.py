@@ -100,7 +100,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "EVENT_NOT_FOUND": ErrorCode(404, "request"),
         "CONFLICT": ErrorCode(409, "request"),
         "session_corrupt": ErrorCode(500, "service"),
-        "belief_event_corrupt": ErrorCode(None, "service"),
+        "belief_event_corrupt": ErrorCode(500, "service"),
         "elimination_store_unavailable": ErrorCode(
             503, "service", is_retryable=True, may_be_taken=True
         ),
@@ -268,8 +268,10 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "archived_content_missing": ErrorCode(503, "service", is_retryable=True),
         "archived_content_damaged": ErrorCode(500, "service"),
         "ledger_failed": ErrorCode(None, "service", may_be_taken=True),
-        "ledger_corrupt": ErrorCode(None, "service"),
-        "ledger_file_damaged": ErrorCode(None, "service"),
+        "machine_unfit": ErrorCode(None, "caller"),
+        "ledger_corrupt": ErrorCode(500, "service"),
+        "ledger_file_damaged": ErrorCode(500, "service"),
+        "record_damaged": ErrorCode(500, "service"),
         "ledger_read_only": ErrorCode(None, "service"),
         "ledger_rolled_back": ErrorCode(None, "service"),
         "ledger_encoding": ErrorCode(None, "service"),

@@ -129,6 +129,13 @@ class SessionCorrupt(ActorError):
 
     code = "session_corrupt"
 
+    table = "belief_events"
+
+    @property
+    def key(self) -> str:
+        """The session, which is what is damaged."""
+        return str(self.details.get("session_id", ""))
+
 
 class EliminationStoreFailed(ActorError):
     """The store of a session's tombstones did not answer; nothing was recorded."""

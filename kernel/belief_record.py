@@ -15,6 +15,7 @@ from typing import Self
 
 import orjson
 
+from kernel.belief.errors import CorruptBeliefEvent
 from kernel.belief.events import BeliefEvent
 from kernel.belief.limits import check_text, invalid
 from kernel.belief.session import BeliefSession
@@ -178,6 +179,15 @@ def read_session(view: LedgerView, session_id: str) -> RecordedSession | None:
         CorruptBeliefEvent: when an event or a snapshot is not what it claims.
         LedgerCorrupt: when the session does not end where it is anchored.
     """
+    try:
+        return _recorded(view, session_id)
+    except (CorruptBeliefEvent, LedgerCorrupt) as error:
+        if not error.key:
+            error.table, error.key = schema.belief_events.name, session_id
+        raise
+
+
+def _recorded(view: LedgerView, session_id: str) -> RecordedSession | None:
     summary, anchor = view.belief_session(session_id), anchor_of(view, session_id)
     if summary is None and anchor is None and not view.belief_events(session_id, limit=1):
         return None

@@ -26,6 +26,22 @@ class LedgerCorrupt(KernelError):
 
     code = "ledger_corrupt"
 
+    table: str = ""
+    key: str = ""
+    """The row by its table and its primary key, where whoever raised it knows them."""
+
+
+class RowDamaged(LedgerCorrupt):
+    """A stored row breaks a rule of its own table, or is not what its own hash says."""
+
+    code = "record_damaged"
+
+    def __init__(self, table: str, key: str, rule: str) -> None:
+        super().__init__(f"{table} {key}: {rule}")
+        self.table = table
+        self.key = key
+        self.rule = rule
+
 
 class LedgerUnavailable(KernelError):
     """The store did not answer; nothing was written and the caller may try again."""

@@ -1,14 +1,16 @@
-"""The end of a quarantine of rows of the log: an operation of an operator, with the reason (§17.5).
+"""The end of a quarantine: an operation of an operator, with the reason (§17.5).
 
-Who lifts a quarantine has mended its rows, or says that they are read as they stand. The receipt
-keeps what stood then, so an audit that finds the same rows again knows whether they were changed
-since. Verification of the whole log names a damaged row all the same.
+Who lifts a quarantine has mended its rows and records, or says that they are read as they stand.
+The receipt keeps what stood then, so who finds the same again knows whether it was changed since.
+Verification of the whole log names a damaged row all the same.
 """
+
+from typing import Any
 
 from kernel.algebra.verbs import QUARANTINE_LIFT
 from kernel.errors import KernelError
 from kernel.ledger.ledger import LedgerTransaction
-from kernel.ledger.quarantine import LIFTED, content_digest, stated_range
+from kernel.ledger.quarantine import LIFTED, content_digest, record_digest, stated_range
 from kernel.ledger.receipts import append_receipt
 from kernel.legal_holds import Grounds
 from kernel.model.receipt import Receipt
@@ -53,7 +55,12 @@ def lift_quarantine(
         {**stated_range(rows), "content_digest": content_digest(transaction.tables, rows)}
         for rows in quarantine.ranges
     ]
-    body = {"quarantine_id": quarantine_id, "ranges": ranges}
+    body: dict[str, Any] = {"quarantine_id": quarantine_id, "ranges": ranges}
+    if quarantine.records:
+        body["records"] = [
+            {**each._asdict(), "content_digest": record_digest(transaction.tables, each)}
+            for each in quarantine.records
+        ]
     body |= grounds.decided(QUARANTINE_LIFT, quarantine_target(quarantine_id), decide)
     transaction.next_commit_time_us()
     append_receipt(transaction, _lifted_id(quarantine_id), Receipt(LIFTED, body), None)

@@ -154,6 +154,11 @@ class Committer:
         return self._lanes.waiting
 
     @property
+    def ledger(self) -> Ledger:
+        """The ledger to which it commits."""
+        return self._ledger
+
+    @property
     def stalled_s(self) -> float:
         """For how long nothing could be committed; 0 while nobody asked since the last commit."""
         since_s = self._unwritten_since_s

@@ -1,11 +1,14 @@
-"""The unit that lifts a quarantine of rows of the log (§17.5)."""
+"""The units that record damage that a reader met, and that lift a quarantine (§17.5)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.commit.decision_record import decide_in
 from actors.commit.unit_context import CommitContext
+from kernel.ledger.damage import Damage
 from kernel.legal_holds import Grounds
 from kernel.quarantine_lifts import lift_quarantine
+from kernel.verify.violation import record_damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +25,14 @@ class LiftQuarantineUnit:
         """
         decide = decide_in(context)
         return lift_quarantine(context.transaction, self.quarantine_id, self.grounds, decide)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordDamageUnit:
+    """Leave a receipt of damaged records, which stand until they are lifted (L3)."""
+
+    met: Sequence[Damage]
+
+    def run(self, context: CommitContext) -> str | None:
+        """Return the receipt's id, None where somebody knows of all of them."""
+        return record_damage(context.transaction, self.met)

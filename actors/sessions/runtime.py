@@ -295,6 +295,7 @@ class SessionRuntime:
                 _log.critical("session_corrupt", error=str(error))
                 self._corrupt[session_id] = str(error)
                 failure = SessionCorrupt(str(error), {"session_id": session_id})
+                self._ledger.damage.note(failure)
             except StaleEpoch as error:
                 failure = error
                 self._lose(active.fence)

@@ -57,6 +57,10 @@ class CorruptBeliefEvent(Exception):
 
     code = "belief_event_corrupt"
 
+    table = "belief_events"
+    key = ""
+    """The session, where whoever read it knows it."""
+
     def __init__(self, reason: str, *, index: int | None = None) -> None:
         where = "event" if index is None else f"event {index}"
         super().__init__(f"{where}: {reason}")

@@ -1,6 +1,6 @@
 """What recording and reading runs raises: who asked is wrong, or the record is."""
 
-from kernel.errors import FieldRefused, KernelError, LedgerCorrupt
+from kernel.errors import FieldRefused, KernelError, RowDamaged
 
 
 class RecordRefused(FieldRefused):
@@ -18,13 +18,7 @@ class LandscapeRefused(KernelError):
     code = "landscape_conflict"
 
 
-class RecordDamaged(LedgerCorrupt):
+class RecordDamaged(RowDamaged):
     """A stored record breaks a rule of its own table: whoever read it stops (Tier 1, ruling L3)."""
 
     code = "landscape_record_damaged"
-
-    def __init__(self, table: str, key: str, rule: str) -> None:
-        super().__init__(f"{table} {key}: {rule}")
-        self.table = table
-        self.key = key
-        self.rule = rule

@@ -34,6 +34,16 @@ class ArchiveUnavailable(KernelError):
 
     code = "archive_unavailable"
 
+    table = ""
+    key = ""
+    """Of a file that is damaged: what it is, and its name."""
+
+
+def _damaged(kind: str, name: str, message: str) -> ArchiveUnavailable:
+    error = ArchiveUnavailable(message, code=f"{kind}_damaged")
+    error.table, error.key = f"{kind}s", name
+    return error
+
 
 class SegmentFiles(Protocol):
     """A place where files lie by their names; names are 64 hexadecimal digits.
@@ -167,7 +177,7 @@ class Archive:
             except LedgerCorrupt as error:
                 reason = str(error)
         message = f"the segment {content_hash}: {reason}"
-        raise ArchiveUnavailable(message, code="archive_segment_damaged")
+        raise _damaged("archive_segment", content_hash, message)
 
     def put_content(self, commitment: str, salt: bytes, content: str) -> None:
         """Keep the content of a commitment, and read it back.
@@ -197,7 +207,7 @@ class Archive:
         except LedgerCorrupt as error:
             reason = str(error)
         message = f"the content of {commitment}: {reason}"
-        raise ArchiveUnavailable(message, code="archived_content_damaged")
+        raise _damaged("archived_content", commitment, message)
 
     def _get(self, name: str) -> bytes | None:
         self.reads += 1

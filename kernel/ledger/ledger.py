@@ -24,6 +24,7 @@ from kernel.ledger.archived_tables import with_archive
 from kernel.ledger.blob_commitment import SALT_BYTES, blob_commitment
 from kernel.ledger.buffer import BufferedTables, write
 from kernel.ledger.catalog import StorageFault
+from kernel.ledger.damage import DamageFound
 from kernel.ledger.head_watch import Ahead, Answered, HeadLook, HeadWatch, answered_in
 from kernel.ledger.log_tree import LogTree, build, frontier_of, grown
 from kernel.ledger.quarantine import Quarantines, read_quarantines
@@ -787,6 +788,9 @@ class Ledger:
         self.watch_of_head: HeadWatch | None = None
         """What compares the record with the head that is known; None where nobody asked for it."""
 
+        self.damage = DamageFound()
+        """Damaged records that were met here; see `kernel/ledger/damage.py`."""
+
     def watch(self, watch: HeadWatch) -> None:
         """Compare every transaction and every snapshot with the head that is known from now on."""
         self.watch_of_head = watch
@@ -876,10 +880,14 @@ class Ledger:
     def view(self) -> Iterator[LedgerView]:
         """Open a snapshot; what is read inside belongs to one sequence."""
         known = self._expect_sound()
-        with self.store.view() as tables:
-            self._compare(tables, known)
-            archive = self.archive.of_snapshot()
-            yield LedgerView(with_archive(tables, archive), archive)
+        try:
+            with self.store.view() as tables:
+                self._compare(tables, known)
+                archive = self.archive.of_snapshot()
+                yield LedgerView(with_archive(tables, archive), archive)
+        except Exception as error:
+            self.damage.note(error)
+            raise
 
     def read(self, question: Callable[[LedgerView], T]) -> T:
         """Answer a question from a snapshot; it may not keep the view."""

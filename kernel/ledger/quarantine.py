@@ -1,18 +1,19 @@
-"""Ranges of the log that verification found to be damaged: nothing is computed from them (§17.5).
+"""Ranges of the log that were found to be damaged: nothing is computed from them (§17.5).
 
-The receipt of a violation states the ranges, a receipt behind an operator's operation lifts them,
-and what stands is read from both (decision kernel/0522). Readers ask their snapshot, which reads
-the receipts at most once; while there is none, that is one look into an index.
+The receipt of a violation states the ranges, and the damaged records that belong to no row of the
+log; a receipt behind an operator's operation lifts both, and what stands is read from these
+receipts (decisions kernel/0522, kernel/0595). Readers ask their snapshot, which reads the receipts
+at most once; while there is none, that is one look into an index.
 """
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Table
+from sqlalchemy import Integer, Table
 
 from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger import schema
@@ -40,6 +41,16 @@ class SequenceRange(NamedTuple):
         )
 
 
+class RecordKey(NamedTuple):
+    """A record by its table and its primary key, whose parts are joined by a slash."""
+
+    table: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.table} {self.key}".strip()
+
+
 class RangeQuarantined(KernelError):
     """What was asked for would be computed from rows that are quarantined; nothing was done."""
 
@@ -52,12 +63,17 @@ class RangeQuarantined(KernelError):
 
 @dataclass(frozen=True, slots=True)
 class LogQuarantine:
-    """A violation whose ranges are quarantined."""
+    """A violation with which nobody has dealt."""
 
     quarantine_id: str
     """The receipt that says what was found."""
 
     ranges: tuple[SequenceRange, ...]
+    """Rows that are quarantined because of it."""
+
+    records: tuple[RecordKey, ...]
+    """Damaged records that belong to no row of the log."""
+
     found_at: str
     finding: str
     """The first thing that was found, in a line."""
@@ -69,6 +85,7 @@ class Quarantines:
     def __init__(self, standing: Sequence[LogQuarantine] = ()) -> None:
         self.standing = tuple(standing)
         self.ranges = merged(each for quarantine in self.standing for each in quarantine.ranges)
+        self.records = frozenset(key for quarantine in standing for key in quarantine.records)
         self._lasts = [each.last for each in self.ranges]
 
     def over(self, first: int, last: int | None = None) -> SequenceRange | None:
@@ -124,7 +141,11 @@ def read_quarantines(tables: TablesView) -> Quarantines:
     Raises:
         LedgerCorrupt: when a receipt of one cannot be read.
     """
-    violations = [each for each in _documents(tables, VIOLATION) if each.get("quarantined")]
+    violations = [
+        each
+        for each in _documents(tables, VIOLATION)
+        if each.get("quarantined") or each.get("of_no_row")
+    ]
     if not violations:
         return Quarantines()
     lifted_ids = {each["quarantine_id"] for each in _documents(tables, LIFTED)}
@@ -132,7 +153,8 @@ def read_quarantines(tables: TablesView) -> Quarantines:
         [
             LogQuarantine(
                 each["receipt_id"],
-                tuple(map(range_of, each["quarantined"])),
+                tuple(map(range_of, each.get("quarantined", ()))),
+                tuple(map(_key_of, each.get("of_no_row", ()))),
                 each["emitted_at"],
                 _in_a_line(each["findings"][0]),
             )
@@ -140,6 +162,76 @@ def read_quarantines(tables: TablesView) -> Quarantines:
             if each["receipt_id"] not in lifted_ids
         ]
     )
+
+
+def read_as_it_stands(tables: TablesView) -> frozenset[RecordKey]:
+    """Return what is read though it is damaged: rows of quarantined ranges, and what was accepted.
+
+    A violation that stands names the former, one that was lifted where all of it stands as it stood
+    the latter. A damaged record of no row is read by nobody while it stands.
+    """
+    accepted = {
+        document["quarantine_id"]: all(_stands_as_lifted(tables, document))
+        for document in _documents(tables, LIFTED)
+    }
+    readable: set[RecordKey] = set()
+    standing: set[RecordKey] = set()
+    for document in _documents(tables, VIOLATION):
+        if accepted.get(document["receipt_id"], True):
+            readable.update(map(_key_of, document["findings"]))
+        if document["receipt_id"] not in accepted:
+            standing.update(map(_key_of, document.get("of_no_row", ())))
+    return frozenset(readable - standing)
+
+
+def _stands_as_lifted(tables: TablesView, lifted: dict[str, Any]) -> Iterator[bool]:
+    for rows in lifted["ranges"]:
+        yield rows["content_digest"] == content_digest(tables, range_of(rows))
+    for record in lifted.get("records", ()):
+        yield record["content_digest"] == record_digest(tables, _key_of(record))
+
+
+def accepted_records(tables: TablesView) -> frozenset[RecordKey]:
+    """Return the records that were lifted and are stored as they were then."""
+    digests = {
+        _key_of(each): each["content_digest"]
+        for document in _documents(tables, LIFTED)
+        for each in document.get("records", ())
+    }
+    return frozenset(
+        key for key, digest in digests.items() if digest and digest == record_digest(tables, key)
+    )
+
+
+def record_digest(tables: TablesView, record: RecordKey) -> str:
+    """Return the digest of what is stored of a record; empty of what is no row of a table."""
+    table, key = schema.metadata.tables.get(record.table), row_key_of(record)
+    if table is None or key is None:
+        return ""
+    row = tables.get(table, *key)
+    digest = hashlib.sha256()
+    _add(digest, table, [] if row is None else [row])
+    return digest.hexdigest()
+
+
+def row_key_of(record: RecordKey) -> tuple[str | int, ...] | None:
+    """Return the primary key of a record's row, None of what is no row of a table."""
+    table = schema.metadata.tables.get(record.table)
+    if table is None:
+        return None
+    columns, parts = [*table.primary_key.columns], record.key.split("/")
+    # Of a key in more parts all but the first are numbers or hashes, which have no slash.
+    extra = len(parts) - len(columns)
+    if extra < 0:
+        return None
+    parts = ["/".join(parts[: extra + 1]), *parts[extra + 1 :]]
+    try:
+        return tuple(
+            int(part) if isinstance(column.type, Integer) else part
+            for column, part in zip(columns, parts, strict=True)
+        )
+    except ValueError:
+        return None
 
 
 def accepted_ranges(tables: TablesView) -> tuple[SequenceRange, ...]:
@@ -219,6 +311,10 @@ def _beside(rows: SequenceRange, known: SequenceRange) -> Iterator[SequenceRange
         yield SequenceRange(rows.first, known.first - 1)
     if known.last < rows.last:
         yield SequenceRange(known.last + 1, rows.last)
+
+
+def _key_of(stated: Mapping[str, str]) -> RecordKey:
+    return RecordKey(stated["table"], stated["key"])
 
 
 def _documents(tables: TablesView, kind: str) -> Iterator[dict[str, Any]]:

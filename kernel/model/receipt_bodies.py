@@ -193,6 +193,9 @@ class IntegrityViolationPlaced(IntegrityViolation):
     """What verification found, and which rows are quarantined because of it (version 2)."""
 
     quarantined: Annotated[list[SequencesStated], Field(min_length=1)] | None = None
+    of_no_row: Annotated[list[IntegrityFinding], Field(min_length=1)] | None = None
+    """Findings about no row of the log that nobody knew of; like ranges they stand until they are
+    lifted."""
 
 
 class RangeLifted(SequencesStated):
@@ -200,6 +203,15 @@ class RangeLifted(SequencesStated):
 
     content_digest: str
     """Of what was stored of them then; empty where they were too many."""
+
+
+class RecordLifted(ReceiptBody):
+    """A damaged record of no row of the log that is dealt with."""
+
+    table: Ref
+    key: str
+    content_digest: str
+    """Of what was stored of it then; empty where it is no row of a table."""
 
 
 # --- capacity (§18) -----------------------------------------------------------------------------
@@ -330,6 +342,7 @@ class LogQuarantineLifted(_OnAuthority):
 
     quarantine_id: Ref
     ranges: list[RangeLifted]
+    records: list[RecordLifted] | None = None
 
 
 class HeadStated(ReceiptBody):

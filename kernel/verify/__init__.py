@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
+from kernel.checked_reading import as_stored
 from kernel.ledger import schema
 from kernel.ledger.catalog import NOT_READ, StorageFault
 from kernel.ledger.ledger import LedgerView
@@ -148,6 +149,7 @@ def verify(
         VerificationProcessDied: when a helper did.
     """
     limit = max(1, limit_findings)
+    view = as_stored(view)
     run = _Run(view, Findings(limit), strategy or BetaPosteriorMean(), progress, helpers, limit)
     with suppress(EnoughFindings):
         run.check(damage, expect_head, fold=fold)

@@ -14,7 +14,14 @@ from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.archive import ArchiveUnavailable
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.quarantine import SequenceRange, accepted_ranges, merged, without
+from kernel.ledger.quarantine import (
+    RecordKey,
+    SequenceRange,
+    accepted_ranges,
+    accepted_records,
+    merged,
+    without,
+)
 from kernel.proof.merkle_tree import leaf_hash
 from kernel.proof.tiles import hashes_of
 from kernel.verify.reading import Finding, Findings
@@ -57,13 +64,19 @@ def known_rows(view: LedgerView) -> tuple[SequenceRange, ...]:
     return merged((*view.quarantines().ranges, *accepted_ranges(view.tables)))
 
 
+def known_records(view: LedgerView) -> frozenset[RecordKey]:
+    """Return the records of no row that stand as damaged, or were accepted as they stand."""
+    return view.quarantines().records | accepted_records(view.tables)
+
+
 class NewFindings(Findings):
-    """Findings but for those about rows of which somebody knows."""
+    """Findings but for those about rows and records of which somebody knows."""
 
     def __init__(self, limit: int, view: LedgerView) -> None:
         super().__init__(limit)
         self._view = view
         self._known: tuple[SequenceRange, ...] | None = None
+        self._known_records: frozenset[RecordKey] | None = None
 
     def note(self, finding: Finding) -> None:
         """Note a finding, if somebody has to hear of it.
@@ -77,7 +90,14 @@ class NewFindings(Findings):
                 self._known = known_rows(self._view)
             if not without(rows, self._known):
                 return
+        elif self._is_known(finding):
+            return
         super().note(finding)
+
+    def _is_known(self, finding: Finding) -> bool:
+        if self._known_records is None:
+            self._known_records = known_records(self._view)
+        return RecordKey(finding.table, finding.key) in self._known_records
 
 
 def _of_log(view: LedgerView, finding: Finding) -> Iterator[SequenceRange]:

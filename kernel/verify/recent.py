@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Table
 
+from kernel.checked_reading import as_stored
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.verify import Verification
@@ -69,6 +70,7 @@ def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> 
     Raises:
         LedgerCorrupt: when there is damage, and a receipt of a quarantine cannot be read.
     """
+    view = as_stored(view)
     mark_fits, next_tile = False, 0
     findings = NewFindings(LIMIT_FINDINGS, view)
     reader = Reader(view.tables, findings)
@@ -101,6 +103,7 @@ def audit_since(view: LedgerView, mark: AuditMark, rows_max: int = ROWS_MAX) -> 
 
 def audit_rows(view: LedgerView, first: int, last: int) -> Verification:
     """Check the rows of a range as `audit_since` does, and the whole tiles that they fill."""
+    view = as_stored(view)
     findings = NewFindings(LIMIT_FINDINGS, view)
     reader = Reader(view.tables, findings)
     log = LogCheck(reader)
@@ -118,6 +121,7 @@ def audit_rows(view: LedgerView, first: int, last: int) -> Verification:
 
 def mark_before_last(view: LedgerView, count: int) -> AuditMark:
     """Return the mark from which an audit checks the last rows and receipts, so many of each."""
+    view = as_stored(view)
     head = view.head()
     rows = _hash_at(view, schema.kernel_event_log, head.ec_sequence_number - count, "row_bytes")
     receipts = _hash_at(view, schema.receipts, head.receipt_sequence - count, "receipt_bytes")

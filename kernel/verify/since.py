@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import orjson
 
+from kernel.checked_reading import as_stored
 from kernel.errors import LedgerCorrupt, RulesVersionUnknown
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
@@ -87,7 +88,7 @@ def verify_since(
     Raises:
         LedgerUnavailable: when the store went away meanwhile.
     """
-    run = _Since(view, kept, progress)
+    run = _Since(as_stored(view), kept, progress)
     with suppress(EnoughFindings):
         run.check(expect_head)
     return run.result()

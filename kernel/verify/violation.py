@@ -1,20 +1,26 @@
 """The findings of a verification as a receipt on the record (§17.5, decision kernel/0106).
 
-The receipt names what was found first, and where, and which rows of the log are quarantined from
-then on (decision kernel/0522). It goes to the end of the chain of receipts, so it can be written
-while an earlier row is damaged, and what it says can itself be verified.
+The receipt names what was found first, and where, which rows of the log are quarantined from then
+on (decision kernel/0522), and what is about no row and nobody knew of (decision kernel/0595). It
+goes to the end of the chain of receipts, so it can be written while an earlier row is damaged, and
+what it says can itself be verified.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kernel.canonical import digest
+from kernel.checked_reading import is_sound
+from kernel.ledger.damage import Damage
 from kernel.ledger.ledger import LedgerTransaction
-from kernel.ledger.quarantine import VIOLATION, SequenceRange, merged, stated_range
+from kernel.ledger.quarantine import VIOLATION, RecordKey, SequenceRange, merged, stated_range
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
 from kernel.verify import Verification
-from kernel.verify.damaged_rows import fresh_rows
+from kernel.verify.damaged_rows import fresh_rows, known_records
 from kernel.verify.reading import Finding
+
+_OF_A_ROW = frozenset({"record_damaged", "landscape_record_damaged"})
+"""Codes of damage that a row shows by itself."""
 
 RANGES_MAX = 1000
 """Ranges that are quarantined at a time; those that are found then become one with what lies
@@ -29,30 +35,64 @@ def record_violation(
     """Leave a durable receipt of findings and return its id; None where nothing was found.
 
     Rows of the log that they are about are quarantined by it, but for those that are already, and
-    those that stand as they stood when a quarantine of them was lifted. With `once`, the same
-    findings leave one receipt however often they are found: then None again.
+    those that stand as they stood when a quarantine of them was lifted; so are records of no row.
+    With `once`, findings of which somebody knows leave no receipt: then None again.
     """
-    if verification.ok:
+    counts = (verification.head_hash, verification.rows, verification.receipts)
+    return _record(transaction, verification.findings, *counts, once=once)
+
+
+def record_damage(transaction: LedgerTransaction, met: Sequence[Damage]) -> str | None:
+    """Leave a receipt of damage that readers met, as of findings with `once` (ruling L3).
+
+    A row that was put back since it was met is none.
+    """
+    findings = [
+        Finding(each.table, each.key, "unreadable", str(each))
+        for each in met
+        if each.code not in _OF_A_ROW or not is_sound(transaction, RecordKey(each.table, each.key))
+    ]
+    return _record(transaction, findings, transaction.head_now.row_hash, 0, 0, once=True)
+
+
+def _record(
+    transaction: LedgerTransaction,
+    findings: Sequence[Finding],
+    head_hash: str,
+    rows: int,
+    receipts: int,
+    *,
+    once: bool,
+) -> str | None:
+    if not findings:
         return None
-    fresh, of_no_row = fresh_rows(transaction, verification.findings)
+    fresh, about_no_row = fresh_rows(transaction, findings)
+    of_no_row = _unknown(transaction, about_no_row)
+    if once and not (fresh or of_no_row):
+        return None
     receipt_id = f"receipt:{transaction.host.new_id()}"
-    if once and not fresh:
-        receipt_id = f"receipt:{digest([*map(_stated, of_no_row)])}"
-        if not of_no_row or transaction.has_receipt(receipt_id):
-            return None
     transaction.next_commit_time_us()
     body: dict[str, Any] = {
         "reason_code": VIOLATION,
-        "head_hash": verification.head_hash,
-        "rows_verified": str(verification.rows),
-        "receipts_verified": str(verification.receipts),
-        "findings": [*map(_stated, verification.findings)],
+        "head_hash": head_hash,
+        "rows_verified": str(rows),
+        "receipts_verified": str(receipts),
+        "findings": [*map(_stated, findings)],
     }
     if fresh:
         body["quarantined"] = [*map(stated_range, _bounded(transaction, fresh))]
+    if of_no_row:
+        body["of_no_row"] = of_no_row
     append_receipt(transaction, receipt_id, Receipt(VIOLATION, body), None)
     transaction.forget_quarantines()
     return receipt_id
+
+
+def _unknown(transaction: LedgerTransaction, findings: Iterable[Finding]) -> list[dict[str, str]]:
+    """Return findings about records of no row, those left out that somebody knows of."""
+    stated = {RecordKey(each["table"], each["key"]): each for each in map(_stated, findings)}
+    known = known_records(transaction) if stated else frozenset()
+    return [each for key, each in stated.items() if key not in known]
 
 
 def _bounded(

@@ -13,7 +13,8 @@ import pytest
 
 from tests import loopback
 from tests.system.gateways import running_gateways
-from tests.system.tree_run import TreeRun, running
+from tests.system.tree_run import FINISH_S, TreeRun, command_on, running, wait_for
+from workers.dockets.sample import sample_path
 from workers.environment.child_environment import MACHINE, SETTINGS_OF
 from workers.environment.ledger_access import verify_file
 from workers.environment.listening import AddressUnusableError, listen
@@ -172,3 +173,24 @@ def test_of_gateways_that_share_a_file_the_last_leaves_one_file(tmp_path):
             assert gateway.process.wait(20) == 0
     assert sorted(path.name for path in (tmp_path / "data").glob("ledger*")) == ["ledger.db"]
     assert verifies(tmp_path / "data" / "ledger.db") == 0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.spec("P4")
+def test_a_newcomers_second_command_raises_no_alarm(tmp_path):
+    """The log of a demo goes on under the key that lies in its folder, or `up` would cry wolf."""
+    data = tmp_path / "data"
+    dockets = tmp_path / "dockets.jsonl"
+    with sample_path().open() as sample:
+        dockets.write_text(next(sample))
+    with running(data, "demo", str(dockets)) as demo:
+        wait_for("the report", lambda: "dashboard" in demo.stdout, FINISH_S)
+        demo.process.send_signal(signal.SIGINT)
+        demo.finish()
+    with running(data, "up") as up:
+        up.wait_until_up()
+        wait_for("the tree's word", lambda: "dashboard" in up.stdout, FINISH_S)
+        for command, said in (("status", "consistent"), ("doctor", "demo-log.key signs the log")):
+            text = command_on(data, command)[1]
+            assert said in text, text
+            assert "invalid" not in text

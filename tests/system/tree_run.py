@@ -31,6 +31,19 @@ _numbers = count(1)
 T = TypeVar("T")
 
 
+def command_on(data_dir: Path, *arguments: str) -> tuple[int, str]:
+    """Run a command beside a tree; return its exit code and everything that it said."""
+    ended = subprocess.run(
+        [str(COMMAND), *arguments, "--data-dir", str(data_dir)],
+        env=process_environment(),
+        capture_output=True,
+        text=True,
+        timeout=FINISH_S,
+        check=False,
+    )
+    return ended.returncode, ended.stdout + ended.stderr
+
+
 def wait_for(subject: str, ask: Callable[[], T], timeout_s: float, each_s: float = POLL_S) -> T:
     """Ask again and again until the answer is true, and return it."""
     deadline_s = time.monotonic() + timeout_s

@@ -12,10 +12,10 @@ from starlette.exceptions import HTTPException
 from actors.error_codes import status_of
 from actors.errors import ActorError
 from kernel.audit.proofs import ProofSubjectUnknown
-from kernel.belief.errors import BeliefError
-from kernel.errors import LedgerUnavailable
+from kernel.belief.errors import BeliefError, CorruptBeliefEvent
+from kernel.errors import LedgerCorrupt, LedgerUnavailable
 from kernel.head_acceptance import HeadNotAccepted
-from kernel.landscape.errors import LandscapeRefused, RecordDamaged
+from kernel.landscape.errors import LandscapeRefused
 from kernel.ledger.archive import ArchiveUnavailable
 from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.quarantine import RangeQuarantined
@@ -90,7 +90,7 @@ _CODED = (
     ApiError,
     LandscapeRefused,
     ProofSubjectUnknown,
-    RecordDamaged,
+    CorruptBeliefEvent,
 )
 
 
@@ -103,6 +103,13 @@ def _coded(error: Exception) -> JSONResponse:
 def _away(_: Exception) -> JSONResponse:
     # The message names the database, which is no caller's business.
     return respond("ledger_unavailable", "the ledger cannot be reached")
+
+
+def _corrupt(error: Exception) -> JSONResponse:
+    if getattr(error, "code", "") != "ledger_file_damaged":
+        return _coded(error)
+    # The message names the file, which is no caller's business.
+    return respond("ledger_file_damaged", "the file of the ledger is damaged")
 
 
 def _invalid(error: Exception) -> JSONResponse:
@@ -129,6 +136,7 @@ def _http(error: Exception) -> JSONResponse:
 _ANSWERS: Mapping[type[Exception], Callable[[Exception], JSONResponse]] = MappingProxyType(
     {
         **dict.fromkeys(_CODED, _coded),
+        LedgerCorrupt: _corrupt,
         LedgerUnavailable: _away,
         RequestValidationError: _invalid,
         HTTPException: _http,

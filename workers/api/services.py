@@ -13,6 +13,7 @@ from actors.sessions.runtime import Sessions
 from actors.sharding.held_shards import HeldShards
 from actors.synthesis.synthesis import Synthesis
 from kernel.authority.requests import AUTHORITY_QUEUE
+from kernel.checked_reading import checked
 from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
@@ -120,10 +121,14 @@ class Services:
         return self.queues[AUTHORITY_QUEUE]
 
     async def read(self, question: Callable[[LedgerView], T]) -> T:
-        """Answer a question from a snapshot of the ledger, off the event loop."""
+        """Answer a question from a snapshot of the ledger, off the event loop.
+
+        Raises:
+            RowDamaged: a row that it reads is not what it says of itself.
+        """
 
         def asked_of(view: LedgerView) -> tuple[T, bool]:
-            return question(view), view.archive.reads > 0
+            return question(checked(view)), view.archive.reads > 0
 
         answer, was_archive_read = await anyio.to_thread.run_sync(self.ledger.read, asked_of)
         if was_archive_read:

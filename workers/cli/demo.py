@@ -17,7 +17,7 @@ from workers.demo.run import DemoReport, run_demo
 from workers.demo.shown_proof import ShownProof, make_key, show_proof
 from workers.dockets.sample import sample_path
 from workers.environment.data_folder import DataFolder
-from workers.environment.settings import Settings
+from workers.environment.settings import DEMO_KEY, Settings
 from workers.environment.terminal_progress import Progress
 from workers.process_tree.tree import Tree, running_tree
 
@@ -77,7 +77,7 @@ def _with_key(settings: Settings) -> Settings:
         return settings
     folder = DataFolder(settings.data_dir)
     folder.make()
-    key_file = folder.path / "demo-log.key"
+    key_file = folder.path / DEMO_KEY
     make_key(key_file)
     return settings.replaced(checkpoint_key=key_file)
 

@@ -17,7 +17,7 @@ import click
 from kernel.audit.export import export_lines
 from kernel.proof import proof_file
 from workers.cli.common import clean_errors, read_settings
-from workers.environment.ledger_access import ledger_place, open_record
+from workers.cli.reading import open_checked
 from workers.environment.terminal_progress import Progress
 
 
@@ -35,8 +35,8 @@ def export(output: str) -> None:
 
     `rotulus verify --export FILE` verifies such a file by itself.
     """
-    place = ledger_place(read_settings())
-    with clean_errors(), open_record(place) as view, Progress("export") as progress:
+    settings = read_settings()
+    with clean_errors(), open_checked(settings) as view, Progress("export") as progress:
         last = view.head().ec_sequence_number
         rows = 0
         with _written(output) as file:

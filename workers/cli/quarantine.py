@@ -1,5 +1,6 @@
-"""`rotulus quarantine`: ranges of the log that verification found damaged (§17.5)."""
+"""`rotulus quarantine`: rows of the log and other records that were found damaged (§17.5)."""
 
+from collections.abc import Iterator
 from urllib.parse import quote
 
 import click
@@ -9,12 +10,12 @@ from workers.cli.erase import authority, reason
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.reading import read_record
 from workers.environment.settings import Settings
-from workers.views.quarantines import quarantines_document
+from workers.views.quarantines import QuarantineDocument, quarantines_document
 
 
 @click.group()
 def quarantine() -> None:
-    """List and lift quarantines: rows that were found damaged, from which nothing is computed."""
+    """List and lift what was found damaged; from rows of the log among it nothing is computed."""
 
 
 @quarantine.command("list")
@@ -26,14 +27,7 @@ def list_quarantines(*, as_json: bool) -> None:
         print_document(document, as_json=True)
         return
     rows = [
-        (
-            each["quarantine_id"],
-            ", ".join(
-                f"{rows['first_sequence']}-{rows['last_sequence']}" for rows in each["ranges"]
-            ),
-            each["found_at"],
-            each["finding"],
-        )
+        (each["quarantine_id"], ", ".join(_named(each)), each["found_at"], each["finding"])
         for each in document["quarantines"]
     ]
     print_table(("quarantine", "rows", "since", "found"), rows)
@@ -48,7 +42,14 @@ def list_quarantines(*, as_json: bool) -> None:
 def lift(
     settings: Settings, quarantine_id: str, reason: str, authority: str, *, as_json: bool
 ) -> None:
-    """Lift the quarantine QUARANTINE_ID, on the record; its rows are read again as they stand."""
+    """Lift the quarantine QUARANTINE_ID, on the record; it is read again as it stands."""
     path = f"/v1/quarantines/{quote(quarantine_id, safe='')}/lift"
     body = {"reason": reason, "authority": authority}
     print_document(ask_gateway(gateway_url(settings), path, body), as_json=as_json)
+
+
+def _named(standing: QuarantineDocument) -> Iterator[str]:
+    for rows in standing["ranges"]:
+        yield f"{rows['first_sequence']}-{rows['last_sequence']}"
+    for record in standing["records"]:
+        yield f"{record['table']} {record['key']}"

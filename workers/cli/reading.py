@@ -4,10 +4,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+import anyio
 import click
 
+from kernel.checked_reading import checked
+from kernel.ledger.damage import Damage, damage_of
 from kernel.ledger.ledger import Ledger, LedgerView
-from workers.cli.common import clean_errors, coded, read_settings
+from workers.cli.common import clean_errors, coded, read_settings, running_gateway
+from workers.clients.damage_reports import report_damage
+from workers.clients.gateway import GatewayClient
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import (
     file_of,
@@ -31,10 +36,32 @@ def read_record(question: Callable[[LedgerView], T]) -> T:
 @contextmanager
 def read_view() -> Iterator[LedgerView]:
     """Open a snapshot of the record that the settings name; say where its archive was read."""
-    with clean_errors(), open_record(ledger_place(read_settings())) as view:
+    with clean_errors(), open_checked(read_settings()) as view:
         yield view
         if view.archive.reads:
             click.echo("some of this was read from the archive", err=True)
+
+
+@contextmanager
+def open_checked(settings: Settings) -> Iterator[LedgerView]:
+    """Open a snapshot whose rows are held against themselves, and tell a gateway of damage (L3).
+
+    Raises:
+        RowDamaged: inside, of a row that is not what it says of itself.
+    """
+    try:
+        with open_record(ledger_place(settings)) as view:
+            yield checked(view)
+    except Exception as error:
+        damage, url = damage_of(error), running_gateway(settings)
+        if damage is not None and url is not None:
+            anyio.run(_report, url, damage)
+        raise
+
+
+async def _report(url: str, damage: Damage) -> None:
+    async with GatewayClient(url, give_up_after_s=0) as gateway:
+        await report_damage(gateway, [damage])
 
 
 @contextmanager

@@ -28,10 +28,11 @@ from workers.environment.ledger_access import (
     open_store,
     shown_archive,
 )
+from workers.environment.machine_limits import ROOM_WANTED_BYTES, limits_seen
 from workers.environment.private_files import check_folder
 from workers.environment.settings import Settings
 
-FREE_BYTES_MIN: Final = 1 << 30
+FREE_BYTES_MIN: Final = ROOM_WANTED_BYTES
 """Less than this is a problem: a full disk stops every commit."""
 
 ROWS_LOOKED_AT: Final = 1_000
@@ -98,7 +99,11 @@ EXPECTED: Final[dict[str, tuple[str, State, str]]] = {
 
 def diagnose(settings: Settings) -> Iterator[Diagnosis]:
     """Yield what is to be said of what the settings name, subject by subject."""
-    for check in (_folder, _disk, _database, _standbys, _record, _archive, _keys, _log_keys):
+    checks = (
+        *(_machine, _folder, _disk, _database, _standbys),
+        *(_record, _archive, _keys, _log_keys),
+    )
+    for check in checks:
         yield from guarded(check, settings)
 
 
@@ -113,6 +118,16 @@ def guarded(
         what = text if text.startswith(code) else f"{code}: {text}"
         subject = check.__name__.removeprefix("_").replace("_", " ")
         yield Diagnosis(subject, "problem", what, TODO_BY_CODE.get(code, ""))
+
+
+def _machine(settings: Settings) -> Iterator[Diagnosis]:
+    # The disk has a check of its own.
+    seen = [limit for limit in limits_seen(settings.data_dir, 0) if limit.fitness != "ok"]
+    for limit in seen:
+        state: State = "problem" if limit.fitness == "unfit" else "note"
+        yield Diagnosis("machine", state, limit.what, limit.todo)
+    if not seen:
+        yield Diagnosis("machine", "ok", "open files, memory, locale and clock are enough")
 
 
 def _folder(settings: Settings) -> Iterator[Diagnosis]:
@@ -233,7 +248,9 @@ def _archive(settings: Settings) -> Iterator[Diagnosis]:
 def _quarantined(view: LedgerView) -> Iterator[Diagnosis]:
     for each in view.quarantines().standing:
         rows = ", ".join(map(str, each.ranges))
-        what = f"{rows} of the log: quarantined since {each.found_at}: {each.finding}"
+        named = [f"{rows} of the log: quarantined"] if rows else []
+        named += [f"{', '.join(map(str, each.records))}: damaged"] if each.records else []
+        what = f"{'; '.join(named)} since {each.found_at}: {each.finding}"
         todo = "`rotulus verify`, mend or explain it, then `rotulus quarantine lift`"
         yield Diagnosis("record", "problem", what, f"{todo} {each.quarantine_id}")
 

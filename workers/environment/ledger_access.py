@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import structlog
 from pydantic import SecretStr
 
 from kernel.errors import LedgerCorrupt, LedgerSchemaDiffers, LedgerUnavailable
@@ -17,6 +18,7 @@ from kernel.ledger import sqlite_catalog, sqlite_schema
 from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds, answer_query
 from kernel.ledger.archive import Archive
 from kernel.ledger.catalog import StorageFault
+from kernel.ledger.damage import Damage
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.log_tree import LogTree
 from kernel.ledger.sqlite import SqliteStore
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from kernel.ledger.migrations import SchemaMigration
 
 T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
 
 Database = Path | SecretStr
 """A file, or the URL of a database, which holds a password."""
@@ -139,7 +143,7 @@ def open_ledger(
         LedgerSchemaDiffers: when its tables have another version.
     """
     store = open_store(place, read_only=read_only, connections=connections)
-    return Ledger(store, host or system_host(), archive_of(place))
+    return _watched(Ledger(store, host or system_host(), archive_of(place)))
 
 
 def founded_ledger(
@@ -164,10 +168,26 @@ def founded_ledger(
     try:
         if clock is not None:
             clock.measure(store.server_time_us)
-        return Ledger.create(store, host, archive_of(place))
+        return _watched(Ledger.create(store, host, archive_of(place)))
     except BaseException:
         store.close()
         raise
+
+
+def _watched(ledger: Ledger) -> Ledger:
+    """Return a ledger by which a damaged record is logged when it is met (L3)."""
+    ledger.damage.told = _log_damage
+    return ledger
+
+
+def _log_damage(damage: Damage) -> None:
+    _log.critical(
+        "record_damaged",
+        code=damage.code,
+        table=damage.table,
+        key=damage.key,
+        error=damage.message,
+    )
 
 
 def migrate_ledger(place: LedgerPlace, *, dry_run: bool = False) -> "SchemaMigration":

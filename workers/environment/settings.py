@@ -9,6 +9,7 @@ Rules:
 import ipaddress
 import os
 import re
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
@@ -35,9 +36,19 @@ from kernel.rollback.confirmation import KEY_BYTES_MIN
 from workers.environment.capacity_spec import capacities_of, check_capacities, check_reserves
 from workers.environment.entry_points import ELIMINATION_STORES, MODELS, QUEUES, plugins_of
 from workers.environment.host_names import listed_names
+from workers.environment.urls import (
+    UrlProblem,
+    http_problem,
+    misspelling,
+    postgres_problem,
+    server_problem,
+)
 
 ENV_PREFIX = "ROTULUS_"
 GATEWAY_PORT = 8440
+DEMO_KEY = "demo-log.key"
+"""The file in a data folder with the key that `rotulus demo` makes."""
+
 DATABASE_CONNECTIONS = 8
 RETENTION_DAYS = 90
 """The days after which rows of the log are archived (§17.7)."""
@@ -53,7 +64,7 @@ def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-def _url_of(*schemes: str) -> AfterValidator:
+def _url_of(*schemes: str, problem_of: UrlProblem = misspelling) -> AfterValidator:
     def check(value: str | SecretStr) -> str | SecretStr:
         text = value.get_secret_value() if isinstance(value, SecretStr) else value
         try:
@@ -63,6 +74,8 @@ def _url_of(*schemes: str) -> AfterValidator:
         if parts.scheme not in schemes or not (parts.netloc or parts.path):
             names = ", ".join(f"{scheme}://" for scheme in schemes)
             raise PydanticCustomError("url_invalid", "must be a URL that starts with " + names)
+        if (problem := problem_of(text)) is not None:
+            raise PydanticCustomError("url_invalid", "{problem}", {"problem": problem})
         return value
 
     return AfterValidator(check)
@@ -96,9 +109,9 @@ def _check_loopback(host: str, info: ValidationInfo) -> None:
         )
 
 
-RedisUrl = Annotated[str, _url_of("redis", "rediss", "unix")]
-DatabaseUrl = Annotated[SecretStr, _url_of("postgresql", "postgres")]
-HttpUrl = Annotated[str, _url_of("http", "https")]
+RedisUrl = Annotated[str, _url_of("redis", "rediss", "unix", problem_of=server_problem)]
+DatabaseUrl = Annotated[SecretStr, _url_of("postgresql", "postgres", problem_of=postgres_problem)]
+HttpUrl = Annotated[str, _url_of("http", "https", problem_of=http_problem)]
 ArchiveUrl = Annotated[str, _url_of("file", "s3"), AfterValidator(_check_archive)]
 GatewayId = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\w.:/-]+$")]
 LogLevel = Annotated[
@@ -469,7 +482,8 @@ class Settings(BaseSettings):
     checkpoint_key: Path | None = Field(
         default=None,
         description="File of `rotulus checkpoint key`, outside the data folder and its backups; "
-        "the gateway signs and publishes the log with it; unset: it publishes nothing.",
+        "the gateway signs and publishes the log with it; unset: the key that `rotulus demo` made "
+        "in the data folder, and without one it publishes nothing.",
     )
     checkpoint_folder: Path | None = Field(
         default=None,
@@ -671,10 +685,19 @@ class Settings(BaseSettings):
 def load_settings(**overrides: Any) -> Settings:
     """Reads the environment; an override, such as a command's option, wins over it.
 
+    Where no key of the log is named, that which `rotulus demo` made in the data folder is taken:
+    the log that is published there is signed with it.
+
     Raises:
         SettingsError: a value cannot be used.
     """
-    return _checked(Settings, overrides)
+    settings = _checked(Settings, overrides)
+    made = settings.data_dir / DEMO_KEY
+    if settings.checkpoint_key is None:
+        with suppress(OSError):  # what cannot be looked at is somebody else's
+            if made.is_file():
+                return settings.replaced(checkpoint_key=made)
+    return settings
 
 
 def unknown_variables() -> list[tuple[str, str | None]]:

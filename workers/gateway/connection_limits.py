@@ -20,10 +20,9 @@ import anyio
 import orjson
 
 from workers.api.errors import RETRY_AFTER_S, error_body
+from workers.environment.machine_limits import FILES_KEPT
 
 CONNECTIONS_MAX = 8192
-FILES_KEPT = 256
-"""File descriptors for everything but clients: ledger, Redis, effects outside."""
 
 SLOW_S_MAX = 30.0
 """Time for the headers of a request, from when it might begin, and for taking an answer."""

@@ -7,6 +7,7 @@ when somebody asks, at most once a second however many ask (decision workers/004
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,6 +19,7 @@ from starlette.responses import Response
 from actors.commit.group_committer import CommittedTransaction, Committer
 from actors.sessions.runtime import SessionRuntime
 from kernel.implications.halts import count_halts
+from kernel.ledger.quarantine import RecordKey
 from kernel.model.result import RejectedResult, SubmissionResult
 from queues.items import QueueDepth
 from queues.work_queue import WorkQueue
@@ -122,6 +124,7 @@ class GatewayMetrics:
         readings = _Readings()
         self._process(readings)
         await _part(readings, "ledger", self._ledger)
+        await self._damaged(readings)
         open_requests = readings.get("rotulus_requests_open")
         await _part(readings, "redis", lambda part: self._redis(part, open_requests))
         await _part(readings, "published_log", self._published_log)
@@ -191,6 +194,19 @@ class GatewayMetrics:
             readings.put("rotulus_implications_halted", count, reason)
         for labels, count in (closed or {}).items():
             readings.put("rotulus_requests_closed_total", count, *labels)
+
+    async def _damaged(self, readings: _Readings) -> None:
+        """Count what stands as damaged, and what this process met and is not on the record yet."""
+        records = {RecordKey(each.table, each.key) for each in self.services.ledger.damage.all()}
+        ranges = 0
+        with suppress(Exception):  # what was met is told all the same
+            standing = await self.services.read(lambda view: view.quarantines())
+            records |= standing.records
+            ranges = len(standing.ranges)
+        counts = Counter(record.table for record in records)
+        counts["kernel_event_log"] += ranges
+        for table, count in (+counts).items():
+            readings.put("rotulus_records_damaged", count, table)
 
     async def _published_log(self, readings: _Readings) -> None:
         status = await self.services.checkpoint()

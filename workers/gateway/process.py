@@ -22,6 +22,7 @@ from workers.environment.ledger_access import LedgerPlace, file_of, founded_ledg
 from workers.environment.ledger_clock import LedgerClock
 from workers.environment.ledger_wait import WAIT_S, answered, opened
 from workers.environment.listening import listen, port_of
+from workers.environment.machine_limits import begin_within_limits
 from workers.environment.memory import keep_trimming, settle_memory
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
@@ -40,11 +41,13 @@ async def serve_gateway(
     """Run a gateway until it has to stop, on a socket that its parent has bound or on its own.
 
     Raises:
+        MachineUnfitError: a limit of the machine leaves it no room to work.
         AddressUnusableError: somebody else listens at the address.
         DataFolderError: the folder cannot be used, or others could.
         Exception: when the ledger can no longer be trusted; whoever supervises starts it again.
     """
     folder = DataFolder(settings.data_dir)
+    begin_within_limits(folder.path)
     with listening or listen(settings.host, settings.gateway_port) as bound:
         folder.make()
         await _serve(settings, redis_url, bound)

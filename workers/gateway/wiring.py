@@ -75,6 +75,7 @@ from workers.implications.detectors import DETECTORS
 from workers.plugins.installed import elimination_store_plugin
 from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
 from workers.use_cases.binding_routing import BindingRouting
+from workers.use_cases.damage_recording import DamageRecording
 from workers.use_cases.evidence_confirmation import EvidenceConfirmation
 from workers.use_cases.extraction_restarts import ExtractionRestarts
 from workers.use_cases.log_archiving import retention_policy
@@ -203,7 +204,7 @@ def build_gateway(
         ledger,
         write,
         DETECTORS,
-        DetectingProcess(ledger_place(settings), DETECTORS),
+        DetectingProcess(ledger_place(settings), DETECTORS, damage=ledger.damage),
         time.monotonic,
         sharing.work_leases[IMPLICATIONS],
     )
@@ -307,6 +308,7 @@ def build_gateway(
             capacity.run,
             outcomes.run,
             recorder.run,
+            DamageRecording(ledger, write).run,
             clock.keep,
             *(relay.run for relay in relays.values()),
         ),
@@ -323,11 +325,12 @@ def build_gateway(
 
 
 def writing(committer: Committer) -> FencedWrite:
-    """Return what runs one unit in the next commit."""
+    """Return what runs one unit in the next commit; damage that it met is noted (L3)."""
 
     async def write(unit: Unit, fence: Fence | None = None) -> Any:
         [result] = await committer.commit([unit], fence)
         if isinstance(result, Exception):
+            committer.ledger.damage.note(result)
             raise result
         return result
 
@@ -352,7 +355,11 @@ def reporting(committer: Committer) -> Report:
     """Return what runs units in the next commit, before what is not urgent."""
 
     async def report(units: Sequence[Unit], _: Traceparents) -> list[Any]:
-        return await committer.commit(units, urgent=True)
+        results = await committer.commit(units, urgent=True)
+        for result in results:
+            if isinstance(result, Exception):
+                committer.ledger.damage.note(result)
+        return results
 
     return report
 

@@ -13,10 +13,11 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -29,7 +30,9 @@ from actors.implications.page import (
     detect_page,
 )
 from actors.orchestrator.intents import Implication
+from kernel.checked_reading import CheckedLedger
 from kernel.errors import KernelError, LedgerCorrupt, LedgerUnavailable
+from kernel.ledger.damage import Damage, DamageFound, damage_of
 from kernel.ledger.ledger import Ledger
 from kernel.model.numbers import SEQUENCE_MAX
 from workers.environment.ledger_access import LedgerPlace, open_ledger
@@ -49,6 +52,15 @@ _END_S = 1.0
 _PARENT_EVERY_S = 1.0
 
 
+class _Damage(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    code: str
+    table: str
+    key: str
+    message: str
+
+
 class _Answer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -57,6 +69,7 @@ class _Answer(BaseModel):
     error_code: str | None = None
     message: str = ""
     traceback: str = ""
+    damage: _Damage | None = None
 
 
 class DetectingProcess:
@@ -69,7 +82,10 @@ class DetectingProcess:
         *,
         limit_s: float = DETECTION_S_MAX,
         start_limit_s: float = START_S_MAX,
+        damage: DamageFound | None = None,
     ) -> None:
+        """Take detectors; damaged records that they read are noted in `damage`."""
+        self._damage = damage or DamageFound()
         self._place = place
         self._detectors = {detector.name: detector for detector in detectors}
         self._limit_s = limit_s
@@ -96,7 +112,7 @@ class DetectingProcess:
             self.close()
             message = "its process ended"
             raise DetectorFailed(message, code="implication_detector_ended") from error
-        return _page(content)
+        return self._page(content)
 
     def close(self) -> None:
         """End the process, whatever it does."""
@@ -120,12 +136,28 @@ class DetectingProcess:
             self._process = process
             # The other end is the process's alone, so that reading ends when the process does.
             theirs.close()
-            _page(_received(connection, self._start_limit_s))
+            self._page(_received(connection, self._start_limit_s))
         except (EOFError, OSError, KernelError) as error:
             self.close()
             message = f"the process of the detectors did not begin: {error!r}"
             raise LedgerUnavailable(message) from error
         return connection
+
+    def _page(self, content: bytes) -> DetectedPage:
+        try:
+            answer = _Answer.model_validate_json(content)
+        except ValidationError as error:
+            message = "its process answered what is no page"
+            raise DetectorFailed(message, code="implication_answer_invalid") from error
+        if answer.damage is not None:
+            self._damage.add(Damage(**answer.damage.model_dump()))
+        if answer.error_code == LedgerUnavailable.code:
+            raise LedgerUnavailable(answer.message)
+        if answer.error_code is not None:
+            failed = DetectorFailed(answer.message, code=answer.error_code)
+            failed.traceback = answer.traceback
+            raise failed
+        return DetectedPage(answer.through_sequence, answer.implications)
 
 
 def _received(connection: Connection, limit_s: float) -> bytes:
@@ -134,21 +166,6 @@ def _received(connection: Connection, limit_s: float) -> bytes:
         message = f"no answer within {limit_s:g} s"
         raise TimeoutError(message)
     return connection.recv_bytes(_ANSWER_BYTES_MAX)
-
-
-def _page(content: bytes) -> DetectedPage:
-    try:
-        answer = _Answer.model_validate_json(content)
-    except ValidationError as error:
-        message = "its process answered what is no page"
-        raise DetectorFailed(message, code="implication_answer_invalid") from error
-    if answer.error_code == LedgerUnavailable.code:
-        raise LedgerUnavailable(answer.message)
-    if answer.error_code is not None:
-        failed = DetectorFailed(answer.message, code=answer.error_code)
-        failed.traceback = answer.traceback
-        raise failed
-    return DetectedPage(answer.through_sequence, answer.implications)
 
 
 def _serve(
@@ -163,7 +180,7 @@ def _serve(
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     with suppress(EOFError, OSError):
         try:
-            ledger = open_ledger(place, read_only=True)
+            ledger = CheckedLedger(open_ledger(place, read_only=True))
         except KernelError as error:
             connection.send_bytes(_refusal(error))
             return
@@ -177,7 +194,13 @@ def _refusal(error: KernelError) -> bytes:
     """Return the answer for an error, which is the detector's or one of the ledger."""
     code = error.code if isinstance(error, DetectorFailed) else LedgerUnavailable.code
     traceback = error.traceback if isinstance(error, DetectorFailed) else ""
-    answer = {"error_code": code, "message": str(error)[:1000], "traceback": traceback}
+    answer: dict[str, Any] = {
+        "error_code": code,
+        "message": str(error)[:1000],
+        "traceback": traceback,
+    }
+    if (damage := damage_of(error)) is not None:
+        answer["damage"] = asdict(damage)
     return orjson.dumps(answer)
 
 

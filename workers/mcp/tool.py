@@ -10,9 +10,12 @@ import anyio
 import anyio.to_thread
 from pydantic import BaseModel, ConfigDict
 
+from kernel.checked_reading import checked
 from kernel.errors import KernelError
 from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
+from kernel.ledger.damage import damage_of
 from kernel.ledger.ledger import LedgerView
+from workers.clients.damage_reports import report_damage
 from workers.clients.gateway import GatewayClient
 from workers.clients.gateway_state import read_state
 from workers.environment.ledger_access import (
@@ -56,9 +59,15 @@ class ToolContext:
 
         def asked() -> T:
             with open_record(self.place) as view:
-                return question(view)
+                return question(checked(view))
 
-        return await anyio.to_thread.run_sync(asked, limiter=self.places)
+        try:
+            return await anyio.to_thread.run_sync(asked, limiter=self.places)
+        except Exception as error:
+            if (damage := damage_of(error)) is not None:
+                async with self.client(self.gateway_url(), give_up_after_s=0) as gateway:
+                    await report_damage(gateway, [damage])
+            raise
 
     async def query(
         self, sql: str, bounds: QueryBounds, *, run_id: str | None = None

@@ -21,7 +21,7 @@ where there was one. A log that a killed writer left stays as evidence until som
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -48,9 +48,11 @@ from workers.environment.ledger_access import (
     open_record,
 )
 from workers.environment.listening import listen, port_of
+from workers.environment.machine_limits import expect_fit
 from workers.environment.settings import Settings, variable_of
 from workers.process_tree.child_process import ChildSpec, ServiceSpec
 from workers.process_tree.supervisor import AlikeDeaths, Supervisor, until_unhindered
+from workers.views.quarantines import DAMAGED
 
 TOKEN_BYTES = 32
 
@@ -79,6 +81,7 @@ async def running_tree(
     bound: a port that is taken is an error at once, and what answers there later is the tree's.
 
     Raises:
+        MachineUnfitError: a limit of the machine leaves its processes no room to work.
         DataFolderError: another tree runs on this data folder, or others could open it.
         AddressUnusableError: somebody else listens at a port.
         LedgerSchemaDiffers: the data folder holds a ledger that this program cannot read.
@@ -87,6 +90,7 @@ async def running_tree(
         SupervisorError: a process could not be started, or dies again and again.
     """
     folder, place = DataFolder(settings.data_dir), ledger_place(settings)
+    expect_fit(folder.path)  # what is tight, each of its processes says
 
     async def full_disk() -> str:
         with suppress(DataFolderError):  # whoever uses the folder next says what is wrong with it
@@ -127,7 +131,7 @@ async def running_tree(
             specs: list[ChildSpec | ServiceSpec] = []
             if redis is not None:
                 specs.append(ServiceSpec("redis", redis))
-            specs.append(child("gateway", "gateway", listening, partial(_stands, client)))
+            specs.append(child("gateway", "gateway", listening, partial(_is_up, client)))
             specs += [
                 child(f"worker-{number}", "worker", door)
                 for number, door in enumerate(measured, start=1)
@@ -157,6 +161,19 @@ async def running_tree(
             finally:
                 with anyio.CancelScope(shield=True):
                     await anyio.to_thread.run_sync(fold_ledger, place)
+
+
+async def _is_up(client: GatewayClient) -> bool:
+    """Tell whether the gateway works, or is red for what an operator decides through it.
+
+    That is damaged records (L3), and a ledger that went back.
+    """
+    try:
+        readiness = await client.readiness()
+    except GatewayError:
+        return False
+    problems: Mapping[str, str] = readiness["problems"]
+    return readiness["status"] != "not ready" or problems.keys() <= {*DAMAGED, "ledger_went_back"}
 
 
 def bring_forward(place: LedgerPlace) -> None:
@@ -197,15 +214,6 @@ def metrics_sockets(
     settings.replaced(worker_metrics_port=ports[-1])  # raises where there are not as many ports
     variable = variable_of("worker_metrics_port")
     return [sockets.enter_context(listen(settings.host, port, variable)) for port in ports]
-
-
-async def _stands(client: GatewayClient) -> bool:
-    """Tell whether a gateway works, or stands halted until an operator decides about its ledger."""
-    try:
-        readiness = await client.readiness()
-    except GatewayError:
-        return False
-    return readiness["status"] != "not ready" or "ledger_went_back" in readiness["problems"]
 
 
 def _url_of(host: str, listening: socket.socket) -> str:

@@ -26,6 +26,7 @@ from kernel.ledger.ledger import Ledger
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import founded_ledger, ledger_place
 from workers.environment.ledger_clock import LedgerClock
+from workers.environment.machine_limits import begin_within_limits
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.tee.readable import ReadableRequests
@@ -113,13 +114,16 @@ def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> 
 
     Raises:
         TeeStartError: `address_unusable`.
+        MachineUnfitError: a limit of the machine leaves it no room to work.
         DataFolderError: the folder cannot be used, or others could.
         LedgerUnavailable: when the ledger cannot be opened.
     """
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
-    DataFolder(settings.data_dir).make()
+    folder = DataFolder(settings.data_dir)
+    begin_within_limits(folder.path)
+    folder.make()
     clock = LedgerClock()
     host = system_host(clock.now_us)
     ledger = founded_ledger(ledger_place(settings), host, clock=clock)

@@ -147,6 +147,11 @@ GATEWAY: tuple[Metric, ...] = (
     ),
     _gauge("rotulus_sessions_active", "Sessions whose actor is in memory"),
     _gauge("rotulus_sessions_corrupt", "Sessions whose record does not verify"),
+    _gauge(
+        "rotulus_records_damaged",
+        "Damaged records with which nobody has dealt, quarantined ranges of the log among them",
+        "table",
+    ),
     _gauge("rotulus_mailbox_messages", "Messages that wait in all mailboxes of actors"),
     _gauge("rotulus_mailbox_messages_max", "Messages that wait in the fullest mailbox"),
     _gauge("rotulus_mailbox_limit", "Messages beyond which one mailbox refuses"),

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from queues.priorities import priorities_of
+from workers.views.quarantines import DAMAGED
 
 PARTS: Final = {
     "queues": "/v1/queues",
@@ -32,6 +33,8 @@ def attention(state: Mapping[str, Any]) -> Iterator[str]:
         # Nothing else is answered until that is decided.
         yield f"the ledger went back: {went_back}"
         return
+    for name in problems.keys() & DAMAGED:
+        yield f"damaged: {problems.pop(name)}"
     for name, problem in problems.items():
         yield f"the gateway is not ready: {name}: {problem}"
     for name in PARTS:

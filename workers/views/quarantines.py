@@ -1,15 +1,20 @@
-"""Quarantined ranges of the log as JSON, and as a sentence for whoever looks after it (§17.5)."""
+"""What was found damaged, as JSON and as sentences for whoever looks after the record (§17.5)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import cast
 
 from typing_extensions import TypedDict
 
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.quarantine import SequenceRange, stated_range
+from kernel.ledger.quarantine import RecordKey, SequenceRange, stated_range
+
+DAMAGED = frozenset({"chain", "record"})
+"""The components of readiness under which damaged records are named."""
+
+_CHAINS = frozenset({"chain_head", "kernel_event_log", "receipts", "tree_tiles"})
 
 NAMED_MAX = 5
-"""Ranges that a sentence names."""
+"""Ranges or records that a sentence names."""
 
 
 class RangeDocument(TypedDict):
@@ -19,13 +24,21 @@ class RangeDocument(TypedDict):
     last_sequence: str
 
 
+class RecordDocument(TypedDict):
+    """A damaged record by its table and its key, whose parts are joined by a slash."""
+
+    table: str
+    key: str
+
+
 class QuarantineDocument(TypedDict):
-    """A quarantine that stands: the receipt of what was found, and the rows."""
+    """What stands as damaged: the receipt of what was found, rows of the log, other records."""
 
     quarantine_id: str
     found_at: str
     finding: str
     ranges: list[RangeDocument]
+    records: list[RecordDocument]
 
 
 class QuarantinesDocument(TypedDict):
@@ -43,10 +56,29 @@ def quarantines_document(view: LedgerView) -> QuarantinesDocument:
                 "found_at": each.found_at,
                 "finding": each.finding,
                 "ranges": [cast("RangeDocument", stated_range(rows)) for rows in each.ranges],
+                "records": [cast("RecordDocument", key._asdict()) for key in each.records],
             }
             for each in view.quarantines().standing
         ]
     }
+
+
+def damage_problems(records: Collection[RecordKey]) -> dict[str, str]:
+    """Return a sentence about damaged records by component of readiness."""
+    parts: dict[str, list[str]] = {}
+    for record in sorted(records):
+        parts.setdefault("chain" if record.table in _CHAINS else "record", []).append(str(record))
+    return {component: _damage_sentence(named) for component, named in parts.items()}
+
+
+def _damage_sentence(records: Sequence[str]) -> str:
+    named = ", ".join(records[:NAMED_MAX])
+    others = len(records) - NAMED_MAX
+    beside = f" and {others} more records" if others > 0 else ""
+    return (
+        f"{named}{beside} found damaged: let nothing else write, `rotulus verify`,"
+        " `rotulus quarantine list`, and `rotulus quarantine lift` once somebody has dealt with it"
+    )
 
 
 def quarantine_sentence(ranges: Sequence[SequenceRange]) -> str:

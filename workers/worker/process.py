@@ -12,18 +12,21 @@ import anyio.to_thread
 import structlog
 
 from actors.synthesis.field_extraction import FieldExtraction
+from kernel.checked_reading import CheckedLedger
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.head_watch import HeadWatch, LedgerWentBack
 from kernel.ledger.ledger import Ledger, LedgerView
 from queues.client.failover import FailoverTransport
 from queues.connection import connect_redis
 from workers.clients.configured_model import named_model
+from workers.clients.damage_reports import report_damage
 from workers.clients.gateway import GatewayClient
 from workers.clients.worker_proof import WorkerProof
 from workers.environment.ledger_access import ledger_place, open_ledger
 from workers.environment.ledger_clock import LedgerClock
 from workers.environment.ledger_wait import opened
 from workers.environment.listening import listen
+from workers.environment.machine_limits import begin_within_limits
 from workers.environment.settings import Settings
 from workers.environment.system_host import end_process, system_host
 from workers.plugins.installed import extractor_plugins, queue_plugins
@@ -43,6 +46,8 @@ GATEWAY_PATIENCE_S = 3.0
 
 LOOK_EVERY_S = 1.0
 """Pause between two looks at the head of the ledger of a worker that has nothing to do."""
+DAMAGE_EVERY_S = 1.0
+"""Pause between two looks whether a damaged record was read."""
 
 _log = structlog.get_logger(__name__)
 
@@ -60,13 +65,14 @@ async def serve_worker(
     with the process (decision workers/0105). `measured` is where the worker's parent lets it be
     measured.
     """
+    begin_within_limits(settings.data_dir)
     queue_plugins()  # before anything is waited for, so that one that does not load is said
     place, clock = ledger_place(settings), LedgerClock()
     host = system_host(clock.now_us)
     # The gateway that founds it may still be starting.
     connections = settings.database_connections
     opening = partial(open_ledger, place, host, read_only=True, connections=connections)
-    ledger = await opened(opening)
+    ledger = CheckedLedger(await opened(opening))
     await _accepted(ledger)
     redis = connect_redis(redis_url)
     token, urls = settings.worker_token, settings.gateway_urls
@@ -95,6 +101,7 @@ async def serve_worker(
                 tasks.start_soon(_stop_on_signal, process)
                 tasks.start_soon(_stop_where_it_went_back, process, ledger)
                 tasks.start_soon(clock.keep)
+                tasks.start_soon(_report_damage, ledger, gateway)
                 tasks.start_soon(gateways.follow_table, gateway)
                 await process.run()
                 tasks.cancel_scope.cancel()
@@ -159,6 +166,15 @@ async def _stop_where_it_went_back(process: WorkerProcess, ledger: Ledger) -> No
         except LedgerUnavailable:
             pass  # whoever has work in hand says so
         await anyio.sleep(LOOK_EVERY_S)
+
+
+async def _report_damage(ledger: Ledger, gateway: GatewayClient) -> None:
+    """Tell the gateway of damaged records that were read here, each until it has taken it."""
+    while True:
+        await anyio.sleep(DAMAGE_EVERY_S)
+        met = ledger.damage.all()
+        if met and await report_damage(gateway, met):
+            ledger.damage.forget(met)
 
 
 async def _stop_on_signal(process: WorkerProcess) -> None:

@@ -3,6 +3,7 @@ import os
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from workers.environment.ledger_access import ledger_place, shown_place
 from workers.environment.settings import (
     GATEWAY_PORT,
     Settings,
@@ -133,6 +134,28 @@ def test_an_empty_variable_counts_as_unset(monkeypatch):
         ("ROTULUS_REDIS_URL", "http://x", "url_invalid"),
         ("ROTULUS_DATABASE_URL", "mysql://h/d", "url_invalid"),
         ("ROTULUS_DATABASE_URL", "postgresql://[h/d", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://me:pa/ss@h/d", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://me:pa?ss@h/d", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://me:pa#ss@h/d", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://me:pa@ss@h/d", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://me:pa%ss@h/d", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://me:pa ss@h/d", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://me:p\u00e4ss@h/d", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://h:port/d", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://h,i:99999/d", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://h/d?sslmod=require", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://h/d?sslmode=on", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://h/d?connect_timeout=soon", "url_invalid"),
+        ("ROTULUS_DATABASE_URL", "postgresql://h/d?target_session_attrs=writer", "url_invalid"),
+        ("ROTULUS_REDIS_URL", "redis://:pa#ss@h/0", "url_invalid"),
+        ("ROTULUS_REDIS_URL", "redis://:pa@ss@h/0", "url_invalid"),
+        ("ROTULUS_REDIS_URL", "redis://:pa%ss@h/0", "url_invalid"),
+        ("ROTULUS_GATEWAY_URL", "http://me:pass@h", "url_invalid"),
+        ("ROTULUS_GATEWAY_URL", "http://h:many", "url_invalid"),
+        ("ROTULUS_GATEWAY_URL", "http://h:0", "url_invalid"),
+        ("ROTULUS_GATEWAY_URL", "http://", "url_invalid"),
+        ("ROTULUS_MODEL_URL", "https://key@models.example/v1/", "url_invalid"),
+        ("ROTULUS_ARCHIVE_URL", "file:///an archive", "url_invalid"),
         ("ROTULUS_ARCHIVE_URL", "gs://bucket", "url_invalid"),
         ("ROTULUS_ARCHIVE_URL", "s3://", "url_invalid"),
         ("ROTULUS_ARCHIVE_URL", "s3://key:secret@bucket/x", "archive_url_invalid"),
@@ -195,6 +218,50 @@ def test_a_message_about_a_bad_secret_does_not_show_it(monkeypatch):
     with pytest.raises(ValidationError) as plain:
         Settings()
     assert "hunter2" not in str(plain.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ROTULUS_DATABASE_URL", "postgresql://me:pa%2Fs%40s@h,i:5433/d?sslmode=require"),
+        ("ROTULUS_DATABASE_URL", "postgres:///d?host=/var/run/postgresql"),
+        ("ROTULUS_DATABASE_URL", "postgresql://[::1]:5433/d?options=-c%20search_path%3Dx"),
+        ("ROTULUS_REDIS_URL", "redis://me:pa%2Fss@h:6380/3"),
+        ("ROTULUS_REDIS_URL", "unix:///tmp/redis.sock"),
+        ("ROTULUS_GATEWAY_URL", "http://[::1]:8440"),
+        ("ROTULUS_GATEWAY_URL", "https://rotulus.example/below"),
+        ("ROTULUS_ARCHIVE_URL", "file:///an%20archive"),
+    ],
+)
+def test_a_url_that_is_written_as_it_has_to_be_is_taken(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    load_settings()
+
+
+PARTS = ("q7Vx", "Zk3m", "w9Rt", "b5Yd")
+
+
+@pytest.mark.parametrize("cut", list("/?#@:%[]&= \u00e4"))
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("ROTULUS_DATABASE_URL", "postgresql://me:{}@127.0.0.1:1/d"),
+        ("ROTULUS_REDIS_URL", "redis://me:{}@127.0.0.1:1/0"),
+        ("ROTULUS_GATEWAY_URL", "http://me:{}@127.0.0.1:1"),
+        ("ROTULUS_MODEL_URL", "http://me:{}@127.0.0.1:1/v1"),
+        ("ROTULUS_ARCHIVE_URL", "s3://me:{}@bucket/x"),
+    ],
+)
+def test_no_part_of_a_password_is_in_a_refusal_or_in_what_is_shown(monkeypatch, name, url, cut):
+    monkeypatch.setenv(name, url.format(cut.join(PARTS)))
+    monkeypatch.setenv("ROTULUS_MODEL_NAME", "m")
+    try:
+        settings = load_settings()
+    except SettingsError as error:
+        said = f"{error!r} {error} {error.problems} {error.__context__}"
+    else:
+        said = f"{settings!r} {shown_place(ledger_place(settings))}"
+    assert not [part for part in PARTS if part.lower() in said.lower()]
 
 
 def test_secrets_do_not_show_in_the_text_of_the_settings():

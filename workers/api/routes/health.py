@@ -12,10 +12,11 @@ from typing_extensions import TypedDict
 
 from actors.sharding.assignment import SHARDS_MAX
 from kernel.ledger.head_watch import LedgerWentBack
+from kernel.ledger.quarantine import RecordKey
 from queues.connection import redis_problem
 from workers.api.json_routes import json_router
 from workers.api.services import Given, Services
-from workers.views.quarantines import quarantine_sentence
+from workers.views.quarantines import damage_problems, quarantine_sentence
 
 STALLED_S = 5.0
 """A commit that takes as long as this makes a gateway unready."""
@@ -38,7 +39,7 @@ class ReadinessReport(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     status: Literal["ready", "degraded", "not ready"]
-    """Degraded: work is taken, and a part of the record is read by nobody who computes."""
+    """Degraded: work is taken, and a part of the log is read by nobody who computes."""
 
     problems: dict[str, str]
     shards: ShardsOwned | None = None
@@ -62,20 +63,17 @@ async def healthz() -> Liveness:
     responses={503: {"model": ReadinessReport, "description": "Something is missing"}},
 )
 async def readyz(services: Given) -> JSONResponse:
-    """Say whether work can be taken: ledger, Redis, a shard, the clock, no corrupt session.
+    """Say whether work can be taken: ledger, Redis, a shard, the clock, no damaged record.
 
-    A quarantined range of the log degrades a gateway, which goes on to take work (§17.5).
+    A quarantined range of the log degrades a gateway, which goes on to take work (§17.5); any other
+    damaged record keeps health red until an operator has dealt with it (L3).
     """
     degraded: dict[str, str] = {}
-    problems = services.problems | await _ledger_problems(services, degraded)
-    if (stalled_s := services.stalled_s()) >= STALLED_S:
-        problems["commits"] = f"nothing was committed for {stalled_s:.0f} s"
-    if (clock_problem := services.clock_problem()) is not None:
-        problems["clock"] = clock_problem
-    if (problem := await redis_problem(services.redis)) is not None:
-        problems["redis"] = problem
-    for session_id in services.sessions.corrupt_sessions:
-        problems[f"session {session_id}"] = "its record does not verify"
+    problems = (
+        services.problems
+        | await _ledger_problems(services, degraded)
+        | await _of_the_process(services)
+    )
     body: dict[str, Any] = {}
     if services.held_shards is not None:
         owned = len(services.held_shards.held)
@@ -91,6 +89,12 @@ async def readyz(services: Given) -> JSONResponse:
 
 async def _ledger_problems(services: Services, degraded: dict[str, str]) -> dict[str, str]:
     """Return why the ledger does not serve, and add what of it is quarantined."""
+    corrupt = services.sessions.corrupt_sessions
+    damaged = {
+        RecordKey(each.table, each.key)
+        for each in services.ledger.damage.all()
+        if each.key not in corrupt
+    }
     if (went_back := services.went_back()) is not None:
         return {"ledger_went_back": str(went_back)}
     try:
@@ -98,7 +102,20 @@ async def _ledger_problems(services: Services, degraded: dict[str, str]) -> dict
     except LedgerWentBack as error:
         return {"ledger_went_back": str(error)}
     except Exception as error:  # noqa: BLE001 - whatever it is, the ledger cannot be read
-        return {"ledger": type(error).__name__}
+        return damage_problems(damaged) | {"ledger": type(error).__name__}
     if quarantines.ranges:
         degraded["quarantine"] = quarantine_sentence(quarantines.ranges)
-    return {}
+    return damage_problems(damaged | quarantines.records)
+
+
+async def _of_the_process(services: Services) -> dict[str, str]:
+    problems: dict[str, str] = {}
+    if (stalled_s := services.stalled_s()) >= STALLED_S:
+        problems["commits"] = f"nothing was committed for {stalled_s:.0f} s"
+    if (clock_problem := services.clock_problem()) is not None:
+        problems["clock"] = clock_problem
+    if (problem := await redis_problem(services.redis)) is not None:
+        problems["redis"] = problem
+    for session_id in services.sessions.corrupt_sessions:
+        problems[f"session {session_id}"] = "its record does not verify"
+    return problems

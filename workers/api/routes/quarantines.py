@@ -1,10 +1,17 @@
-"""Quarantined ranges of the log over HTTP: which stand, and the end of one (§17.5)."""
+"""What was found damaged over HTTP: what stands, what a reader met, and the end of one (§17.5)."""
 
+from functools import partial
 from typing import Annotated
 
+import anyio.to_thread
 from fastapi import Path
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
 from actors.commit.quarantine_units import LiftQuarantineUnit
+from kernel.checked_reading import is_sound
+from kernel.ledger.damage import DAMAGE_CODES, TEXT_CHARS_MAX, Damage
+from kernel.ledger.quarantine import RecordKey
 from workers.api.json_routes import json_router
 from workers.api.routes.erasures import GroundsBody, LiftedDocument
 from workers.api.services import Given
@@ -17,8 +24,41 @@ _QuarantineId = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\
 
 @router.get("/quarantines")
 async def quarantines(services: Given) -> QuarantinesDocument:
-    """List the quarantines that stand, in the order in which they were found."""
+    """List what stands as damaged, in the order in which it was found."""
     return await services.read(quarantines_document)
+
+
+class DamageBody(BaseModel):
+    """A damaged record that a process met which reads beside the gateway."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    code: Annotated[str, Field(pattern=r"^[a-z_]{1,64}$")]
+    table: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")]
+    key: Annotated[str, Field(max_length=TEXT_CHARS_MAX)]
+    message: Annotated[str, Field(max_length=TEXT_CHARS_MAX)]
+
+
+class DamageNoted(TypedDict):
+    """Whether it was noted; a row that this gateway reads as it was written is none."""
+
+    noted: bool
+
+
+@router.post("/quarantines")
+async def report_damage(body: DamageBody, services: Given) -> DamageNoted:
+    """Note a record that a reader beside this gateway found damaged; again changes nothing.
+
+    It is looked at here first, as far as its row says what it has to be.
+    """
+    damage = Damage(**body.model_dump())
+    record = RecordKey(damage.table, damage.key)
+    noted = damage.code in DAMAGE_CODES and not await anyio.to_thread.run_sync(
+        services.ledger.read, partial(is_sound, record=record)
+    )
+    if noted:
+        services.ledger.damage.add(damage)
+    return {"noted": noted}
 
 
 @router.post("/quarantines/{quarantine_id}/lift")
@@ -30,4 +70,7 @@ async def lift_quarantine(
     Its rows are read and computed from again as they stand. An audit that finds them otherwise than
     they stand now quarantines them anew.
     """
-    return {"changed": await services.write(LiftQuarantineUnit(quarantine_id, body.grounds()))}
+    changed = await services.write(LiftQuarantineUnit(quarantine_id, body.grounds()))
+    if changed:
+        services.problems.pop("record", None)
+    return {"changed": changed}

@@ -9,7 +9,7 @@ from kernel.audit.costs import cost_totals
 from kernel.audit.operations import AuditFilter, OperationEntryDocument, find_operations
 from kernel.host import iso_time
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.quarantine import merged, range_of
+from kernel.ledger.quarantine import RecordKey, merged, range_of
 from kernel.work.pauses import pauses_of
 from queues.client.errors import GatewayError
 from workers.environment.system_host import system_host
@@ -22,7 +22,11 @@ from workers.views.attention import PARTS, attention
 from workers.views.audit import CostTotalsDocument, page_document, totals_document
 from workers.views.implications import implications_document
 from workers.views.log_proofs import tree_head
-from workers.views.quarantines import quarantine_sentence, quarantines_document
+from workers.views.quarantines import (
+    damage_problems,
+    quarantine_sentence,
+    quarantines_document,
+)
 from workers.views.records import count_requests
 
 HALTS_SHOWN_MAX = 20
@@ -38,8 +42,8 @@ LOOKED_AT_MAX = 1000
 class Diagnose(Tool):
     """Scan for what is wrong: a sentence for each thing that needs somebody, and what to do.
 
-    Begin here. Without a gateway the record alone is looked at: pauses, halts, quarantined ranges
-    of the log, and runs that failed, are stuck or have many errors.
+    Begin here. Without a gateway the record alone is looked at: pauses, halts, what was found
+    damaged, and runs that failed, are stuck or have many errors.
     """
 
     async def answer(self, context: ToolContext) -> Document:
@@ -119,7 +123,10 @@ def _of_record(record: Document) -> Document:
         "implications": {"halts": record["halts"]},
         "runs": record["runs"],
     }
-    if record["quarantines"]:
-        ranges = merged(range_of(rows) for each in record["quarantines"] for rows in each["ranges"])
-        known["readiness"] = {"problems": {"quarantine": quarantine_sentence(ranges)}}
+    standing = record["quarantines"]
+    ranges = merged(range_of(rows) for each in standing for rows in each["ranges"])
+    problems = damage_problems({RecordKey(**key) for each in standing for key in each["records"]})
+    if ranges:
+        problems["quarantine"] = quarantine_sentence(ranges)
+    known["readiness"] = {"problems": problems}
     return {name: known.get(name, {}) for name in ("readiness", *PARTS)}
