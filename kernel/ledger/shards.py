@@ -17,6 +17,7 @@ what was decided. Verification does not look at them, and a rebuild does not fol
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from kernel.canonical import sha256_hex
 from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
@@ -27,6 +28,8 @@ INCIDENTS_SHARD = -1
 
 _MAIL = "mail"
 _KEY_BYTES = 32
+_ID_OF = b"rotulus ledger id 1\0"
+_ID_DIGITS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,16 @@ def found_mail_key(transaction: LedgerTransaction) -> bytes:
         row = {"name": _MAIL, "key": transaction.host.random_bytes(_KEY_BYTES)}
         transaction.tables.insert(schema.mail_keys, row)
     return bytes(row["key"])
+
+
+def ledger_id_of(view: LedgerView) -> str | None:
+    """Return the id of a ledger, which no other has; None before a gateway has founded its mail.
+
+    It is a digest of the mail's key, so it goes wherever the record goes and tells nothing of the
+    key. What two ledgers must not share (Redis, folders) is marked with it.
+    """
+    row = view.tables.get(schema.mail_keys, _MAIL)
+    return None if row is None else sha256_hex(_ID_OF + bytes(row["key"]))[:_ID_DIGITS]
 
 
 def shards_of(view: LedgerView) -> list[Shard]:

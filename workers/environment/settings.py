@@ -32,6 +32,7 @@ from kernel.capacity import DEFAULT_THROTTLE_OPS_PER_SEC
 from kernel.pressure import Capacity
 from kernel.priorities import PRIORITIES_OF
 from kernel.rollback.confirmation import KEY_BYTES_MIN
+from queues.keys import KEY_PREFIX, KEY_PREFIX_PATTERN
 from workers.environment.capacity_spec import capacities_of, check_capacities, check_reserves
 from workers.environment.entry_points import MODELS, QUEUES, plugins_of
 from workers.environment.host_names import listed_names
@@ -96,7 +97,19 @@ def _check_loopback(host: str, info: ValidationInfo) -> None:
         )
 
 
-RedisUrl = Annotated[str, _url_of("redis", "rediss", "unix")]
+def _redis_url(url: str) -> str:
+    # redis-py takes a while to load, and most commands do without it.
+    from queues.redis_address import parse_redis_url  # noqa: PLC0415 - the reason above
+
+    try:
+        parse_redis_url(url)
+    except ValueError as error:
+        raise PydanticCustomError("url_invalid", "{what}", {"what": str(error)}) from None
+    return url
+
+
+RedisUrl = Annotated[str, AfterValidator(_redis_url)]
+KeyPrefix = Annotated[str, Field(pattern=KEY_PREFIX_PATTERN)]
 DatabaseUrl = Annotated[SecretStr, _url_of("postgresql", "postgres")]
 HttpUrl = Annotated[str, _url_of("http", "https")]
 ArchiveUrl = Annotated[str, _url_of("file", "s3"), AfterValidator(_check_archive)]
@@ -203,7 +216,14 @@ class Settings(BaseSettings):
     redis_url: RedisUrl | None = Field(
         default=None,
         repr=False,
-        description="Redis to use (redis://, rediss:// or unix://); unset: the embedded server.",
+        description="Redis to use: redis://, rediss:// or unix:// of a server, "
+        "redis+sentinel://HOST:PORT,…/MASTER of sentinels, redis+cluster://HOST:PORT,… of a "
+        "cluster; unset: the embedded server.",
+    )
+    redis_prefix: KeyPrefix = Field(
+        default=KEY_PREFIX,
+        description="Begin of every key in that Redis, of one ledger alone; the same for all "
+        "processes of the ledger.",
     )
     database_url: DatabaseUrl | None = Field(
         default=None,

@@ -39,6 +39,7 @@ async def serve_gateway(
     Raises:
         AddressUnusableError: somebody else listens at the address.
         DataFolderError: the folder cannot be used, or others could.
+        RedisOfAnotherLedgerError: the keys of the prefix are another ledger's.
         Exception: when the ledger can no longer be trusted; whoever supervises starts it again.
     """
     folder = DataFolder(settings.data_dir)
@@ -55,11 +56,14 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     wait_s = 0 if file_of(place) is not None else WAIT_S
     ledger = await opened(opening, wait_s)
     name = gateway_name(settings, port_of(listening))
-    gateway = build_gateway(settings, ledger, connect_redis(redis_url), name, clock)
+    redis = connect_redis(redis_url, settings.redis_prefix)
+    gateway = build_gateway(settings, ledger, redis, name, clock)
     server = GatewayServer(server_config(gateway.app), gateway.leave, *gateway.stops)
     settle_memory()
     try:
         await work_out_routes(gateway.app)
+        await answered(gateway.sharing.found, wait_s)
+        await gateway.services.redis_watch.refuse_another()
         await answered(gateway.sharing.begin, wait_s)
         _log.info("gateway_listens", port=port_of(listening), gateway=name)
         await gateway.run(server.serve([listening]), server.slow.run, keep_trimming)

@@ -38,6 +38,7 @@ from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.connection import RedisClient
 from queues.kernel_capacity import LeasedCapacity
 from queues.outbox_relay import OutboxRelay
+from queues.redis_watch import RedisWatch
 from queues.worker_heartbeats import Heartbeats
 from workers.api.app import build_app
 from workers.api.middleware.admission import Admission
@@ -58,6 +59,7 @@ from workers.environment.data_folder import DataFolder
 from workers.environment.key_file import seal_keys
 from workers.environment.ledger_access import ledger_place
 from workers.environment.ledger_clock import LedgerClock
+from workers.environment.ledger_mark import mark_of
 from workers.environment.settings import Settings
 from workers.external_effects.performer import ExternalEffects
 from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
@@ -126,7 +128,7 @@ def build_gateway(
     """Put a gateway together on a ledger and a Redis; `name` is the gateway's among others."""
     host, folder = ledger.host, DataFolder(settings.data_dir)
     traces = gateway_traces(settings)
-    leases = CapacityLeases(redis)
+    leases, watch = CapacityLeases(redis), RedisWatch(redis, mark_of(ledger, settings))
     queues = {queue: traces.queue(redis, queue) for queue in QUEUE_KINDS}
     outcomes = OutcomeWatch(ledger)
     capacity, refusals = _capacity(settings, leases, host.random_bytes), RefusalRuns()
@@ -220,6 +222,7 @@ def build_gateway(
         leases=leases,
         heartbeats=Heartbeats(redis),
         redis=redis,
+        redis_watch=watch,
         write=traces.write(write),
         report=traces.report(reporting(committer)),
         confirmations=confirmations_of(
@@ -269,7 +272,7 @@ def build_gateway(
         app,
         services,
         sharing,
-        ending=(committer.run, sharing.run),
+        ending=(committer.run, sharing.run, watch.run),
         kept=(
             external.run,
             cascades.run,

@@ -63,7 +63,7 @@ async def serve_worker(
     connections = settings.database_connections
     opening = partial(open_ledger, place, host, read_only=True, connections=connections)
     ledger = await opened(opening)
-    redis = connect_redis(redis_url)
+    redis = connect_redis(redis_url, settings.redis_prefix)
     token, urls = settings.worker_token, settings.gateway_urls
     gateways = FailoverTransport(urls)
     gateway = GatewayClient(
@@ -79,6 +79,7 @@ async def serve_worker(
         process = build_worker(
             settings, ledger, redis, gateway, traces, extractors, around_evaluator
         )
+        await process.watch.refuse_another()
         _log.info(
             "worker_starts",
             worker_id=process.worker_id,
@@ -89,6 +90,7 @@ async def serve_worker(
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_stop_on_signal, process)
                 tasks.start_soon(clock.keep)
+                tasks.start_soon(process.watch.run)
                 tasks.start_soon(gateways.follow_table, gateway)
                 await process.run()
                 tasks.cancel_scope.cancel()

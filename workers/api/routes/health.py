@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.sharding.assignment import SHARDS_MAX
-from queues.connection import redis_problem
 from workers.api.json_routes import json_router
 from workers.api.services import Given
 from workers.views.quarantines import quarantine_sentence
@@ -76,8 +75,8 @@ async def readyz(services: Given) -> JSONResponse:
         problems["commits"] = f"nothing was committed for {stalled_s:.0f} s"
     if (clock_problem := services.clock_problem()) is not None:
         problems["clock"] = clock_problem
-    if (problem := await redis_problem(services.redis)) is not None:
-        problems["redis"] = problem
+    if (problem := await services.redis_watch.current()) is not None:
+        problems["redis"] = str(problem)
     for session_id in services.sessions.corrupt_sessions:
         problems[f"session {session_id}"] = "its record does not verify"
     body: dict[str, Any] = {}
