@@ -300,6 +300,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "address_unusable": ErrorCode(None, "caller"),
         "redis_unavailable": ErrorCode(None, "caller"),
         "redis_of_another_ledger": ErrorCode(None, "caller"),
+        "folder_of_another_ledger": ErrorCode(None, "caller"),
         "redis_data_in_use": ErrorCode(None, "caller"),
         "redis_start_failed": ErrorCode(None, "service"),
         "child_not_ready": ErrorCode(None, "service"),

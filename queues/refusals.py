@@ -110,7 +110,7 @@ REFUSALS: Final[tuple[tuple[str, RedisRefusal], ...]] = (
         ),
     ),
     (
-        r"Authentication(?:WrongNumberOfArgs)?Error|\b(WRONGPASS|NOAUTH)\b|AUTH <password> called without",
+        r"Authentication(?:WrongNumberOfArgs)?Error|\b(WRONGPASS|NOAUTH)\b|called without any pass",
         RedisRefusal(
             "wrong_password",
             "the server does not accept the user and the password",

@@ -9,6 +9,7 @@ import socket
 from functools import partial
 
 import anyio
+import anyio.to_thread
 import structlog
 
 from kernel.ledger.ledger import Ledger
@@ -16,8 +17,10 @@ from kernel.ledger.receipts import purge_expired
 from queues.connection import connect_redis
 from workers.api.app import work_out_routes
 from workers.environment.data_folder import DataFolder
+from workers.environment.folder_owner import claim_folders
 from workers.environment.ledger_access import LedgerPlace, file_of, founded_ledger, ledger_place
 from workers.environment.ledger_clock import LedgerClock
+from workers.environment.ledger_mark import mark_of
 from workers.environment.ledger_wait import WAIT_S, answered, opened
 from workers.environment.listening import listen, port_of
 from workers.environment.memory import keep_trimming, settle_memory
@@ -39,6 +42,7 @@ async def serve_gateway(
     Raises:
         AddressUnusableError: somebody else listens at the address.
         DataFolderError: the folder cannot be used, or others could.
+        FolderOfAnotherLedgerError: what lies in one of its folders is another ledger's.
         RedisOfAnotherLedgerError: the keys of the prefix are another ledger's.
         Exception: when the ledger can no longer be trusted; whoever supervises starts it again.
     """
@@ -63,6 +67,8 @@ async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -
     try:
         await work_out_routes(gateway.app)
         await answered(gateway.sharing.found, wait_s)
+        if (mark := await mark_of(ledger, settings)()) is not None:
+            await anyio.to_thread.run_sync(claim_folders, settings, mark)
         await gateway.services.redis_watch.refuse_another()
         await answered(gateway.sharing.begin, wait_s)
         _log.info("gateway_listens", port=port_of(listening), gateway=name)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -26,7 +27,7 @@ from actors.synthesis.synthesis import Synthesis
 from kernel.authority.requests import CASCADE_QUEUE
 from kernel.belief_record import declared_universe
 from kernel.kernel import Kernel
-from kernel.ledger.ledger import Ledger
+from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import Fence
 from kernel.ledger.tables import SharedStore
 from kernel.model.replay import AuditContext, AuditReplayStrategy
@@ -56,10 +57,11 @@ from workers.clients.configured_model import close_model, model_of
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.environment.data_folder import DataFolder
+from workers.environment.folder_owner import claim_effects
 from workers.environment.key_file import seal_keys
 from workers.environment.ledger_access import ledger_place
 from workers.environment.ledger_clock import LedgerClock
-from workers.environment.ledger_mark import mark_of
+from workers.environment.ledger_mark import mark_in, mark_of
 from workers.environment.settings import Settings
 from workers.external_effects.performer import ExternalEffects
 from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
@@ -182,6 +184,7 @@ def build_gateway(
         host.random_bytes,
         time.monotonic,
         sharing.held_shards,
+        claim=_claiming_effects(settings, folder.path),
     )
     sessions = traces.sessions(sharing.sessions)
     write = writing(committer)
@@ -344,6 +347,14 @@ def _capacity(
         round(settings.kernel_capacity_period_s * 1000),
         time.monotonic,
     )
+
+
+def _claiming_effects(settings: Settings, folder: Path) -> Callable[[LedgerView], None]:
+    def claim(view: LedgerView) -> None:
+        if (mark := mark_in(view, settings)) is not None:
+            claim_effects(folder, mark)
+
+    return claim
 
 
 def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | None:
