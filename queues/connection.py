@@ -93,17 +93,19 @@ class PlacedConnection(SaidToBeLost):
         Raises:
             ConnectionLost, ResponseError: see `RedisPlace.address`.
         """
-        address = await self.place.address()
-        is_elsewhere = address is not None and address != (self.host, self.port)
-        if is_elsewhere or self.is_given_up:
-            await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+        place = self.place
+        is_there = place.way == "single" or place.found == (self.host, self.port)
+        if is_there and self.is_connected and not self.is_given_up:  # type: ignore[attr-defined]
+            return
+        address = await place.address()
+        await self.disconnect(nowait=True)  # type: ignore[attr-defined]
         if address is not None:
             self.host, self.port = address
         self.is_given_up = False
         try:
             await super().connect()  # type: ignore[misc]
         except (RedisError, OSError):
-            self.place.forget()
+            place.forget()
             raise
 
     async def read_response(self, *arguments: Any, **options: Any) -> Any:

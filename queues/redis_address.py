@@ -40,6 +40,9 @@ ASK_S: Final = 1.0
 AGAIN_S: Final = 0.1
 """Within this time nobody asks a second time, however many connections are lost at once."""
 
+_FOREIGN: Final = (ValueError, TypeError, IndexError)
+"""Raised where what answers is no list of addresses."""
+
 _PORTS: Final = {"single": 6379, "sentinel": 26379, "cluster": 6379}
 _MASTER: Final = re.compile(r"[\w.:-]{1,200}")
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/?#@\s]+)(?::(\d{1,5}))?")
@@ -195,7 +198,7 @@ class RedisPlace:
                     address = await self._ask(seed)
             except ResponseError as error:
                 refused = error
-            except (RedisError, OSError, TimeoutError) as error:
+            except (RedisError, OSError, TimeoutError, *_FOREIGN) as error:
                 refused = refused or (error if _is_login(error) else None)
             else:
                 self._asked.remove(seed)

@@ -20,6 +20,7 @@ from redis import exceptions
 from redis.asyncio import Redis
 
 from queues.connection import follow_place
+from queues.dropped import dropped
 from queues.keys import key_prefix_of, prefix_of
 from queues.redis_scripts import Scripts, script_text
 from queues.refusals import RedisProblem, problem_of
@@ -167,7 +168,9 @@ class RedisWatch:
         if mine is not None:
             name = " ".join(mine.name.split())[:NAME_CHARS_MAX]
             stated[:2] = [mine.id, name]
-        owner, *_ = await self._script(keys=[self._scripts.prefix], args=stated)
+        owner, *drops = await self._script(keys=[self._scripts.prefix], args=stated)
+        for kind, count in zip(drops[::2], drops[1::2], strict=True):
+            dropped(kind.decode(), count)
         owner_id, _, owner_name = owner.decode("utf-8", "replace").partition(" ")
         if mine is None or owner_id in ("", mine.id):
             return None
