@@ -43,6 +43,7 @@ from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority
 from queues.decoding import records, row, text, whole
 from queues.errors import QueueError
 from queues.items import DURATION_MS_MAX, NAME_BYTES_MAX, check_name, check_range
+from queues.keys import prefix_of
 from queues.redis_scripts import Clock, Scripts
 
 CAPACITY_RESOURCE: Final = "binding_evaluation"
@@ -175,7 +176,7 @@ class CapacityLeases:
         ]
 
     def _of(self, resource: str) -> Scripts:
-        return self._scripts.at(f"rotulus:{{lease:{check_name(resource)}}}:")
+        return self._scripts.at(prefix_of(self._scripts.redis, f"lease:{check_name(resource)}"))
 
 
 def _millionths(cost: float) -> int:

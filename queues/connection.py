@@ -1,18 +1,25 @@
 """How a process connects to Redis: bytes in and out, and a socket that outlasts a blocking wait.
 
+Where the server is says `redis_address.py`. A connection whose server answers that it is not the
+one for writes is given up, and the next one is made to the address that is found then.
+
 A reply that is longer than anything a fleet is answered is not read to its end. Whatever a command
 may meet (a note of 512 MiB, a hash of a million fields), this process holds `REPLY_BYTES_MAX` of it
 at most; then the connection is given up, and the command fails like one whose server went away.
 """
 
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from redis.asyncio import Redis
 from redis.asyncio.connection import DefaultParser
 from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from queues.dropped import dropped
+from queues.keys import KEY_PREFIX, cluster_prefix
+from queues.redis_address import RedisPlace, parse_redis_url
+from queues.refusals import refusal_of
 from queues.work_queue import WAIT_S_MAX
 
 SOCKET_TIMEOUT_S = WAIT_S_MAX + 10
@@ -66,29 +73,99 @@ class SaidToBeLost:
             raise ConnectionLost(str(error)) from error
 
 
+ELSEWHERE: Final = frozenset(
+    {"read_only", "cluster_node", "cluster_down", "loading", "master_down"}
+)
+"""The refusals after which another server may be the one for writes."""
+
+
+class PlacedConnection(SaidToBeLost):
+    """A connection to the server whose address is found; `place` is its client's."""
+
+    place: RedisPlace
+    host: str
+    port: int
+    is_given_up = False
+
+    async def connect(self) -> None:
+        """Connect to the address that counts; a connection to another one ends first.
+
+        Raises:
+            ConnectionLost, ResponseError: see `RedisPlace.address`.
+        """
+        place = self.place
+        is_there = place.way == "single" or place.found == (self.host, self.port)
+        if is_there and self.is_connected and not self.is_given_up:  # type: ignore[attr-defined]
+            return
+        address = await place.address()
+        await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+        if address is not None:
+            self.host, self.port = address
+        self.is_given_up = False
+        try:
+            await super().connect()  # type: ignore[misc]
+        except (RedisError, OSError):
+            place.forget()
+            raise
+
+    async def read_response(self, *arguments: Any, **options: Any) -> Any:
+        """Return the next reply.
+
+        Raises:
+            ResponseError: the server refuses; where another may be the one, this connection ends
+                before its next use. Now it may be in the middle of a transaction.
+        """
+        try:
+            return await super().read_response(*arguments, **options)  # type: ignore[misc]
+        except ResponseError as error:
+            refusal = refusal_of(error)
+            if refusal is not None and refusal.name in ELSEWHERE:
+                self.place.forget()
+                self.is_given_up = True
+            raise
+
+
 RedisClient: TypeAlias = Redis
 """What `connect_redis` returns, for those who only pass it on."""
 
 
-def connect_redis(url: str) -> RedisClient:
-    """Return a client; the connection is made at its first use."""
-    client: Redis = Redis.from_url(
-        url,
+class PlacedRedis(Redis):
+    """A client of the server behind a URL, and the prefix of its keys."""
+
+    place: RedisPlace
+    key_prefix: str
+
+
+def connect_redis(url: str, key_prefix: str = KEY_PREFIX) -> PlacedRedis:
+    """Return a client; the connection is made at its first use.
+
+    Raises:
+        ValueError: see `parse_redis_url`.
+    """
+    parsed = parse_redis_url(url)
+    prefix = cluster_prefix(key_prefix) if parsed.way == "cluster" else key_prefix
+    client: PlacedRedis = PlacedRedis.from_url(
+        parsed.plain,
         decode_responses=False,
         socket_timeout=SOCKET_TIMEOUT_S,
         socket_connect_timeout=CONNECT_TIMEOUT_S,
         parser_class=BoundedParser,
     )
+    client.place, client.key_prefix = RedisPlace(parsed, prefix), prefix
     pool = client.connection_pool
     # A URL chooses the class: with encryption, without, or a Unix socket.
-    pool.connection_class = type("Connection", (SaidToBeLost, pool.connection_class), {})
+    bases = (PlacedConnection, pool.connection_class)
+    pool.connection_class = type("Connection", bases, {"place": client.place})
     return client
 
 
-async def redis_problem(redis: RedisClient) -> str | None:
-    """Return what kind of error Redis answers with, None where it answers."""
-    try:
-        await redis.ping()
-    except (RedisError, OSError) as error:
-        return type(error).__name__
-    return None
+async def follow_place(redis: RedisClient) -> None:
+    """Look where the server is; where that has changed, end the connections to the one before.
+
+    Raises:
+        ConnectionLost, ResponseError: see `RedisPlace.address`.
+    """
+    place: RedisPlace | None = getattr(redis, "place", None)
+    if place is not None and await place.look():
+        with suppress(RedisError, OSError):
+            await redis.connection_pool.disconnect()

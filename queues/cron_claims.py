@@ -12,9 +12,9 @@ from redis.asyncio import Redis
 
 from queues.decoding import TEXT_BYTES_MAX, json_object, records
 from queues.items import check_name, check_range
+from queues.keys import prefix_of
 from queues.redis_scripts import Scripts
 
-_PREFIX: Final = "rotulus:{crons}:"
 PERIOD_S_MAX: Final = 7 * 24 * 3600
 _MEMORY_S: Final = 30 * 24 * 3600
 
@@ -27,12 +27,13 @@ class Crons:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._scripts = Scripts(redis, _PREFIX)
+        self._prefix = prefix_of(redis, "crons")
+        self._scripts = Scripts(redis, self._prefix)
 
     async def claim(self, name: str, period: int, every_s: int, worker_id: str) -> bool:
         """Claim a period for this worker, for as long as two periods; False when another has it."""
         check_range("every_s", every_s, 1, PERIOD_S_MAX)
-        key = f"{_PREFIX}{check_name(name)}:{period}"
+        key = f"{self._prefix}{check_name(name)}:{period}"
         claimed: Any = await self._scripts.ask(
             self._redis.set(key, worker_id.encode(), nx=True, ex=2 * every_s)
         )
@@ -40,21 +41,21 @@ class Crons:
 
     async def release(self, name: str, period: int) -> None:
         """Give a period back that could not be run, so that somebody tries again."""
-        await self._scripts.ask(self._redis.delete(f"{_PREFIX}{check_name(name)}:{period}"))
+        await self._scripts.ask(self._redis.delete(f"{self._prefix}{check_name(name)}:{period}"))
 
     async def remember(self, name: str, state: dict[str, Any]) -> None:
         """Store how far a run has come; a hint, which Redis may lose."""
-        key = f"{_PREFIX}{check_name(name)}:state"
+        key = f"{self._prefix}{check_name(name)}:state"
         await self._scripts.ask(self._redis.set(key, orjson.dumps(state), ex=_MEMORY_S))
 
     async def recall(self, name: str) -> dict[str, Any]:
         """Return what the last run kept, empty where nothing is left of it."""
         key = f"{check_name(name)}:state"
-        reply: Any = self._redis.getrange(f"{_PREFIX}{key}", 0, TEXT_BYTES_MAX)
+        reply: Any = self._redis.getrange(f"{self._prefix}{key}", 0, TEXT_BYTES_MAX)
         state = await self._scripts.ask(reply, {key: "string"})
         if not state:
             return {}
         read = records("cron_state", [state], json_object)
         if not read:
-            await self._scripts.ask(self._redis.delete(f"{_PREFIX}{key}"))
+            await self._scripts.ask(self._redis.delete(f"{self._prefix}{key}"))
         return read[0] if read else {}

@@ -1,5 +1,7 @@
 """What can go wrong here, named for what the caller does next."""
 
+from typing import Final
+
 
 class QueueError(Exception):
     """A queue refused a request or could not be reached.
@@ -11,13 +13,19 @@ class QueueError(Exception):
         queue_argument_invalid: a name, key, duration or limit is outside its range.
         lease_too_large: a lease asks for more than its priority can ever be given.
         queue_mark_differs: Redis was lost, or another relay serves the queue; nothing was added.
-        queue_unavailable: Redis cannot be reached or cannot write; try again later.
+        queue_unavailable: Redis cannot be reached; try again later.
+        queue_refused: Redis answers with an error, and goes on so until somebody mends it.
+        redis_of_another_ledger: the keys of this prefix are another ledger's.
     """
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+REDIS_FAILED: Final = frozenset({"queue_unavailable", "queue_refused"})
+"""The codes of a Redis that does not serve; what is on the record follows once it does."""
 
 
 class EmbeddedServerError(Exception):

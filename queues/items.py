@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 from queues.errors import QueueError
@@ -184,7 +185,7 @@ def check_batch(items: Sequence[object]) -> None:
 
 
 def enqueue_args(item: NewItem, priority: Priority) -> tuple[str | int | bytes, ...]:
-    """Return an item as the seven arguments of the enqueue script.
+    """Return an item as the six arguments of the enqueue script.
 
     Raises:
         QueueError: `queue_item_too_large`, `queue_argument_invalid`.
@@ -204,10 +205,21 @@ def enqueue_args(item: NewItem, priority: Priority) -> tuple[str | int | bytes, 
     return (
         *(item.key, priority.rank, priority.service_target_ms, item.cause_id, item.payload),
         _lineage_bytes(item) if item.operation_id or item.traceparent else b"",
-        check_range("suspended_at_ms", item.suspended_at_ms, 1, TIME_MS_MAX)
-        if item.suspended_at_ms
-        else b"0",
     )
+
+
+def stamp_args(items: Sequence[NewItem]) -> list[int]:
+    """Return how many items were suspended before, then the place and the time of each.
+
+    Raises:
+        QueueError: `queue_argument_invalid`.
+    """
+    stamps = [
+        (place, check_range("suspended_at_ms", item.suspended_at_ms, 1, TIME_MS_MAX))
+        for place, item in enumerate(items, start=1)
+        if item.suspended_at_ms
+    ]
+    return [len(stamps), *chain.from_iterable(stamps)]
 
 
 def _lineage_bytes(item: NewItem) -> bytes:

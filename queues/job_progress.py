@@ -8,12 +8,12 @@ from redis.asyncio import Redis
 
 from kernel.canonical import sha256_hex
 from queues.decoding import Field, fields, json_object, records, text, whole
+from queues.keys import prefix_of
 from queues.redis_scripts import Scripts
 
 KEPT_S: Final = 3600
 NOTE_CHARS_MAX: Final = 200
 _BYTES_MAX: Final = 2048
-_PREFIX: Final = "rotulus:{progress}:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +39,17 @@ class JobProgress:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._scripts = Scripts(redis, _PREFIX)
+        self._scripts = Scripts(redis, prefix_of(redis, "progress"))
 
     async def note(self, queue: str, request_id: str, percent: int, note: str) -> None:
         """Store how far a job is, in place of what was said before."""
-        said = orjson.dumps(asdict(NotedProgress(percent, note)))
-        await self._scripts.ask(self._redis.set(_PREFIX + _key(queue, request_id), said, ex=KEPT_S))
+        said, key = orjson.dumps(asdict(NotedProgress(percent, note))), _key(queue, request_id)
+        await self._scripts.ask(self._redis.set(self._scripts.prefix + key, said, ex=KEPT_S))
 
     async def of(self, queue: str, request_id: str) -> NotedProgress | None:
         """Return what was said last of a job, None where nothing is known."""
         key = _key(queue, request_id)
-        reply: Any = self._redis.getrange(_PREFIX + key, 0, _BYTES_MAX)
+        reply: Any = self._redis.getrange(self._scripts.prefix + key, 0, _BYTES_MAX)
         said = await self._scripts.ask(reply, {key: "string"})
         read = records("job_progress", [said], _read) if said else []
         return read[0] if read else None

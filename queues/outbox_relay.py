@@ -46,7 +46,7 @@ from kernel.ledger.shards import Fence, holds
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.pauses import pauses_of
 from kernel.work.ready_requests import due, first_of_each_run, next_of_runs, suspended_since
-from queues.errors import QueueError
+from queues.errors import REDIS_FAILED, QueueError
 from queues.items import BATCH_ITEMS_MAX, NAME_BYTES_MAX, NewItem
 from queues.queue_view import ANY_RELAY
 from queues.redis_memory import RedisMemory
@@ -345,7 +345,7 @@ class OutboxRelay:
             await self._queue.enqueue_many(items, self._mark)
         except Exception as error:
             code = getattr(error, "code", "internal")
-            if code in ("queue_unavailable", "queue_mark_differs"):
+            if code in REDIS_FAILED or code == "queue_mark_differs":
                 raise
             if len(requests) == 1:
                 request_id = requests[0].request_id

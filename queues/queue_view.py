@@ -17,7 +17,7 @@ from queues.items import (
     check_name,
     check_range,
 )
-from queues.keys import QUEUE
+from queues.keys import QUEUE, prefix_of
 from queues.priorities import Priority, priorities_of
 from queues.redis_memory import RedisMemory, redis_memory
 from queues.redis_scripts import Clock, Scripts
@@ -59,7 +59,7 @@ class QueueView:
         if not self.priorities:
             raise QueueError("queue_argument_invalid", f"no priorities for a queue {name!r}")
         self._priority_by_name = {row.name: row for row in self.priorities}
-        self.prefix = f"rotulus:{{{name}}}:"
+        self.prefix = prefix_of(redis, name)
         self._redis = redis
         self._scripts = Scripts(redis, self.prefix, clock)
 

@@ -10,10 +10,10 @@ FLUSH). Before its step the script drops every key of a fixed name that
 has another type than `keys.py` says, and it returns what it dropped beside its reply. That costs
 some twenty TYPE commands in each call.
 
-Every error that Redis answers with comes out as `queue_unavailable`: NOREPLICAS, BUSY, NOPERM or
-MISCONF occur at an ordinary failover, and whoever asks tries again after a pause. A permission
-that is missing for good looks like an absence too; the text of the error is in the log. So does a
-server that says nothing for `REPLY_WAIT_S`: a network may lose every packet and tell nobody.
+A server that is away comes out as `queue_unavailable`, and so does one that says nothing for
+`REPLY_WAIT_S`: a network may lose every packet and tell nobody. A server that answers with an error
+comes out as `queue_refused`, with the name of the refusal (`refusals.py`). NOREPLICAS, BUSY or
+MISCONF occur at an ordinary failover, so whoever asks tries again after a pause in either case.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -30,6 +30,7 @@ from redis.asyncio import Redis
 from queues.dropped import dropped
 from queues.errors import QueueError
 from queues.keys import key_types
+from queues.refusals import problem_of
 
 if TYPE_CHECKING:
     from redis.commands.core import AsyncScript
@@ -78,7 +79,7 @@ def script_text(name: str) -> str:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn whatever Redis answers with, or its silence, into `queue_unavailable`."""
+    """Turn an error reply into `queue_refused`, absence and silence into `queue_unavailable`."""
     try:
         yield
     except TimeoutError as error:
@@ -86,6 +87,9 @@ def translated() -> Iterator[None]:
             "queue_unavailable", f"Redis has not answered for {REPLY_WAIT_S:g} s"
         ) from error
     except _REFUSALS as error:
+        problem = problem_of(error)
+        if problem.state == "refused":
+            raise QueueError("queue_refused", f"Redis refuses: {problem}") from error
         raise QueueError("queue_unavailable", f"Redis does not serve: {error!r}") from error
 
 
@@ -121,7 +125,7 @@ class Scripts:
         A cancelled call may or may not have taken effect.
 
         Raises:
-            QueueError: `queue_unavailable`.
+            QueueError: `queue_unavailable`, `queue_refused`.
         """
         script = self._registered.get(name)
         if script is None:
@@ -159,7 +163,7 @@ class Scripts:
         """Drop the keys behind this prefix whose type is not the one named here.
 
         Raises:
-            QueueError: `queue_unavailable`.
+            QueueError: `queue_unavailable`, `queue_refused`.
         """
         if types:
             await self.run("mend", *chain.from_iterable(types.items()))

@@ -33,6 +33,7 @@ from queues.items import (
     check_range,
     clip,
     enqueue_args,
+    stamp_args,
 )
 from queues.keys import QUEUE
 from queues.priorities import Priority
@@ -82,8 +83,8 @@ class WorkQueue(QueueView):
         args = chain.from_iterable(
             enqueue_args(item, self._priority(item.priority)) for item in items
         )
-        last_rank = self.priorities[-1].rank
-        states = await self._scripts.run("enqueue", self._scripts.now(), last_rank, mark, *args)
+        head = (self._scripts.now(), self.priorities[-1].rank, mark, *stamp_args(items))
+        states = await self._scripts.run("enqueue", *head, *args)
         if len(states) != len(items):
             raise QueueError("queue_mark_differs", f"{self.name} has another mark than {mark!r}")
         return [

@@ -21,9 +21,9 @@ from queues.decoding import (
 )
 from queues.dropped import KINDS_MAX
 from queues.items import DURATION_MS_MAX, NAME_BYTES_MAX, check_name, check_range
+from queues.keys import prefix_of
 from queues.redis_scripts import Clock, Scripts
 
-_FLEET_PREFIX: Final = "rotulus:{workers}:"
 _QUEUES_MAX: Final = 64
 
 
@@ -61,7 +61,7 @@ class Heartbeats:
     """
 
     def __init__(self, redis: Redis, clock: Clock | None = None) -> None:
-        self._scripts = Scripts(redis, _FLEET_PREFIX, clock)
+        self._scripts = Scripts(redis, prefix_of(redis, "workers"), clock)
 
     async def beat(self, beat: WorkerBeat, ttl_ms: int) -> None:
         """Record a worker as alive for `ttl_ms` from now."""

@@ -28,6 +28,8 @@ INCIDENTS_SHARD = -1
 
 _MAIL = "mail"
 _KEY_BYTES = 32
+_ID_OF = b"rotulus ledger id 1\0"
+_ID_DIGITS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,14 @@ def found_mail_key(transaction: LedgerTransaction) -> bytes:
     return bytes(row["key"])
 
 
-def ledger_identity(view: LedgerView) -> str:
-    """Return what tells a ledger from others, its copies alike; empty before a gateway began."""
+def ledger_id_of(view: LedgerView) -> str | None:
+    """Return the id of a ledger, which no other has; None before a gateway has founded its mail.
+
+    It is a digest of the mail's key, so it goes wherever the record goes and tells nothing of the
+    key. What two ledgers must not share (Redis, folders) is marked with it.
+    """
     row = view.tables.get(schema.mail_keys, _MAIL)
-    return "" if row is None else sha256_hex(bytes(row["key"]))
+    return None if row is None else sha256_hex(_ID_OF + bytes(row["key"]))[:_ID_DIGITS]
 
 
 def shards_of(view: LedgerView) -> list[Shard]:

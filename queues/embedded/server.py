@@ -36,6 +36,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from queues.errors import EmbeddedServerError
+from queues.keys import KEY_PREFIX
 
 START_TIMEOUT_S: Final = 10.0
 STOP_TIMEOUT_S: Final = 10.0
@@ -103,7 +104,8 @@ def _wheel_binary() -> Path | None:
 class EmbeddedRedis:
     """One server process on one data folder; not safe for use from several threads at once."""
 
-    def __init__(self, data_dir: Path, binary: ServerBinary) -> None:
+    def __init__(self, data_dir: Path, binary: ServerBinary, key_prefix: str = KEY_PREFIX) -> None:
+        self._owner = f"{key_prefix}{{ledger}}:owner"
         self._dir = data_dir.resolve() / "redis"
         self._binary = binary
         self._process: subprocess.Popen[bytes] | None = None
@@ -245,6 +247,7 @@ class EmbeddedRedis:
             if self._wait_until_ready(self._process):
                 record = {"pid": self._process.pid, "port": self._port}
                 self._write_private("server.json", json.dumps(record))
+                self._forget_owner()
                 return
             log, ended = self._log_tail(), not self.alive()
             _end(self._process, STOP_TIMEOUT_S)
@@ -318,6 +321,13 @@ class EmbeddedRedis:
                 return True
             time.sleep(_POLL_S)
         return False
+
+    def _forget_owner(self) -> None:
+        """Forget of which ledger the keys are: the server is its folder's, whatever lies there."""
+        client = self._client(self._port)
+        with contextlib.suppress(RedisError, OSError):
+            client.unlink(self._owner)
+        client.close()
 
     def _loaded(self) -> bool:
         client = self._client(self._port)

@@ -15,13 +15,12 @@ from redis.asyncio import Redis
 from queues.errors import QueueError
 from queues.gateways.message_seal import MessageSeal
 from queues.items import check_name
+from queues.keys import prefix_of
 from queues.redis_scripts import Scripts
 
 EVERY_S: Final = 2.0
 KEPT_MS: Final = 60_000
 SEALED_BYTES_MAX: Final = 4096
-
-_PREFIX: Final = "rotulus:{gateways}:url:"
 
 _log = structlog.get_logger(__name__)
 
@@ -42,7 +41,8 @@ class GatewayUrls:
         now_ms: Callable[[], int],
     ) -> None:
         self._redis = redis
-        self._scripts = Scripts(redis, _PREFIX)
+        self._prefix = prefix_of(redis, "gateways") + "url:"
+        self._scripts = Scripts(redis, self._prefix)
         self._gateway = check_name(gateway)
         self._seal = seal
         self._url = url
@@ -74,11 +74,11 @@ class GatewayUrls:
         if self._url is not None:
             until_ms = self._now_ms() + KEPT_MS
             sealed = self._seal.close("url", self._gateway, "", until_ms, self._url.encode())
-            key = f"{_PREFIX}{self._gateway}"
+            key = f"{self._prefix}{self._gateway}"
             await self._scripts.ask(self._redis.set(key, sealed, px=KEPT_MS))
         urls: dict[str, str] = {}
         for name in sorted(self._living()):
-            reply: Any = self._redis.getrange(f"{_PREFIX}{name}", 0, SEALED_BYTES_MAX - 1)
+            reply: Any = self._redis.getrange(f"{self._prefix}{name}", 0, SEALED_BYTES_MAX - 1)
             url = self._opened(name, await self._scripts.ask(reply))
             if url is not None:
                 urls[name] = url

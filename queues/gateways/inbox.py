@@ -23,7 +23,7 @@ from queues.dropped import dropped
 from queues.errors import QueueError
 from queues.gateways.message_seal import SEALED_BYTES_MAX
 from queues.items import check_name
-from queues.keys import INBOX
+from queues.keys import INBOX, prefix_of
 from queues.redis_scripts import Scripts
 
 NOTES_MAX: Final = 8192
@@ -68,9 +68,8 @@ class Inbox:
 
     def __init__(self, redis: Redis, gateway: str) -> None:
         self._redis = redis
-        self._scripts = Scripts(redis, _prefix(gateway))
+        self._scripts = Scripts(redis, self._prefix(gateway))
         self.gateway = gateway
-        self._key = _key(gateway)
 
     async def listen(self, timeout_s: float) -> InboxBatch | None:
         """Wait for notes and return them, empty after `timeout_s`; None when Redis is away.
@@ -78,7 +77,7 @@ class Inbox:
         It takes a connection of its own. Cancellation loses at most one note.
         """
         try:
-            blocked: Any = self._redis.blpop([self._key], timeout=timeout_s)  # type: ignore[arg-type]  # a fraction of a second is allowed
+            blocked: Any = self._redis.blpop([self._key(self.gateway)], timeout=timeout_s)  # type: ignore[arg-type]  # a fraction of a second is allowed
             first = await self._scripts.ask(blocked, INBOX, blocks_s=timeout_s)
             if first is None:
                 return _heard([])
@@ -96,20 +95,18 @@ class Inbox:
         """
         for gateway in gateways:
             if notes:
-                key, pipe = _key(gateway), self._redis.pipeline(transaction=False)
+                key, pipe = self._key(gateway), self._redis.pipeline(transaction=False)
                 pipe.rpush(key, *notes)
                 pipe.ltrim(key, -NOTES_MAX, -1)
                 pipe.expire(key, KEPT_S)
                 executed: Any = pipe.execute()
-                await self._scripts.at(_prefix(gateway)).ask(executed, INBOX)
+                await self._scripts.at(self._prefix(gateway)).ask(executed, INBOX)
 
+    def _prefix(self, gateway: str) -> str:
+        return prefix_of(self._redis, f"gateway:{check_name(gateway)}")
 
-def _prefix(gateway: str) -> str:
-    return f"rotulus:{{gateway:{check_name(gateway)}}}:"
-
-
-def _key(gateway: str) -> str:
-    return f"{_prefix(gateway)}inbox"
+    def _key(self, gateway: str) -> str:
+        return f"{self._prefix(gateway)}inbox"
 
 
 def _heard(notes: Iterable[bytes]) -> InboxBatch:

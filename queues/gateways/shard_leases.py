@@ -22,9 +22,9 @@ from queues.decoding import records, row, text, whole
 from queues.errors import QueueError
 from queues.gateways.inbox import LEASES_CHANGED, Inbox
 from queues.items import DURATION_MS_MAX, NAME_BYTES_MAX, check_name, check_range
+from queues.keys import prefix_of
 from queues.redis_scripts import Clock, Scripts
 
-_PREFIX: Final = "rotulus:{gateways}:"
 _NAME: Final = text(NAME_BYTES_MAX)
 _OWNED: Final = row(whole(0), _NAME)
 
@@ -57,7 +57,7 @@ class ShardLeases:
     def __init__(
         self, redis: Redis, gateway: str, inbox: Inbox, ttl_ms: int, clock: Clock | None = None
     ) -> None:
-        self._scripts = Scripts(redis, _PREFIX, clock)
+        self._scripts = Scripts(redis, prefix_of(redis, "gateways"), clock)
         self._gateway = check_name(gateway)
         self._incarnation = secrets.token_hex(8)
         self._inbox = inbox

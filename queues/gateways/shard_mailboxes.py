@@ -28,7 +28,7 @@ from redis.asyncio import Redis
 from queues.errors import QueueError
 from queues.gateways.inbox import Inbox, InboxBatch, mail_note, reply_note
 from queues.gateways.message_seal import SEALED_BYTES_MAX, MessageSeal
-from queues.keys import SHARD
+from queues.keys import SHARD, prefix_of
 from queues.redis_scripts import Scripts
 
 ENTRIES_MAX: Final = 1024
@@ -122,7 +122,7 @@ class ShardMail:
         Raises:
             QueueError: `queue_unavailable`; the entry may be there.
         """
-        scripts = self._scripts.at(_prefix(shard))
+        scripts = self._scripts.at(self._prefix(shard))
         sealed = self._seal.close("ask", _entry_place(shard), ask_id, self._expiry_ms(), entry)
         posted = await scripts.run("mail_post", self._entries_max, secrets.token_hex(8), sealed)
         if posted:
@@ -186,13 +186,13 @@ class ShardMail:
         """Return the shards whose mailboxes are not empty; None where one had to be mended."""
         pipe = self._redis.pipeline(transaction=False)
         for shard in shards:
-            pipe.xlen(f"{_prefix(shard)}mail")
+            pipe.xlen(f"{self._prefix(shard)}mail")
         lengths: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
         failed = [
             shard for shard, n in zip(shards, lengths, strict=True) if isinstance(n, Exception)
         ]
         for shard in failed:
-            await self._scripts.at(_prefix(shard)).mend(SHARD)
+            await self._scripts.at(self._prefix(shard)).mend(SHARD)
         if failed:
             return None
         return [shard for shard, n in zip(shards, lengths, strict=True) if n]
@@ -204,7 +204,7 @@ class ShardMail:
         for shard, cursor in cursors.items():
             after = f"({_stream_id(cursor)}" if cursor else "-"
             limits = (limit, SEALED_BYTES_MAX + _AROUND_BYTES, room)
-            entries = await self._scripts.at(_prefix(shard)).run("mail_read", after, *limits)
+            entries = await self._scripts.at(self._prefix(shard)).run("mail_read", after, *limits)
             rows += [(shard, entry) for entry in entries]
             room -= sum(len(body) for _, _, body, *_ in entries)
             if room <= 0:
@@ -215,8 +215,8 @@ class ShardMail:
         """Remove entries; False when Redis cannot be reached."""
         pipe = self._redis.pipeline(transaction=False)
         for shard, of_shard in offsets.items():
-            pipe.xdel(f"{_prefix(shard)}mail", *map(_stream_id, of_shard))
-            pipe.hdel(f"{_prefix(shard)}taken", *map(_stream_id, of_shard))
+            pipe.xdel(f"{self._prefix(shard)}mail", *map(_stream_id, of_shard))
+            pipe.hdel(f"{self._prefix(shard)}taken", *map(_stream_id, of_shard))
         try:
             # What is no mailbox any more holds none of them; `read` mends it.
             deleted: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
@@ -236,7 +236,7 @@ class ShardMail:
         pipe = self._redis.pipeline(transaction=False)
         for shard, of_shard in offsets.items():
             for offset in of_shard:
-                pipe.hincrby(f"{_prefix(shard)}taken", _stream_id(offset), by)
+                pipe.hincrby(f"{self._prefix(shard)}taken", _stream_id(offset), by)
         try:
             counted: list[Any] = await self._scripts.ask(pipe.execute(raise_on_error=False))
         except QueueError:
@@ -249,7 +249,7 @@ class ShardMail:
         Raises:
             QueueError: `queue_unavailable`.
         """
-        scripts = self._scripts.at(_prefix(shard))
+        scripts = self._scripts.at(self._prefix(shard))
         await scripts.run("mail_set_aside", _stream_id(offset), ASIDE_MAX)
 
     async def put_back(self, shard: int, offset: str, owner: str | None) -> bool:
@@ -260,8 +260,8 @@ class ShardMail:
         Raises:
             QueueError: `queue_unavailable`.
         """
-        scripts, place = self._scripts.at(_prefix(shard)), _entry_place(shard)
-        aside = (f"{_prefix(shard)}aside", _stream_id(offset))
+        scripts, place = self._scripts.at(self._prefix(shard)), _entry_place(shard)
+        aside = (f"{self._prefix(shard)}aside", _stream_id(offset))
         size: Any = self._redis.hstrlen(*aside)
         if await scripts.ask(size, SHARD) > SEALED_BYTES_MAX:
             return False
@@ -285,7 +285,7 @@ class ShardMail:
         """
         entries = []
         for shard in shards:
-            rows = await self._scripts.at(_prefix(shard)).run("mail_list_aside", ASIDE_MAX)
+            rows = await self._scripts.at(self._prefix(shard)).run("mail_list_aside", ASIDE_MAX)
             places = sorted((_offset(stream_id), size) for stream_id, size in rows)
             entries += [SetAside(shard, offset, size) for offset, size in places]
         return entries
@@ -322,6 +322,9 @@ class ShardMail:
             return "replayed"
         return MailboxEntry(mailbox_id.decode(), offset, opened.content, ends, clocks_differ)
 
+    def _prefix(self, shard: int) -> str:
+        return prefix_of(self._redis, f"shard:{shard}")
+
     def _now_ms(self) -> int:
         return int(self._clock_s() * 1000)
 
@@ -348,10 +351,6 @@ class ShardMail:
             for _, reason in entries:
                 self._refused(reason)
         await self.delete({shard: [at for at, _ in entries] for shard, entries in refused.items()})
-
-
-def _prefix(shard: int) -> str:
-    return f"rotulus:{{shard:{shard}}}:"
 
 
 def _entry_place(shard: int) -> str:

@@ -1,8 +1,8 @@
 -- enqueue: many requests for work, each new, joined to what is known, or already known.
 -- KEYS[1]  prefix of the queue
--- ARGV     now_ms, the least urgent rank of the queue, the mark of a relay or '', then for each
---          item: key, rank, service_target_ms, cause, payload, lineage, ms of its first suspension
---          or 0
+-- ARGV     now_ms, the least urgent rank of the queue, the mark of a relay or '', how many items
+--          were suspended before, for each of these its place in the list and ms of its first
+--          suspension, then for each item: key, rank, service_target_ms, cause, payload, lineage
 -- Returns  for each item: new | merged | known | successor | dead; nothing where the queue has
 --          another mark, and then nothing was added
 -- Atomic   over the whole list; items of one key are taken in the order given. An item that is not
@@ -17,7 +17,7 @@ local last_stamp = 0
 local function create(item, key, rank, deadline, cause, payload, lineage, stamp)
   redis.call('HSET', item, 'state', 'ready', 'rank', rank, 'deadline', deadline, 'enqueued', now,
     'attempt', 0, 'payload', payload, 'causes', 1, 'c:' .. cause, '1' .. lineage)
-  if stamp == '0' then
+  if not stamp then
     redis.call('ZADD', ready_key(rank), deadline, key)
   else
     redis.call('HSET', item, 'state', 'suspended', 'stamp', stamp)
@@ -131,10 +131,13 @@ local function is_dead(key, cause)
   return has == 1
 end
 
+local first, stamps = 5 + 2 * tonumber(ARGV[4]), {}
+for i = 5, first - 1, 2 do stamps[tonumber(ARGV[i])] = ARGV[i + 1] end
+
 local states = {}
-for i = 4, #ARGV, 7 do
+for i = first, #ARGV, 6 do
   local key, rank, cause, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 3], ARGV[i + 4]
-  local lineage, stamp = ARGV[i + 5], ARGV[i + 6]
+  local lineage, stamp = ARGV[i + 5], stamps[#states + 1]
   local deadline, item, outcome = now + tonumber(ARGV[i + 2]), item_key(key), nil
   local is_buried = dead_exist and is_dead(key, cause)
   local seen = not is_buried and found(key, item, cause) or nil

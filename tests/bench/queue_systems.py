@@ -117,6 +117,7 @@ class RotulusFleet(Rotulus):
         import random
 
         from queues.capacity_leases import CapacityLeases
+        from queues.redis_watch import RedisWatch
         from queues.worker_heartbeats import Heartbeats
         from workers.clients.gateway import GatewayClient
         from workers.worker.arq_runner import WorkerProcess
@@ -138,6 +139,7 @@ class RotulusFleet(Rotulus):
             )  # a no-op hands nothing in
             await WorkerProcess(
                 redis=self.redis,
+                watch=RedisWatch(self.redis),
                 processors={
                     self.queue.name: BatchProcessor(self.queue, NoOp(), nobody, random.random)
                 },

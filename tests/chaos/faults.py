@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from urllib.parse import urlsplit
 
 import psycopg
 from redis import Redis
@@ -143,6 +144,43 @@ def _busy(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
             thread.join()
 
 
+def _demote(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Make a replica of the server, of a primary that is not there (READONLY), and undo that."""
+    with _administrator(fleet) as redis:
+        redis.replicaof("127.0.0.1", "1")
+    try:
+        wait(fault.lasts_s)
+    finally:
+        with _administrator(fleet) as redis:
+            redis.replicaof("NO", "ONE")
+
+
+def _deny(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Take the right to run scripts from the fleet's user (NOPERM)."""
+    with _user_changed(fleet, ["-evalsha"], ["+evalsha"]):
+        wait(fault.lasts_s)
+
+
+def _lock_out(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Change the password of the fleet's user, and end what it has open (WRONGPASS)."""
+    password = urlsplit(fleet.redis.url).password
+    with _user_changed(fleet, ["resetpass", ">another"], ["resetpass", f">{password}"]):
+        with _administrator(fleet) as redis:
+            redis.execute_command("CLIENT", "KILL", "USER", "default")
+        wait(fault.lasts_s)
+
+
+@contextmanager
+def _user_changed(fleet: ChaosFleet, rules: list[str], before: list[str]) -> Iterator[None]:
+    with _administrator(fleet) as redis:
+        redis.execute_command("ACL", "SETUSER", "default", *rules)
+    try:
+        yield
+    finally:
+        with _administrator(fleet) as redis:
+            redis.execute_command("ACL", "SETUSER", "default", *before)
+
+
 @contextmanager
 def _configured(fleet: ChaosFleet, name: str, value: str, before: str) -> Iterator[None]:
     with _administrator(fleet) as redis:
@@ -250,6 +288,9 @@ INFLICT: Mapping[str, Inflict] = {
     "refuse_redis": _refuse,
     "fill_redis": _fill,
     "busy_redis": _busy,
+    "demote_redis": _demote,
+    "deny_redis": _deny,
+    "lock_redis": _lock_out,
     "restart_redis": _restart_redis,
     "clock_redis": _step_redis_clock,
     "restart_postgres": _restart_postgres,

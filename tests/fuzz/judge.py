@@ -40,6 +40,7 @@ NEVER: Final = frozenset(
 WHEN_DISTURBED: Final = frozenset(
     {
         "queue_unavailable",
+        "queue_refused",
         "ledger_unavailable",
         "shard_unowned",
         "stale_epoch",

@@ -1,4 +1,4 @@
-"""Whatever Redis answers with, whoever asks learns that it is away, and goes on when it is back."""
+"""Whoever asks learns that Redis refuses or is away, and goes on once it serves."""
 
 import socket
 
@@ -26,11 +26,10 @@ pytestmark = pytest.mark.anyio
 NOTHING = InboxBatch([], frozenset(), leases_changed=False)
 ITEM = NewItem("u-1", "background_normal", "cause", b"{}")
 
-ERRORS = [
+REFUSALS = [
     exceptions.ResponseError("NOREPLICAS Not enough good replicas to write."),
     exceptions.ResponseError("BUSY Redis is busy running a script."),
     exceptions.ResponseError("MISCONF Redis is configured to save RDB snapshots."),
-    exceptions.ResponseError("UNBLOCKED force unblock from blocking operation"),
     exceptions.ResponseError("MASTERDOWN Link with MASTER is down"),
     exceptions.ResponseError("ERR something that nobody has heard of"),
     exceptions.NoPermissionError("this user has no permissions to run the command"),
@@ -39,6 +38,9 @@ ERRORS = [
     exceptions.BusyLoadingError("Redis is loading the dataset in memory"),
     exceptions.AuthenticationError("WRONGPASS"),
     exceptions.InvalidResponse("Protocol Error"),
+]
+ABSENCES = [
+    exceptions.ResponseError("UNBLOCKED force unblock from blocking operation"),
     exceptions.TimeoutError("Timeout reading from socket"),
     ConnectionResetError("reset"),
     EOFError(),
@@ -56,8 +58,8 @@ class RefusingRedis(FakeAsyncRedis):
         return await super().execute_command(*args, **options)
 
 
-async def expect_away(redis: Redis) -> None:
-    """Everybody who asks this server learns that it is away."""
+async def expect_away(redis: Redis, code: str = "queue_unavailable") -> None:
+    """Everybody who asks this server learns that it is away, or that it refuses."""
     queue, leases = WorkQueue(redis, "authority-recompute"), CapacityLeases(redis)
     inbox = Inbox(redis, "a")
     shards, mail = ShardLeases(redis, "a", inbox, 1000), ShardMail(redis, inbox, MessageSeal())
@@ -75,19 +77,21 @@ async def expect_away(redis: Redis) -> None:
     ):
         with pytest.raises(QueueError) as away:
             await refused()
-        assert away.value.code == "queue_unavailable"
+        assert away.value.code == code
     assert await shards.beat([1]) is None
     assert await shards.claim([1]) == ()
     assert await mail.listen(0.01) is None
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: str(error).split(" ")[0] or "EOF")
-async def test_an_error_reply_is_a_redis_that_is_away_until_it_is_back(error):
+@pytest.mark.parametrize(
+    "error", [*REFUSALS, *ABSENCES], ids=lambda error: str(error).split(" ")[0] or "EOF"
+)
+async def test_who_asks_learns_what_is_wrong_until_it_is_right_again(error):
     redis = RefusingRedis()
     queue = WorkQueue(redis, "authority-recompute")
     await queue.enqueue(ITEM)
     redis.error = error
-    await expect_away(redis)
+    await expect_away(redis, "queue_refused" if error in REFUSALS else "queue_unavailable")
     redis.error = None
     assert [claim.key for claim in await queue.claim(1, 1000)] == ["u-1"]
     assert await ShardLeases(redis, "a", Inbox(redis, "a"), 1000).beat([1]) is not None

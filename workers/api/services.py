@@ -22,6 +22,7 @@ from kernel.rollback.confirmation import Confirmations
 from queues.capacity_leases import CapacityLeases
 from queues.connection import RedisClient
 from queues.gateways.shard_mailboxes import ShardMail
+from queues.redis_watch import RedisWatch
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
 from workers.api.gathered_proofs import GatheredProofs
@@ -58,6 +59,7 @@ class Services:
     leases: CapacityLeases
     heartbeats: Heartbeats
     redis: RedisClient
+    redis_watch: RedisWatch
     write: Write
     """Runs one unit in the next commit and returns its result, or raises its error."""
 

@@ -142,7 +142,10 @@ def clean_errors() -> Iterator[None]:
     """An error with a code is the user's to read; anything else is ours and keeps its traceback."""
     try:
         yield
-    except Exception as error:
+    except Exception as raised:
+        error: BaseException = raised
+        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
         code = getattr(error, "code", None)
         if not isinstance(code, str):
             raise

@@ -1,19 +1,24 @@
 """`rotulus doctor`: what is wrong here, subject by subject, and what to do about it."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 
 import click
 
+from kernel.errors import KernelError
 from kernel.proof.verification import ProofInvalid
 from queues.client.errors import GatewayError
-from queues.connection import connect_redis, redis_problem
+from queues.connection import connect_redis
 from queues.redis_memory import redis_memory
+from queues.redis_watch import LedgerMark, RedisWatch
 from workers.cli.common import as_json, gateway_url, print_document, read_settings, run
 from workers.cli.publication_diagnosis import published, unreadable, witnesses
 from workers.cli.status import gateway_state
 from workers.environment.diagnosis import Diagnosis, State, diagnose, guarded
+from workers.environment.ledger_access import ledger_place, open_record
+from workers.environment.ledger_mark import mark_in
 from workers.environment.settings import Settings
 from workers.views.attention import attention
 
@@ -53,11 +58,15 @@ async def _witnesses(settings: Settings) -> Sequence[Diagnosis]:
 async def _redis(settings: Settings) -> list[Diagnosis]:
     if settings.redis_url is None:
         return [Diagnosis("redis", "ok", "the embedded server, of `rotulus up` alone")]
-    redis = connect_redis(str(settings.redis_url))
+    redis = connect_redis(str(settings.redis_url), settings.redis_prefix)
     try:
-        if (problem := await redis_problem(redis)) is not None:
+        watch = RedisWatch(redis, partial(_mark, settings), claims=False)
+        if (problem := await watch.current()) is not None:
+            if problem.state == "refused":
+                what = f"it refuses: {problem.name}: {problem.what}"
+                return [Diagnosis("redis", "problem", what, problem.todo)]
             todo = "start it, or mend ROTULUS_REDIS_URL; no answered work is lost meanwhile"
-            return [Diagnosis("redis", "problem", f"it does not answer: {problem}", todo)]
+            return [Diagnosis("redis", "problem", f"it does not answer: {problem.name}", todo)]
         memory = await redis_memory(redis)
     finally:
         await redis.aclose()
@@ -68,6 +77,13 @@ async def _redis(settings: Settings) -> list[Diagnosis]:
     if not memory.has_room:
         return [Diagnosis("redis", "problem", f"{used}, nearly all", "give it more maxmemory")]
     return [Diagnosis("redis", "ok", used)]
+
+
+async def _mark(settings: Settings) -> LedgerMark | None:
+    """Return whose installation it is, as far as its record says; other checks say why not."""
+    with suppress(KernelError), open_record(ledger_place(settings)) as view:
+        return mark_in(view, settings)
+    return None
 
 
 async def _gateway(settings: Settings) -> list[Diagnosis]:

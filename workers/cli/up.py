@@ -57,12 +57,17 @@ def say_death(deaths: AlikeDeaths) -> None:
 
 
 async def say_troubles(tree: Tree) -> None:
-    """Say what was set aside, what is there and what comes, until the tree ends."""
+    """Say what is missing and what was set aside, what is there and comes, until the tree ends."""
     reported: set[tuple[str, str]] = set()
+    missing: dict[str, str] = {}
     async with GatewayClient(tree.gateway_url) as client:
         while True:
             # The gateway may be away, and so may the terminal: the tree goes on without being seen.
             with suppress(GatewayError, OSError):
+                problems = dict((await client.readiness()).get("problems", {}))
+                for name, problem in problems.items() - missing.items():
+                    click.echo(f"  NOT READY      {name}: {problem}", err=True)
+                missing = problems
                 for line, place in set_aside_lines(await client.get("/v1/shards/set-aside")):
                     if place not in reported:
                         click.echo(line, err=True)

@@ -25,7 +25,7 @@ Kind = Literal["gateway", "worker"]
 _PARENT_PID = "ROTULUS_PARENT_PID"
 
 _EVERY: Final = (
-    "data_dir redis_url database_url database_connections archive_url"
+    "data_dir redis_url redis_prefix database_url database_connections archive_url"
     " allow_remote allowed_hosts host"
     " binding_slots lease_slots log_level log_format traces_url traces_sample worker_token"
     " model_url model_name model_key model_timeout_s"

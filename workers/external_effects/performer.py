@@ -35,7 +35,8 @@ from kernel.ledger.ledger import Document, Ledger, LedgerView, Request
 from kernel.ledger.quarantine import RangeQuarantined
 from kernel.ledger.shards import Fence, holds
 from kernel.stores.external import EXTERNAL_QUEUE
-from workers.external_effects.errors import ExternalEffectError
+from workers.environment.folder_owner import FolderOfAnotherLedgerError
+from workers.external_effects.errors import ExternalEffectError, translated
 from workers.external_effects.event_file import EventFile
 from workers.external_effects.handlers import EVENTS, HANDLERS, Outside, Performed
 from workers.external_effects.requests import read_asked
@@ -45,6 +46,7 @@ ATTEMPTS_MAX = 10
 DELAY_MIN_S = 0.5
 DELAY_MAX_S = 60.0
 PENDING_MAX = 1000
+_WAIT_FOR_SOMEBODY = frozenset({RangeQuarantined.code, FolderOfAnotherLedgerError.code})
 LOOK_EVERY_S = 30.0
 LOOK_EVERY_SHARED_S = 1.0
 """Pause between looks for the commits of other gateways, which do not wake this performer."""
@@ -81,7 +83,10 @@ class ExternalEffects:
         random_bytes: Callable[[int], bytes],
         clock_s: Callable[[], float],
         held_shards: HeldShards | None = None,
+        claim: Callable[[LedgerView], None] = lambda _: None,
     ) -> None:
+        """Bind to a ledger; `claim` raises where the folder is another ledger's."""
+        self._claim, self._is_claimed = claim, False
         self._ledger = ledger
         self._commits = commits
         folder = OutsideFolder(root)
@@ -172,8 +177,8 @@ class ExternalEffects:
         pending.attempts += 1
         request, final = pending.request, pending.attempts >= ATTEMPTS_MAX
         outcome = await anyio.to_thread.run_sync(self._perform, request)
-        if isinstance(outcome, ExternalEffectError) and outcome.code == RangeQuarantined.code:
-            # It waits for whoever looks at the rows, however long that takes.
+        if isinstance(outcome, ExternalEffectError) and outcome.code in _WAIT_FOR_SOMEBODY:
+            # It waits for whoever looks at the rows or the folder, however long that takes.
             pending.attempts = 0
             pending.due_s = self._clock_s() + DELAY_MAX_S
             _log.warning("external_effect_waits", request_id=request.request_id, code=outcome.code)
@@ -206,6 +211,10 @@ class ExternalEffects:
         try:
             self._expect_owner()
             with self._ledger.view() as view:
+                if not self._is_claimed:
+                    with translated():
+                        self._claim(view)
+                    self._is_claimed = True
                 effect_request = read_asked(view, request)
             return HANDLERS[canonical_kind(effect_request.document["effect_kind"])](
                 effect_request, self._outside
@@ -215,6 +224,9 @@ class ExternalEffects:
         except LedgerUnavailable as error:
             return ExternalEffectError(LedgerUnavailable.code, f"the ledger is away: {error.code}")
         except RangeQuarantined as error:
+            return ExternalEffectError(error.code, str(error))
+        except FolderOfAnotherLedgerError as error:
+            _log.error("external_folder_is_anothers", error=str(error))
             return ExternalEffectError(error.code, str(error))
         except Exception as error:  # noqa: BLE001 - one effect's defect is not everybody's end
             # The type alone: a message could carry what an effect holds.

@@ -74,13 +74,21 @@ class GatewayCluster:
         """
         return self.keeper.absent_owner(shard_of(session_id, self.held_shards.shards))
 
-    async def begin(self) -> None:
-        """Take the shards that this gateway may have at once; one alone then serves everything.
+    async def found(self) -> None:
+        """Give a new ledger its shards, and take the key of its gateways' mail.
 
         Raises:
             LedgerUnavailable: `ledger_shards_differ` when it has another number of them.
         """
         self.seal.use(await self.keeper.found_ledger())
+
+    async def begin(self) -> None:
+        """Take the shards that this gateway may have at once; one alone then serves everything.
+
+        Raises:
+            LedgerUnavailable: see `found`.
+        """
+        await self.found()
         await self.keeper.look()
         try:
             await self.keeper.turn()

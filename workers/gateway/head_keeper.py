@@ -18,7 +18,7 @@ from kernel.errors import LedgerUnavailable
 from kernel.head_acceptance import record_finding
 from kernel.ledger.head_watch import HeadWatch, LedgerWentBack, Memory
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.shards import ledger_identity
+from kernel.ledger.shards import ledger_id_of
 from kernel.ledger.tables import Replaceable
 from workers.environment.known_head import KnownHead, read_known, write_known
 
@@ -53,7 +53,7 @@ class HeadKeeper:
         Raises:
             LedgerUnavailable, CommitOutcomeUnknown: as when a ledger is opened.
         """
-        self._identity = ledger.read(ledger_identity)
+        self._identity = ledger.read(ledger_id_of) or ""
         for memory in self._memories():
             with ledger.transaction() as transaction:
                 if record_finding(transaction, self._gateway, memory):
@@ -117,7 +117,7 @@ class HeadKeeper:
 
     def _has_to_begin_anew(self, ledger: Ledger, halted: bool) -> bool:  # noqa: FBT001 - on a thread
         def ask(view: LedgerView) -> tuple[bool, str]:
-            return view.finding_stands(), ledger_identity(view)
+            return view.finding_stands(), ledger_id_of(view) or ""
 
         try:
             stands, self._identity = ledger.read(ask)

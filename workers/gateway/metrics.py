@@ -21,6 +21,7 @@ from actors.sessions.runtime import SessionRuntime
 from kernel.implications.halts import count_halts
 from kernel.ledger.quarantine import RecordKey
 from kernel.model.result import RejectedResult, SubmissionResult
+from queues.errors import QueueError
 from queues.items import QueueDepth
 from queues.work_queue import WorkQueue
 from workers.api.services import Services
@@ -160,6 +161,8 @@ class GatewayMetrics:
     async def _redis(
         self, readings: _Readings, open_requests: Mapping[Labels, float] | None
     ) -> None:
+        if (problem := await self.services.redis_watch.current()) is not None:
+            raise QueueError("queue_refused", str(problem))
         for queue in self.services.queues.values():
             depth = await queue.depth()
             delayed = depth.delayed

@@ -18,8 +18,10 @@ from kernel.ledger.tables import HasStandbys, Store
 from queues.connection import connect_redis
 from workers.api.app import work_out_routes
 from workers.environment.data_folder import DataFolder
+from workers.environment.folder_owner import claim_folders
 from workers.environment.ledger_access import LedgerPlace, file_of, founded_ledger, ledger_place
 from workers.environment.ledger_clock import LedgerClock
+from workers.environment.ledger_mark import mark_of
 from workers.environment.ledger_wait import WAIT_S, answered, opened
 from workers.environment.listening import listen, port_of
 from workers.environment.machine_limits import begin_within_limits
@@ -44,6 +46,8 @@ async def serve_gateway(
         MachineUnfitError: a limit of the machine leaves it no room to work.
         AddressUnusableError: somebody else listens at the address.
         DataFolderError: the folder cannot be used, or others could.
+        FolderOfAnotherLedgerError: what lies in one of its folders is another ledger's.
+        RedisOfAnotherLedgerError: the keys of the prefix are another ledger's.
         Exception: when the ledger can no longer be trusted; whoever supervises starts it again.
     """
     folder = DataFolder(settings.data_dir)
@@ -71,9 +75,8 @@ async def _serve_one(
     opening = partial(_open, place, clock, settings.database_connections, keeper)
     wait_s = 0 if file_of(place) is not None else WAIT_S
     ledger, halted = await opened(opening, wait_s)
-    gateway = build_gateway(
-        settings, ledger, connect_redis(redis_url), name, clock, halted=halted, close=keeper.close
-    )
+    redis = connect_redis(redis_url, settings.redis_prefix)
+    gateway = build_gateway(settings, ledger, redis, name, clock, halted=halted, close=keeper.close)
     server = GatewayServer(server_config(gateway.app), gateway.leave, *gateway.stops)
 
     async def watch_head() -> None:
@@ -83,6 +86,10 @@ async def _serve_one(
     try:
         await work_out_routes(gateway.app)
         if not halted:
+            await answered(gateway.sharing.found, wait_s)
+            if (mark := await mark_of(ledger, settings)()) is not None:
+                await anyio.to_thread.run_sync(claim_folders, settings, mark)
+            await gateway.services.redis_watch.refuse_another()
             await answered(gateway.sharing.begin, wait_s)
         _log.info("gateway_listens", port=port_of(listening), gateway=name, halted=halted)
         # The server closes what it is given, and the next one listens on the same.

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -27,7 +28,7 @@ from kernel.authority.requests import CASCADE_QUEUE
 from kernel.belief_record import declared_universe
 from kernel.kernel import Kernel
 from kernel.ledger.head_watch import LedgerWentBack
-from kernel.ledger.ledger import Ledger
+from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import Fence
 from kernel.ledger.tables import SharedStore
 from kernel.model.replay import AuditContext, AuditReplayStrategy
@@ -39,6 +40,7 @@ from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.connection import RedisClient
 from queues.kernel_capacity import LeasedCapacity
 from queues.outbox_relay import OutboxRelay
+from queues.redis_watch import RedisWatch
 from queues.worker_heartbeats import Heartbeats
 from workers.api.app import build_app
 from workers.api.middleware.admission import Admission
@@ -56,9 +58,11 @@ from workers.clients.configured_model import close_model, model_of
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.environment.data_folder import DataFolder
+from workers.environment.folder_owner import claim_effects
 from workers.environment.key_file import seal_keys
 from workers.environment.ledger_access import ledger_place
 from workers.environment.ledger_clock import LedgerClock
+from workers.environment.ledger_mark import mark_in, mark_of
 from workers.environment.settings import Settings
 from workers.external_effects.performer import ExternalEffects
 from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
@@ -140,7 +144,7 @@ def build_gateway(
     """
     host, folder = ledger.host, DataFolder(settings.data_dir)
     traces = gateway_traces(settings)
-    leases = CapacityLeases(redis)
+    leases, watch = CapacityLeases(redis), RedisWatch(redis, mark_of(ledger, settings))
     queues = {queue: traces.queue(redis, queue) for queue in QUEUE_KINDS}
     outcomes = OutcomeWatch(ledger)
     capacity, refusals = _capacity(settings, leases, host.random_bytes), RefusalRuns()
@@ -194,6 +198,7 @@ def build_gateway(
         host.random_bytes,
         time.monotonic,
         sharing.held_shards,
+        claim=_claiming_effects(settings, folder.path),
     )
     sessions = traces.sessions(sharing.sessions)
     write = writing_alone(ledger, kernel) if halted else writing(committer)
@@ -235,6 +240,7 @@ def build_gateway(
         leases=leases,
         heartbeats=Heartbeats(redis),
         redis=redis,
+        redis_watch=watch,
         write=traces.write(write),
         report=traces.report(reporting(committer)),
         confirmations=confirmations_of(
@@ -290,7 +296,7 @@ def build_gateway(
         app,
         services,
         sharing,
-        ending=() if halted else (committer.run, sharing.run),
+        ending=(watch.run,) if halted else (committer.run, sharing.run, watch.run),
         kept=()
         if halted
         else (
@@ -391,6 +397,14 @@ def _capacity(
         round(settings.kernel_capacity_period_s * 1000),
         time.monotonic,
     )
+
+
+def _claiming_effects(settings: Settings, folder: Path) -> Callable[[LedgerView], None]:
+    def claim(view: LedgerView) -> None:
+        if (mark := mark_in(view, settings)) is not None:
+            claim_effects(folder, mark)
+
+    return claim
 
 
 def _tombstones(settings: Settings, ledger: Ledger) -> AsyncEliminationStore | None:

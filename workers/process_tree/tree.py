@@ -112,7 +112,9 @@ async def running_tree(
             worker_token=secrets.token_urlsafe(TOKEN_BYTES),
             gateway_id=settings.gateway_id or name,
         )
-        redis = None if settings.redis_url else EmbeddedRedis(folder.path, find_server())
+        redis = None
+        if not settings.redis_url:
+            redis = EmbeddedRedis(folder.path, find_server(), settings.redis_prefix)
 
         def environment(kind: Kind, listening: socket.socket | None) -> dict[str, str]:
             known = shared if redis is None else shared.replaced(redis_url=redis.url)
@@ -164,16 +166,20 @@ async def running_tree(
 
 
 async def _is_up(client: GatewayClient) -> bool:
-    """Tell whether the gateway works, or is red for what an operator decides through it.
+    """Tell whether the gateway works, or is red for what an operator mends while it runs.
 
-    That is damaged records (L3), and a ledger that went back.
+    That is damaged records (L3), a ledger that went back, and a Redis that refuses: what is asked
+    for meanwhile is on the record and is done then (decision workers/0370).
     """
     try:
         readiness = await client.readiness()
     except GatewayError:
         return False
     problems: Mapping[str, str] = readiness["problems"]
-    return readiness["status"] != "not ready" or problems.keys() <= {*DAMAGED, "ledger_went_back"}
+    mended = {*DAMAGED, "ledger_went_back"}
+    if str(problems.get("redis", "")).startswith("refused"):
+        mended.add("redis")
+    return readiness["status"] != "not ready" or problems.keys() <= mended
 
 
 def bring_forward(place: LedgerPlace) -> None:

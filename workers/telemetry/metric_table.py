@@ -71,6 +71,13 @@ _BUILD = _gauge(
     "rules_version",
 )
 
+_UP = _gauge(
+    "rotulus_dependency_up",
+    "1 where it serves: Redis as a write by a script of ours says, the others where they could be "
+    "read for this answer",
+    "dependency",
+)
+
 GATEWAY: tuple[Metric, ...] = (
     # Of the fleet: every gateway tells the same.
     _gauge("rotulus_queue_ready_items", "Items that wait for a claim", "queue", "priority"),
@@ -138,7 +145,7 @@ GATEWAY: tuple[Metric, ...] = (
     _gauge("rotulus_receipt_chain_height", "Sequence number of the newest durable receipt"),
     # Of this process.
     _BUILD,
-    _gauge("rotulus_dependency_up", "1 where it could be read for this answer", "dependency"),
+    _UP,
     _gauge("rotulus_shards", "Shards of the ledger"),
     _gauge("rotulus_shards_owned", "Shards that this gateway owns"),
     _gauge(
@@ -198,6 +205,7 @@ GATEWAY: tuple[Metric, ...] = (
 WORKER: tuple[Metric, ...] = (
     _BUILD,
     _DROPPED,
+    _UP,
     _gauge("rotulus_worker_slots", "Batches that this worker drains at once"),
     _gauge("rotulus_worker_items_in_flight", "Items in hand", "queue"),
     _counter(

@@ -37,6 +37,8 @@ from workers.environment.checkpoint_key import (
 )
 from workers.use_cases.witnessing import Witnesses, WitnessReply
 
+ORIGIN_BYTES_MAX = 200
+
 T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
@@ -147,7 +149,11 @@ class LogPublisher:
         try:
             return held.published(note)
         except ProofInvalid as error:
-            message = f"{self._folder} has the checkpoint of another log or key: {error}"
+            message = (
+                f"{self._folder} has the checkpoint of another log or key, of"
+                f" {_origin_of(note)!r}; this log is {held.verifiers[0].name!r}: {error}; do: name"
+                " a folder of its own by ROTULUS_CHECKPOINT_FOLDER"
+            )
             raise PublicationFolderUnusable(message) from None
 
     async def _cosigned(
@@ -191,6 +197,11 @@ class LogPublisher:
 
     def _unusable(self, error: OSError) -> PublicationFolderUnusable:
         return PublicationFolderUnusable(f"{self._folder}: {error.strerror or error}")
+
+
+def _origin_of(note: bytes) -> str:
+    """Return what a note says that it is of, which nobody has signed here."""
+    return note[:ORIGIN_BYTES_MAX].partition(b"\n")[0].decode("utf-8", "replace")
 
 
 def _check_seen(replies: Sequence[WitnessReply]) -> None:

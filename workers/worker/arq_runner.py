@@ -1,7 +1,8 @@
 """A worker process: drain slots that arq keeps running (decision workers/0002).
 
-This module is the only one that knows arq. A job is a slot (`drain_slots.py`), not an item, so an
-item costs no arq job and is picked up in milliseconds. arq's own queue is private to the process
+This module is the only one that knows arq. Its keys lie in a room of our own behind the prefix of
+the settings, under one hash tag (`ArqRoom`). A job is a slot (`drain_slots.py`), not an item, so
+an item costs no arq job and is picked up in milliseconds. arq's own queue is private to the process
 and holds slots alone; it may be lost with the rest of Redis, and missing slots are started again
 within a second. It is looked at only while a slot is missing.
 
@@ -24,11 +25,14 @@ import structlog
 from arq.connections import ArqRedis
 from arq.worker import Worker, func
 from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
 from redis.exceptions import RedisError
 
 from queues.capacity_leases import CapacityLeases
 from queues.dropped import DROPPED, KINDS_MAX, dropped
 from queues.errors import QueueError
+from queues.keys import prefix_of
+from queues.redis_watch import RedisWatch
 from queues.worker_heartbeats import Heartbeats, WorkerBeat
 from workers.telemetry.http_metrics import SpanTally
 from workers.worker.absence import Absence
@@ -46,12 +50,14 @@ ARQ_POLL_S = 0.2
 KEEP_EVERY_S = 1.0
 TICK_EVERY_S = 1.0
 RECONNECT_PAUSE_S = 0.5
-RECONNECT_PAUSE_MAX_S = 4.0
+RECONNECT_PAUSE_MAX_S = 1.0
 FINISH_S = 0.6
 """How long a stop waits for the batches in hand; a supervisor kills after one second."""
 
 GIVE_BACK_S = 0.3
 JOB = "drain_slot"
+ROOM = "arq"
+ARQ_KEYS = "arq:"
 NO_SLOT = -1
 
 _log = structlog.get_logger(__name__)
@@ -62,6 +68,7 @@ class WorkerProcess:
     """The slots of one process; `run` returns after `stop`, when every batch is finished."""
 
     redis: Redis
+    watch: RedisWatch
     processors: Mapping[str, BatchProcessor]
     """The drainers by the name of their queue."""
 
@@ -84,12 +91,17 @@ class WorkerProcess:
     _drained: anyio.Event = field(default_factory=anyio.Event)
     _running: set[int] = field(default_factory=set)
     _turn: int = 0
+    _waits: bool = False
+    """Whether the last try to work ended for Redis."""
+
     _begun: int = 0
     _started_at_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
     _slots: DrainSlots = field(init=False)
 
     def __post_init__(self) -> None:
-        self.metrics = WorkerMetrics(self.processors, self.slots, self.spans)
+        self.metrics = WorkerMetrics(
+            self.processors, self.slots, self.spans, lambda: not (self.watch.problem or self._waits)
+        )
         self._slots = DrainSlots(
             self.processors, self.leases, self.lease_slots, self._stopping, self.metrics
         )
@@ -111,7 +123,7 @@ class WorkerProcess:
                 _log.warning("worker_begins_anew", error=str(errors.exceptions[0]))
             except* Exception as errors:  # noqa: BLE001 - a worker goes on
                 _log.exception("worker_begins_anew", error=repr(errors.exceptions[0]))
-            now_s = self.clock_s()
+            now_s, self._waits = self.clock_s(), bool(away)
             if now_s - began_s > RECONNECT_PAUSE_MAX_S:
                 absence.ended()
             if away:
@@ -124,13 +136,14 @@ class WorkerProcess:
     async def _run_arq(self) -> None:
         # Another queue each time, so that nothing of the last one comes back.
         self._begun += 1
-        queue_name = f"rotulus:arq:{self.worker_id}:{self._begun}"
+        queue_name = f"{prefix_of(self.redis, ROOM)}queue:{self.worker_id}:{self._begun}"
         worker = Worker(
             functions=[
                 func(cast("Any", self._slot), name=JOB, timeout=SLOT_TURN_S * 2, max_tries=1)
             ],
             queue_name=queue_name,
-            redis_pool=ArqRedis(
+            redis_pool=RedisOfArq(
+                prefix_of(self.redis, ROOM),
                 self.redis.connection_pool,
                 job_serializer=_write_job,
                 job_deserializer=_read_job,
@@ -152,6 +165,7 @@ class WorkerProcess:
                     tasks.start_soon(bell.listen, queue, least_urgent)
                 tasks.start_soon(_run_until_it_stumbles, worker)
                 tasks.start_soon(self._tick)
+                tasks.start_soon(self._note_that_it_works)
                 await self._stopping.wait()
                 if self._running:
                     with anyio.move_on_after(FINISH_S):
@@ -176,6 +190,10 @@ class WorkerProcess:
                 job_id = f"{self.worker_id}:{slot}:{self._turn}"
                 await worker.pool.enqueue_job(JOB, slot, _job_id=job_id)
             await anyio.sleep(KEEP_EVERY_S)
+
+    async def _note_that_it_works(self) -> None:
+        await anyio.sleep(KEEP_EVERY_S)
+        self._waits = False
 
     async def _beat(self) -> None:
         while True:
@@ -228,6 +246,43 @@ class ArqStumbled(Exception):
     """Raised when arq cannot go on with what it read under its keys, where anybody may write."""
 
 
+class ArqRoom:
+    """A part of a client: the keys of arq are in a room, and not at the top of the database.
+
+    All of them begin with `arq:`, and nothing else that arq sends does.
+    """
+
+    room = ""
+
+    def execute_command(self, *arguments: Any, **options: Any) -> Any:
+        """Send a command of arq's."""
+        placed = (
+            self.room + word.removeprefix(ARQ_KEYS)
+            if isinstance(word, str) and word.startswith(ARQ_KEYS)
+            else word
+            for word in arguments
+        )
+        return super().execute_command(*placed, **options)  # type: ignore[misc]
+
+
+class PipelineOfArq(ArqRoom, Pipeline):  # type: ignore[misc]  # as redis-py has it
+    """The commands that arq sends at once."""
+
+
+class RedisOfArq(ArqRoom, ArqRedis):  # type: ignore[misc]  # as redis-py has it
+    """The client of arq."""
+
+    def __init__(self, room: str, *arguments: Any, **options: Any) -> None:
+        self.room = room
+        super().__init__(*arguments, **options)
+
+    def pipeline(self, transaction: bool = True, shard_hint: str | None = None) -> Pipeline:  # noqa: FBT001, FBT002 - redis-py's
+        """Return what gathers commands."""
+        pipe = PipelineOfArq(self.connection_pool, self.response_callbacks, transaction, shard_hint)
+        pipe.room = self.room
+        return pipe
+
+
 async def _run_until_it_stumbles(worker: Worker) -> None:
     try:
         await worker.async_run()
@@ -244,6 +299,7 @@ async def _end(jobs: Iterable[asyncio.Task[Any]]) -> None:
     a scope would do, it leaves the write alone, to fail when Redis closes.
     """
     ended = asyncio.gather(*jobs, return_exceptions=True)
+    ended.add_done_callback(lambda done: done.cancelled() or done.exception())
     _, unfinished = await asyncio.wait([ended], timeout=0.2)
     if unfinished:
         ended.cancel()

@@ -1,7 +1,7 @@
 """The metrics of a worker and its batches."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from queues.items import Claim
 from workers.telemetry.http_metrics import SpanTally, spans_told, values_dropped
@@ -14,8 +14,13 @@ class WorkerMetrics:
     """Counts what a worker claims and settles, and reads its slots when it is scraped."""
 
     def __init__(
-        self, processors: Mapping[str, BatchProcessor], slots: int, spans: SpanTally | None = None
+        self,
+        processors: Mapping[str, BatchProcessor],
+        slots: int,
+        spans: SpanTally | None = None,
+        redis_serves: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._redis_serves = redis_serves
         self._spans = spans
         self._processors = processors
         self._slots = slots
@@ -45,6 +50,7 @@ class WorkerMetrics:
         tallies = {name: processor.tally for name, processor in self._processors.items()}
         return {
             "rotulus_worker_slots": {(): self._slots},
+            "rotulus_dependency_up": {("redis",): float(self._redis_serves())},
             "rotulus_worker_items_in_flight": {
                 (name,): tally.in_flight for name, tally in tallies.items()
             },

@@ -74,7 +74,7 @@ async def serve_worker(
     opening = partial(open_ledger, place, host, read_only=True, connections=connections)
     ledger = CheckedLedger(await opened(opening))
     await _accepted(ledger)
-    redis = connect_redis(redis_url)
+    redis = connect_redis(redis_url, settings.redis_prefix)
     token, urls = settings.worker_token, settings.gateway_urls
     gateways = FailoverTransport(urls)
     gateway = GatewayClient(
@@ -90,6 +90,7 @@ async def serve_worker(
         process = build_worker(
             settings, ledger, redis, gateway, traces, extractors, around_evaluator
         )
+        await process.watch.refuse_another()
         _log.info(
             "worker_starts",
             worker_id=process.worker_id,
@@ -102,6 +103,7 @@ async def serve_worker(
                 tasks.start_soon(_stop_where_it_went_back, process, ledger)
                 tasks.start_soon(clock.keep)
                 tasks.start_soon(_report_damage, ledger, gateway)
+                tasks.start_soon(process.watch.run)
                 tasks.start_soon(gateways.follow_table, gateway)
                 await process.run()
                 tasks.cancel_scope.cancel()

@@ -20,9 +20,11 @@ from queues.capacity_leases import CapacityLeases
 from queues.connection import RedisClient
 from queues.cron_claims import Crons
 from queues.job_progress import JobProgress
+from queues.redis_watch import RedisWatch
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
 from workers.clients.gateway import GatewayClient
+from workers.environment.ledger_mark import mark_of
 from workers.environment.settings import Settings
 from workers.plugins.installed import particulars_readers, queue_plugins
 from workers.worker.arq_runner import WorkerProcess, new_worker_id
@@ -131,6 +133,7 @@ def build_worker(
         )
     return WorkerProcess(
         redis=redis,
+        watch=RedisWatch(redis, mark_of(ledger, settings), claims=False),
         processors=processors,
         leases=leases,
         heartbeats=Heartbeats(redis),

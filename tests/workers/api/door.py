@@ -32,6 +32,7 @@ from kernel.model_registry import ActiveModels
 from kernel.rollback.confirmation import Confirmations
 from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.capacity_leases import CapacityLeases
+from queues.redis_watch import RedisWatch
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
 from tests.workers.api.answer_shapes import check_shape
@@ -172,6 +173,7 @@ async def running_door(
         leases=CapacityLeases(redis),
         heartbeats=Heartbeats(redis),
         redis=redis,
+        redis_watch=RedisWatch(redis),
         write=write,
         report=reporting(committer),
         confirmations=CONFIRMATIONS,

@@ -3,14 +3,18 @@
 from dataclasses import replace
 from typing import Any
 
+import anyio
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import ReadOnlyError
 
 from kernel.ledger import schema
 from kernel.ledger.shards import shards_of, take_shards
 from kernel.ledger.sqlite import SqliteStore
+from queues.redis_watch import FRESH_S
 from tests.actors.harness import ScriptedStore
 from tests.kernel.build import FakeHost
+from tests.queues.test_redis_errors import RefusingRedis
 from tests.workers.api.door import SESSION, Door, error_of, running_door
 from workers.api.routes.health import STALLED_S
 
@@ -52,6 +56,21 @@ async def test_a_redis_that_does_not_answer_is_named():
         error_of(await door.http.get("/v1/queues"), 503, "queue_unavailable")
         # What needs no queue works on.
         assert (await door.declare(SESSION, "a")).status_code == 201
+
+
+async def test_a_redis_that_answers_and_refuses_is_named_with_what_to_do():
+    redis = RefusingRedis()
+    async with running_door(host=FakeHost().host, redis=redis) as door:
+        assert (await door.http.get("/readyz")).status_code == 200
+        redis.error = ReadOnlyError("You can't write against a read only replica.")
+        await anyio.sleep(FRESH_S)
+        said = (await unready(door))["redis"]
+        assert said.startswith("refused: read_only: ")
+        assert "redis+sentinel://" in said
+        error_of(await door.http.get("/v1/queues"), 503, "queue_refused")
+        redis.error = None
+        await anyio.sleep(FRESH_S)
+        assert (await door.http.get("/readyz")).status_code == 200
 
 
 @pytest.mark.spec("L3")

@@ -17,6 +17,7 @@ from kernel.ledger.shards import found_shards, shards_of, take_away_all, take_sh
 from kernel.outbound import OUTBOUND
 from kernel.stores.share_tokens import token_is_valid
 from kernel.verify import verify
+from queues.redis_watch import LedgerMark
 from tests.actors.harness import settle
 from tests.kernel.build import (
     adapt,
@@ -32,9 +33,15 @@ from tests.kernel.every import own
 from tests.kernel.quarantining import change, lift, quarantined, row_of
 from tests.kernel.reports import TEXT, TEXT_HASH, artifact, emission, grant, revoke
 from tests.workers.external_effects.effects_world import EffectsWorld
+from workers.environment.folder_owner import EFFECTS_OWNER, claim_effects
 from workers.external_effects import performer as performer_module
 from workers.external_effects import write_once_folder as folder_module
-from workers.external_effects.performer import ATTEMPTS_MAX, DELAY_MAX_S, DELAY_MIN_S
+from workers.external_effects.performer import (
+    ATTEMPTS_MAX,
+    DELAY_MAX_S,
+    DELAY_MIN_S,
+    ExternalEffects,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -453,3 +460,25 @@ async def test_an_owner_that_loses_its_shard_while_it_waits_for_the_file_appends
             fcntl.flock(kept, fcntl.LOCK_UN)
     assert world.events() == []
     assert (world.outcomes(), len(world.open())) == ([], 1)
+
+
+async def test_an_effect_waits_while_the_folder_is_another_ledgers(world: EffectsWorld):
+    mine, other = LedgerMark("a" * 32, "/data/a"), LedgerMark("b" * 32, "/data/b")
+    claim_effects(world.root, other)
+    world.effects = ExternalEffects(
+        world.ledger,
+        world.committer,
+        world.root,
+        lambda count: b"x" * count,
+        world.now_s,
+        claim=lambda _: claim_effects(world.root, mine),
+    )
+    assert await world.perform(artifact("art")) == 0
+    for _ in range(ATTEMPTS_MAX + 1):
+        world.pass_s(DELAY_MAX_S)
+        assert await world.effects.perform_due() == 0
+    assert (world.files(), world.failures()) == ([EFFECTS_OWNER], [])
+    (world.root / EFFECTS_OWNER).unlink()
+    world.pass_s(DELAY_MAX_S)
+    assert await world.effects.perform_due() == 1
+    assert world.files() == [ARTIFACT_FILE, EFFECTS_OWNER]

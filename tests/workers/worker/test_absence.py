@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from queues.capacity_leases import CapacityLeases
 from queues.client.errors import GatewayError
 from queues.connection import connect_redis
+from queues.redis_watch import RedisWatch
 from queues.worker_heartbeats import Heartbeats
 from tests.ports import free_port
 from tests.workers.worker.test_gateway_reports import ClockedReporter
@@ -62,6 +63,7 @@ async def test_a_worker_without_redis_backs_off_and_says_so_once_a_minute(monkey
 
     process = WorkerProcess(
         redis=redis,
+        watch=RedisWatch(redis),
         processors={},
         leases=CapacityLeases(redis),
         heartbeats=Heartbeats(redis),

@@ -24,6 +24,7 @@ from queues.capacity_leases import CapacityLeases
 from queues.dropped import DROPPED
 from queues.embedded.server import EmbeddedRedis, find_server
 from queues.items import Claim, NewItem
+from queues.redis_watch import RedisWatch
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
 from tests.workers.api.door import eventually
@@ -115,6 +116,7 @@ class ArqWorkerProcess:
         self.returned = anyio.Event()
         self.process = WorkerProcess(
             redis=redis,
+            watch=RedisWatch(redis),
             processors={QUEUE: self.processor, **self.others},  # type: ignore[dict-item]
             leases=self.leases,
             heartbeats=self.heartbeats,

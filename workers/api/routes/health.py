@@ -13,7 +13,6 @@ from typing_extensions import TypedDict
 from actors.sharding.assignment import SHARDS_MAX
 from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.quarantine import RecordKey
-from queues.connection import redis_problem
 from workers.api.json_routes import json_router
 from workers.api.services import Given, Services
 from workers.views.quarantines import damage_problems, quarantine_sentence
@@ -114,8 +113,8 @@ async def _of_the_process(services: Services) -> dict[str, str]:
         problems["commits"] = f"nothing was committed for {stalled_s:.0f} s"
     if (clock_problem := services.clock_problem()) is not None:
         problems["clock"] = clock_problem
-    if (problem := await redis_problem(services.redis)) is not None:
-        problems["redis"] = problem
+    if (problem := await services.redis_watch.current()) is not None:
+        problems["redis"] = str(problem)
     for session_id in services.sessions.corrupt_sessions:
         problems[f"session {session_id}"] = "its record does not verify"
     return problems

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from kernel.errors import KernelError
-from queues.errors import QueueError
+from queues.errors import REDIS_FAILED, QueueError
 from workers.dashboard.headers import PAGE
 from workers.dashboard.pages.forms import FormRefused, action_of
 from workers.dashboard.pages.page import Pages, in_url
@@ -24,7 +24,7 @@ async def act(pages: Pages, request: Request) -> Response:
     except (FormRefused, KernelError) as error:
         return await pages.refused(request, error.code, str(error))
     except QueueError as error:
-        if error.code != "queue_unavailable":
+        if error.code not in REDIS_FAILED:
             return await pages.refused(request, error.code, str(error))
         message = "it is on the record, and Redis did not answer; the queue follows once it does"
         return await pages.refused(request, error.code, message)
