@@ -14,6 +14,7 @@ from workers.cli.common import as_json, gateway_url, print_document, read_settin
 from workers.cli.publication_diagnosis import published, unreadable, witnesses
 from workers.cli.status import gateway_state
 from workers.environment.diagnosis import Diagnosis, State, diagnose, guarded
+from workers.environment.output import echo
 from workers.environment.settings import Settings
 from workers.views.attention import attention
 
@@ -36,9 +37,9 @@ def doctor(*, as_json: bool) -> None:
         print_document({"diagnoses": [asdict(entry) for entry in seen]}, as_json=True)
     else:
         for entry in seen:
-            click.echo(f"{MARKS[entry.state]:8} {entry.subject:9} {entry.what}")
+            echo(f"{MARKS[entry.state]:8} {entry.subject:9} {entry.what}")
             if entry.todo:
-                click.echo(f"{'':18} do: {entry.todo}")
+                echo(f"{'':18} do: {entry.todo}")
     if any(entry.state == "problem" for entry in seen):
         raise SystemExit(1)
 

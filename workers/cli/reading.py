@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-import click
-
 from kernel.ledger.ledger import Ledger, LedgerView
 from workers.cli.common import clean_errors, coded, read_settings
 from workers.environment.data_folder import DataFolder
@@ -16,6 +14,7 @@ from workers.environment.ledger_access import (
     open_ledger,
     open_record,
 )
+from workers.environment.output import say
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 
@@ -34,7 +33,7 @@ def read_view() -> Iterator[LedgerView]:
     with clean_errors(), open_record(ledger_place(read_settings())) as view:
         yield view
         if view.archive.reads:
-            click.echo("some of this was read from the archive", err=True)
+            say("some of this was read from the archive")
 
 
 @contextmanager
