@@ -17,6 +17,7 @@ from kernel.proof import proof_file
 from workers.cli.common import clean_errors, read_settings
 from workers.environment.ledger_access import ledger_place, open_record
 from workers.environment.output import flush_output, write_json_bytes
+from workers.environment.private_files import draft_of
 from workers.environment.terminal_progress import Progress
 
 
@@ -52,7 +53,7 @@ def _written(output: str) -> Iterator[Callable[[bytes], object]]:
         yield write_json_bytes
         flush_output()
         return
-    part = Path(f"{output}.part")
+    part = draft_of(Path(output))
     try:
         with part.open("wb") as file:
             yield file.write
