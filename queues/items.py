@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final, Literal, NamedTuple
 
+from kernel.canonical import sha256_hex
 from queues.errors import QueueError
 from queues.priorities import Priority
 
@@ -36,6 +37,18 @@ class Lineage(NamedTuple):
     """The operation that caused it, or ""."""
     traceparent: str
     """W3C trace context, or ""."""
+
+
+def short_name(name: str) -> str:
+    """Return a name, or its digest if the queue would not take it; the payload has it whole."""
+    content = name.encode()
+    is_fit = len(content) <= NAME_BYTES_MAX and "\0" not in name
+    return name if is_fit else f"sha256:{sha256_hex(content)}"
+
+
+def cause_id(request_id: str, priority: str) -> str:
+    """Return the cause of a request; the queue knows it once, so another priority is another."""
+    return short_name(f"{request_id}!{priority}")
 
 
 @dataclass(frozen=True, slots=True)

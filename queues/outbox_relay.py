@@ -38,7 +38,6 @@ from kernel.authority.requests import (
     freed_by,
     ready_items,
 )
-from kernel.canonical import sha256_hex
 from kernel.errors import LedgerUnavailable
 from kernel.fleet_protocol import stated
 from kernel.ledger.ledger import Ledger, LedgerView, Request
@@ -47,7 +46,7 @@ from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.pauses import pauses_of
 from kernel.work.ready_requests import due, first_of_each_run, next_of_runs, suspended_since
 from queues.errors import REDIS_FAILED, QueueError
-from queues.items import BATCH_ITEMS_MAX, NAME_BYTES_MAX, NewItem
+from queues.items import BATCH_ITEMS_MAX, NewItem, cause_id, short_name
 from queues.queue_view import ANY_RELAY
 from queues.redis_memory import RedisMemory
 from queues.work_queue import WorkQueue
@@ -405,8 +404,8 @@ def _in_turn(suspended: Mapping[str, int]) -> dict[str, int]:
 def _authority_item(request: Request) -> NewItem:
     """Requests for one understanding are one item with every cause."""
     payload = stated({"target_cu_id": request.item_key})
-    caused_by = _short(request.document["trigger_source_id"])
-    key = _short(request.item_key)
+    caused_by = short_name(request.document["trigger_source_id"])
+    key = short_name(request.item_key)
     return NewItem(key, request.priority, _cause(request), payload, operation_id=caused_by)
 
 
@@ -421,19 +420,11 @@ def _request_item(request: Request) -> NewItem:
 
 
 def _cause(request: Request) -> str:
-    """The queue knows a cause once, so a request of another priority is another cause."""
-    return _short(f"{request.request_id}!{request.priority}")
+    return cause_id(request.request_id, request.priority)
 
 
 def _nothing(_: LedgerView, __: Sequence[object]) -> list[Request]:
     return []
-
-
-def _short(name: str) -> str:
-    """Return a name, or its digest if the queue would not take it; the payload has it whole."""
-    content = name.encode()
-    is_fit = len(content) <= NAME_BYTES_MAX and "\0" not in name
-    return name if is_fit else f"sha256:{sha256_hex(content)}"
 
 
 _ASKED = Route(lambda _, requests: list(requests), _nothing, _nothing, _request_item)

@@ -16,7 +16,7 @@ from kernel.fleet_protocol import PROTOCOL, is_spoken, stated
 from queues.worker_heartbeats import WorkerBeat
 from workers.api.routes.worker_reports import DeadLetterBody, RecomputedBody, WorkBody
 
-FORMS = {5: "410034fc0a2f096e257dc67dc4b89ae1f49260097b16e02989cedb86909e3516"}
+FORMS = {5: "715d3bbb1909404fd952d221431110ba9b2f4fcd31910b759db2f6b015a3f0f0"}
 """The digest of everything that is said, by the version that says it."""
 
 

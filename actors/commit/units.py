@@ -286,10 +286,15 @@ class ExternalReportUnit:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterUnit:
-    """Give up on an item: its open requests get the outcome dead_letter, with a receipt each."""
+    """Give up on an item: requests get the outcome dead_letter, with a receipt each.
+
+    A request that was asked for later is another cause, and stays open (decision queues/0096).
+    """
 
     item_key: str
     error_signature: str
+    request_ids: tuple[str, ...]
+    """Those that were tried; one that is closed, or is of another item, is left alone."""
 
     def run(self, context: CommitContext) -> list[str]:
         """Close the requests and return their ids."""
@@ -304,6 +309,7 @@ class DeadLetterUnit:
             operation_id=None,
             closed_sequence=sequence,
             closed_at_us=transaction.head_now.committed_at_us,
+            request_ids=frozenset(self.request_ids),
         )
         for request_id in closed:
             body: Mapping[str, Any] = {

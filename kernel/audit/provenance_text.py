@@ -14,7 +14,8 @@ def provenance_text(provenance: Provenance) -> str:
     lines = list(_tree(provenance))
     if provenance.is_cut:
         lines.append(f"... more than the {len(provenance.steps)} steps that are shown")
-    return "\n".join(lines) + "\n"
+    # A line feed in a name begins no line.
+    return "\n".join(line.replace("\n", "\\n") for line in lines) + "\n"
 
 
 def _tree(provenance: Provenance) -> Iterator[str]:

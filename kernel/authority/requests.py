@@ -11,7 +11,7 @@ asked for the ones in between as well (decision kernel/0142). While a cascade is
 down (`enqueue_pages.py`) that does not hold yet, and nothing is due.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -223,11 +223,17 @@ def close_requests(
     operation_id: str | None,
     closed_sequence: int,
     closed_at_us: int,
+    request_ids: Container[str] | None = None,
 ) -> list[str]:
-    """Give their outcome to the open requests of an item that were caused by a sequence."""
+    """Give their outcome to the open requests of an item that were caused by a sequence.
+
+    Where ids are given, to those of them alone.
+    """
     closed = []
     for request in transaction.open_requests_of(AUTHORITY_QUEUE, node_id):
         if request.cause_sequence > as_of_sequence:
+            continue
+        if request_ids is not None and request.request_id not in request_ids:
             continue
         close_request(
             transaction,

@@ -39,7 +39,8 @@ _NAMES = {
 
 def explanation_text(explanation: Explanation) -> str:
     """Return an explanation as lines of text."""
-    return "\n".join(_lines(explanation)) + "\n"
+    # A line feed in a name begins no line.
+    return "\n".join(line.replace("\n", "\\n") for line in _lines(explanation)) + "\n"
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:

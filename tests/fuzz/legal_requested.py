@@ -134,7 +134,8 @@ recomputed = _handed_in(
     },
 )
 dead_letter = _handed_in(
-    "dead-letters", lambda names: {"item_key": f"item-{names.own}", "error_signature": "e"}
+    "dead-letters",
+    lambda names: {"item_key": f"item-{names.own}", "request_ids": ["r"], "error_signature": "e"},
 )
 reports = _handed_in(
     "work",

@@ -83,7 +83,7 @@ def test_slow_requests_fill_their_places_and_nothing_else(tmp_path: Path, valkey
         assert refused.headers["X-Request-Id"]
         for path in ("/healthz", "/readyz", "/"):
             assert http.get(path).status_code == 200
-        given_up = {"item_key": "nothing", "error_signature": "none"}
+        given_up = {"item_key": "nothing", "request_ids": ["none"], "error_signature": "none"}
         worker = {"Authorization": f"Bearer {TOKEN}"}
         handed_in = http.post("/internal/dead-letters", json=given_up, headers=worker)
         assert handed_in.status_code == 200

@@ -122,6 +122,7 @@ def build_app(
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
+        servers=[{"url": "./", "description": "The folder in which this document lies."}],
         responses=ERROR_RESPONSES,
     )
     app.state.services = services

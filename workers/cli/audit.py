@@ -40,6 +40,7 @@ from workers.cli.common import (
     say_quarantined,
 )
 from workers.cli.reading import read_record
+from workers.environment.output import echo
 from workers.environment.system_host import system_host
 from workers.views.audit import (
     adjudications_document,
@@ -151,7 +152,7 @@ def ancestors(operation_id: str, after: int, limit: int, *, as_json: bool) -> No
     _print_some("roots", known.roots)
     _print_some("not on the log", known.missing)
     if not known.complete:
-        click.echo("there are more ancestors than one walk visits")
+        echo("there are more ancestors than one walk visits")
 
 
 @audit.command()
@@ -183,13 +184,13 @@ def preview(operation_id: str, *, as_json: bool) -> None:
             for effect in known.effects
         ],
     )
-    click.echo(f"lowest tier: {known.lowest_tier}")
+    echo(f"lowest tier: {known.lowest_tier}")
     for lasting in known.not_automatic:
         what = f"{lasting.effect_kind} {lasting.record_key} {lasting.persists or ''}"
-        click.echo(f"not undone by itself: {what}".rstrip())
+        echo(f"not undone by itself: {what}".rstrip())
     if known.superseded:
-        click.echo("later operations wrote the same records")
-    click.echo(f"its inverse: {f'refused, {refused_by}' if refused_by else 'admitted'}")
+        echo("later operations wrote the same records")
+    echo(f"its inverse: {f'refused, {refused_by}' if refused_by else 'admitted'}")
 
 
 @audit.command()
@@ -267,13 +268,13 @@ def replay(
         print_document(tally_document(tally), as_json=True)
     else:
         for verdict in tally.not_reproduced:
-            click.echo(
+            echo(
                 f"{verdict.ec_sequence_number or '-'}  {verdict.operation_id}  {reason_of(verdict)}"
             )
         hidden = tally.blocked - len(tally.not_reproduced)
         if hidden:
-            click.echo(f"and {hidden} more")
-        click.echo(f"reproduced: {tally.reproduced}  not reproduced: {tally.blocked}")
+            echo(f"and {hidden} more")
+        echo(f"reproduced: {tally.reproduced}  not reproduced: {tally.blocked}")
     if tally.blocked:
         raise click.exceptions.Exit(1)
 
@@ -288,18 +289,18 @@ def authority(node_id: str, *, as_json: bool) -> None:
     if as_json:
         print_document(document, as_json=True)
         return
-    click.echo(f"authority: {known.cu_authority}  computed: {known.computed_at or '-'}")
+    echo(f"authority: {known.cu_authority}  computed: {known.computed_at or '-'}")
     if known.stale_since is not None:
-        click.echo(f"stale since: {known.stale_since}")
+        echo(f"stale since: {known.stale_since}")
     columns = ("edge_essentiality", "captured_at_authority", "parent_version", "parent_node_id")
     print_table(
         ("essentiality", "authority", "version", "parent"),
         [tuple(str(row[name]) for name in columns) for row in known.inputs],
     )
     if known.operation is not None:
-        click.echo(f"recorded by: {known.operation.operation_id}")
+        echo(f"recorded by: {known.operation.operation_id}")
     for request_id in known.request_ids:
-        click.echo(f"answers: {request_id}")
+        echo(f"answers: {request_id}")
 
 
 @audit.command()
@@ -439,7 +440,7 @@ def costs(
         ]
         print_table(("intent", "actor", "operations", "estimated", "actual"), rows)
         if left_out:
-            click.echo(f"{left_out} operations of quarantined rows are in no sum")
+            echo(f"{left_out} operations of quarantined rows are in no sum")
         return
     page = read_record(
         lambda view: cost_entries(
@@ -529,14 +530,12 @@ def _print_manifests(page: ManifestPage, different: Mapping[int, Sequence[str]])
     for shown in page.manifests:
         body = shown.body
         if body is None:
-            click.echo(f"cycle {shown.cycle}: erased  operation: {shown.operation_id}")
+            echo(f"cycle {shown.cycle}: erased  operation: {shown.operation_id}")
             continue
-        click.echo(
-            f"cycle {shown.cycle}: {body['manifest_id']}  evaluated at: {body['evaluated_at']}"
-        )
+        echo(f"cycle {shown.cycle}: {body['manifest_id']}  evaluated at: {body['evaluated_at']}")
         names = ("evaluated", "deferred", "suspended")
         counts = "  ".join(f"{name}: {body[f'bindings_{name}_count']}" for name in names)
-        click.echo(f"{counts}  fan-out cap: {body['fan_out_cap']}")
+        echo(f"{counts}  fan-out cap: {body['fan_out_cap']}")
         print_table(
             ("binding", "target kind", "outcome", "reason", "target"),
             [
@@ -552,15 +551,15 @@ def _print_manifests(page: ManifestPage, different: Mapping[int, Sequence[str]])
         )
         if shown.cycle in different:
             for difference in different[shown.cycle]:
-                click.echo(f"differs: {difference}")
+                echo(f"differs: {difference}")
             reproduced = "no" if different[shown.cycle] else "yes"
-            click.echo(f"every outcome reproduced byte for byte: {reproduced}")
+            echo(f"every outcome reproduced byte for byte: {reproduced}")
     if page.next_after is not None:
-        click.echo(f"more: --after {page.next_after}")
+        echo(f"more: --after {page.next_after}")
 
 
 def _print_some(title: str, names: Sequence[str]) -> None:
     if not names:
         return
     beyond = f" and {len(names) - NAMES_SHOWN_MAX} more" if len(names) > NAMES_SHOWN_MAX else ""
-    click.echo(f"{title}: {' '.join(names[:NAMES_SHOWN_MAX])}{beyond}")
+    echo(f"{title}: {' '.join(names[:NAMES_SHOWN_MAX])}{beyond}")

@@ -16,6 +16,7 @@ from workers.environment.data_folder import DataFolder
 from workers.environment.event_loop import LoopFactory
 from workers.environment.log_setup import configure_logging
 from workers.environment.memory import settle_memory
+from workers.environment.output import OutputFailed, echo, echo_json, say, shown
 from workers.environment.settings import Settings, load_settings, unknown_variables
 from workers.environment.system_host import share_interpreter
 from workers.process_tree.child_process import die_with_parent
@@ -95,13 +96,13 @@ def pass_settings(command: Callable[Concatenate[Settings, P], T]) -> Callable[P,
 def _name_unknown_variables() -> None:
     for name, nearest in unknown_variables():
         hint = f" (did you mean {nearest}?)" if nearest else ""
-        click.echo(f"Warning: setting_unknown: {name} is no setting{hint}", err=True)
+        say(f"Warning: setting_unknown: {name} is no setting{hint}")
 
 
 def say_what_is_read(file: IO[bytes]) -> None:
     """Say on standard error that a terminal is read, where somebody might wait for an answer."""
     if file.isatty():
-        click.echo("reading standard input until Ctrl-D; name a FILE to read that", err=True)
+        say("reading standard input until Ctrl-D; name a FILE to read that")
 
 
 def redis_url(settings: Settings) -> str:
@@ -142,6 +143,8 @@ def clean_errors() -> Iterator[None]:
     """An error with a code is the user's to read; anything else is ours and keeps its traceback."""
     try:
         yield
+    except OutputFailed:
+        raise
     except Exception as raised:
         error: BaseException = raised
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
@@ -168,7 +171,7 @@ def print_table(
 
     `next_after` is where the next page begins, None after the last.
     """
-    table = [tuple(map(str, row)) for row in (names, *rows)]
+    table = [tuple(shown(str(cell)) for cell in row) for row in (names, *rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row, cells in zip((names, *rows), table, strict=True) if rows else ():
         columns = zip(row, cells, widths, strict=True)
@@ -176,32 +179,30 @@ def print_table(
             cell.rjust(width) if isinstance(value, int) else cell.ljust(width)
             for value, cell, width in columns
         ]
-        click.echo("  ".join(aligned).rstrip())
+        echo("  ".join(aligned).rstrip())
     if not rows and next_after is None:
-        click.echo("none")
+        echo("none")
     if next_after is not None:
-        click.echo(f"more: --after {next_after}")
+        echo(f"more: --after {next_after}")
 
 
 def say_quarantined(sequences: Iterable[int | str]) -> None:
     """Say on which of the rows that were shown nobody may rely (§17.5)."""
     named = " ".join(map(str, sequences))
     if named:
-        click.echo(f"quarantined, found damaged: {named}; see `rotulus quarantine list`")
+        echo(f"quarantined, found damaged: {named}; see `rotulus quarantine list`")
 
 
 def print_document(document: Any, *, as_json: bool) -> None:
     """Print a document for a person, or as JSON."""
     if as_json:
-        click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+        echo_json(document)
         return
     for name, value in document.items():
         if isinstance(value, list):
-            click.echo(f"{name}: {len(value)}")
+            echo(f"{name}: {len(value)}")
             for element in value:
-                click.echo(
-                    f"  {element if isinstance(element, str) else orjson.dumps(element).decode()}"
-                )
+                echo(f"  {element if isinstance(element, str) else orjson.dumps(element).decode()}")
         else:
             shown = value if isinstance(value, str) else orjson.dumps(value).decode()
-            click.echo(f"{name}: {shown}")
+            echo(f"{name}: {shown}")

@@ -17,6 +17,7 @@ from workers.demo.run import DemoReport, run_demo
 from workers.demo.shown_proof import ShownProof, make_key, show_proof
 from workers.dockets.sample import sample_path
 from workers.environment.data_folder import DataFolder
+from workers.environment.output import OutputFailed, command_line, echo, say
 from workers.environment.settings import DEMO_KEY, Settings
 from workers.environment.terminal_progress import Progress
 from workers.process_tree.tree import Tree, running_tree
@@ -52,12 +53,16 @@ async def _demo(
     failed = True
     settings = await anyio.to_thread.run_sync(_with_key, _unthrottled(settings))
     async with running_tree(settings, workers=workers, died_alike=say_death) as tree:
-        click.echo(f"Rotulus is up: {tree.gateway_url}", err=True)
+        say(f"Rotulus is up: {tree.gateway_url}")
         with _lines(file) as lines:
             report = await run_demo(tree, lines, size_of(lines))
         report.proof = await _proof(settings, tree, report)
         failed = bool(report.failures)
-        _print_report(report, as_json=as_json)
+        try:
+            _print_report(report, as_json=as_json)
+        except OutputFailed as error:
+            failed = True
+            say(f"{error.code}: {error}")
         if not exits:
             say_where(tree)
             await say_troubles(tree)
@@ -107,16 +112,17 @@ def _print_report(report: DemoReport, *, as_json: bool) -> None:
         return
     ingest, record = document["ingest"], document["record"]
     verdict = "verifies" if record["verifies"] else "DOES NOT VERIFY"
-    click.echo(
-        f"\n  dockets        {ingest['dockets']} with {ingest['entries']} entries"
-        f"\n  operations     {ingest['operations_accepted']} recorded now, "
-        f"{ingest['operations_already_on_record']} were on the record"
-        f"\n  eliminations   {ingest['hypotheses_eliminated']} hypotheses struck now, "
-        f"{record['belief_events']} audit entries in {record['belief_sessions']} sessions"
-        f"\n  authorities    {record['authorities_equal']} equal a computation from scratch"
-        f"\n  requests       {report.requests['recorded']} recorded, each with one outcome"
-        f"\n  record         {record['rows']} rows and {record['receipts']} receipts: {verdict}"
-        f"\n  head           {record['head_hash']}"
+    echo(
+        "",
+        f"  dockets        {ingest['dockets']} with {ingest['entries']} entries",
+        f"  operations     {ingest['operations_accepted']} recorded now, "
+        f"{ingest['operations_already_on_record']} were on the record",
+        f"  eliminations   {ingest['hypotheses_eliminated']} hypotheses struck now, "
+        f"{record['belief_events']} audit entries in {record['belief_sessions']} sessions",
+        f"  authorities    {record['authorities_equal']} equal a computation from scratch",
+        f"  requests       {report.requests['recorded']} recorded, each with one outcome",
+        f"  record         {record['rows']} rows and {record['receipts']} receipts: {verdict}",
+        f"  head           {record['head_hash']}",
     )
     _print_work(document["work"])
     for case in document["cases"]:
@@ -124,45 +130,46 @@ def _print_report(report: DemoReport, *, as_json: bool) -> None:
     if report.proof is not None:
         _print_proof(report.proof)
     for code, count in ingest["input_problems"].items():
-        click.echo(f"  bad input      {count} x {code}")
+        echo(f"  bad input      {count} x {code}")
     for failure in report.failures:
-        click.echo(f"  FAILED         {failure}")
+        echo(f"  FAILED         {failure}")
 
 
 def _print_work(work: dict[str, Any]) -> None:
     for queue, counts in work["queues"].items():
-        click.echo(f"  queue          {queue}: {counts['done']} done, {counts['open']} open")
+        echo(f"  queue          {queue}: {counts['done']} done, {counts['open']} open")
     for binding_id, counts in work["bindings"].items():
         said = (f"{counts.get(state, 0)} {words}" for state, words in _PAIR_WORDS.items())
-        click.echo(f"  binding        {binding_id}: {', '.join(said)}")
+        echo(f"  binding        {binding_id}: {', '.join(said)}")
     for kind, counts in work["evidence"].items():
-        click.echo(f"  {kind:14} {_counted(counts)}")
+        echo(f"  {kind:14} {_counted(counts)}")
     extractions = work["extractions"]
-    click.echo(f"  extractions    {_counted(extractions['runs'])}; {extractions['claims']} claims")
+    echo(f"  extractions    {_counted(extractions['runs'])}; {extractions['claims']} claims")
 
 
 def _print_case(case: dict[str, Any]) -> None:
     others = case["n_survivors"] - len(case["survivors"])
     postures = ", ".join(case["survivors"]) + (f" and {others} others" if others > 0 else "")
-    click.echo(f"  case           {case['case_name']}: {postures or 'no posture is left'}")
+    echo(f"  case           {case['case_name']}: {postures or 'no posture is left'}")
     why = case["why"]
     if why is not None:
         quoted = f' ("{why["words"]}")' if "words" in why else ""
-        click.echo(f"                 because {why['rule']}: {why['reason']}{quoted}")
+        echo(f"                 because {why['rule']}: {why['reason']}{quoted}")
 
 
 def _print_proof(proof: ShownProof) -> None:
     verdict = "verified" if proof.verifies else "REFUSED"
     checkpoint, path = proof.checkpoint_path, proof.proof_path
-    click.echo(
-        f"  checkpoint     {proof.tree_head}"
-        f"\n                 keep it where this machine cannot change it, and its key beside it:"
-        f"\n                   cp {checkpoint} /elsewhere/checkpoint"
-        f"\n                   {proof.vkey}"
-        "\n                 and hold a later one against it:"
-        f"\n                   rotulus checkpoint verify {checkpoint} --vkey KEY"
-        f" --kept /elsewhere/checkpoint --tiles {checkpoint.parent}"
-        f"\n  proof          {path}: of one {proof.kind}, {verdict} by proof_file.py alone"
+    kept, tiles = "/elsewhere/checkpoint", checkpoint.parent
+    held = ("checkpoint", "verify", checkpoint, "--vkey", "KEY", "--kept", kept, "--tiles", tiles)
+    echo(
+        f"  checkpoint     {proof.tree_head}",
+        "                 keep it where this machine cannot change it, and its key beside it:",
+        f"                   {command_line('cp', checkpoint, kept)}",
+        f"                   {proof.vkey}",
+        "                 and hold a later one against it:",
+        f"                   {command_line('rotulus', *held)}",
+        f"  proof          {path}: of one {proof.kind}, {verdict} by proof_file.py alone",
     )
 
 

@@ -7,6 +7,7 @@ import click
 from workers.cli.common import as_json, print_document
 from workers.cli.input_file import InputFile
 from workers.dockets.report import OUTCOMES, DocketReport, report_on
+from workers.environment.output import echo
 
 
 @click.group()
@@ -35,18 +36,19 @@ def report(file: IO[bytes], *, as_json: bool) -> None:
 
 def _print(docket_report: DocketReport) -> None:
     document = docket_report.document()
-    click.echo(f"{'':24}" + "".join(f"{name:>12}" for name in OUTCOMES))
+    echo(f"{'':24}" + "".join(f"{name:>12}" for name in OUTCOMES))
     for kind, counts in (*document["by_kind"].items(), ("all", document)):
-        click.echo(f"{kind:24}" + "".join(f"{counts[name]:>12}" for name in OUTCOMES))
-    click.echo(
-        f"\n{document['several_by_order_for_relief_alone']} of the several lost nothing but "
-        "awaiting_order_for_relief."
+        echo(f"{kind:24}" + "".join(f"{counts[name]:>12}" for name in OUTCOMES))
+    echo(
+        "",
+        f"{document['several_by_order_for_relief_alone']} of the several lost nothing but "
+        "awaiting_order_for_relief.",
     )
     for name in ("emptied", "rules_that_read_nothing"):
-        click.echo(f"{name}: {', '.join(document[name]) or 'none'}")
+        echo(f"{name}: {', '.join(document[name]) or 'none'}")
     for code, count in document["input_problems"].items():
-        click.echo(f"problem {code}: {count}")
-    click.echo(f"\n{'rule':32}{'entries':>10}{'dockets':>10}{'struck':>10}")
+        echo(f"problem {code}: {count}")
+    echo("", f"{'rule':32}{'entries':>10}{'dockets':>10}{'struck':>10}")
     ranked = sorted(document["rules"].items(), key=lambda rule: -rule[1]["struck"])
     for rule, counts in ranked:
-        click.echo(f"{rule:32}{counts['entries']:>10}{counts['dockets']:>10}{counts['struck']:>10}")
+        echo(f"{rule:32}{counts['entries']:>10}{counts['dockets']:>10}{counts['struck']:>10}")

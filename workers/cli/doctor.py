@@ -19,6 +19,7 @@ from workers.cli.status import gateway_state
 from workers.environment.diagnosis import Diagnosis, State, diagnose, guarded
 from workers.environment.ledger_access import ledger_place, open_record
 from workers.environment.ledger_mark import mark_in
+from workers.environment.output import echo
 from workers.environment.settings import Settings
 from workers.views.attention import attention
 
@@ -41,9 +42,9 @@ def doctor(*, as_json: bool) -> None:
         print_document({"diagnoses": [asdict(entry) for entry in seen]}, as_json=True)
     else:
         for entry in seen:
-            click.echo(f"{MARKS[entry.state]:8} {entry.subject:9} {entry.what}")
+            echo(f"{MARKS[entry.state]:8} {entry.subject:9} {entry.what}")
             if entry.todo:
-                click.echo(f"{'':18} do: {entry.todo}")
+                echo(f"{'':18} do: {entry.todo}")
     if any(entry.state == "problem" for entry in seen):
         raise SystemExit(1)
 

@@ -4,6 +4,7 @@ import click
 
 from workers.cli.common import print_document
 from workers.cli.reading import read_record
+from workers.environment.output import echo_text
 from workers.views.provenance import Question, explained, explained_mermaid, explained_text
 
 
@@ -39,4 +40,4 @@ def explain(
         print_document(document, as_json=True)
         return
     shown = explained_mermaid if shape == "mermaid" else explained_text
-    click.echo(read_record(lambda view: shown(view, question)), nl=False)
+    echo_text(read_record(lambda view: shown(view, question)))

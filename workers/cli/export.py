@@ -6,11 +6,9 @@ files by themselves.
 """
 
 import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 
@@ -18,6 +16,8 @@ from kernel.audit.export import export_lines
 from kernel.proof import proof_file
 from workers.cli.common import clean_errors, read_settings
 from workers.cli.reading import open_checked
+from workers.environment.output import flush_output, write_json_bytes
+from workers.environment.private_files import draft_of
 from workers.environment.terminal_progress import Progress
 
 
@@ -39,24 +39,24 @@ def export(output: str) -> None:
     with clean_errors(), open_checked(settings) as view, Progress("export") as progress:
         last = view.head().ec_sequence_number
         rows = 0
-        with _written(output) as file:
+        with _written(output) as write:
             for line in export_lines(view):
-                file.write(line)
+                write(line)
                 rows += line.startswith(b'{"effects":')
                 progress.show(f"{rows} of {last} rows")
 
 
 @contextmanager
-def _written(output: str) -> Iterator[BinaryIO]:
-    """Open what is written to; a file takes its name when everything is on the disk."""
+def _written(output: str) -> Iterator[Callable[[bytes], object]]:
+    """Yield what writes; a file takes its name when everything is on the disk."""
     if output == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        yield write_json_bytes
+        flush_output()
         return
-    part = Path(f"{output}.part")
+    part = draft_of(Path(output))
     try:
         with part.open("wb") as file:
-            yield file
+            yield file.write
             file.flush()
             os.fsync(file.fileno())
         part.replace(output)

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import anyio
-import click
 
 from workers.cli.common import run
 from workers.clients.gateway import GatewayClient
+from workers.environment.output import say
 
 PATIENCE_S: Final = 10.0
 """How long a command asks again where nobody answers; a shard has another gateway by then."""
@@ -25,7 +25,7 @@ def said_sleep(url: object, patience_s: float) -> Callable[[float], Awaitable[No
     async def sleep(pause_s: float) -> None:
         if not said:
             said.append(url)
-            click.echo(f"waiting for the gateway at {url}, {patience_s:.0f} s at most", err=True)
+            say(f"waiting for the gateway at {url}, {patience_s:.0f} s at most")
         await anyio.sleep(pause_s)
 
     return sleep

@@ -13,6 +13,8 @@ from workers.cli.common import (
     read_settings,
 )
 from workers.cli.gateway_call import ask_gateway
+from workers.cli.places import rotulus_command
+from workers.environment.output import echo
 from workers.environment.settings import Settings
 
 
@@ -34,8 +36,8 @@ def implications(context: click.Context, *, as_json: bool) -> None:
         loop = f"{halt['operation_kind']} on {halt['target_ref']}"
         what = loop if halt["operation_kind"] else f"detector {halt['detector']}"
         why = halt["error_code"] or halt["reason_code"]
-        click.echo(f"halted at {halt['halted_at']}: {what}  {why}")
-        click.echo(f"  rotulus implications resume {halt['halt_id']}")
+        echo(f"halted at {halt['halted_at']}: {what}  {why}")
+        echo(f"  {rotulus_command('implications', 'resume', halt['halt_id'])}")
 
 
 @implications.command()
@@ -46,4 +48,4 @@ def resume(settings: Settings, halt_id: str, reason: str) -> None:
     """Let the loop or the detector halted as HALT_ID go on."""
     path = f"/v1/implications/halts/{quote(halt_id, safe='')}/resume"
     ask_gateway(gateway_url(settings), path, {"reason": reason})
-    click.echo(f"{halt_id} goes on")
+    echo(f"{halt_id} goes on")

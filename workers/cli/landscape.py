@@ -26,6 +26,7 @@ from workers.cli.common import (
 )
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.reading import locked_ledger, read_record
+from workers.environment.output import write_json_bytes
 from workers.environment.system_host import system_host
 from workers.environment.terminal_progress import Progress
 from workers.use_cases.log_archiving import give_space_back
@@ -126,7 +127,7 @@ def export(run_id: str, shape: str, key_file: Path | None, folder: Path | None) 
         size = 0
         with Progress("export") as progress:
             for piece in pieces or export_run(run_view(view, run_id), run_id, key):
-                click.echo(piece, nl=False)
+                write_json_bytes(piece)
                 size += len(piece)
                 progress.show(f"{size} bytes")
 

@@ -4,12 +4,23 @@ Importing everything costs more than a second, which neither `--help` nor a work
 """
 
 import gc
-from collections.abc import Mapping
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
+from typing import Any
 
 import click
 
 from workers.cli.places import add_places
+from workers.environment.output import (
+    OutputFailed,
+    drop_output,
+    prepare_streams,
+    say,
+    say_text,
+)
 
 SECTIONS: Mapping[str, Mapping[str, str]] = {
     "Start": {
@@ -73,6 +84,45 @@ COMMANDS = {name: text for section in SECTIONS.values() for name, text in sectio
 class LazyCommands(click.Group):
     """A group that knows its commands' names and first lines, and imports the one that is meant."""
 
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: FBT001, FBT002 - as the library has it
+        **extra: Any,
+    ) -> Any:
+        """Run a command on standard streams that are there, and say by `output` how it failed."""
+        prepare_streams()
+        run = partial(super().main, args, prog_name, complete_var, standalone_mode=False, **extra)
+        if not standalone_mode:
+            return run()
+        try:
+            sys.exit(run())
+        except click.UsageError as error:
+            written = io.StringIO()
+            error.show(written)
+            say_text(written.getvalue())
+            sys.exit(error.exit_code)
+        except click.ClickException as error:
+            say(f"Error: {error.format_message()}")
+            sys.exit(error.exit_code)
+        except click.Abort:
+            say("Aborted!")
+        except OutputFailed as error:
+            _say_failed(error)
+        except OSError as error:
+            # The library prints help texts itself.
+            if not _is_of_library(error):
+                raise
+            drop_output()
+            _say_failed(OutputFailed(error))
+        sys.exit(1)
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Run the command that is meant; what it returns is no exit code."""
+        super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the tables."""
         del ctx
@@ -112,6 +162,18 @@ class LazyCommands(click.Group):
         for title, commands in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
+
+
+def _is_of_library(error: OSError) -> bool:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals["__name__"] == click.utils.__name__
+
+
+def _say_failed(error: OutputFailed) -> None:
+    if not error.is_reader_gone:
+        say(f"Error: {error.code}: {error}")
 
 
 @click.group(

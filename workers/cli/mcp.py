@@ -5,6 +5,7 @@ import click
 from workers.cli.common import clean_errors, gateway_url, read_settings, run
 from workers.environment.ledger_access import ledger_place
 from workers.environment.listening import listen
+from workers.environment.output import announce
 from workers.mcp.process import HOST, PORT, serve_http, serve_stdio
 from workers.mcp.tool import ToolContext
 
@@ -37,7 +38,5 @@ def mcp(port: int, *, http: bool, allow_writes: bool) -> None:
     with clean_errors():
         listening = listen(HOST, port, "--port")
     run(
-        lambda: serve_http(
-            context, listening, lambda url: click.echo(f"MCP server listens on {url}")
-        )
+        lambda: serve_http(context, listening, lambda url: announce(f"MCP server listens on {url}"))
     )

@@ -12,6 +12,7 @@ from workers.cli.common import (
 )
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import file_of, ledger_place, migrate_ledger, shown_place
+from workers.environment.output import echo, echo_text
 
 
 @click.command()
@@ -35,12 +36,10 @@ def migrate(*, dry: bool, as_json: bool) -> None:
     newest = migration.revisions[-1].version if migration.revisions else migration.found_version
     if dry and not as_json:
         for revision in migration.revisions:
-            click.echo(f"-- {revision.version}: {revision.message}")
+            echo(f"-- {revision.version}: {revision.message}")
             for statement in revision.statements:
-                click.echo(f"{statement};")
-        click.echo(
-            f"-- {shown_place(place)}: {migration.found_version} to {newest}, nothing changed"
-        )
+                echo_text(f"{statement};\n")
+        echo(f"-- {shown_place(place)}: {migration.found_version} to {newest}, nothing changed")
         return
     document = {
         "ledger": shown_place(place),

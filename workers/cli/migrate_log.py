@@ -15,6 +15,7 @@ from kernel.model.result import RejectedResult
 from workers.cli.common import as_json, clean_errors, print_document, read_settings
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import founded_ledger, ledger_place
+from workers.environment.output import say
 from workers.environment.system_host import system_host
 from workers.environment.terminal_progress import Progress
 
@@ -60,7 +61,7 @@ def migrate_log(
             ledger.close()
     print_document(_document(taken, migration), as_json=as_json)
     if not migration.complete:
-        click.echo("not complete: see `rotulus audit migration-reviews`", err=True)
+        say("not complete: see `rotulus audit migration-reviews`")
     sys.exit(0 if migration.complete else 1)
 
 

@@ -18,6 +18,8 @@ from workers.cli.common import (
     read_settings,
     run,
 )
+from workers.cli.places import rotulus_command
+from workers.environment.output import echo_text, say
 from workers.environment.settings import Settings
 from workers.pipelines.loading import load_pipeline
 from workers.pipelines.process import PipelineOrder, resume_pipeline, run_pipeline
@@ -80,7 +82,7 @@ def graph(place: str) -> None:
     """Check the pipeline at MODULE:NAME and print its graph as Mermaid."""
     with clean_errors():
         records = load_pipeline(place).graph.records
-    click.echo(graph_mermaid(*records), nl=False)
+    echo_text(graph_mermaid(*records))
 
 
 def _carry_out(
@@ -98,7 +100,7 @@ def _carry_out(
 
     def stop(number: int, _: object) -> None:
         stops.append(number)
-        click.echo("Stopping behind the rows in hand.", err=True)
+        say("Stopping behind the rows in hand.")
         signal.signal(number, signal.SIG_DFL)
 
     order = replace(order, gateway_url=gateway_url(settings), is_stopped=lambda: bool(stops))
@@ -112,7 +114,7 @@ def _carry_out(
     if end.failed:
         click.echo(f"{end.failed} failed: rotulus landscape report {end.run_id} failure", err=True)
     if end.status == "interrupted":
-        click.echo(f"Go on with: rotulus pipeline resume {end.run_id}", err=True)
+        say(f"Go on with: {rotulus_command('pipeline', 'resume', end.run_id)}")
         raise SystemExit(130)
     if end.failed:
         raise SystemExit(1)

@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from workers.environment.output import command_line
+
 _META: Final = "rotulus.places"
 _SCHEMES: Final = ("http://", "https://")
 
@@ -109,6 +111,13 @@ def named_gateway() -> str | None:
     """Return the gateway that the command line names."""
     url: str | None = _named().get("gateway")
     return url
+
+
+def rotulus_command(*words: object) -> str:
+    """Return a command of ours to be copied, in the folder and through the gateway named here."""
+    places = (("--data-dir", named_folder()), ("--gateway", named_gateway()))
+    named = (part for option, value in places if value is not None for part in (option, value))
+    return command_line("rotulus", *words, *named)
 
 
 def _named() -> dict[str, Any]:

@@ -18,6 +18,7 @@ from workers.cli.common import (
 )
 from workers.cli.gateway_call import patient_client
 from workers.cli.places import named_gateway
+from workers.environment.output import echo, shown
 from workers.environment.system_host import system_host
 from workers.kits.adapters import adapter_of
 from workers.kits.discovery import discover_providers
@@ -71,8 +72,8 @@ def play(
     if as_json:
         print_document(played.document(), as_json=True)
     else:
-        click.echo(f"{len(played.survivors)} left: {', '.join(played.survivors)}")
-        click.echo(f"session {played.session_id}, {played.audit_entries} audit entries")
+        echo(f"{len(played.survivors)} left: {', '.join(played.survivors)}")
+        echo(f"session {played.session_id}, {played.audit_entries} audit entries")
 
 
 def _provider(kit: str) -> HypothesisProvider:
@@ -104,10 +105,10 @@ def _answer(provider: HypothesisProvider, secret: str | None, outcomes: Sequence
 def _ask(action: Action) -> str:
     known = action.metadata.get("outcomes")
     kind = click.Choice(known, case_sensitive=False) if known else click.STRING
-    answered: str = click.prompt(action.prompt, type=kind, err=True)
+    answered: str = click.prompt(shown(action.prompt), type=kind, err=True)
     return answered
 
 
 def _tell(turn: Turn) -> None:
     struck = ", ".join(turn.eliminated) or "nothing"
-    click.echo(f"{turn.action.prompt} {turn.outcome}: removes {struck}; {turn.n_survivors} left")
+    echo(f"{turn.action.prompt} {turn.outcome}: removes {struck}; {turn.n_survivors} left")

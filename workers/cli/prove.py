@@ -32,6 +32,7 @@ from workers.cli.input_file import InputFile
 from workers.cli.reading import read_view
 from workers.environment.checkpoint_folder import PUBLIC_MODE, published_checkpoint, write_whole
 from workers.environment.checkpoint_key import check_continued
+from workers.environment.output import echo
 
 _HELP = {
     "elimination": "Prove that ID, the audit event of an elimination, is in the log.\n\nShows the"
@@ -202,4 +203,4 @@ def _write(output: Path, document: Document) -> None:
         write_whole(output, content, PUBLIC_MODE)
     except OSError as error:
         raise click.ClickException(f"output_unusable: {output}: {error.strerror}") from None
-    click.echo(f"{output}: {len(content)} bytes")
+    echo(f"{output}: {len(content)} bytes")

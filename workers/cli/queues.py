@@ -21,6 +21,7 @@ from workers.cli.common import (
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.places import named_gateway
 from workers.environment.data_folder import DataFolder
+from workers.environment.output import echo
 from workers.environment.settings import Settings
 from workers.environment.system_host import account_name
 
@@ -50,12 +51,12 @@ def queues(context: click.Context, *, as_json: bool) -> None:
         place = " ".join(filter(None, (pause["queue"], pause["priority"])))
         by = f" by {pause['decided_by']}" if pause["decided_by"] else ""
         why = f": {pause['reason']}" if pause["reason"] else ""
-        click.echo(f"{place} paused at {pause['paused_at']}{by}{why}")
+        echo(f"{place} paused at {pause['paused_at']}{by}{why}")
     for name, queue in state["queues"].items():
-        click.echo(f"{name}{_pause_of(queue)}")
-        click.echo(f"  {_backlog(queue)}")
+        echo(f"{name}{_pause_of(queue)}")
+        echo(f"  {_backlog(queue)}")
         if oldest := state["requests"]["oldest_open_at"].get(name):
-            click.echo(f"  the oldest was asked for at {oldest}")
+            echo(f"  the oldest was asked for at {oldest}")
         rows = [
             (
                 priority,
@@ -159,7 +160,7 @@ def dead(
         print_document(answer, as_json=True)
         return
     for name, count in answer["by_signature"].items():
-        click.echo(f"{count:>8}  {name}")
+        echo(f"{count:>8}  {name}")
     names = ("closed_at", "queue", "error_signature", "request_id")
     rows = [tuple(letter[name] for name in names) for letter in answer["dead_letters"]]
     print_table(("given up", "queue", "error signature", "request"), rows, answer["next_after"])
@@ -271,7 +272,7 @@ def set_aside(settings: Settings, *, as_json: bool) -> None:
     print_table(("emitted", "shard", "offset", "state", "session"), rows)
     for deaths in answer["died_alike"]:
         died = f"{deaths['name']} died alike {deaths['times']} times"
-        click.echo("  ".join((deaths["at"], died, deaths["reason"], deaths["last_line"])))
+        echo("  ".join((deaths["at"], died, deaths["reason"], deaths["last_line"])))
 
 
 @queues.command("put-back")
@@ -295,7 +296,7 @@ def why(settings: Settings, queue: str, request_id: str, *, as_json: bool) -> No
     if as_json:
         print_document(answer, as_json=True)
     else:
-        click.echo(answer["why"] or f"it does not wait: it is {answer['state']}")
+        echo(answer["why"] or f"it does not wait: it is {answer['state']}")
 
 
 @queues.command()

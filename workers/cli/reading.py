@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import anyio
-import click
 
 from kernel.checked_reading import checked
 from kernel.ledger.damage import Damage, damage_of
@@ -21,6 +20,7 @@ from workers.environment.ledger_access import (
     open_ledger,
     open_record,
 )
+from workers.environment.output import say
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 
@@ -39,7 +39,7 @@ def read_view() -> Iterator[LedgerView]:
     with clean_errors(), open_checked(read_settings()) as view:
         yield view
         if view.archive.reads:
-            click.echo("some of this was read from the archive", err=True)
+            say("some of this was read from the archive")
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from workers.cli.gateway_call import patient_client
 from workers.cli.input_file import INVALID, InputFile, input_invalid, parse_json
 from workers.cli.reading import read_record
 from workers.clients.reviews import ReviewClient, batch_of
+from workers.environment.output import echo
 
 FILE_BYTES_MAX = 2 << 20
 
@@ -86,7 +87,7 @@ def retry_batch(batch_review_id: str, *, remediated: bool, as_json: bool) -> Non
     """Review again the items of a batch that failed and may succeed now."""
     answer = _ask(lambda client: client.retry(batch_review_id, remediated=remediated))
     if answer is None:
-        click.echo("nothing to retry")
+        echo("nothing to retry")
         return
     _finish(answer, as_json=as_json)
 

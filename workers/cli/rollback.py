@@ -20,6 +20,7 @@ from workers.cli.places import named_gateway
 from workers.cli.reading import locked_ledger
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import ledger_place, open_record
+from workers.environment.output import echo, say
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.use_cases.rollbacks import (
@@ -110,7 +111,7 @@ def confirm(settings: Settings, role: Any, tier: str, scope: str, digest: str) -
     subject = confirmable({"tier": int(tier), "scope": scope, "digest": digest})
     with clean_errors():
         issued = keys.issue(role, subject, confirmation_id=host.new_id(), now_us=host.now_us())
-    click.echo(issued)
+    echo(issued)
 
 
 def _keys(settings: Settings) -> Any:
@@ -130,9 +131,7 @@ def _do(settings: Settings, undoing: Undoing, *, dry: bool, as_json: bool) -> No
         else:
             document = _carry_out(settings, kernel, undoing)
             while operations_left := document.get("operations_left"):
-                click.echo(
-                    f"page {document['page']}: {operations_left} operations are left", err=True
-                )
+                say(f"page {document['page']}: {operations_left} operations are left")
                 document = _carry_out(settings, kernel, undoing)
     print_document(document, as_json=as_json)
 

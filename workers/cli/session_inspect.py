@@ -9,7 +9,6 @@ from typing import IO, Any
 from uuid import UUID
 
 import click
-import orjson
 
 from kernel.belief.limits import decode_json
 from workers.cli.common import as_json, print_document
@@ -23,6 +22,7 @@ from workers.cli.session_options import (
     survivors,
 )
 from workers.clients.belief_session import SessionClient
+from workers.environment.output import echo, echo_json_line
 from workers.environment.system_host import system_host
 from workers.use_cases.session_replay import Replayed, replay_audit
 from workers.views.belief_sessions import AuditEntry, Ontology
@@ -76,7 +76,7 @@ def watch(place: SessionAddress, session_id: UUID, since: str | None, *, as_json
     async def follow(client: SessionClient) -> None:
         async for entry in client.watch(since):
             if as_json:
-                click.echo(orjson.dumps(entry.model_dump()))
+                echo_json_line(entry.model_dump())
             else:
                 _tell(entry)
 
@@ -167,15 +167,15 @@ def _tell(entry: AuditEntry) -> None:
     )
     reason = str(entry.payload.get("reason", ""))
     cells = (entry.ts, entry.event_id, f"{entry.verb:<19}", about, shown + beyond, reason)
-    click.echo("  ".join(cell for cell in cells if cell).rstrip())
+    echo("  ".join(cell for cell in cells if cell).rstrip())
 
 
 def _print_replayed(replayed: Replayed) -> None:
     for difference in replayed.differences:
-        click.echo(f"DIFFERS  {difference}")
+        echo(f"DIFFERS  {difference}")
     if replayed.snapshot is not None:
         print_line("session_id", replayed.snapshot["session_id"])
         print_line("n_survivors", replayed.snapshot["n_survivors"])
         print_line("head_event_hash", str(replayed.head_event_hash))
     verdict = "does NOT replay" if replayed.differences else "replays"
-    click.echo(f"{replayed.events} audit entries: the trail {verdict}")
+    echo(f"{replayed.events} audit entries: the trail {verdict}")

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from workers.cli.common import gateway_url, print_document, read_settings, run
 from workers.cli.gateway_call import patient_client
 from workers.clients.belief_session import SessionClient
+from workers.environment.output import echo
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -88,4 +89,4 @@ def print_line(name: str, value: Any) -> None:
         value = " ".join(str(element) for element in value.values())
     elif isinstance(value, bool):
         value = "yes" if value else "no"
-    click.echo(f"{name:<22}{value}".rstrip())
+    echo(f"{name:<22}{value}".rstrip())

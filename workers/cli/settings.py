@@ -3,6 +3,7 @@
 import click
 
 from workers.cli.common import as_json, print_document
+from workers.environment.output import echo
 from workers.environment.settings import settings_table
 
 
@@ -18,4 +19,4 @@ def settings(*, as_json: bool) -> None:
         )
         return
     for name, default, text in rows:
-        click.echo(f"{name}  [{default}]\n    {text}")
+        echo(f"{name}  [{default}]", f"    {text}")

@@ -12,6 +12,7 @@ from kernel.ledger.ledger import LedgerView
 from kernel.stores.extraction import STATES
 from workers.cli.common import as_json, coded, limit, print_document, print_table, say_quarantined
 from workers.cli.reading import read_record
+from workers.environment.output import echo
 from workers.views.records import count_requests, describe_operation
 from workers.views.session_lists import newest_sessions
 
@@ -146,11 +147,11 @@ def requests(*, as_json: bool) -> None:
     if as_json:
         print_document(counts, as_json=True)
         return
-    click.echo(f"recorded     {counts['recorded']}\nopen         {counts['open']}")
+    echo(f"recorded     {counts['recorded']}", f"open         {counts['open']}")
     for name, count in counts["open_by_queue"].items():
-        click.echo(f"  {name:<24} {count}")
+        echo(f"  {name:<24} {count}")
     for name, count in counts["outcomes"].items():
-        click.echo(f"{name:<12} {count}")
+        echo(f"{name:<12} {count}")
 
 
 def _table(

@@ -17,6 +17,7 @@ from workers.cli.common import (
 from workers.clients.gateway import GatewayClient
 from workers.clients.gateway_state import read_state
 from workers.environment.diagnosis import NAME_ARCHIVE, NO_ARCHIVE
+from workers.environment.output import echo
 from workers.views.attention import attention
 
 COUNTS: Final = ("open", "ready", "held", "delayed", "suspended", "in_flight")
@@ -34,14 +35,14 @@ def status(*, as_json: bool) -> None:
         print_document(state, as_json=True)
     else:
         for line in _about(url, state):
-            click.echo(line)
-        click.echo()
+            echo(line)
+        echo()
         _print_queues(state["queues"])
-        click.echo()
+        echo()
         for sentence in state["attention"]:
-            click.echo(f"! {sentence}")
+            echo(f"! {sentence}")
         if not state["attention"]:
-            click.echo("Nothing needs attention.")
+            echo("Nothing needs attention.")
     if state["attention"]:
         raise SystemExit(1)
 

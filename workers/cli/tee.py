@@ -3,6 +3,7 @@
 import click
 
 from workers.cli.common import clean_errors, read_settings
+from workers.environment.output import announce
 from workers.tee.server import PORT, serve_tee
 
 
@@ -22,4 +23,4 @@ def tee(port: int) -> None:
     """
     settings = read_settings(child=True)
     with clean_errors():
-        serve_tee(settings, port, lambda address: click.echo(f"tee listens on {address}"))
+        serve_tee(settings, port, lambda address: announce(f"tee listens on {address}"))

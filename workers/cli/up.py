@@ -9,8 +9,10 @@ import click
 
 from queues.client.errors import GatewayError
 from workers.cli.common import read_settings, run
+from workers.cli.places import rotulus_command
 from workers.clients.gateway import GatewayClient
 from workers.environment.ledger_access import shown_place
+from workers.environment.output import announce, say
 from workers.process_tree.supervisor import AlikeDeaths
 from workers.process_tree.tree import Tree, running_tree
 
@@ -37,22 +39,24 @@ def up(workers: int) -> None:
 
 def say_where(tree: Tree) -> None:
     """Say where a tree can be looked at, and how it is stopped."""
-    measured = "".join(f"\n                 {url}" for url in tree.worker_metrics_urls)
-    click.echo(
-        f"\n  dashboard      {tree.gateway_url}/"
-        f"\n  metrics        {tree.gateway_url}/metrics{measured}"
-        f"\n  ledger         {shown_place(tree.ledger_place)}"
-        "\n  stop           Ctrl-C\n"
+    announce(
+        "",
+        f"  dashboard      {tree.gateway_url}/",
+        f"  metrics        {tree.gateway_url}/metrics",
+        *(f"                 {url}" for url in tree.worker_metrics_urls),
+        f"  ledger         {shown_place(tree.ledger_place)}",
+        "  stop           Ctrl-C",
+        "",
     )
 
 
 def say_death(deaths: AlikeDeaths) -> None:
     """Say that a restart does not help a process, and where to look for what it had in hand."""
+    listed = rotulus_command("queues", "set-aside")
     last_line = f": {deaths.last_line}" if deaths.last_line else ""
-    click.echo(
-        f"  DIES ALIKE     {deaths.name} died {deaths.times} times, {deaths.reason}{last_line}"
-        f"\n                 what it takes is set aside after three ends: rotulus queues set-aside",
-        err=True,
+    say(
+        f"  DIES ALIKE     {deaths.name} died {deaths.times} times, {deaths.reason}{last_line}",
+        f"                 what it takes is set aside after three ends: {listed}",
     )
 
 
@@ -70,7 +74,7 @@ async def say_troubles(tree: Tree) -> None:
                 missing = problems
                 for line, place in set_aside_lines(await client.get("/v1/shards/set-aside")):
                     if place not in reported:
-                        click.echo(line, err=True)
+                        say(line)
                     reported.add(place)
             await anyio.sleep(LOOK_EVERY_S)
 
@@ -82,5 +86,5 @@ def set_aside_lines(answer: dict[str, Any]) -> Iterator[tuple[str, tuple[str, st
         place = (finding["shard"], finding["offset"])
         if place in places:
             session = finding.get("session_id", "a session without a name")
-            command = f"rotulus queues put-back {' '.join(place)}"
+            command = rotulus_command("queues", "put-back", *place)
             yield f"  SET ASIDE      a request to {session}: {command}", place

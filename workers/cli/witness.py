@@ -9,6 +9,7 @@ from kernel.proof.signing_keys import KEY_NAME_BYTES_MAX, is_key_name
 from kernel.proof.witness_policy import POLICY_BYTES_MAX, WitnessPolicy
 from workers.cli.common import as_json, clean_errors, print_document, read_settings, run
 from workers.cli.input_file import InputFile
+from workers.environment.output import announce
 from workers.witness.process import PORT, serve_witness
 from workers.witness.witness import create_witness
 
@@ -67,7 +68,7 @@ def run_witness(key_file: Path, logs: IO[bytes], port: int) -> None:
 
     async def serve() -> None:
         await serve_witness(
-            settings, key_file, known, port, lambda address: click.echo(f"witness on {address}")
+            settings, key_file, known, port, lambda address: announce(f"witness on {address}")
         )
 
     run(serve)

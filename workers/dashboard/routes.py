@@ -1,7 +1,7 @@
 """The routes of the dashboard; all of them only read, but for the forms of the pages.
 
-URLs are built from the request's `root_path` and the path under which the router is included,
-so the page works under any mount point. Every answer carries the security headers.
+URLs are relative to the page that names them, so the page works under any mount point and behind
+any proxy. Every answer carries the security headers.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ from workers.dashboard.event_stream import EventStream
 from workers.dashboard.headers import FOREVER, LIVE, RECHECK
 from workers.dashboard.hub import Published, SnapshotHub
 from workers.dashboard.pages import ROUTES
-from workers.dashboard.pages.page import Handler, Pages, templates
+from workers.dashboard.pages.page import Handler, Pages, relative_root, templates
 from workers.dashboard.pages.source import PageSource
 from workers.dashboard.refusals import refusal
 from workers.dashboard.snapshot_json import snapshot_json
@@ -37,7 +37,7 @@ def build_router(hub: SnapshotHub, source: PageSource | None = None) -> APIRoute
 
     async def overview(request: Request) -> Response:
         picture = await hub.fresh()
-        context = _context(_base(request, "/"), assets, picture, hub.clock())
+        context = _context(relative_root(request), assets, picture, hub.clock())
         # A full page takes tens of milliseconds; in a thread it does not hold the loop.
         return HTMLResponse(await to_thread.run_sync(template.render, context), headers=LIVE)
 
@@ -90,14 +90,6 @@ def _add_pages(router: APIRouter, pages: Pages) -> None:
 @cache
 def _load_template() -> Template:
     return templates().get_template("overview.html")
-
-
-def _base(request: Request, route: str) -> str:
-    """Return the path under which the router is reachable, without a slash at its end."""
-    root: str = request.scope.get("root_path", "").rstrip("/")
-    path: str = request.scope["path"]
-    under = path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
-    return root + under.removesuffix(route)
 
 
 def _context(base: str, assets: Assets, picture: Published, now: datetime) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from workers.environment.private_files import (
     FOLDER_MODE,
     UnsafePathError,
     check_folder,
+    draft_of,
 )
 
-_DRAFT = ".draft"
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
@@ -46,17 +46,19 @@ class FolderFiles:
     def put(self, name: str, content: bytes) -> None:
         """Keep a file; durable when this returns."""
         path = self._path(name)
-        # Two that write the same file at once write two drafts.
-        draft = path.with_name(f"{path.name}.{os.getpid()}{_DRAFT}")
+        draft = draft_of(path)
         with _translated(self._folder):
             for folder in (self._folder, path.parent):
                 folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
                 check_folder(folder)
-            with os.fdopen(os.open(draft, _FLAGS, FILE_MODE), "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
+            try:
+                with os.fdopen(os.open(draft, _FLAGS, FILE_MODE), "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                draft.replace(path)
+            finally:
+                draft.unlink(missing_ok=True)
             for folder in (path.parent, self._folder, self._folder.parent):
                 _sync(folder)
 
@@ -102,8 +104,6 @@ def _translated(folder: Path) -> Iterator[None]:
         yield
     except UnsafePathError as error:
         raise ArchiveUnavailable(str(error)) from None
-    except FileNotFoundError:
-        raise
     except OSError as error:
         raise ArchiveUnavailable(f"{folder}: {error.strerror}") from error
 

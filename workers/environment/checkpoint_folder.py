@@ -20,7 +20,7 @@ from kernel.proof.tiles import (
     tile_path,
 )
 from kernel.proof.verification import ProofInvalid
-from workers.environment.private_files import FILE_MODE
+from workers.environment.private_files import FILE_MODE, draft_of
 
 CHECKPOINT = "checkpoint"
 PUBLIC_MODE = 0o644
@@ -121,14 +121,18 @@ def write_whole(path: Path, content: bytes, mode: int, *, synced: bool = True) -
     Raises:
         OSError: it cannot be written.
     """
-    part = path.with_name(f"{path.name}.part")
+    part = draft_of(path)
     part.unlink(missing_ok=True)
-    with os.fdopen(os.open(part, _NEW, mode), "wb") as file:
-        file.write(content)
-        file.flush()
-        if synced:
-            os.fsync(file.fileno())
-    part.rename(path)
+    try:
+        with os.fdopen(os.open(part, _NEW, mode), "wb") as file:
+            file.write(content)
+            file.flush()
+            if synced:
+                os.fsync(file.fileno())
+        part.rename(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     if not synced:
         return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)

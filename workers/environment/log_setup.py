@@ -19,6 +19,8 @@ import orjson
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
+from workers.environment.output import shown, shown_json, shown_text
+
 REDACTED = "[redacted]"
 
 _DEPTH_MAX = 8
@@ -35,7 +37,6 @@ _CAMEL_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _URL_CREDENTIALS = re.compile(r"://[^/\s]*@")
 _SECRET_PARAMETER = re.compile(rf"([?&](?:\w*[_-])?(?:{_TELLING_WORDS})=)[^&\s\"']+", re.IGNORECASE)
 _BEARER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 def configure_logging(
@@ -140,10 +141,10 @@ def _render_json(_logger: object, _method: str, event_dict: EventDict) -> str:
     first = {key: event_dict.pop(key) for key in _FIRST_KEYS if key in event_dict}
     line = {**first, **event_dict}
     try:
-        return orjson.dumps(line).decode()
+        return shown_json(orjson.dumps(line).decode())
     except TypeError:
         # Integers beyond 64 bits and lone surrogates: rare, and the standard library takes them.
-        return json.dumps(line, default=repr)
+        return shown_json(json.dumps(line, default=repr))
 
 
 def _console(*, colors: bool) -> list[Processor]:
@@ -156,8 +157,8 @@ def _console(*, colors: bool) -> list[Processor]:
 def _escape_controls(_logger: object, _method: str, event_dict: EventDict) -> EventDict:
     """Keeps a logged text from breaking the line or steering the terminal."""
     return {
-        key: _CONTROL.sub(lambda match: repr(match[0])[1:-1], value)
-        if isinstance(value, str) and key not in _MULTILINE_KEYS
+        key: (shown_text if key in _MULTILINE_KEYS else shown)(value)
+        if isinstance(value, str)
         else value
         for key, value in event_dict.items()
     }

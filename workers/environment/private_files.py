@@ -5,12 +5,15 @@
 2. A file belongs to who runs this too, is a plain file and has one name. A link would lead what is
    written elsewhere, and a second name would let it be changed from there.
 3. A file that others may read is made private, because the folder kept them out.
+4. What takes its name when it is whole is written under a name that no other writer has, be it of
+   this process or another.
 
 See decision workers/0078.
 """
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 FOLDER_MODE = 0o700
@@ -61,6 +64,11 @@ def check_file(path: Path) -> None:
         raise UnsafePathError(f"{path} has a second name (a hard link): copy it, and remove that")
     if file.st_mode & _OTHERS:
         path.chmod(FILE_MODE)
+
+
+def draft_of(path: Path) -> Path:
+    """Return the name under which this thread of this process writes what is to have a path."""
+    return path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.draft")
 
 
 def _check_owner(path: Path, status: os.stat_result) -> None:

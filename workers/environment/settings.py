@@ -291,6 +291,13 @@ class Settings(BaseSettings):
         "metrics of workers answer besides the loopback's; needed with a host that other machines "
         "can reach, because any page can let a name of its own point there.",
     )
+    path_prefix: str = Field(
+        default="",
+        max_length=200,
+        pattern=r"^(?:/[A-Za-z0-9._~-]+)*$",
+        description="Path under which a reverse proxy serves the gateway, such as /rotulus, where "
+        "the proxy leaves it on; one that takes it off needs no setting.",
+    )
     port: int = Field(
         default=0,
         ge=0,

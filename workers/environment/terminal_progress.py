@@ -5,6 +5,8 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
+from workers.environment.output import say, shown, write_raw
+
 BAR_CHARS = 24
 REPAINT_EVERY_S = 0.1
 LINE_EVERY_S = 5.0
@@ -31,10 +33,9 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         if self._terminal:
-            self._stream.write("\r\x1b[K")
+            write_raw("\r\x1b[K", self._stream)
         if kind is None and self._text:
-            self._stream.write(f"  {self._title}: {self._text} ({self.elapsed_s:.1f} s)\n")
-        self._stream.flush()
+            say(f"  {self._title}: {self._text} ({self.elapsed_s:.1f} s)", stream=self._stream)
 
     @property
     def elapsed_s(self) -> float:
@@ -55,8 +56,7 @@ class Progress:
             return
         self._shown_s = now_s
         before, after = ("\r\x1b[K", "") if self._terminal else ("", "\n")
-        self._stream.write(f"{before}  {self._title}: {text}{after}")
-        self._stream.flush()
+        write_raw(f"{before}  {shown(f'{self._title}: {text}')}{after}", self._stream)
 
 
 def bar(done: int, total: int) -> str:

@@ -44,6 +44,7 @@ from queues.redis_watch import RedisWatch
 from queues.worker_heartbeats import Heartbeats
 from workers.api.app import build_app
 from workers.api.middleware.admission import Admission
+from workers.api.middleware.path_prefix import PathPrefixMiddleware
 from workers.api.outcome_watch import OutcomeWatch
 from workers.api.services import (
     Replay,
@@ -276,6 +277,8 @@ def build_gateway(
     metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
     install_metrics(app, metrics)
     traces.install(app)
+    if settings.path_prefix:
+        app.add_middleware(PathPrefixMiddleware, prefix=settings.path_prefix)
 
     run_sealing = RunSealing(ledger, write, settings.landscape_run_rows, time.monotonic)
 

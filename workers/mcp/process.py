@@ -8,6 +8,7 @@ import uvicorn
 from mcp.server.stdio import stdio_server
 
 from workers.environment.listening import BACKLOG, port_of
+from workers.environment.output import OutputFailed
 from workers.mcp.http_app import PATH, http_app
 from workers.mcp.server import build_server
 from workers.mcp.tool import ToolContext
@@ -23,12 +24,17 @@ async def serve_stdio(context: ToolContext) -> None:
     Nothing else may write to standard output meanwhile.
     """
     server = build_server(context)
+    failed: BaseException | None = None
     try:
         async with stdio_server() as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
     except* (anyio.ClosedResourceError, BrokenPipeError):
         # Nobody is left to be answered, and a client that goes is no failure.
         pass
+    except* OSError as group:
+        failed = group.exceptions[0]
+    if isinstance(failed, OSError):
+        raise OutputFailed(failed)
 
 
 async def serve_http(

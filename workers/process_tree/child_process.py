@@ -132,14 +132,6 @@ class ServiceSpec:
     grace_s: float = 1.0
 
 
-def forward_to_stderr(line: bytes) -> None:
-    """Writes a child's line to our standard error, unchanged."""
-    # A reader that went away must not stop the draining, or the child would block.
-    with suppress(OSError, ValueError):
-        sys.stderr.buffer.write(line)
-        sys.stderr.buffer.flush()
-
-
 class ChildProcess:
     """Runs a `ChildSpec`; owned by one task at a time."""
 

@@ -31,13 +31,13 @@ import anyio
 from anyio.abc import TaskStatus
 
 from workers.environment.log_setup import get_logger
+from workers.environment.output import forward
 from workers.process_tree.child_process import (
     REAP_S,
     ChildProcess,
     ChildService,
     ChildSpec,
     ServiceSpec,
-    forward_to_stderr,
 )
 
 STOP_TOTAL_S = 2.0
@@ -150,7 +150,7 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
         policy: RestartPolicy | None = None,
         ready_timeout_s: float = READY_TIMEOUT_S,
         handle_signals: bool = True,
-        sink: Callable[[bytes], None] = forward_to_stderr,
+        sink: Callable[[bytes], None] = forward,
         died_alike: Callable[[AlikeDeaths], None] = lambda _: None,
         hindrance: Callable[[], Awaitable[str]] = _nothing,
     ) -> None:

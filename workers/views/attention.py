@@ -1,9 +1,11 @@
 """What needs somebody, as a sentence for each thing with the command for it."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
 from queues.priorities import priorities_of
+from workers.environment.output import command_line
 from workers.views.quarantines import DAMAGED
 
 PARTS: Final = {
@@ -17,6 +19,7 @@ PARTS: Final = {
 }
 """What is asked besides readiness, by its name in the JSON."""
 
+_rotulus: Final = partial(command_line, "rotulus")
 
 _CHECKPOINT_HELP: Final = (
     "`rotulus doctor` looks at keys and tiles; ROTULUS_CHECKPOINT_KEY, or the policy of"
@@ -46,7 +49,7 @@ def attention(state: Mapping[str, Any]) -> Iterator[str]:
     yield from _checkpoint_attention(state["checkpoint"])
     for halt in state["implications"].get("halts", []):
         what = halt["operation_kind"] or f"detector {halt['detector']}"
-        yield f"{what} is halted: rotulus implications resume {halt['halt_id']}"
+        yield f"{what} is halted: {_rotulus('implications', 'resume', halt['halt_id'])}"
     yield from _runs_attention(state)
 
 
@@ -66,7 +69,7 @@ def _runs_attention(state: Mapping[str, Any]) -> Iterator[str]:
         is_of_queues = problem["type"] == "failed_tokens" and "queues" in state["queues"]
         if problem["severity"] != "INFO" and not is_of_queues:
             run_id, message = problem["run_id"], problem["message"]
-            yield f"run {run_id}: {message}: rotulus landscape report {run_id} failure"
+            yield f"run {run_id}: {message}: {_rotulus('landscape', 'report', run_id, 'failure')}"
 
 
 def _queue_attention(state: Mapping[str, Any]) -> Iterator[str]:
@@ -74,15 +77,16 @@ def _queue_attention(state: Mapping[str, Any]) -> Iterator[str]:
     for pause in state.get("pauses", []):
         place = " ".join(filter(None, (pause["queue"], pause["priority"])))
         by = f" by {pause['decided_by']}" if pause["decided_by"] else ""
-        yield f"{place} is paused{by}: rotulus queues resume {pause['queue']}"
+        yield f"{place} is paused{by}: {_rotulus('queues', 'resume', pause['queue'])}"
     served = {queue for worker in state.get("fleet", []) for queue in worker["queues"]}
     for worker_id in state.get("late_workers", []):
         yield f"{worker_id} missed a beat: if it is dead, others take over what it had in hand"
     for name, queue in queues.items():
         if name not in served:
-            yield f"no worker serves {name}: rotulus worker --queues {name}"
+            yield f"no worker serves {name}: {_rotulus('worker', '--queues', name)}"
         if queue["dead"]:
-            yield f"{queue['dead']} of {name} were given up: rotulus queues dead {name}"
+            dead = _rotulus("queues", "dead", name)
+            yield f"{queue['dead']} of {name} were given up: {dead}"
         for priority in priorities_of(name):
             age_ms = queue["oldest_eligible_age_ms"].get(priority.name, 0)
             if age_ms > priority.service_target_ms:

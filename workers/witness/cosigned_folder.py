@@ -1,12 +1,15 @@
 """What a witness has cosigned, a file for each log, the hand-overs that it follows, and evidence.
 
 The folder is made with the keys, by a command. Without it nothing is cosigned: a witness that has
-forgotten what it saw would cosign another history.
+forgotten what it saw would cosign another history. `index.json` names the files that have to be
+there and the size up to which each log was cosigned, so that a file that was removed, or put back
+from a backup, is missed too (decision workers/0412). It is written behind the file that it names.
 """
 
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
 import orjson
 
@@ -20,6 +23,11 @@ from workers.environment.key_file import (
     write_private,
 )
 from workers.environment.private_files import FOLDER_MODE, UnsafePathError, check_folder
+
+_CHECKPOINT: Final = "checkpoint"
+_HANDOVERS: Final = "handovers.json"
+_ENDINGS: Final = (_CHECKPOINT, _HANDOVERS)
+_INDEX: Final = "index.json"
 
 
 class CosignedFolder:
@@ -58,10 +66,19 @@ class CosignedFolder:
         Raises:
             CheckpointKeyUnusable: it cannot be read, or is that of another log.
         """
-        path = self._file_of(origin, "checkpoint")
+        path, index = self._file_of(origin, _CHECKPOINT), self._index()
+        for ending in (_CHECKPOINT, _HANDOVERS):
+            file = self._file_of(origin, ending)
+            if file.name in index and not file.exists():
+                raise CheckpointKeyUnusable(f"{file} is gone: {origin!r} is not cosigned any more")
         kept = [_checkpoint(path, origin, read_private(path))] if path.exists() else []
         kept += [checkpoint for checkpoint, _ in self._handed_over(origin)]
-        return max(kept, key=lambda checkpoint: checkpoint.stated.size, default=None)
+        latest = max(kept, key=lambda checkpoint: checkpoint.stated.size, default=None)
+        known = max(index.get(self._file_of(origin, each).name, 0) for each in _ENDINGS)
+        if latest is not None and latest.stated.size < known:
+            message = f"{path} is of {latest.stated.size} rows, and {known} were cosigned"
+            raise CheckpointKeyUnusable(f"{message}: {origin!r} is not cosigned any more")
+        return latest
 
     def handovers(self, origin: str) -> tuple[KeyHandover, ...]:
         """Return the hand-overs of a log's keys that are followed.
@@ -85,8 +102,9 @@ class CosignedFolder:
             "checkpoint": checkpoint.to_bytes().decode(),
             "handovers": [handover.document for handover in handovers],
         }
-        path = self._file_of(checkpoint.stated.origin, "handovers.json")
+        path = self._file_of(checkpoint.stated.origin, _HANDOVERS)
         write_private(path, orjson.dumps(document))
+        self._note(path, checkpoint)
 
     def keep(self, checkpoint: SignedCheckpoint) -> None:
         """Keep the checkpoint that is to be cosigned, on the disk when this returns.
@@ -94,8 +112,9 @@ class CosignedFolder:
         Raises:
             CheckpointKeyUnusable: it cannot be written.
         """
-        path = self._file_of(checkpoint.stated.origin, "checkpoint")
+        path = self._file_of(checkpoint.stated.origin, _CHECKPOINT)
         write_private(path, checkpoint.to_bytes())
+        self._note(path, checkpoint)
 
     def keep_evidence(self, equivocation: Equivocation) -> Path | None:
         """Keep the first evidence against a log, and return where; None where there is some.
@@ -111,7 +130,7 @@ class CosignedFolder:
 
     def _handed_over(self, origin: str) -> list[tuple[SignedCheckpoint, list[KeyHandover]]]:
         """Return what the file of a log's hand-overs has, nothing where there is none."""
-        path = self._file_of(origin, "handovers.json")
+        path = self._file_of(origin, _HANDOVERS)
         if not path.exists():
             return []
         try:
@@ -123,6 +142,25 @@ class CosignedFolder:
         if any(handover.last.origin != origin for handover in handovers):
             raise CheckpointKeyUnusable(f"{path} has hand-overs of another log")
         return [(checkpoint, handovers)]
+
+    def _index(self) -> dict[str, int]:
+        """Return the size that each file has to have at least; of none where there is no index."""
+        path = self._path / _INDEX
+        if not path.exists():
+            return {}
+        try:
+            stated = orjson.loads(read_private(path))
+            return {str(name): int(size) for name, size in stated.items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise CheckpointKeyUnusable(f"{path}: {error}") from error
+
+    def _note(self, file: Path, checkpoint: SignedCheckpoint) -> None:
+        """Note a file that was written; one from before there was an index is noted with it."""
+        index = self._index()
+        known = {path.name: 0 for ending in _ENDINGS for path in self._path.glob(f"*.{ending}")}
+        grown = {**known, **index, file.name: checkpoint.stated.size}
+        if grown != index:
+            write_private(self._path / _INDEX, orjson.dumps(grown))
 
     def _file_of(self, origin: str, ending: str) -> Path:
         return self._path / f"{sha256(origin.encode()).hexdigest()}.{ending}"

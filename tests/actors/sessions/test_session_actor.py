@@ -580,15 +580,16 @@ async def test_a_recompute_with_a_value_that_its_inputs_do_not_give_is_rejected(
     assert len(_open_requests(ledger, "cu-1")) >= 1
 
 
-async def test_giving_up_closes_every_open_request_of_an_item_with_a_receipt_each():
+async def test_giving_up_closes_the_requests_that_were_tried_with_a_receipt_each():
     ledger, _ = scripted_ledger()
     async with running_committer(ledger) as committer:
         actor = SessionActor("s-1", None, committer, ledger.host)
         await _with_understandings(actor)
         request_ids = [request.request_id for request in _open_requests(ledger, "cu-1")]
         late = recalculation(ledger, "cu-1")
-        (closed,) = await committer.commit([DeadLetterUnit("cu-1", "ValueError:boom")])
-        (again,) = await committer.commit([DeadLetterUnit("cu-1", "ValueError:boom")])
+        dead = DeadLetterUnit("cu-1", "ValueError:boom", (*request_ids, "unknown"))
+        (closed,) = await committer.commit([dead])
+        (again,) = await committer.commit([dead])
         (outcomes,) = await ask(actor, Recomputed((late,)))
 
     assert closed == request_ids

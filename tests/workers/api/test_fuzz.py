@@ -182,7 +182,7 @@ BODIES: dict[str, dict[str, Any]] = {
             }
         ]
     },
-    "/internal/dead-letters": {"item_key": "u-1", "error_signature": "e"},
+    "/internal/dead-letters": {"item_key": "u-1", "request_ids": ["r"], "error_signature": "e"},
 }
 """A body that each writing route can read, for what is spoiled to get as far as it can."""
 

@@ -487,7 +487,7 @@ def test_an_export_is_a_file_that_verifies_without_the_ledger(folder: DataFolder
     assert (result.exit_code, result.stdout) == (0, "")
     assert "4 of 4 rows" in result.stderr
     assert rotulus("export").stdout_bytes == target.read_bytes()
-    assert [path.name for path in tmp_path.glob("*.part")] == []
+    assert [path.name for path in tmp_path.glob("*.draft")] == []
     for name in ("proof_file.py", "proof_file.mjs"):
         shipped = tmp_path / "log.jsonl.verifiers" / name
         assert shipped.read_bytes() == Path(proof_file.__file__).with_name(name).read_bytes()

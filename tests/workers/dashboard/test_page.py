@@ -104,7 +104,7 @@ async def test_the_policy_is_strict_and_the_page_keeps_it():
 
 async def test_a_first_load_is_small():
     page = await page_of(make_snapshot())
-    names = set(re.findall(r"(?:src|href)=\"(/static/[^\"]+)\"", page.text))
+    names = set(re.findall(r"(?:src|href)=\"\.(/static/[^\"]+)\"", page.text))
     script = next(name for name in names if name.endswith("app.js"))
     names |= {script.replace("app.js", name) for name in ("stream.js", "hub.js")}
     files = [await page_of(make_snapshot(), name) for name in sorted(names)]
@@ -125,11 +125,16 @@ async def test_files_are_kept_for_ever_under_their_version_and_nothing_else_is_s
         assert (await page_of(make_snapshot(), f"/static/{version}/{name}")).status_code == 404
 
 
-async def test_every_url_is_built_from_the_root_path():
-    page = await page_of(make_snapshot(), "/rotulus/", root_path="/rotulus")
-    urls = re.findall(r"(?:src|href)=\"(/[^\"]*)\"", page.text)
-    assert urls
-    assert [url for url in urls if not url.startswith("/rotulus/")] == []
+@pytest.mark.parametrize(("path", "root_path"), [("/", ""), ("/rotulus/", "/rotulus")])
+async def test_every_url_is_relative_to_the_page_that_names_it(path, root_path):
+    page = await page_of(make_snapshot(), path, root_path=root_path)
+    urls = re.findall(r"(?:src|href|data-hub|data-events)=\"([^\"]*)\"", page.text)
+    assert any(url.endswith("/events") for url in urls)
+    assert [
+        url
+        for url in urls
+        if not url.startswith(("./", "queues/", "workers/", "sessions/", "operations/", "#"))
+    ] == []
 
 
 async def test_a_part_that_failed_says_so_and_the_rest_is_shown():

@@ -188,9 +188,11 @@ def test_a_kill_at_any_step_leaves_the_handover_with_its_checkpoint_or_neither(w
     assert status == "200"
     [file] = world.cosigned.glob("*.handovers.json")
     [before] = world.cosigned.glob("*.checkpoint")
+    index = world.cosigned / "index.json"
     cosigned, seen = before.read_bytes(), set()
     for step in range(1, int(total) + 1):
         file.unlink(missing_ok=True)
+        index.write_bytes(orjson.dumps({before.name: 5}))
         before.write_bytes(cosigned)
         assert killed_before(step, world.witness().add_handover, following.to_bytes()) == ""
         kept = world.witness()._cosigned  # noqa: SLF001

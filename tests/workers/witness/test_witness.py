@@ -104,15 +104,50 @@ def test_logs_are_apart(key_file, verifiers):
     assert witness.add(body(0, 7, unknown)).status == 404
 
 
+@pytest.mark.parametrize("removed", ["checkpoint", "index.json", "put back"])
+def test_a_witness_of_which_one_file_was_removed_cosigns_no_other_history(
+    opened, key_file, removed
+):
+    opened().add(body(0, 5))
+    folder = cosigned_path(key_file)
+    older = {path: path.read_bytes() for path in folder.glob("*.checkpoint")}
+    opened().add(body(5, 9))
+    [file] = folder.glob(f"*{removed}") if removed != "put back" else older
+    file.unlink()
+    if removed == "put back":
+        file.write_bytes(older[file])
+    if removed == "index.json":
+        assert opened().add(body(0, 9, REWRITTEN)).status in (409, 422)
+        assert opened().add(body(9, 12)).status == 200
+        return
+    for size in (5, 9, 12):
+        with pytest.raises(CheckpointKeyUnusable, match="not cosigned any more"):
+            opened().add(body(0, size, REWRITTEN))
+    with pytest.raises(CheckpointKeyUnusable, match="not cosigned any more"):
+        opened().add(body(5, 12))
+
+
+def test_a_witness_from_before_the_index_misses_no_file_once_it_has_cosigned_again(
+    opened, key_file
+):
+    opened().add(body(0, 5))
+    folder = cosigned_path(key_file)
+    (folder / "index.json").unlink()
+    assert opened().add(body(5, 9)).status == 200
+    [file] = folder.glob("*.checkpoint")
+    file.unlink()
+    with pytest.raises(CheckpointKeyUnusable):
+        opened().add(body(0, 9, REWRITTEN))
+
+
 def test_a_witness_that_has_lost_what_it_cosigned_does_not_start(opened, key_file):
     opened().add(body(0, 9))
     folder = cosigned_path(key_file)
-    [file] = folder.iterdir()
+    [file] = folder.glob("*.checkpoint")
     file.write_text("nothing")
     with pytest.raises(CheckpointKeyUnusable):
         opened().add(body(0, 9))
-    file.rename(key_file.with_name("away"))
-    folder.rmdir()
+    folder.rename(key_file.with_name("away"))
     with pytest.raises(CheckpointKeyUnusable):
         opened()
 
@@ -164,13 +199,14 @@ def killed_before(step, add, content):
 
 def test_a_kill_at_any_step_leaves_the_old_checkpoint_or_the_new_one(opened, key_file):
     opened().add(body(0, 5))
-    [file] = cosigned_path(key_file).iterdir()
-    before = file.read_bytes()
+    [file] = cosigned_path(key_file).glob("*.checkpoint")
+    before = {path: path.read_bytes() for path in cosigned_path(key_file).iterdir()}
     total, status = killed_before(0, opened().add, body(5, 9)).split()
     assert (status, SignedCheckpoint.of_bytes(file.read_bytes()).stated.size) == ("200", 9)
     sizes = set()
     for step in range(1, int(total) + 1):
-        file.write_bytes(before)
+        for path, content in before.items():
+            path.write_bytes(content)
         assert killed_before(step, opened().add, body(5, 9)) == ""
         size = SignedCheckpoint.of_bytes(file.read_bytes()).stated.size
         sizes.add(size)

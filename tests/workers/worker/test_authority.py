@@ -23,6 +23,7 @@ from queues.retries import BASE_MS, MAX_ATTEMPTS
 from queues.work_queue import WorkQueue
 from tests.kernel.build import (
     FakeHost,
+    adapt,
     advance_policy,
     create,
     drain,
@@ -282,8 +283,43 @@ async def test_what_failed_too_often_is_recorded_as_dead_and_then_buried(world: 
     assert world.gateway.dead_letters() == []
     assert await world.depth() == (0, 1, 0, 0)
     await wear_out(world, {"outcome": "rejected", "code": "broken"}, 1)
-    assert world.gateway.dead_letters() == [{"item_key": "u-1", "error_signature": "broken"}]
+    with world.ledger.view() as view:
+        [asked] = view.open_requests_of(AUTHORITY_QUEUE, "u-1")
+    [letter] = world.gateway.dead_letters()
+    assert letter == {
+        "item_key": "u-1",
+        "request_ids": [asked.request_id],
+        "error_signature": "broken",
+    }
     assert await world.depth() == (0, 0, 0, 1)
+
+
+@pytest.mark.parametrize("is_relayed", [True, False], ids=["relayed", "not relayed yet"])
+async def test_what_was_asked_for_during_the_last_try_is_no_dead_letter_and_is_tried(
+    world: DrainedWorld, is_relayed
+):
+    await world.ask("u-1")
+    with world.ledger.view() as view:
+        [tried] = view.open_requests_of(AUTHORITY_QUEUE, "u-1")
+    await wear_out(world, {"outcome": "rejected", "code": "broken"}, MAX_ATTEMPTS - 1)
+    post = world.gateway.post
+
+    async def asked_meanwhile(path: str, body: Any) -> Any:
+        if path == "/internal/recomputed":
+            world.accept(adapt("u-1", title="another"))
+            if is_relayed:
+                await world.relay.sweep()
+        return await post(path, body)
+
+    world.gateway.post = asked_meanwhile  # type: ignore[method-assign]
+    await wear_out(world, {"outcome": "rejected", "code": "broken"}, 1)
+    world.gateway.post = post  # type: ignore[method-assign]
+    [letter] = world.gateway.dead_letters()
+    assert letter["request_ids"] == [tried.request_id]
+    await world.relay.sweep()
+    assert await world.depth() == (1, 0, 0, 1), "the later cause is an item of its own"
+    [claim] = await world.deliver()
+    assert (claim.key, claim.attempt) == ("u-1", 1)
 
 
 async def test_what_cannot_be_recorded_as_dead_is_not_buried(world: DrainedWorld):

@@ -26,6 +26,7 @@ from actors.sharding.report_sessions import report_session
 from kernel.model.result import RejectedResult
 from kernel.work.queue_kinds import asked_kind
 from kernel.work.reports import WorkReport
+from queues.items import CAUSES_KEPT_MAX
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.services import Given, Services, Traceparents
@@ -79,11 +80,15 @@ class RecomputedBody(_Batch):
 
 
 class DeadLetterBody(BaseModel):
-    """An item that is given up."""
+    """An item that is given up, and the requests for it that were tried."""
 
     model_config = ConfigDict(extra="forbid")
 
     item_key: Annotated[str, Field(min_length=1, max_length=512)]
+    request_ids: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=512)]],
+        Field(min_length=1, max_length=CAUSES_KEPT_MAX),
+    ]
     error_signature: Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -155,9 +160,11 @@ async def recomputed(body: RecomputedBody, services: Given, request: Request) ->
 
 @router.post("/dead-letters")
 async def dead_letter(body: DeadLetterBody, services: Given, request: Request) -> ClosedRequests:
-    """Record that an item is given up; its open requests get that outcome."""
+    """Record that an item is given up: of the requests that are named, the open ones."""
     await authorize(services, request)
-    closed = await services.write(DeadLetterUnit(body.item_key, body.error_signature))
+    closed = await services.write(
+        DeadLetterUnit(body.item_key, body.error_signature, tuple(body.request_ids))
+    )
     return {"closed": closed}
 
 

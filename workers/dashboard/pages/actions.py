@@ -9,7 +9,7 @@ from kernel.errors import KernelError
 from queues.errors import REDIS_FAILED, QueueError
 from workers.dashboard.headers import PAGE
 from workers.dashboard.pages.forms import FormRefused, action_of
-from workers.dashboard.pages.page import Pages, in_url
+from workers.dashboard.pages.page import Pages, in_url, relative_root
 
 
 async def act(pages: Pages, request: Request) -> Response:
@@ -28,8 +28,7 @@ async def act(pages: Pages, request: Request) -> Response:
             return await pages.refused(request, error.code, str(error))
         message = "it is on the record, and Redis did not answer; the queue follows once it does"
         return await pages.refused(request, error.code, message)
-    base: str = request.scope.get("root_path", "").rstrip("/")
-    place = f"{base}/queues/{in_url(queue)}"
+    place = f"{relative_root(request)}/queues/{in_url(queue)}"
     if action.request_id:
         place += f"/requests/{in_url(action.request_id)}"
     return RedirectResponse(f"{place}?{urlencode({'done': verb})}", 303, headers=PAGE)

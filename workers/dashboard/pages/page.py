@@ -31,7 +31,7 @@ class Pages:
         self, request: Request, template: str, context: Mapping[str, Any], status: int = 200
     ) -> Response:
         """Return a page; a thread renders it, so that it does not hold the loop."""
-        base: str = request.scope.get("root_path", "").rstrip("/")
+        base = relative_root(request)
         static = f"{base}/static/{self.assets.version}"
         common = {"base": base, "static": static, "was_archive_read": was_archive_read()}
         loaded = templates().get_template(f"pages/{template}.html")
@@ -54,6 +54,19 @@ class PageRoute:
     method: str
     path: str
     handler: Handler
+
+
+def relative_root(request: Request) -> str:
+    """Return the way from what is asked for to the root of the dashboard, without a slash behind.
+
+    Whatever path a proxy puts before ours, a browser resolves it there (decision workers/0411).
+    """
+    scope = request.scope
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    mount = quote(scope.get("root_path", "")).rstrip("/").encode()
+    # The browser counts slashes as it sent them: one in a name is encoded.
+    depth = raw.partition(b"?")[0].removeprefix(mount).count(b"/") - 1
+    return "/".join([".."] * depth) or "."
 
 
 def in_url(text: str) -> str:

@@ -18,7 +18,7 @@ from kernel.authority.strategy import AuthorityStrategy
 from kernel.authority.value import authority_of
 from kernel.canonical import digest
 from kernel.ledger.ledger import Document, Ledger, LedgerView
-from queues.items import Claim
+from queues.items import Claim, cause_id
 from workers.worker.batches import ClaimResult, Handler, settlement_of
 from workers.worker.gateway_reports import GatewayReporter
 
@@ -70,9 +70,29 @@ class AuthorityHandler(Handler):
         return settled
 
     async def give_up(self, claim: Claim, code: str) -> None:
-        """Record every open request for the understanding as a dead letter."""
-        body = {"item_key": _target(claim), "error_signature": code}
-        await self._reporter.post("/internal/dead-letters", body)
+        """Record the requests that the claim was for, and no later one, as dead letters."""
+        request_ids = await anyio.to_thread.run_sync(self._claimed, claim)
+        if request_ids:
+            body = {
+                "item_key": _target(claim),
+                "request_ids": request_ids,
+                "error_signature": code,
+            }
+            await self._reporter.post("/internal/dead-letters", body)
+
+    def _claimed(self, claim: Claim) -> list[str]:
+        """Return the open requests that the queue had joined to the item when it was claimed.
+
+        One that came later waits behind the claim as a successor, and is tried.
+        """
+        causes = set(claim.causes)
+        with self._ledger.view() as view:
+            requests = view.open_requests_of(AUTHORITY_QUEUE, _target(claim))
+        return [
+            request.request_id
+            for request in requests
+            if cause_id(request.request_id, request.priority) in causes
+        ]
 
     def _compute(self, claims: Sequence[Claim]) -> list[Computed]:
         with self._ledger.view() as snapshot:

@@ -396,7 +396,7 @@ async def test_any_json_at_any_door_is_answered_with_a_typed_error_or_success():
         },
         f"/v1/sessions/{SESSION}/operations": {"intents": [source("s-1")]},
         "/internal/recomputed": {"results": [{"intent": {"intent_kind": "x"}}]},
-        "/internal/dead-letters": {"item_key": "u", "error_signature": "e"},
+        "/internal/dead-letters": {"item_key": "u", "request_ids": ["r"], "error_signature": "e"},
     }
     posted: list[tuple[str, Any]] = []
 
