@@ -103,7 +103,7 @@ def test_every_command_that_a_script_sends_is_used_by_the_watch():
 
 
 SENT_OTHERWISE = {
-    *("auth", "hello", "ping", "select", "client|setinfo", "cluster|slots", "info", "dbsize"),
+    *("auth", "hello", "ping", "select", "client|setinfo", "cluster|slots", "info"),
     *("evalsha", "script|load", "blpop", "watch", "unwatch", "multi", "exec", "discard"),
 }
 """By connections, and what no script can send: the watch sends it, or a connection that is made."""

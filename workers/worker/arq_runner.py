@@ -23,6 +23,7 @@ import anyio
 import orjson
 import structlog
 from arq.connections import ArqRedis
+from arq.utils import poll
 from arq.worker import Worker, func
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
@@ -137,7 +138,7 @@ class WorkerProcess:
         # Another queue each time, so that nothing of the last one comes back.
         self._begun += 1
         queue_name = f"{prefix_of(self.redis, ROOM)}queue:{self.worker_id}:{self._begun}"
-        worker = Worker(
+        worker = SlotWorker(
             functions=[
                 func(cast("Any", self._slot), name=JOB, timeout=SLOT_TURN_S * 2, max_tries=1)
             ],
@@ -244,6 +245,16 @@ class WorkerProcess:
 
 class ArqStumbled(Exception):
     """Raised when arq cannot go on with what it read under its keys, where anybody may write."""
+
+
+class SlotWorker(Worker):
+    """A worker of arq that asks the server nothing about itself: few users may (INFO)."""
+
+    async def main(self) -> None:
+        """Look for slots until cancelled."""
+        self.ctx["redis"] = self.pool
+        async for _ in poll(self.poll_delay_s):
+            await self._poll_iteration()
 
 
 class ArqRoom:
