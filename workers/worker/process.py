@@ -12,7 +12,7 @@ import anyio.to_thread
 import structlog
 
 from actors.synthesis.field_extraction import FieldExtraction
-from kernel.checked_reading import CheckedLedger
+from kernel.checked_reading import DoubtedLedger
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from queues.client.failover import FailoverTransport
@@ -69,7 +69,7 @@ async def serve_worker(
     # The gateway that founds it may still be starting.
     connections = settings.database_connections
     opening = partial(open_ledger, place, host, read_only=True, connections=connections)
-    ledger = CheckedLedger(await opened(opening))
+    ledger = DoubtedLedger(await opened(opening))
     redis = connect_redis(redis_url)
     token, urls = settings.worker_token, settings.gateway_urls
     gateways = FailoverTransport(urls)
