@@ -9,11 +9,12 @@ A row of a quarantined range is read as it stands, with its mark, and so is what
 Work that commits does not read so: it would cost each operation its rows' hashes once more.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import orjson
 from sqlalchemy import Table
@@ -22,7 +23,7 @@ from kernel.belief.errors import CorruptBeliefEvent
 from kernel.belief.events import BeliefEvent
 from kernel.belief.session_snapshot import SessionSnapshot
 from kernel.canonical import sha256_hex
-from kernel.errors import RowDamaged
+from kernel.errors import KernelError, RowDamaged
 from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.record_rules import check_stored
 from kernel.ledger import schema
@@ -34,6 +35,9 @@ from kernel.ledger.tables import Row, TablesView
 from kernel.proof.merkle_tree import HASH_BYTES
 from kernel.proof.thought_chain import content_hash
 from kernel.proof.tiles import TILE_WIDTH, hashes_of, subtree_root
+
+DOUBTED_MAX: Final = 32
+"""Readings that are looked at again, the last ones."""
 
 RowCheck = Callable[[Row, TablesView], str | None]
 """Says what is wrong with a row, None where nothing is."""
@@ -257,3 +261,48 @@ class CheckedLedger(Ledger):
         """
         with super().view() as view:
             yield checked(view)
+
+
+class DoubtedTables(CheckedTables):
+    """The tables of a snapshot, whose rows are held against themselves once somebody doubts."""
+
+    def __init__(self, tables: TablesView) -> None:
+        super().__init__(tables)
+        self._last: deque[tuple[Table, list[Row]]] = deque(maxlen=DOUBTED_MAX)
+
+    def _checked(self, table: Table, rows: list[Row]) -> list[Row]:
+        self._last.append((table, rows))
+        return rows
+
+    def doubt(self) -> None:
+        """Look at what was read last.
+
+        Raises:
+            RowDamaged: a row of it is damaged.
+        """
+        for table, rows in self._last:
+            super()._checked(table, rows)
+
+
+class DoubtedLedger(CheckedLedger):
+    """A ledger of which rows are looked at where the work on them fails: work pays nothing.
+
+    A worker reads so: an item fails of a damaged row as of anything else, and then it is named.
+    """
+
+    @contextmanager
+    def view(self) -> Iterator[LedgerView]:
+        """Open a snapshot; see `Ledger.view`.
+
+        Raises:
+            RowDamaged: an error left the block that none of ours is, and a row is to blame.
+        """
+        with Ledger.view(self) as view:
+            tables = DoubtedTables(view.tables)
+            try:
+                yield LedgerView(cast("TablesView", tables), view.archive)
+            except KernelError:
+                raise
+            except Exception:
+                tables.doubt()
+                raise

@@ -31,7 +31,9 @@ from kernel.causal_graph import (
     node_id_of,
     node_record_id,
 )
+from kernel.ledger.damage import damage_of
 from kernel.ledger.ledger import Ledger
+from kernel.verify.violation import record_damage
 
 SESSION_PREFIX = "incident:"
 
@@ -60,6 +62,13 @@ class Incidents:
     def __init__(self, ledger: Ledger, store: LedgerEliminationStore | None = None) -> None:
         self._ledger = ledger
         self._store = store or LedgerEliminationStore(ledger)
+
+    def record_damage(self, error: Exception) -> None:
+        """Leave a receipt of the damaged record that an error tells of (L3)."""
+        damage = damage_of(error)
+        if damage is not None:
+            with self._ledger.transaction() as transaction:
+                record_damage(transaction, [damage])
 
     def merge(self, nodes: Iterable[CausalNode], edges: Iterable[CausalEdge]) -> Merge:
         """Merge a delta into the graph, all of it or nothing.

@@ -9,6 +9,7 @@ INTERNAL, and health says so.
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -191,5 +192,7 @@ class TeeService:
         _log.critical("tee_record_corrupt", error=str(error))
         self._refusal = "ledger_corrupt: the record does not verify"
         self._unfit()
+        with suppress(Exception):  # a receipt where one can be written
+            self._incidents.record_damage(error)
         context.abort(grpc.StatusCode.INTERNAL, self._refusal)
         raise AssertionError("abort raises")

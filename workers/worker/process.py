@@ -12,7 +12,7 @@ import anyio.to_thread
 import structlog
 
 from actors.synthesis.field_extraction import FieldExtraction
-from kernel.checked_reading import CheckedLedger
+from kernel.checked_reading import DoubtedLedger
 from kernel.errors import LedgerUnavailable
 from kernel.ledger.head_watch import HeadWatch, LedgerWentBack
 from kernel.ledger.ledger import Ledger, LedgerView
@@ -72,7 +72,7 @@ async def serve_worker(
     # The gateway that founds it may still be starting.
     connections = settings.database_connections
     opening = partial(open_ledger, place, host, read_only=True, connections=connections)
-    ledger = CheckedLedger(await opened(opening))
+    ledger = DoubtedLedger(await opened(opening))
     await _accepted(ledger)
     redis = connect_redis(redis_url, settings.redis_prefix)
     token, urls = settings.worker_token, settings.gateway_urls

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Table
 
 from actors.error_codes import ERRORS
-from kernel.checked_reading import CheckedLedger
+from kernel.checked_reading import CheckedLedger, DoubtedLedger
 from kernel.errors import RowDamaged
 from kernel.host import Host
 from kernel.landscape.recorder import Recorder
@@ -295,6 +295,22 @@ async def test_a_segment_of_the_archive_is_a_record_too():
         await door.send(f"/v1/quarantines/{receipt_id}/lift", GROUNDS)
         assert (await door.http.get("/readyz")).json()["status"] == "ready"
         assert (await door.http.get("/v1/log?after=0")).status_code == 200
+
+
+def test_work_that_fails_of_a_damaged_row_names_it_and_other_work_pays_nothing():
+    """A worker's readings are looked at again where its work on them fails."""
+    ledger = DoubtedLedger(memory_ledger())
+    submit(ledger, create("n", "Note"))
+    with pytest.raises(KeyError, match="nothing of it"):
+        ledger.read(lambda view: (view.node("n") or {})["nothing of it"])
+    assert ledger.damage.all() == ()
+    with ledger.store.transaction() as tables:
+        [row] = tables.select(schema.nodes)
+        tables.put(schema.nodes, row | {"record": b"{"})
+    with pytest.raises(RowDamaged, match="nodes n: record is not a JSON object"):
+        ledger.read(lambda view: view.node("n"))
+    [met] = ledger.damage.all()
+    assert named(met) == "nodes n"
 
 
 @pytest.mark.parametrize("hashes", [b"", b"short", bytes(257 * 32), bytes(256 * 32)])

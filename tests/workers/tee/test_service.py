@@ -415,3 +415,5 @@ def test_a_record_that_does_not_verify_is_served_no_further():
         assert status_of(lambda: main_graph(tee)) is grpc.StatusCode.INTERNAL
         assert reasons == ["corrupt"]
         assert status_of(lambda: open_incident(tee)) is grpc.StatusCode.INTERNAL
+        [standing] = ledger.read(lambda view: view.quarantines().standing)
+        assert "causal-node:a" in standing.finding, "gateways of the ledger are red for it"
