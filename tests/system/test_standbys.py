@@ -7,7 +7,11 @@ from structlog.testing import capture_logs
 
 psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
 
-from kernel.errors import LedgerUnavailable  # noqa: E402 - after the driver
+from kernel.errors import (  # noqa: E402 - after the driver
+    CommitOutcomeUnknown,
+    LedgerUnavailable,
+)
+from kernel.ledger import postgres_connection  # noqa: E402 - likewise
 from kernel.ledger.ledger import Ledger  # noqa: E402 - likewise
 from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
 from tests.contract.nodes import add, names  # noqa: E402 - likewise
@@ -96,3 +100,24 @@ def test_a_store_that_writes_never_ends_at_a_standby_and_goes_on_at_the_new_prim
         add(store, "c")
         replicated.rejoin()
         assert names(store) == ["a", "b", "c"]
+
+
+@pytest.mark.spec("K25")
+def test_a_commit_that_waits_for_a_standby_is_unknown_until_a_primary_says_what_became_of_it(
+    replicated, url, monkeypatch
+):
+    monkeypatch.setattr(postgres_connection, "REPLY_MAX_S", 0.5)
+    with closing(PostgresStore(url)) as store:
+        for name in ("on-record", "lost"):
+            replicated.settle(synchronous=True)
+            replicated.cut_off()
+            with pytest.raises(CommitOutcomeUnknown):
+                add(store, name)
+            if name == "on-record":
+                replicated.settle()
+            else:
+                replicated.fail_over()
+            assert names(store) == ["on-record"]
+        add(store, "lost")
+        replicated.rejoin()
+        assert names(store) == ["lost", "on-record"]
