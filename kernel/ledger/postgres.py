@@ -307,9 +307,16 @@ class PostgresStore:
     """A ledger in a PostgreSQL database; `read_only` opens it without the right to write (K18)."""
 
     def __init__(
-        self, url: str, *, read_only: bool = False, connections: int = CONNECTIONS_DEFAULT
+        self,
+        url: str,
+        *,
+        read_only: bool = False,
+        primary: bool = False,
+        connections: int = CONNECTIONS_DEFAULT,
     ) -> None:
         """Connect, and create the tables when this may write.
+
+        With `primary`, and where it may write, a standby will not do (decision kernel/0590).
 
         The store has so many `connections` at most, at least `CONNECTIONS_LEAST`; a store that may
         write keeps one of them for that. Who asks for a snapshot while all are in use waits for
@@ -322,6 +329,7 @@ class PostgresStore:
         self._url = url
         self.place = place_of(url)
         self._read_only = read_only
+        self._primary = primary or not read_only
         self._texts: dict[Any, str] = {}
         self._silences = Silences()
         self._readers: queue.LifoQueue[Connection] = queue.LifoQueue(IDLE_READERS_MAX)
@@ -421,7 +429,7 @@ class PostgresStore:
     def query(self, sql: str, bounds: QueryBounds, now_s: Callable[[], float]) -> QueryAnswer:
         """Run one SELECT on a connection of its own that may only read; the server has the time."""
         del now_s
-        connection = connect(self._url, self.place, read_only=True, primary=not self._read_only)
+        connection = connect(self._url, self.place, read_only=True, primary=self._primary)
         with closing(connection):
             return run_query(connection, sql, bounds)
 
@@ -618,7 +626,7 @@ class PostgresStore:
             self._url,
             self.place,
             read_only=read_only,
-            primary=not self._read_only,
+            primary=self._primary,
             silences=self._silences,
         )
 

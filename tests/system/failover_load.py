@@ -47,6 +47,7 @@ class Fleet:
 
     def __init__(self, folder: Path, gateways: Gateways, environment: dict[str, str]) -> None:
         self.database_url = environment["ROTULUS_DATABASE_URL"]
+        self.folder = folder
         self.gateways, self.pair = gateways, gateways.pair()
         first, second = self.pair
         self._log = folder / "worker.log"

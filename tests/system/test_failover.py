@@ -16,7 +16,8 @@ from tests.system.answered import Answers, Name, expect_listed, listed_lost
 from tests.system.failover_load import Fleet, Load, running_fleet
 from tests.system.gateways import HYPOTHESES
 from tests.system.tree_run import wait_for
-from tests.workers.cli.command import rotulus
+from tests.workers.cli.command import printed, rotulus
+from workers.environment.checkpoint_key import last_signed_size
 from workers.environment.ledger_access import read_record
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.anyio, pytest.mark.may_block]
@@ -25,6 +26,7 @@ EACH = 5
 """So many answers of each kind are awaited between two faults."""
 
 ALARM_S = 60.0
+KEY = "log.key"
 STRUCK = 3
 
 
@@ -37,7 +39,9 @@ def fleet(replicated, tmp_path_factory: pytest.TempPathFactory):
     """One fleet for all tests; each begins with its URL's first host as the primary."""
     replicated.settle()
     folder = tmp_path_factory.mktemp("fleet")
-    with running_fleet(folder, replicated.new_database()) as fleet:
+    printed("checkpoint", "key", str(folder / KEY), "--origin", "log.example/fleet", "--json")
+    settings = {"ROTULUS_CHECKPOINT_KEY": str(folder / KEY), "ROTULUS_CHECKPOINT_S": "1"}
+    with running_fleet(folder, replicated.new_database(), **settings) as fleet:
         yield fleet
 
 
@@ -55,6 +59,18 @@ async def expect_halted(fleet: Fleet, load: Load, session: str) -> None:
         assert not await load.clients.eliminate(session, len(HYPOTHESES) - 1)
         assert not await load.clients.operate(session, "while-it-is-halted")
     assert load.clients.codes == {"ledger_went_back"}
+
+
+def signed_rows(fleet: Fleet) -> int:
+    return last_signed_size(fleet.folder / KEY)
+
+
+def rows(url: str) -> int:
+    return read_record(SecretStr(url), lambda view: view.head().ec_sequence_number)
+
+
+def wait_until_signed(fleet: Fleet, least: int) -> None:
+    wait_for("a checkpoint", lambda: signed_rows(fleet) >= least, ALARM_S, 0.1)
 
 
 def accept(fleet: Fleet, url: str) -> None:
@@ -121,6 +137,7 @@ async def test_what_a_standby_that_lagged_had_not_received_is_listed_twice_in_a_
     await off_loop(replicated.begin_at_first, url)
     load = Load(answers, fleet)
     idle = await load.clients.declare(10**6)
+    signed: set[int] = set()
     for flap in range(2):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(load.run)
@@ -133,9 +150,12 @@ async def test_what_a_standby_that_lagged_had_not_received_is_listed_twice_in_a_
             for number in range(STRUCK, 2 * STRUCK):
                 await strike(load, idle, 2 * STRUCK * flap + number)
             await load.wait_until_answered(EACH)
+            if flap == 0:
+                await off_loop(wait_until_signed, fleet, await off_loop(rows, url))
             await off_loop(replicated.fail_over)
             await off_loop(wait_for, "the alarm", partial(went_back, fleet), ALARM_S, 0.05)
             tasks.cancel_scope.cancel()
+        signed.add(signed_rows(fleet))
         expect_no_sequence_twice(answers)
         await expect_halted(fleet, load, idle)
         await off_loop(accept, fleet, url)
@@ -156,6 +176,8 @@ async def test_what_a_standby_that_lagged_had_not_received_is_listed_twice_in_a_
     await load.clients.aclose()
     assert await off_loop(expect_listed, SecretStr(url), answers) == set()
     await off_loop(fleet.gateways.verify)
+    # What was signed has rows that are lost, so nothing more is signed under its name.
+    assert signed == {signed_rows(fleet)}
 
 
 async def strike(load: Load, session: str, number: int) -> None:

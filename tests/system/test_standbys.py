@@ -2,12 +2,17 @@
 
 from contextlib import closing
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 
 psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
 
-from kernel.errors import LedgerUnavailable  # noqa: E402 - after the driver
+from kernel.errors import (  # noqa: E402 - after the driver
+    CommitOutcomeUnknown,
+    LedgerUnavailable,
+)
+from kernel.ledger import postgres_connection  # noqa: E402 - likewise
 from kernel.ledger.ledger import Ledger  # noqa: E402 - likewise
 from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
 from tests.contract.nodes import add, names  # noqa: E402 - likewise
@@ -15,6 +20,7 @@ from tests.kernel.build import FakeHost  # noqa: E402 - likewise
 from workers.environment.diagnosis import diagnose  # noqa: E402 - likewise
 from workers.environment.settings import load_settings  # noqa: E402 - likewise
 from workers.gateway.process import name_standbys  # noqa: E402 - likewise
+from workers.worker.process import serve_worker  # noqa: E402 - likewise
 
 
 @pytest.fixture
@@ -82,6 +88,8 @@ def test_a_store_that_writes_never_ends_at_a_standby_and_goes_on_at_the_new_prim
     at_standby = replicated.at_standby(url)
     with pytest.raises(LedgerUnavailable, match="hot standby"):
         PostgresStore(at_standby)
+    with pytest.raises(LedgerUnavailable, match="hot standby"):
+        PostgresStore(at_standby, read_only=True, primary=True)
     assert said(at_standby, tmp_path)[0] == ["note"]
     with closing(PostgresStore(url.replace("read-write", "any"))) as store:
         add(store, "a")
@@ -96,3 +104,40 @@ def test_a_store_that_writes_never_ends_at_a_standby_and_goes_on_at_the_new_prim
         add(store, "c")
         replicated.rejoin()
         assert names(store) == ["a", "b", "c"]
+
+
+@pytest.mark.spec("K25")
+def test_a_commit_that_waits_for_a_standby_is_unknown_until_a_primary_says_what_became_of_it(
+    replicated, url, monkeypatch
+):
+    monkeypatch.setattr(postgres_connection, "REPLY_MAX_S", 0.5)
+    with closing(PostgresStore(url)) as store:
+        for name in ("on-record", "lost"):
+            replicated.settle(synchronous=True)
+            replicated.cut_off()
+            with pytest.raises(CommitOutcomeUnknown):
+                add(store, name)
+            if name == "on-record":
+                replicated.settle()
+            else:
+                replicated.fail_over()
+            assert names(store) == ["on-record"]
+        add(store, "lost")
+        replicated.rejoin()
+        assert names(store) == ["lost", "on-record"]
+
+
+@pytest.mark.anyio
+async def test_a_worker_takes_no_work_from_what_a_standby_shows(replicated, url, tmp_path):
+    place = replicated.at_standby(url)
+    settings = load_settings(
+        database_url=place, data_dir=tmp_path, worker_token="standby-" + "0" * 16
+    )
+    with capture_logs() as lines, anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve_worker, settings, "redis://127.0.0.1:1")
+            while "ledger_awaited" not in [line["event"] for line in lines]:
+                await anyio.sleep(0.02)
+            tasks.cancel_scope.cancel()
+    [code] = {line["code"] for line in lines if line["event"] == "ledger_awaited"}
+    assert code == "ledger_unavailable"

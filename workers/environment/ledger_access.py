@@ -111,9 +111,15 @@ def shown_place(place: LedgerPlace) -> str:
 
 
 def open_store(
-    place: LedgerPlace, *, read_only: bool = False, connections: int = DATABASE_CONNECTIONS
+    place: LedgerPlace,
+    *,
+    read_only: bool = False,
+    primary: bool = False,
+    connections: int = DATABASE_CONNECTIONS,
 ) -> Store:
     """Open the store at a place, a database with so many connections at most.
+
+    Who works on what is read there, and does not only show it, asks for the `primary`.
 
     Raises:
         LedgerUnavailable: when it cannot be opened.
@@ -126,7 +132,7 @@ def open_store(
     from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - the reason above
 
     url = database.get_secret_value()
-    return PostgresStore(url, read_only=read_only, connections=connections)
+    return PostgresStore(url, read_only=read_only, primary=primary, connections=connections)
 
 
 def open_ledger(
@@ -134,15 +140,16 @@ def open_ledger(
     host: Host | None = None,
     *,
     read_only: bool = False,
+    primary: bool = False,
     connections: int = DATABASE_CONNECTIONS,
 ) -> Ledger:
-    """Open the ledger at a place, which was founded, with its archive.
+    """Open the ledger at a place, which was founded, with its archive; see `open_store`.
 
     Raises:
         LedgerUnavailable: when it cannot be opened.
         LedgerSchemaDiffers: when its tables have another version.
     """
-    store = open_store(place, read_only=read_only, connections=connections)
+    store = open_store(place, read_only=read_only, primary=primary, connections=connections)
     return _watched(Ledger(store, host or system_host(), archive_of(place)))
 
 

@@ -180,7 +180,7 @@ def _serve(
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     with suppress(EOFError, OSError):
         try:
-            ledger = CheckedLedger(open_ledger(place, read_only=True))
+            ledger = CheckedLedger(open_ledger(place, read_only=True, primary=True))
         except KernelError as error:
             connection.send_bytes(_refusal(error))
             return

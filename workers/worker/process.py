@@ -71,7 +71,8 @@ async def serve_worker(
     host = system_host(clock.now_us)
     # The gateway that founds it may still be starting.
     connections = settings.database_connections
-    opening = partial(open_ledger, place, host, read_only=True, connections=connections)
+    reading = partial(open_ledger, read_only=True, primary=True, connections=connections)
+    opening = partial(reading, place, host)
     ledger = DoubtedLedger(await opened(opening))
     await _accepted(ledger)
     redis = connect_redis(redis_url, settings.redis_prefix)
