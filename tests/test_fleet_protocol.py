@@ -16,7 +16,7 @@ from kernel.fleet_protocol import PROTOCOL, is_spoken, stated
 from queues.worker_heartbeats import WorkerBeat
 from workers.api.routes.worker_reports import DeadLetterBody, RecomputedBody, WorkBody
 
-FORMS = {5: "410034fc0a2f096e257dc67dc4b89ae1f49260097b16e02989cedb86909e3516"}
+FORMS = {6: "ba09373c82431157ba1a662a3a6885647d16661c4fb8755262899afbe0a3bd57"}
 """The digest of everything that is said, by the version that says it."""
 
 
