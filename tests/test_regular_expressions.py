@@ -87,6 +87,7 @@ def faults_of(patterns: list[Collected]) -> list[str]:
     ]
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_pattern_of_a_package_is_linear(package):
     patterns = [each for each in collected()[0] if each.site.file.startswith(f"{package}/")]
