@@ -221,12 +221,12 @@ def _reversals() -> Iterable[str]:
     yield "## Reversals\n"
     yield (
         "What a session struck never comes back in it. Where an entry undoes what holds, the "
-        "session is closed on the words of the entry, and a successor is declared over the whole "
-        "universe with the strikes that hold on (`POST /v1/sessions/{session_id}/succeed`); the "
-        "newest session says what stands. An entry that undoes nothing that holds changes nothing. "
-        "A later act that leaves no posture closes the session as well (`contradicted`): what undid "
-        "the earlier was not read, and as much as leaves a posture is carried over, the newest "
-        "first.\n"
+        "session is closed on the words of the entry, and a successor is declared over the "
+        "whole universe with the strikes that hold on (`POST "
+        "/v1/sessions/{session_id}/succeed`); the newest session says what stands. An entry "
+        "that undoes nothing that holds changes nothing. A later act that leaves no posture "
+        "closes the session as well (`contradicted`): what undid the earlier was not read, "
+        "and as much as leaves a posture is carried over, the newest first.\n"
     )
     yield (
         "`rotulus ingest` succeeds a session also where the court has changed what it had "

@@ -195,16 +195,18 @@ async def test_a_session_that_was_succeeded_is_told_with_the_one_that_stands(dec
     body = {"reason": "It was vacated.", "undone": [known], "cause": cause}
     successor_id = (await decided.post("succeed", body)).json()["successor_id"]
     for session_id in (SESSION, successor_id):
-        told = await explained(decided, session_id)
+        document = await explained(decided, session_id)
         sessions = {
-            step["record_id"]: step["says"] for step in told["steps"] if step["kind"] == "session"
+            step["record_id"]: step["says"]
+            for step in document["steps"]
+            if step["kind"] == "session"
         }
         assert set(sessions) == {SESSION, successor_id}
         closed, stands = sessions[SESSION], sessions[successor_id]
         assert (closed["n_survivors"], closed["stands_in"]) == (2, successor_id)
         assert (stands["n_survivors"], stands.get("stands_in")) == (3, None)
-        assert ("s-1", 0, 10, WORDS[:10]) in words_of(told)
-        [closing] = [step for step in told["steps"] if step["says"].get("successor_id")]
+        assert ("s-1", 0, 10, WORDS[:10]) in words_of(document)
+        [closing] = [step for step in document["steps"] if step["says"].get("successor_id")]
         assert closing["says"]["reason"] == "It was vacated."
     survivor = await explained(decided, SESSION, hypothesis="won")
     states = {
