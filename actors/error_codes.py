@@ -95,6 +95,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "SESSION_NOT_FOUND": ErrorCode(404, "request"),
         "SESSION_EXISTS": ErrorCode(409, "request"),
         "SESSION_TERMINATED": ErrorCode(409, "request"),
+        "SESSION_SUCCEEDED": ErrorCode(409, "request"),
         "INVALID_HYPOTHESIS_ID": ErrorCode(422, "request"),
         "OBLIGATION_NOT_FOUND": ErrorCode(404, "request"),
         "EVENT_NOT_FOUND": ErrorCode(404, "request"),

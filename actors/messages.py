@@ -156,6 +156,21 @@ class RequestTermination(BeliefVerb):
 
 
 @dataclass(slots=True)
+class Succeed(BeliefVerb):
+    """Close the session and go on in another one, without what was undone.
+
+    Observations are pairs of source_id and observation_id; either list is given.
+    """
+
+    reason: str
+    undone: list[list[str]] | None = None
+    carried: list[list[str]] | None = None
+    cause: dict[str, Any] | None = None
+    successor_id: str | None = None
+    """A session that is not declared; None for one that is named after the session."""
+
+
+@dataclass(slots=True)
 class Query(Message):
     """Ask for the state of the session."""
 

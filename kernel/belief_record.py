@@ -119,16 +119,24 @@ def declared_universe(view: LedgerView, session_id: str) -> frozenset[str] | Non
     return frozenset(BeliefEvent.from_bytes(row["event_bytes"]).payload["hypotheses"])
 
 
-def record_belief(transaction: LedgerTransaction, batch: BeliefBatch) -> None:
-    """Append the events of a batch and renew the session's summary row.
+def check_follows(transaction: LedgerTransaction, batch: BeliefBatch) -> None:
+    """Refuse events that do not go on where their session was anchored.
 
     Raises:
-        DuplicateKey: when they do not go on where the session was anchored: somebody else wrote to
-            it, and nothing was written now.
+        DuplicateKey: somebody else wrote to it.
     """
     anchor = anchor_of(transaction, batch.session_id)
     if not follows(anchor, batch.first_index, batch.prior_event_hash):
         raise DuplicateKey(f"belief_events: {batch.session_id} has other events by now")
+
+
+def record_belief(transaction: LedgerTransaction, batch: BeliefBatch) -> None:
+    """Append the events of a batch and renew the session's summary row.
+
+    Raises:
+        DuplicateKey: when they do not go on where the session was anchored; nothing was written.
+    """
+    check_follows(transaction, batch)
     for offset, (event_id, event_hash, content) in enumerate(batch.events):
         # An index behind the anchor's is free, and the id of an event is drawn for it.
         transaction.tables.append(

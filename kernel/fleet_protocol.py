@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-PROTOCOL: Final = 5
+PROTOCOL: Final = 6
 HEADER: Final = "Rotulus-Protocol"
 
 _FIELD: Final = b'{"protocol":'

@@ -22,6 +22,7 @@ from workers.dockets.reader import (
 )
 from workers.dockets.references import CUES, REFERENCES_MAX
 from workers.dockets.relationships import CONFIDENCE, RELATIONSHIPS, TARGET_ROLES
+from workers.dockets.reversals import EVERY_COURT, REVERSALS
 from workers.dockets.rule import Rule
 
 HEAD = """# Dockets
@@ -36,6 +37,8 @@ else. `make dockets` writes this file.
 | `reader.py` | `read_dockets(lines)`: a `Docket` or a `BadLine` for each line not blank |
 | `rule.py`, `rules_*.py` | what a rule is; the rules as tables, a file for a family of cases |
 | `postures.py` | the universes of postures, and what a rule may infer and what not |
+| `reversals.py` | what undoes what, a table by kind of court |
+| `course.py` | `DocketCourse(kind)`: what of the strikes holds, entry after entry |
 | `claims.py` | `claim_of(description)`, `visibility_class(description)` |
 | `plan.py` | `plan_docket(docket)`: the declaration, and the steps of each entry in order |
 | `normalisation.py` | `normalise(docket, entry)`: what an entry is, in the terms of selectors |
@@ -54,14 +57,17 @@ them bankruptcies, many a few days old):
 
 | Left | Dockets |
 |---|---|
-| one posture | 34 |
-| several | 230, of which 85 lost nothing but `awaiting_order_for_relief` |
-| none | 6: five dismissals and one discharge that the court took back |
+| one posture | 32 |
+| several | 238, of which 86 lost nothing but `awaiting_order_for_relief` |
+| none | 0 |
 | all | 49: complaints, single motions and claims in old large cases, a petition under chapter 15 |
 
+Ten of them were undone, and go on in a successor: five cases reinstated, a discharge and a
+confirmation vacated, a judgment reversed on appeal, a mandate recalled, a second appeal. Each was
+read against its entries. No entry is named as one that may undo something and cannot be read.
+
 Of twice forty dockets drawn at random, every elimination was read against its entry, and each had
-its ground there. Later acts undid some: a reinstated case in each draw, a judgment that was
-reversed, a mandate that was recalled.
+its ground there.
 """
 
 MEASURED_FIELDS = """Over the 9,640 entries of those 319 dockets:
@@ -127,9 +133,10 @@ LIMITATIONS = """## Limitations
   nothing is struck then. Free text of judges is not interpreted.
 - An entry is read by itself. "Order granting 12 Motion" strikes nothing unless it says what
   motion 12 asked.
-- A discharge that is revoked, or a dismissal that is taken back, leaves no survivor. A
-  confirmation that is vacated is not restored, and a remand from an appeal does not reopen the
-  phases before the judgment. A second appeal after a mandate is not seen.
+- What undoes an undoing (an order that vacates the reinstatement) is not read; the next act of the
+  court that contradicts what stands is.
+- After a remand the postures before the judgment are open again, whatever the mandate says of them,
+  and so is `on_appeal`.
 - With several defendants, a civil case leaves `awaiting_service` and `awaiting_answer` at the
   first of them, and a criminal case is followed for defendant (1); names without numbers cannot
   be told apart. Joint debtors are one debtor.
@@ -141,8 +148,7 @@ LIMITATIONS = """## Limitations
 - A motion to dismiss and a motion for summary judgment are struck as pending only by what comes
   after them for good (a trial, a judgment, an ending); an order on such a motion leaves them,
   because another may follow.
-- A judgment that an appeal reverses stays an ending, and a mandate on an interlocutory appeal
-  ends `on_appeal` although another appeal may follow.
+- A decision that an appeal reverses in part stands.
 - A case under chapter 15 has no order for relief, and the postures of the universe do not fit it;
   no rule reads its petition.
 - A disposition is the first that the court's entry says, or each that stands before a number; what
@@ -164,6 +170,7 @@ def text() -> str:
         *_reading(),
         *_universes(),
         *_rules(),
+        *_reversals(),
         MEASURED,
         *_claims(),
         *_normalisation(),
@@ -208,6 +215,31 @@ def _rules() -> Iterable[str]:
 def _struck(rule: Rule) -> str:
     kept = [name for name in universe(rule.court_kinds[0]) if name not in rule.strikes]
     return f"all but {_names(kept)}" if len(kept) < len(rule.strikes) else _names(rule.strikes)
+
+
+def _reversals() -> Iterable[str]:
+    yield "## Reversals\n"
+    yield (
+        "What a session struck never comes back in it. Where an entry undoes what holds, the "
+        "session is closed on the words of the entry, and a successor is declared over the "
+        "whole universe with the strikes that hold on (`POST "
+        "/v1/sessions/{session_id}/succeed`); the newest session says what stands. An entry "
+        "that undoes nothing that holds changes nothing. A later act that leaves no posture "
+        "closes the session as well (`contradicted`): what undid the earlier was not read, "
+        "and as much as leaves a posture is carried over, the newest first.\n"
+    )
+    yield (
+        "`rotulus ingest` succeeds a session also where the court has changed what it had "
+        "docketed (`docket_corrected`): an entry was corrected, removed, marked as an error, or "
+        "filed late.\n"
+    )
+    yield "| Reversal | Kinds | Undoes | Because |"
+    yield "|---|---|---|---|"
+    for row in REVERSALS:
+        kinds = "every" if row.court_kinds == EVERY_COURT else ", ".join(row.court_kinds)
+        undone = _names(row.undoes) or "what the entries struck that it names by number"
+        yield f"| `{row.name}` | {kinds} | {undone} | {row.reason} |"
+    yield ""
 
 
 def _claims() -> Iterable[str]:

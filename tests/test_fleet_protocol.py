@@ -16,7 +16,7 @@ from kernel.fleet_protocol import PROTOCOL, is_spoken, stated
 from queues.worker_heartbeats import WorkerBeat
 from workers.api.routes.worker_reports import DeadLetterBody, RecomputedBody, WorkBody
 
-FORMS = {5: "715d3bbb1909404fd952d221431110ba9b2f4fcd31910b759db2f6b015a3f0f0"}
+FORMS = {6: "f117c8a2da9bd17b59afa6f9d44dda6da791d6c287dae3895b5fa15ea11af831"}
 """The digest of everything that is said, by the version that says it."""
 
 

@@ -157,7 +157,7 @@ def anchor(outcomes: Outcomes, context: CommitContext) -> None:
         return
     error = None
     if len(pending) == 1:
-        error = _run(pending[0].batch, AnchorUnit().run, context)
+        error = _run(pending[0].batches[0], AnchorUnit().run, context)
     else:
         try:
             with context.transaction.savepoint():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from actors.commit.unit_context import CommitContext, PendingBelief
 from actors.orchestrator.intents import AnchorBelief
 from kernel.belief_anchors import SESSION_IDS_BYTES_MAX
-from kernel.belief_record import BeliefBatch, record_belief
+from kernel.belief_record import BeliefBatch, check_follows, record_belief
 from kernel.canonical import canonicalize, digest
 from kernel.errors import KernelError
 from kernel.ledger.tables import DuplicateKey
@@ -34,10 +34,13 @@ class BeliefUnit:
     """Append a session's new events, to be anchored with those of other sessions."""
 
     batch: BeliefBatch
+    successor: BeliefBatch | None = None
+    """The first events of the session that succeeds it: recorded with these, or neither is."""
 
     def run(self, context: CommitContext) -> PendingBelief:
         """Leave the events for the anchor of the transaction."""
-        pending = PendingBelief(self.batch)
+        batches = (self.batch,) if self.successor is None else (self.batch, self.successor)
+        pending = PendingBelief(batches)
         context.pending_belief.append(pending)
         return pending
 
@@ -54,7 +57,7 @@ class AnchorUnit:
         """
         recorded = [pending for pending in context.pending_belief if _is_recorded(pending, context)]
         for group in _operations(recorded):
-            result = _anchor([part.batch for part in group], context)
+            result = _anchor([batch for part in group for batch in part.batches], context)
             for part in group:
                 part.outcome = result
 
@@ -72,7 +75,11 @@ def record_and_anchor(batch: BeliefBatch, context: CommitContext) -> SubmissionR
 
 def _is_recorded(pending: PendingBelief, context: CommitContext) -> bool:
     try:
-        record_belief(context.transaction, pending.batch)
+        # Before anything is written, because both are recorded or neither is.
+        for successor in pending.batches[1:]:
+            check_follows(context.transaction, successor)
+        for batch in pending.batches:
+            record_belief(context.transaction, batch)
     except DuplicateKey as error:
         pending.outcome = error
         return False
@@ -82,12 +89,13 @@ def _is_recorded(pending: PendingBelief, context: CommitContext) -> bool:
 def _operations(pending: list[PendingBelief]) -> Iterator[list[PendingBelief]]:
     """Cut what was recorded into what one operation may anchor: nearly always all of it."""
     group: list[PendingBelief] = []
-    size = 0
+    size = sessions = 0
     for part in pending:
-        length = len(canonicalize(part.batch.session_id))
-        if group and (len(group) == ANCHORED_SESSIONS_MAX or size + length > SESSION_IDS_BYTES_MAX):
+        length = sum(len(canonicalize(batch.session_id)) for batch in part.batches)
+        sessions += len(part.batches)
+        if group and (sessions > ANCHORED_SESSIONS_MAX or size + length > SESSION_IDS_BYTES_MAX):
             yield group
-            group, size = [], 0
+            group, size, sessions = [], 0, len(part.batches)
         group.append(part)
         size += length
     if group:

@@ -13,7 +13,9 @@ from kernel.model.result import SubmissionResult
 class PendingBelief:
     """Holds one session's events, and their outcome once the transaction was anchored."""
 
-    batch: BeliefBatch
+    batches: tuple[BeliefBatch, ...]
+    """The session's, and that of the successor that its last event declares, if it has one."""
+
     outcome: SubmissionResult | Exception | None = None
     """The result of the operation that anchors them, or why they were not recorded."""
 

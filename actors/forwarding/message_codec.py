@@ -39,6 +39,7 @@ from actors.messages import (
     Simulate,
     StartAuditSession,
     SubmitEnvelope,
+    Succeed,
     VerifyThoughtChain,
 )
 from actors.orchestrator.intents import (
@@ -242,6 +243,7 @@ _MESSAGES: Mapping[type[Message], Mapping[str, _Form]] = MappingProxyType(
             RequestExit,
             DeclareConclusion,
             RequestTermination,
+            Succeed,
             Query,
             Audit,
             Operate,

@@ -6,6 +6,7 @@ The audit is answered in pages (decision actors/0041).
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID, uuid5
 
 from actors.messages import (
     BeliefVerb,
@@ -14,10 +15,13 @@ from actors.messages import (
     EnterObligation,
     RequestExit,
     RequestTermination,
+    Succeed,
 )
 from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import Verdict
+
+SUCCESSOR_NAMESPACE = UUID("5a0b5f52-3c6d-5b8e-9d0c-737563636564")
 
 VerbAnswer = tuple[dict[str, Any], BeliefEvent | None]
 """The answer but for its snapshot, and the event if there is a new one."""
@@ -78,6 +82,35 @@ def _terminate(
     return _judged("approved", belief.request_termination(message.context, **options))
 
 
+def _succeed(belief: BeliefSession, message: Succeed, options: Mapping[str, Any]) -> VerbAnswer:
+    result = belief.succeed(
+        message.successor_id or successor_named_after(belief.session_id),
+        message.reason,
+        message.carried,
+        message.cause,
+        undone=message.undone,
+        **options,
+    )
+    answer = {
+        "successor_id": result.successor_id,
+        "carried": [
+            {"source_id": source_id, "observation_id": observation_id}
+            for source_id, observation_id in result.carried
+        ],
+        "audit_event_id": result.event_id,
+        "duplicate": result.event is None,
+    }
+    return answer, result.event
+
+
+def successor_named_after(session_id: str) -> str:
+    """Return the id of a session's successor where its author gives none.
+
+    A session is succeeded once, so its own id says it all; the same request makes the same id.
+    """
+    return str(uuid5(SUCCESSOR_NAMESPACE, session_id))
+
+
 def _judged(name: str, verdict: Verdict) -> VerbAnswer:
     answer = {
         name: verdict.approved,
@@ -95,6 +128,7 @@ _VERBS: Mapping[type[BeliefVerb], Callable[[BeliefSession, Any, Mapping[str, Any
             RequestExit: _exit,
             DeclareConclusion: _conclude,
             RequestTermination: _terminate,
+            Succeed: _succeed,
         }
     )
 )

@@ -96,7 +96,7 @@ async def write_through(
     try:
         for event in events:
             if event.verb == "DECLARE_SESSION":
-                await _create(store, belief)
+                await _create(store, belief, events)
             elif event.delta["eliminated"]:
                 payload = event.payload
                 provenance = EliminationProvenance(payload["source_id"], payload["observation_id"])
@@ -105,9 +105,13 @@ async def write_through(
         raise EliminationStoreFailed(str(error)) from error
 
 
-async def _create(store: AsyncEliminationStore, belief: BeliefSession) -> None:
+async def _create(
+    store: AsyncEliminationStore, belief: BeliefSession, events: list[BeliefEvent]
+) -> None:
     await store.create_session(belief.session_id, belief.universe.ids)
-    if await store.get_eliminated(belief.session_id):
+    # A successor is declared with what it carries over; an earlier try may have written it there.
+    carried = {name for event in events for name in event.delta["eliminated"]}
+    if not carried.issuperset(await store.get_eliminated(belief.session_id)):
         details = {"session_id": belief.session_id}
         raise BeliefError("CONFLICT", "the store has tombstones of this session", details)
 

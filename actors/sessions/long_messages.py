@@ -7,7 +7,7 @@ more than they cost other sessions.
 
 from typing import Any
 
-from actors.messages import Audit, BeliefVerb, Declare, Eliminate, Message, Query
+from actors.messages import Audit, BeliefVerb, Declare, Eliminate, Message, Query, Succeed
 from kernel.belief.session import BeliefSession
 from kernel.json_text import is_longer_than
 
@@ -20,8 +20,8 @@ OPAQUE_CHARS_MAX = 16 << 10
 
 def takes_long(message: Message, belief: BeliefSession | None) -> bool:
     """Tell whether a message is to be carried out on a thread."""
-    if isinstance(message, Audit):
-        # How long its page is nobody knows before.
+    if isinstance(message, Audit | Succeed):
+        # How long its page is nobody knows before, nor how much a successor takes over.
         return True
     if isinstance(message, Declare):
         return len(message.hypotheses) > IDS_MAX or _is_long(message.metadata)

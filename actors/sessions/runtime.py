@@ -391,6 +391,7 @@ class SessionRuntime:
                 adopted,
                 0 if recorded is None else recorded.n_snapshot,
                 self._read_left_out,
+                self._is_declared,
                 self._read_chain,
                 self._sealing,
             ),
@@ -403,6 +404,14 @@ class SessionRuntime:
             )
         except LedgerUnavailable as error:
             raise ledger_away(error, "the record cannot be read") from error
+
+    async def _is_declared(self, session_id: str) -> bool:
+        try:
+            return await anyio.to_thread.run_sync(
+                self._ledger.read, lambda view: view.belief_session(session_id) is not None
+            )
+        except LedgerUnavailable as error:
+            raise CommitFailed("the record cannot be read") from error
 
     async def _read_chain(self, session_id: str) -> tuple[int, str]:
         try:

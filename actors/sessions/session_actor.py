@@ -59,6 +59,7 @@ from actors.commit.work_units import WorkReportUnit
 from actors.errors import (
     ActorError,
     ActorFailed,
+    EliminationStoreConflict,
     ReplyLost,
     RequestUnprocessable,
     ThoughtNotTaken,
@@ -80,9 +81,10 @@ from actors.messages import (
     Simulate,
     StartAuditSession,
     SubmitEnvelope,
+    Succeed,
     VerifyThoughtChain,
 )
-from actors.sessions.belief_verbs import VERBS, take
+from actors.sessions.belief_verbs import VERBS, successor_named_after, take
 from actors.sessions.elimination_store import AsyncEliminationStore, write_through
 from actors.sessions.long_messages import takes_long
 from actors.sessions.operation_log import log_results
@@ -90,8 +92,9 @@ from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
 from kernel.belief.id_lists import STEP_IDS
 from kernel.belief.session import BeliefSession
+from kernel.belief.succession import declare_successor
 from kernel.belief.terms import TombstonePlace
-from kernel.belief_record import BeliefBatch
+from kernel.belief_record import BeliefBatch, check_session_id
 from kernel.canonical import digest
 from kernel.host import Host, iso_time
 from kernel.ledger.shards import Fence, Position
@@ -106,6 +109,9 @@ SNAPSHOT_EVERY_EVENTS = 512
 
 ReadLeftOut = Callable[[str, int], Awaitable[list[bytes]]]
 """Reads the first events of a session, as many as the number says."""
+
+IsDeclared = Callable[[str], Awaitable[bool]]
+"""Tells whether the record has a session."""
 
 ReadChain = Callable[[str], Awaitable[tuple[int, str]]]
 """Reads the chain of a session's thoughts again; returns how many there are, and its head."""
@@ -123,6 +129,9 @@ class _Batch:
     """(message, first unit, end of its units, how to answer)."""
 
     events: list[BeliefEvent] = field(default_factory=list)
+
+    successor: tuple[BeliefSession, list[BeliefEvent]] | None = None
+    """The session that succeeds this one by a message of the batch, and its first events."""
 
     def add(self, message: Message, units: list[Unit], finish: Finish) -> None:
         start = len(self.units)
@@ -145,6 +154,7 @@ class Beside:
     """How many events its newest snapshot covers."""
 
     read_left_out: ReadLeftOut | None = None
+    is_declared: IsDeclared | None = None
     read_chain: ReadChain | None = None
     sealing: Sealing = UNSIGNED
     """Who signs the seals of thoughts."""
@@ -176,6 +186,7 @@ class SessionActor:
         self._adopted = beside.adopted
         self._n_snapshot = beside.n_snapshot
         self._read_left_out = beside.read_left_out
+        self._is_declared = beside.is_declared
         self._read_chain = beside.read_chain
         self._sealing = beside.sealing
         self._committer = committer
@@ -239,7 +250,10 @@ class SessionActor:
     async def _carry_out(self, message: Message, batch: _Batch) -> None:
         if isinstance(message, VerifyThoughtChain):
             await self._verify_chain(message, batch)
-        elif takes_long(message, self._belief):
+            return
+        if isinstance(message, Succeed):
+            await self._check_free(message)
+        if takes_long(message, self._belief):
             # It is finished although its caller may have gone, because others wait behind it.
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._handler(message, batch))
@@ -260,6 +274,8 @@ class SessionActor:
                 for message, *_ in batch.answers:
                     message.reply.fail(error)
                 return
+        if batch.successor is not None:
+            await self._write_successor(*batch.successor)
         if batch.units or batch.events:
             results = await self._commit(batch)
         else:
@@ -271,6 +287,12 @@ class SessionActor:
             raise ActorFailed(f"the belief events were not recorded: {results[-1]}")
         _answer(batch, results)
 
+    async def _write_successor(self, belief: BeliefSession, events: list[BeliefEvent]) -> None:
+        try:
+            await write_through(self._tombstones, belief, events)
+        except BeliefError as error:
+            raise EliminationStoreConflict(error.message, error.details) from error
+
     def _needs_whole_trail(self, message: Message) -> bool:
         belief = self._belief
         if belief is None or not belief.n_events_left_out:
@@ -278,7 +300,7 @@ class SessionActor:
         if isinstance(message, Eliminate):
             return belief.is_left_out(message.source_id, message.observation_id)
         # Whether an asking was taken before is seen by the ids of all events.
-        return isinstance(message, Audit) or (
+        return isinstance(message, Audit | Succeed) or (
             isinstance(message, BeliefVerb) and message.ask_id is not None
         )
 
@@ -295,7 +317,7 @@ class SessionActor:
             batch.units.append(ConsumedUnit(self.session_id, positions[-1]))
         if batch.events:
             belief_batch = self._belief_batch(batch.events)
-            batch.units.append(BeliefUnit(belief_batch))
+            batch.units.append(BeliefUnit(belief_batch, _first_batch(batch.successor)))
             if belief_batch.snapshot is not None:
                 self._n_snapshot = belief_batch.snapshot.n_events
         results = await self._committer.commit(batch.units, self._fence)
@@ -325,7 +347,7 @@ class SessionActor:
             )
         return self._belief
 
-    def _stamp(self, message: Message) -> dict[str, str]:
+    def _stamp(self, message: Message) -> dict[str, Any]:
         """Name the event by the forwarded request, so that a copy makes no second one."""
         event_id = self._host.new_id() if message.ask_id is None else message.ask_id
         return {"event_id": event_id, "ts": iso_time(self._host.now_us())}
@@ -365,6 +387,9 @@ class SessionActor:
         answer, event = take(self._expect_belief(), message, self._stamp(message))
         if event is not None:
             batch.events.append(event)
+            if isinstance(message, Succeed):
+                belief = self._expect_belief()
+                batch.successor = declare_successor(belief, event, self._host.new_id)
         batch.add(message, [], lambda _: answer)
 
     def _query(self, message: Query, batch: _Batch) -> None:
@@ -380,6 +405,19 @@ class SessionActor:
             "next_since_event_id": None if last == belief.head_event_id else last,
         }
         batch.add(message, [], lambda _: page)
+
+    async def _check_free(self, message: Succeed) -> None:
+        """Refuse a successor that another author has declared.
+
+        One that is declared meanwhile fails the commit, and is seen when this is asked again.
+        """
+        belief = self._expect_belief()
+        successor_id = message.successor_id or successor_named_after(self.session_id)
+        check_session_id(successor_id)
+        is_first = belief.successor_id is None and successor_id != self.session_id
+        if is_first and self._is_declared is not None and await self._is_declared(successor_id):
+            details = {"session_id": successor_id}
+            raise BeliefError("SESSION_EXISTS", "the successor is declared already", details)
 
     async def _verify_chain(self, message: VerifyThoughtChain, batch: _Batch) -> None:
         if self._read_chain is None:
@@ -470,6 +508,15 @@ def _first(results: list[Any]) -> Any:
 
 def _refuse(error: BeliefError, _: list[Any]) -> NoReturn:
     raise error
+
+
+def _first_batch(
+    successor: tuple[BeliefSession, list[BeliefEvent]] | None,
+) -> BeliefBatch | None:
+    if successor is None:
+        return None
+    belief, events = successor
+    return BeliefBatch.after(belief, events, _title_of(belief))
 
 
 def _title_of(belief: BeliefSession) -> str:

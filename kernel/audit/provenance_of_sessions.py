@@ -1,4 +1,8 @@
-"""Why a hypothesis of a belief session stands, or was struck: its eliminations and their words."""
+"""Why a hypothesis of a belief session stands, or was struck: its eliminations and their words.
+
+A session that was succeeded is told together with the one that goes on, and with the words that
+undid its ground; the newest of the line says what stands.
+"""
 
 from collections.abc import Iterable
 
@@ -18,6 +22,9 @@ ELIMINATIONS_MAX = 100
 
 STRUCK_SHOWN_MAX = 20
 
+SUCCESSORS_MAX = 100
+"""Sessions of a line that are followed to the newest."""
+
 _JUSTIFIED = ("rule", "reason")
 
 
@@ -35,7 +42,10 @@ def survivor_step(view: LedgerView, named: Named, session_id: str, hypothesis: s
         "hypothesis": hypothesis,
         "state": "struck" if by else "survives",
     }
-    return Step(named, says, (*_named(by or struck), Named("session", session_id)))
+    newest = _newest(view, session_id)
+    stands = () if newest == session_id else (Named("survivor", f"{newest}/{hypothesis}"),)
+    line = _linked(view, events[0])
+    return Step(named, says, (*_named(by or struck), *stands, *line, Named("session", session_id)))
 
 
 def session_step(view: LedgerView, named: Named) -> Step | None:
@@ -51,7 +61,8 @@ def session_step(view: LedgerView, named: Named) -> Step | None:
         if isinstance(value, str)
     }
     struck = _named(event for event in events if event.delta["eliminated"])
-    return Step(named, says, (*struck, *_anchored_by(view, named.record_id)))
+    line = _linked(view, events[0])
+    return Step(named, says, (*struck, *line, *_anchored_by(view, named.record_id)))
 
 
 def elimination_step(view: LedgerView, named: Named) -> Step | None:
@@ -60,14 +71,20 @@ def elimination_step(view: LedgerView, named: Named) -> Step | None:
     if not rows:
         return None
     event = BeliefEvent.from_bytes(rows[0]["event_bytes"])
-    stated = event.payload.get("justification")
+    is_closing = event.verb == "SUCCEED_SESSION"
+    stated = event.payload.get("cause" if is_closing else "justification")
     justification: Document = stated if isinstance(stated, dict) else {}
-    says: Document = {
-        "verb": event.verb,
-        "struck": event.delta["eliminated"][:STRUCK_SHOWN_MAX],
-        "at": event.ts,
-        "event_hash": event.event_hash,
-    }
+    says: Document = {"verb": event.verb, "at": event.ts, "event_hash": event.event_hash}
+    if is_closing:
+        undone = justification.get("undone")
+        says |= {
+            "successor_id": event.payload["successor_id"],
+            "carried": len(event.payload["carried"]),
+            "undone": undone[:STRUCK_SHOWN_MAX] if isinstance(undone, list) else None,
+            "reason": event.payload["reason"],
+        }
+    else:
+        says["struck"] = event.delta["eliminated"][:STRUCK_SHOWN_MAX]
     says |= {name: justification[name] for name in _JUSTIFIED if name in justification}
     span = _span_of(justification)
     words = () if span is None else (words_at(view, span),)
@@ -75,7 +92,8 @@ def elimination_step(view: LedgerView, named: Named) -> Step | None:
     if span is not None and view.node(span.source_ref) is not None:
         sources = [Named("source", span.source_ref)]
     # Anchors of a session's chain come one after the other; the newest anchors all of it.
-    return Step(named, says, (*sources, Named("session", event.session_id)), words)
+    sessions = [event.session_id, *([event.payload["successor_id"]] if is_closing else [])]
+    return Step(named, says, (*sources, *(Named("session", name) for name in sessions)), words)
 
 
 def _events(view: LedgerView, session_id: str) -> list[BeliefEvent]:
@@ -86,7 +104,45 @@ def _events(view: LedgerView, session_id: str) -> list[BeliefEvent]:
 def _session_says(view: LedgerView, session_id: str) -> Document:
     row = view.belief_session(session_id) or {}
     says = {name: row.get(name) for name in ("title", "n_universe", "n_survivors", "n_events")}
-    return {"session_id": session_id, **says}
+    newest = _newest(view, session_id)
+    if newest == session_id:
+        return {"session_id": session_id, **says}
+    standing = view.belief_session(newest) or {}
+    return {
+        "session_id": session_id,
+        **says,
+        "state_of_session": "closed",
+        "stands_in": newest,
+        "n_survivors_there": standing.get("n_survivors"),
+    }
+
+
+def _closing(view: LedgerView, session_id: str) -> BeliefEvent | None:
+    """Return the event that closed a session, None of one that is open or not there."""
+    row = view.belief_session(session_id)
+    last = [] if row is None else view.belief_events(session_id, first=row["n_events"] - 1, limit=1)
+    event = BeliefEvent.from_bytes(last[0]) if last else None
+    return event if event is not None and event.verb == "SUCCEED_SESSION" else None
+
+
+def _newest(view: LedgerView, session_id: str) -> str:
+    """Return the session in which a session's line stands, itself where it is open."""
+    for _ in range(SUCCESSORS_MAX):
+        closing = _closing(view, session_id)
+        if closing is None:
+            break
+        session_id = closing.payload["successor_id"]
+    return session_id
+
+
+def _linked(view: LedgerView, declared: BeliefEvent) -> tuple[Named, ...]:
+    """Name the events that close a session, and the one that it succeeds."""
+    closing = _closing(view, declared.session_id)
+    before = declared.payload.get("succeeds")
+    ids = [] if closing is None else [closing.event_id]
+    if isinstance(before, dict):
+        ids.append(before["event_id"])
+    return tuple(Named("elimination", event_id) for event_id in ids)
 
 
 def _named(events: Iterable[BeliefEvent]) -> tuple[Named, ...]:

@@ -24,6 +24,7 @@ Verb = Literal[
     "REQUEST_EXIT",
     "DECLARE_CONCLUSION",
     "REQUEST_TERMINATION",
+    "SUCCEED_SESSION",
 ]
 VERBS: tuple[Verb, ...] = get_args(Verb)
 

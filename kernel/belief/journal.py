@@ -4,7 +4,7 @@ Entries are kept as bytes only. Whoever reads one gets it decoded afresh and ver
 that a reader does to it, and nothing that happened to the memory unnoticed, enters the record.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice, takewhile
 from typing import Any
 
@@ -94,6 +94,11 @@ class Journal:
         self._stored_bytes += len(content)
         self._head_id = event.event_id
         self._head_hash = event.event_hash
+
+    def size_of(self, positions: Iterable[int]) -> int:
+        """Return how many bytes the events at some positions have, as far as they are held."""
+        held = (at - self._left_out for at in positions)
+        return sum(len(self._stored[at]) for at in held if at >= 0)
 
     def event(self, position: int) -> BeliefEvent:
         """Read one event by its position, from 0."""

@@ -24,6 +24,11 @@ MAX_OPAQUE_DEPTH = 64
 DECODED_AT_ONCE = 64 << 10
 """Characters of JSON that are read in one call."""
 
+MAX_CARRIED = 10_000
+"""Eliminations that a successor takes over from the session before it."""
+MAX_CARRIED_BYTES = 32 << 20
+"""Their bytes together: all of them are written in one transaction."""
+
 AUDIT_PAGE_MAX = 1000
 AUDIT_PAGE_BYTES = 8 << 20
 """A page of the audit ends before the entry that would pass this, and has one entry at least."""
@@ -60,6 +65,22 @@ def check_ids(field: str, values: Iterable[str], *, max_ids: int) -> list[str]:
     for value in ids:
         check_text(field, value)
     return sorted(ids) if isinstance(values, set | frozenset) else ids
+
+
+def check_observations(field: str, values: Iterable[Iterable[str]]) -> list[tuple[str, str]]:
+    """Return pairs of a source and an observation, each once, in the order given."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise invalid(field, "must be a list of observations")
+    named: dict[tuple[str, str], None] = {}
+    for value in values:
+        pair = tuple(value) if isinstance(value, list | tuple) else ()
+        if len(pair) != 2:
+            raise invalid(field, "must hold pairs of a source_id and an observation_id")
+        source_id, observation_id = (check_text(field, part) for part in pair)
+        named[source_id, observation_id] = None
+        if len(named) > MAX_CARRIED:
+            raise invalid(field, f"must name at most {MAX_CARRIED} observations")
+    return list(named)
 
 
 def check_whole(field: str, value: object, *, most: int) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.events import BeliefEvent, Verb
-from kernel.belief.terms import OntologyBundle, SessionPolicy
+from kernel.belief.terms import OntologyBundle, Predecessor, SessionPolicy
 
 if TYPE_CHECKING:
     from kernel.belief.session import BeliefSession
@@ -78,6 +78,7 @@ def _check_same(recorded: BeliefEvent, replayed: BeliefEvent | None) -> None:
 def _declare(session_type: type[SessionT], recorded: BeliefEvent) -> tuple[SessionT, BeliefEvent]:
     if recorded.verb != "DECLARE_SESSION":
         raise CorruptBeliefEvent("the first event does not declare a session")
+    succeeds = recorded.payload.get("succeeds")
     return session_type.declare(
         recorded.session_id,
         OntologyBundle(**recorded.payload["ontology"]),
@@ -86,6 +87,7 @@ def _declare(session_type: type[SessionT], recorded: BeliefEvent) -> tuple[Sessi
         ts=recorded.ts,
         metadata=recorded.payload.get("metadata"),
         policy=SessionPolicy(**recorded.payload["policy"]),
+        succeeds=None if succeeds is None else Predecessor(**succeeds),
     )
 
 
@@ -105,5 +107,6 @@ _METHODS: dict[Verb, tuple[str, tuple[str, ...]]] = {
     "REQUEST_EXIT": ("request_exit", ("obligation_id", "context")),
     "DECLARE_CONCLUSION": ("declare_conclusion", ("conclusion_id", "context")),
     "REQUEST_TERMINATION": ("request_termination", ("context",)),
+    "SUCCEED_SESSION": ("succeed", ("successor_id", "reason", "carried", "cause")),
 }
 """The session's method for each verb, and the fields of the payload that it takes."""

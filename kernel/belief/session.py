@@ -9,26 +9,34 @@
    answer, even under a stale ``expected_head``; other ids or another justification is a CONFLICT.
 5. One obligation at a time. While it is open no conclusion is accepted and nothing terminates.
 6. Termination needs a single survivor, or force that the policy allows; and in either case stable
-   conclusions if the policy asks for them. Afterwards only reading is possible.
-7. The trail is the state: replaying it gives the same session, and each replayed event must come
+   conclusions if the policy asks for them. Afterwards only reading is possible, and succession.
+7. What was struck never comes back. Where its ground was undone the session is closed and another
+   one succeeds it, over the whole universe, with the eliminations that still hold; both say so
+   (decision kernel/0600). It happens once, and the same again gets the first answer.
+8. The trail is the state: replaying it gives the same session, and each replayed event must come
    out identical to the byte.
 
 A session is owned by one actor; it takes no lock. Time and ids are handed in.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from typing import Any, Self
 
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent, Verb
 from kernel.belief.id_lists import are_equal, in_steps, sorted_unique
 from kernel.belief.limits import (
+    MAX_CARRIED,
+    MAX_CARRIED_BYTES,
     MAX_CLAIMED_IDS,
     MAX_HYPOTHESES,
     check_ids,
+    check_observations,
     check_opaque,
     check_text,
     check_whole,
+    invalid,
 )
 from kernel.belief.replay import replay
 from kernel.belief.session_snapshot import SessionSnapshot
@@ -37,7 +45,9 @@ from kernel.belief.terms import (
     DEFAULT_POLICY,
     EliminationResult,
     OntologyBundle,
+    Predecessor,
     SessionPolicy,
+    SuccessionResult,
     Verdict,
 )
 from kernel.belief.universe import Universe
@@ -61,8 +71,11 @@ class BeliefSession(SessionState):
         ts: str,
         metadata: dict[str, Any] | None = None,
         policy: SessionPolicy = DEFAULT_POLICY,
+        succeeds: Predecessor | None = None,
     ) -> tuple[Self, BeliefEvent]:
         """Open a session over at most 1,000,000 hypotheses and return it with its first event.
+
+        `succeeds` names the session whose succession declares it.
 
         Raises:
             BeliefError: INVALID_REQUEST for whatever breaks a limit.
@@ -76,6 +89,9 @@ class BeliefSession(SessionState):
         }
         if metadata is not None:
             payload["metadata"] = check_opaque("metadata", metadata)
+        if succeeds is not None:
+            payload["succeeds"] = asdict(succeeds)
+            session._succeeds = succeeds
         empty_hash = universe.hash_bitmap(bytes(universe.bitmap_bytes))
         hashes = (empty_hash, session._survivors_hash)
         event = session._journal.draft(
@@ -133,8 +149,9 @@ class BeliefSession(SessionState):
         """Remove the named hypotheses that survive and record why.
 
         Raises:
-            BeliefError: SESSION_TERMINATED; INVALID_REQUEST; CONFLICT for a known observation
-                with other content, another head than expected, or an event id in use;
+            BeliefError: SESSION_TERMINATED; SESSION_SUCCEEDED; INVALID_REQUEST; CONFLICT for a
+                known observation with other content, another head than expected, or an event id
+                in use;
                 INVALID_HYPOTHESIS_ID for an unknown id where the session validates.
         """
         self._refuse_if_terminated()
@@ -148,6 +165,7 @@ class BeliefSession(SessionState):
         }
         if key in self._observations:
             return self._first_answer(self._observations[key], payload)
+        self._refuse_if_succeeded()
         self._check_head(expected_head)
         self._check_known(claimed)
         applied = self._survivors.strike(claimed)
@@ -284,15 +302,60 @@ class BeliefSession(SessionState):
         self._journal.append(event)
         return Verdict(refusal is None, refusal or "approved", event)
 
+    def succeed(
+        self,
+        successor_id: str,
+        reason: str,
+        carried: Iterable[Iterable[str]] | None = None,
+        cause: dict[str, Any] | None = None,
+        *,
+        event_id: str,
+        ts: str,
+        undone: Iterable[Iterable[str]] | None = None,
+        expected_head: str | None = None,
+    ) -> SuccessionResult:
+        """Close the session, because the ground of some of its eliminations was undone.
+
+        Observations are pairs of source_id and observation_id: those that are `carried` hold in
+        the successor as well, or all but those that are `undone`. A session that has terminated,
+        or has an obligation open, is closed like any other.
+
+        Raises:
+            BeliefError: INVALID_REQUEST, also for an observation that the session does not know;
+                SESSION_SUCCEEDED where it was succeeded otherwise; CONFLICT for another head than
+                expected.
+        """
+        if check_text("successor_id", successor_id) == self.session_id:
+            raise invalid("successor_id", "must be another session")
+        payload = {
+            "successor_id": successor_id,
+            "reason": check_text("reason", reason),
+            "carried": [list(observation) for observation in self._carried(carried, undone)],
+            "cause": check_opaque("cause", cause),
+        }
+        if self._successor_id is not None:
+            return self._first_succession(payload)
+        self._check_head(expected_head)
+        event = self._draft_unchanged("SUCCEED_SESSION", payload, event_id, ts)
+        self._successor_id = successor_id
+        self._journal.append(event)
+        return _succession(event, event)
+
     # --- rules that several verbs share ------------------------------------------------------
 
     def _open(self, expected_head: str | None) -> None:
+        self._refuse_if_succeeded()
         self._refuse_if_terminated()
         self._check_head(expected_head)
 
     def _refuse_if_terminated(self) -> None:
-        if self.terminated:
+        # Of one that went on in another session, the error that names it says more.
+        if self.terminated and self._successor_id is None:
             raise BeliefError("SESSION_TERMINATED", "the session has ended")
+
+    def _refuse_if_succeeded(self) -> None:
+        if self._successor_id is not None:
+            raise succeeded_by(self._successor_id)
 
     def _check_head(self, expected_head: str | None) -> None:
         if expected_head is not None and expected_head != self.head_event_id:
@@ -315,6 +378,36 @@ class BeliefSession(SessionState):
         applied = first.delta["eliminated"]
         ignored = _ignored(first.payload["eliminated"], applied)
         return EliminationResult(applied, ignored, first.event_id, None)
+
+    def _carried(
+        self,
+        carried: Iterable[Iterable[str]] | None,
+        undone: Iterable[Iterable[str]] | None,
+    ) -> list[tuple[str, str]]:
+        """Return what holds on, in the order of the trail."""
+        if (carried is None) == (undone is None):
+            raise invalid("carried", "or undone must be given, and not both")
+        field, named = ("undone", undone) if carried is None else ("carried", carried)
+        chosen = set(check_observations(field, named or ()))
+        unknown = sorted(chosen - self._observations.keys())
+        if unknown:
+            details = {
+                "field": field,
+                "unknown": [list(pair) for pair in unknown[:MAX_REPORTED_IDS]],
+            }
+            raise BeliefError("INVALID_REQUEST", f"{field} names no elimination of it", details)
+        held = [pair for pair in self._observations if (pair in chosen) == (carried is not None)]
+        if len(held) > MAX_CARRIED:
+            raise invalid(field, f"leaves more than {MAX_CARRIED} eliminations to be carried over")
+        if self._journal.size_of(self._observations[pair] for pair in held) > MAX_CARRIED_BYTES:
+            raise invalid(field, f"leaves more than {MAX_CARRIED_BYTES} bytes to be carried over")
+        return held
+
+    def _first_succession(self, payload: dict[str, Any]) -> SuccessionResult:
+        first = self._journal.event(len(self._journal) - 1)
+        if canonicalize(first.payload) != canonicalize(payload):
+            raise succeeded_by(first.payload["successor_id"])
+        return _succession(first, None)
 
     def _judge_termination(self, context: dict[str, Any]) -> tuple[str | None, bool]:
         """Return why termination is refused, None if it is not, and whether force decided."""
@@ -342,6 +435,19 @@ def _is_same_content(first: dict[str, Any], second: dict[str, Any]) -> bool:
     )
     ids, ids_again = (sorted_unique(payload["eliminated"]) for payload in (first, second))
     return justification == justification_again and are_equal(ids, ids_again)
+
+
+def succeeded_by(successor_id: str) -> BeliefError:
+    """Build the refusal of a session that another one has succeeded."""
+    details = {"successor_id": successor_id}
+    return BeliefError("SESSION_SUCCEEDED", f"the session goes on as {successor_id}", details)
+
+
+def _succession(first: BeliefEvent, made: BeliefEvent | None) -> SuccessionResult:
+    carried = [
+        (source_id, observation_id) for source_id, observation_id in first.payload["carried"]
+    ]
+    return SuccessionResult(first.payload["successor_id"], carried, first.event_id, made)
 
 
 def _ignored(claimed: list[str], applied: list[str]) -> list[str]:

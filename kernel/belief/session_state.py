@@ -11,7 +11,7 @@ from kernel.belief.journal import Journal
 from kernel.belief.limits import AUDIT_PAGE_BYTES, check_text
 from kernel.belief.session_snapshot import SessionSnapshot, deflated
 from kernel.belief.survivors import Survivors
-from kernel.belief.terms import OntologyBundle, SessionPolicy
+from kernel.belief.terms import OntologyBundle, Predecessor, SessionPolicy
 from kernel.belief.universe import Universe
 
 
@@ -31,6 +31,8 @@ class SessionState:
         self._obligation_id: str | None = None
         self._observations: dict[tuple[str, str], int] = {}
         self._journal = Journal(session_id)
+        self._succeeds: Predecessor | None = None
+        self._successor_id: str | None = None
 
     @property
     def session_id(self) -> str:
@@ -86,6 +88,16 @@ class SessionState:
         return self._core.is_terminated
 
     @property
+    def succeeds(self) -> Predecessor | None:
+        """The session that this one goes on from; None of one that a client declared."""
+        return self._succeeds
+
+    @property
+    def successor_id(self) -> str | None:
+        """The session that goes on from this one, which is closed then."""
+        return self._successor_id
+
+    @property
     def active_obligation_id(self) -> str | None:
         """The obligation that is open."""
         return self._obligation_id
@@ -121,7 +133,15 @@ class SessionState:
             "terminated": self.terminated,
             "active_obligation_id": self._obligation_id,
             "audit_head_event_id": self.head_event_id,
+            **self._linked(),
         }
+
+    def _linked(self) -> dict[str, str]:
+        """Name the sessions before and after this one, each only where there is one."""
+        linked = {} if self._succeeds is None else {"predecessor_id": self._succeeds.session_id}
+        return (
+            linked if self._successor_id is None else linked | {"successor_id": self._successor_id}
+        )
 
     def core_state(self) -> dict[str, Any]:
         """Return what the core holds as JSON values; it costs the size of the universe.
@@ -197,6 +217,9 @@ class SessionState:
             for position, source_id, observation_id in part.observations:
                 self._observations[source_id, observation_id] = position
         self._obligation_id = next(iter(newest.gates["obligations"]), None)
+        # Nothing follows the event that closes a session, so no snapshot has to say it.
+        if event.verb == "SUCCEED_SESSION":
+            self._successor_id = event.payload["successor_id"]
         # The observations above keep a probe from counting twice; the core's history is not read.
         empty_lists: dict[str, Any] = {"consumed_probes": [], "elimination_history": []}
         survivors = {"survivors": self._survivors.ids()}

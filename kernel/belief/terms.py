@@ -81,6 +81,32 @@ class EliminationResult:
 
 
 @dataclass(frozen=True, slots=True)
+class SuccessionResult:
+    """What became of a session that was succeeded."""
+
+    successor_id: str
+    carried: list[tuple[str, str]]
+    """(source_id, observation_id) of each elimination that still holds, in their order."""
+    event_id: str
+    """The event that closed the session."""
+    event: BeliefEvent | None
+    """The event that this call made; None when the call repeated an earlier one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """The session that another one succeeds, and the event that closed it."""
+
+    session_id: str
+    event_id: str
+    event_hash: str
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            check_text(f"succeeds.{item.name}", getattr(self, item.name))
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The answer to a request that may be turned down; both answers are on the record."""
 

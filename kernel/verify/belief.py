@@ -3,16 +3,21 @@
 The newest anchor of a session names its newest event. So a trail whose end was cut off, or to which
 something was added, and which replays as well as a whole one, is found all the same. That the
 anchors are those of the log, each going on where the one before ended, is for the fold to find.
+
+A session that was succeeded and its successor name each other: the successor begins with what its
+predecessor's last event declares and carries over, and with nothing else.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 
 from sqlalchemy import Table
 
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.session import BeliefSession
 from kernel.belief.session_snapshot import SessionSnapshot
+from kernel.belief.succession import declare_successor
 from kernel.belief_record import SURVIVORS_SHOWN_MAX
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
@@ -69,6 +74,7 @@ def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
         key = joined(session_id, error.index)
         reader.findings.add(schema.belief_events, key, "replay_differs", error.reason)
         return
+    _check_succession(reader, session)
     expected = {
         "session_id": session.session_id,
         "n_universe": len(session.universe),
@@ -97,6 +103,54 @@ def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
             )
             reader.findings.add(schema.belief_sessions, session_id, "anchor_differs", message)
             return
+
+
+def _check_succession(reader: Reader, session: BeliefSession) -> None:
+    for other, is_linked in (
+        (session.successor_id, _successor_begins),
+        (None if session.succeeds is None else session.succeeds.session_id, _predecessor_ends),
+    ):
+        if other is not None and not is_linked(reader, session):
+            message = f"{shown(other)} does not name it, or does not hold what was carried over"
+            reader.findings.add(schema.belief_sessions, session.session_id, "link_broken", message)
+
+
+def _successor_begins(reader: Reader, session: BeliefSession) -> bool:
+    """Tell whether the successor of a session begins as the session's last event says."""
+    closing = session.audit()[-1]
+    ids = (str(number) for number in count())
+    _, expected = declare_successor(session, closing, lambda: next(ids))
+    stored = [
+        load_object((_event(reader, session.successor_id, index) or {}).get("event_bytes"))
+        for index in range(len(expected))
+    ]
+    return all(
+        document is not None
+        and all(document.get(name) == getattr(event, name) for name in _REPEATED)
+        for document, event in zip(stored, expected, strict=True)
+    )
+
+
+def _predecessor_ends(reader: Reader, session: BeliefSession) -> bool:
+    """Tell whether the predecessor of a session ends with the event that declares the session."""
+    link = session.succeeds
+    if link is None:
+        return True
+    summary = reader.get(schema.belief_sessions, link.session_id) or {"n_events": 0}
+    event = _event(reader, link.session_id, summary["n_events"] - 1) or {}
+    document = load_object(event.get("event_bytes")) or {}
+    payload = document.get("payload")
+    names = payload.get("successor_id") if isinstance(payload, dict) else None
+    hashed = (event.get("event_id"), event.get("event_hash"))
+    return hashed == (link.event_id, link.event_hash) and names == session.session_id
+
+
+def _event(reader: Reader, session_id: str | None, index: int) -> Row | None:
+    return reader.get(schema.belief_events, session_id, index)
+
+
+_REPEATED = ("verb", "ts", "payload", "delta")
+"""The fields of a successor's first events that its predecessor determines."""
 
 
 class _Snapshots:

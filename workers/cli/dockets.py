@@ -21,8 +21,9 @@ def dockets() -> None:
 def report(file: IO[bytes], *, as_json: bool) -> None:
     """Count the postures that are left of each docket of FILE (JSON Lines, - for standard input).
 
-    Nothing is posted anywhere. A docket narrows to one posture, to several or to none, or not at
-    all; the rules are counted with the entries and dockets that they read and what they struck.
+    Nothing is posted anywhere. A docket narrows to one posture, to several, or not at all; the
+    rules are counted with the entries and dockets that they read and what they struck, and what was
+    undone with what fell. Entries that may undo something and cannot be read are named.
     """
     docket_report = report_on(file)
     if as_json:
@@ -48,6 +49,15 @@ def _print(docket_report: DocketReport) -> None:
         echo(f"{name}: {', '.join(document[name]) or 'none'}")
     for code, count in document["input_problems"].items():
         echo(f"problem {code}: {count}")
+    for entry in document["unread"]:
+        echo(f"not read: {entry['source_id']}#{entry['position']} {entry['why']}:")
+        echo(f"    {entry['words']}")
+    left_out = document["unread_entries"] - len(document["unread"])
+    if left_out:
+        echo(f"not read: {left_out} more entries")
+    echo("", f"{'undone by':32}{'entries':>10}{'dockets':>10}{'undone':>10}")
+    for name, counts in document["reversals"].items():
+        echo(f"{name:32}{counts['entries']:>10}{counts['dockets']:>10}{counts['undone']:>10}")
     echo("", f"{'rule':32}{'entries':>10}{'dockets':>10}{'struck':>10}")
     ranked = sorted(document["rules"].items(), key=lambda rule: -rule[1]["struck"])
     for rule, counts in ranked:

@@ -34,7 +34,7 @@ if_match = click.option(
 
 @click.group()
 def session() -> None:
-    """Declare, eliminate, look at and replay a belief session on a running gateway."""
+    """Declare, eliminate, succeed, look at and replay a belief session on a running gateway."""
 
 
 for _command in (show, audit, watch, replay):
@@ -259,6 +259,51 @@ def terminate(
         survivors=0,
     )
     _print_verdict(answer, passed=answer.approved, as_json=as_json)
+
+
+@session.command()
+@session_id
+@click.option("--reason", required=True, help="Why it is closed; it is stored.")
+@click.option(
+    "--undone",
+    type=(str, str),
+    multiple=True,
+    metavar="SOURCE OBSERVATION",
+    help="An elimination whose ground was undone; again for each. All others hold on.",
+)
+@click.option("--cause", help="What undid it; it is stored and not read.")
+@click.option("--successor-id", type=click.UUID, help="The id of the session that goes on.")
+@if_match
+@as_json
+@pass_address
+def succeed(
+    place: SessionAddress,
+    session_id: UUID,
+    reason: str,
+    undone: Sequence[tuple[str, str]],
+    cause: str | None,
+    successor_id: UUID | None,
+    if_match: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Close the session, because something in it was undone, and go on in a successor.
+
+    What was struck stays struck in this session; the successor has every hypothesis again but for
+    what the other eliminations struck. The same again is answered as the first time.
+    """
+    answer = place.run(
+        session_id,
+        lambda client: client.succeed(
+            reason,
+            undone=undone,
+            cause=None if cause is None else {"cause": cause},
+            successor_id=None if successor_id is None else str(successor_id),
+            expected_head=if_match,
+        ),
+        survivors=0,
+    )
+    print_answer(answer, as_json=as_json)
 
 
 def _print_verdict(answer: BaseModel, *, passed: bool, as_json: bool) -> None:

@@ -84,7 +84,9 @@ def print_answer(answer: BaseModel, *, as_json: bool) -> None:
 def print_line(name: str, value: Any) -> None:
     """Print one field for a person."""
     if isinstance(value, list):
-        value = " ".join(value)
+        value = " ".join(
+            ":".join(item.values()) if isinstance(item, dict) else item for item in value
+        )
     elif isinstance(value, dict):
         value = " ".join(str(element) for element in value.values())
     elif isinstance(value, bool):

@@ -1,8 +1,8 @@
 """The belief protocol for programs: one session on a gateway, with typed answers.
 
-A declaration and an elimination are known to the gateway by their ids and are sent again after
-any failure; the other verbs only where they cannot have happened. After `gateway_unreachable` the
-audit says whether one did.
+A declaration, an elimination and a succession are known to the gateway by what they say and are
+sent again after any failure; the other verbs only where they cannot have happened. After
+`gateway_unreachable` the audit says whether one did.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -25,8 +25,10 @@ from workers.views.belief_sessions import (
     Declared,
     Eliminated,
     Entered,
+    Observation,
     Ontology,
     Snapshot,
+    Succeeded,
 )
 
 WATCH_PAUSE_S = 0.5
@@ -138,6 +140,34 @@ class SessionClient:
         """Ask to end the session."""
         return await self._post(Approval, "terminate", {"context": context}, expected_head)
 
+    async def succeed(
+        self,
+        reason: str,
+        *,
+        undone: Iterable[tuple[str, str]] | None = None,
+        carried: Iterable[tuple[str, str]] | None = None,
+        cause: dict[str, Any] | None = None,
+        successor_id: str | None = None,
+        expected_head: str | None = None,
+    ) -> Succeeded:
+        """Close the session, because the ground of eliminations was undone, and name what goes on.
+
+        The successor holds those that are `carried`, or all but those that are `undone`, each a
+        pair of source and observation. The same again is answered as the first time.
+        """
+        stated = {"undone": undone, "carried": carried}
+        body = {
+            "reason": reason,
+            "cause": cause,
+            "successor_id": successor_id,
+            **{name: None if pairs is None else _observed(pairs) for name, pairs in stated.items()},
+        }
+        return await self._post(Succeeded, "succeed", body, expected_head, self._gateway.ask)
+
+    def successor(self, successor_id: str) -> "SessionClient":
+        """Return the client of the session that goes on from this one."""
+        return SessionClient(self._gateway, successor_id, **self._query)
+
     async def audit(
         self, since_event_id: str | None = None, *, page_max: int = AUDIT_PAGE_MAX
     ) -> AsyncIterator[AuditEntry]:
@@ -162,12 +192,15 @@ class SessionClient:
     ) -> AsyncIterator[AuditEntry]:
         """Yield the entries after one, or all, and then each new one, until the session ends.
 
+        One that is succeeded ends with the entry that names its successor.
+
         It asks twice a second.
         """
         state = SessionClient(self._gateway, self.session_id, survivors=0)
         while True:
             # Asked first: what is on the trail afterwards is all that there will be.
-            ended = (await state.snapshot()).terminated
+            snapshot = await state.snapshot()
+            ended = snapshot.terminated or snapshot.successor_id is not None
             async for entry in self.audit(since_event_id):
                 yield entry
                 since_event_id = entry.event_id
@@ -190,6 +223,11 @@ class SessionClient:
             "POST", f"{self._path}/{path}", json=body, params=self._query, headers=headers
         )
         return _read(kind, response)
+
+
+def _observed(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    names = Observation.model_fields
+    return [dict(zip(names, pair, strict=True)) for pair in pairs]
 
 
 def _read(kind: type[D], response: Any) -> D:

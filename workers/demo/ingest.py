@@ -3,8 +3,9 @@
 The standing bindings come first, so that every entry is routed as it arrives (§13.3).
 
 Running it again is safe at any point: sessions, intents and observations are named by the docket,
-so the gateway recognises what it has and takes what it lacks. Bad input is counted by its code and
-the rest goes on; a docket whose session was declared differently before is reported as failed.
+so the gateway recognises what it has and takes what it lacks. What an entry undoes closes the
+docket's session, and a successor goes on (`docket_sessions.py`). Bad input is counted by its code
+and the rest goes on; a docket whose session was declared differently before is reported as failed.
 """
 
 from collections import Counter
@@ -20,6 +21,7 @@ from kernel.bindings.selectors import VALUE_MAX
 from queues.client.errors import GatewayError
 from queues.client.session_operations import SessionOperations
 from workers.clients.gateway import GatewayClient
+from workers.demo.docket_sessions import DocketSessions, StrikeCounts
 from workers.demo.standing_bindings import create_standing_bindings
 from workers.dockets.plan import (
     CAPTION,
@@ -32,6 +34,7 @@ from workers.dockets.plan import (
     PlannedClaim,
     PlannedPhase,
     PlannedSource,
+    PlannedSuccession,
     Step,
     Strike,
     plan_docket,
@@ -62,6 +65,8 @@ class IngestedCase:
 
     case_name: str
     session_id: str
+    """The newest session of the case, which says what stands."""
+
     last_strike: Strike | None
 
 
@@ -76,8 +81,7 @@ class Summary:
     entries: int = 0
     accepted: int = 0
     already_on_record: int = 0
-    eliminated: int = 0
-    already_struck: int = 0
+    strikes: StrikeCounts = field(default_factory=StrikeCounts)
     refused: Counter[str] = field(default_factory=Counter)
     """Operations that the gateway refused, by reason code."""
 
@@ -91,6 +95,11 @@ class Summary:
     bytes_done: int = 0
     """Bytes of the lines that nothing is left to do for, bad and blank ones included."""
 
+    @property
+    def eliminated(self) -> int:
+        """Postures that were struck now."""
+        return self.strikes.eliminated
+
     def document(self) -> dict[str, Any]:
         """Return the summary as JSON has it."""
         return {
@@ -100,8 +109,9 @@ class Summary:
             "operations_accepted": self.accepted,
             "operations_already_on_record": self.already_on_record,
             "operations_refused": dict(self.refused),
-            "hypotheses_eliminated": self.eliminated,
-            "eliminations_already_applied": self.already_struck,
+            "hypotheses_eliminated": self.strikes.eliminated,
+            "eliminations_already_applied": self.strikes.already_struck,
+            "sessions_succeeded": self.strikes.succeeded,
             "input_problems": dict(self.problems),
             "dockets_failed": self.failed_dockets,
         }
@@ -188,25 +198,27 @@ class Ingest:
     async def _post_docket(self, docket: Docket) -> None:
         plan = plan_docket(docket)
         session_id = str(plan.session_id)
-        await self._gateway.post("/v1/sessions", _declaration(plan))
+        sessions = DocketSessions(self._gateway, plan, self.summary.strikes)
+        await sessions.open(_declaration(plan))
         corpus_id = f"corpus:{docket.court_id}"
         waiting: list[dict[str, Any]] = []
         last_strike: Strike | None = None
         waiting += (_intent(step, corpus_id) for step in plan.opening if _fits(step))
         for entry in plan.entries:
             for step in entry.steps:
-                if isinstance(step, Strike):
+                if isinstance(step, Strike | PlannedSuccession):
                     await self._flush(session_id, waiting)
-                    await self._strike(session_id, step)
-                    last_strike = step
+                    await sessions.take(step)
+                    last_strike = step if isinstance(step, Strike) else last_strike
                 else:
                     waiting.append(_intent(step, corpus_id))
             self.summary.entries += 1
         await self._flush(session_id, waiting)
+        await sessions.settle()
         self.summary.dockets += 1
         if len(self.summary.cases) < CASES_MAX:
             case_name = plan.declare.metadata["case_name"]
-            self.summary.cases.append(IngestedCase(case_name, session_id, last_strike))
+            self.summary.cases.append(IngestedCase(case_name, sessions.session_id, last_strike))
 
     async def _flush(self, session_id: str, waiting: list[dict[str, Any]]) -> None:
         intents, waiting[:] = tuple(waiting), ()
@@ -230,13 +242,6 @@ class Ingest:
             self.summary.already_on_record += 1
         else:
             self.summary.refused[result["reason_code"]] += 1
-
-    async def _strike(self, session_id: str, step: Strike) -> None:
-        path = f"/v1/sessions/{session_id}/eliminate"
-        answer = await self._gateway.post(path, step.body())
-        applied, ignored = answer["applied_eliminated"], answer["ignored_eliminated"]
-        self.summary.eliminated += 0 if answer["duplicate"] else len(applied)
-        self.summary.already_struck += len(ignored) + (len(applied) if answer["duplicate"] else 0)
 
 
 def _declaration(plan: DocketPlan) -> dict[str, Any]:

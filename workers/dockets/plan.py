@@ -5,6 +5,9 @@ run addresses the same session and the same nodes. An `intent_key` also carries 
 entry: a repeated step is recognised, and an entry that the court edited keeps its node and is a new
 intent.
 
+A docket has a line of sessions: where an entry undoes what was struck, the session is succeeded by
+one that is named after the entry, and what is struck later is struck there.
+
 A strike's justification holds the words that the rule matched, and where they stand, counted in
 Unicode code points of the description as it was read. The words of a sealed entry are left out,
 because a trail has no visibility class of its own.
@@ -21,8 +24,9 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from workers.dockets.claims import claim_of, visibility_class
+from workers.dockets.course import DocketCourse, DocketStrike, Undoing
 from workers.dockets.normalisation import by_phase, case_ref, normalise, normalised_caption
-from workers.dockets.postures import UNIVERSE_VERSION, eliminations, posture_kind, universe
+from workers.dockets.postures import UNIVERSE_VERSION, posture_kind, universe
 from workers.dockets.reader import Docket, DocketEntry
 from workers.dockets.span import TextSpan
 
@@ -47,7 +51,7 @@ class PlannedSpan:
 
 @dataclass(frozen=True, slots=True)
 class Justification:
-    """Why a strike is made: the rule, its reason, and the words of the entry that it read."""
+    """Why something is struck or undone: rule, reason, and the words of the entry that it read."""
 
     rule: str
     reason: str
@@ -180,6 +184,33 @@ class Strike:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedSuccession:
+    """Close the session that strikes went to, and go on in a successor."""
+
+    intent_key: str
+    successor_id: UUID
+    reason: str
+    cause: Justification
+    """The entry that undid what was struck, and the rule that reads it so."""
+    undone: tuple[str, ...]
+    """The observations that hold no more."""
+    carried: tuple[tuple[str, str], ...]
+    """Source and observation of each strike that holds on."""
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of the request that sends it."""
+        return {
+            "successor_id": str(self.successor_id),
+            "reason": self.reason,
+            "carried": [
+                {"source_id": source_id, "observation_id": observation_id}
+                for source_id, observation_id in self.carried
+            ],
+            "cause": self.cause.document() | {"undone": list(self.undone)},
+        }
+
+
 Step = (
     PlannedCase
     | PlannedCaption
@@ -187,6 +218,7 @@ Step = (
     | CreateUnderstanding
     | PlannedClaim
     | PlannedPhase
+    | PlannedSuccession
     | Strike
 )
 
@@ -239,8 +271,9 @@ def plan_docket(docket: Docket) -> DocketPlan:
         },
     )
     before = (None, *docket.entries)
+    course = DocketCourse(kind)
     entries = tuple(
-        _plan_entry(docket, kind, entry, preceding)
+        _plan_entry(docket, course, entry, preceding)
         for entry, preceding in zip(docket.entries, before, strict=False)
     )
     return DocketPlan(session_id, declare, _plan_opening(docket), entries)
@@ -262,7 +295,7 @@ def _plan_opening(docket: Docket) -> tuple[Step, ...]:
 
 
 def _plan_entry(
-    docket: Docket, kind: str, entry: DocketEntry, preceding: DocketEntry | None
+    docket: Docket, course: DocketCourse, entry: DocketEntry, preceding: DocketEntry | None
 ) -> EntryPlan:
     source_id = docket.source_id
     place = f"{source_id}#{entry.position}"
@@ -275,7 +308,10 @@ def _plan_entry(
         steps.append(CreateUnderstanding(key, claim.understanding_node_id, spans))
     steps.append(claim)
     steps += _phases(source.node_id, _key("", place, entry), asdict(normalise(docket, entry)))
-    steps += strikes_of(source_id, kind, entry)
+    steps += (
+        _succession(source_id, act) if isinstance(act, Undoing) else _strike(source_id, act)
+        for act in course.take(entry)
+    )
     return EntryPlan(entry.position, source.node_id, tuple(steps))
 
 
@@ -329,26 +365,42 @@ def _understanding(source_id: str) -> str:
     return f"understanding:{source_id}"
 
 
-def strikes_of(source_id: str, kind: str, entry: DocketEntry) -> list[Strike]:
-    """Return what an entry strikes among the postures of a kind, one strike for each rule."""
+def _strike(source_id: str, struck: DocketStrike) -> Strike:
+    entry, elimination = struck.entry, struck.elimination
+    return Strike(
+        intent_key=_key(f"strike:{elimination.rule}", f"{source_id}#{entry.position}", entry),
+        source_id=source_id,
+        observation_id=_observation(source_id, struck),
+        eliminated=elimination.strikes,
+        justification=_justification(
+            source_id, entry, elimination.rule, elimination.reason, elimination.span
+        ),
+    )
+
+
+def _succession(source_id: str, undoing: Undoing) -> PlannedSuccession:
+    entry, name = undoing.entry, undoing.name
     place = f"{source_id}#{entry.position}"
+    return PlannedSuccession(
+        intent_key=_key(f"succeed:{name}", place, entry),
+        successor_id=uuid5(SESSION_NAMESPACE, f"{place}:{name}"),
+        reason=undoing.reason,
+        cause=_justification(source_id, entry, name, undoing.reason, undoing.span),
+        undone=tuple(_observation(source_id, struck) for struck in undoing.undone),
+        carried=tuple((source_id, _observation(source_id, struck)) for struck in undoing.carried),
+    )
+
+
+def _observation(source_id: str, struck: DocketStrike) -> str:
+    return f"{source_id}#{struck.entry.position}:{struck.elimination.rule}"
+
+
+def _justification(
+    source_id: str, entry: DocketEntry, rule: str, reason: str, span: TextSpan
+) -> Justification:
     sealed = visibility_class(entry.description) == "sealed"
-    return [
-        Strike(
-            intent_key=_key(f"strike:{elimination.rule}", place, entry),
-            source_id=source_id,
-            observation_id=f"{place}:{elimination.rule}",
-            eliminated=elimination.strikes,
-            justification=Justification(
-                elimination.rule,
-                elimination.reason,
-                elimination.span,
-                f"docket-entry:{place}",
-                None if sealed else elimination.span.of(entry.description),
-            ),
-        )
-        for elimination in eliminations(entry, kind)
-    ]
+    words = None if sealed else span.of(entry.description)
+    return Justification(rule, reason, span, f"docket-entry:{source_id}#{entry.position}", words)
 
 
 def _digest(text: str) -> str:

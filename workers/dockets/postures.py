@@ -1,8 +1,8 @@
 """Which postures a case can be in, and which of them an entry makes impossible.
 
 A belief session only strikes hypotheses; nothing brings one back. So a posture is either a phase
-that a case leaves for good or the ending by which it leaves the court, and a rule strikes one
-only for an act that the entry itself records:
+that a case leaves or the ending by which it leaves the court, and a rule strikes one only for an
+act that the entry itself records:
 
 * a motion, a request, a proposed order, a notice of hearing strikes nothing;
 * a certificate that something was mailed or served, a receipt, a reference to an earlier document
@@ -15,10 +15,10 @@ that presupposes it, and that an ending is impossible, from an order that brough
 nothing from silence, from the time that has passed, or from another entry. That a defendant made a
 motion shows that the defendant appeared.
 
-A case is taken to end once. A case that is dismissed, brought back and then discharged strikes
-every posture: no hypothesis survives, which says that this universe did not hold the truth. A
-posture "brought back" was rejected: no entry could ever strike it, so no case would come to one
-survivor.
+A case may be undone: dismissed, brought back, then discharged. What an undone act struck never
+comes back in its session, so the session is closed and another one succeeds it, with the strikes
+that still hold (`reversals.py`, `course.py`). A posture "brought back" was rejected: no entry could
+ever strike it, so no case would come to one survivor.
 
 The same caution settles the endings. A case that changes its chapter goes on: conversion to
 chapter 7 only ends the wait for a plan, and a petition under chapter 7 strikes nothing, because
@@ -43,7 +43,7 @@ GENERIC_RULES = (
         "generic_case_dismissed",
         (GENERIC_KIND,),
         opens_with(r"(?:final )?order (?:of )?dismiss(?:ing|al)(?: of)? (?:the |this )?case\b"),
-        says(r"denying|vacat|in part|show cause|motion to"),
+        says(r"denying|vacat|in part\b|show cause|motion to"),
         ("open", "ended_by_decision", "ended_elsewhere"),
         "The court dismissed the case.",
     ),

@@ -1,13 +1,25 @@
-"""What the rules come to over many dockets: how far each narrows, and which rules did it."""
+"""The counts of what the rules come to over many dockets, and the names of what they cannot read.
+
+What is left of a docket is what its newest session has. No docket is left with nothing: where an
+entry contradicts what was read before it, what undid the earlier was not read, and the entry is
+named.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from workers.dockets.postures import RULES, eliminations, posture_kind, universe
-from workers.dockets.reader import BadLine, Docket, read_dockets
+from workers.dockets.course import CONTRADICTED, DocketCourse, Undoing
+from workers.dockets.postures import RULES, posture_kind, universe
+from workers.dockets.reader import BadLine, Docket, DocketEntry, read_dockets
+from workers.dockets.reversals import REVERSALS, may_undo
 from workers.dockets.rules_petition import ORDER_FOR_RELIEF
+
+UNREAD_MAX = 200
+"""Entries that a report names at most; it counts them all."""
+
+WORDS_CHARS_MAX = 120
 
 OUTCOMES = ("one", "several", "none", "unnarrowed")
 """Postures left of a docket: a single one, several but not all, none at all, every one."""
@@ -28,6 +40,14 @@ class DocketReport:
 
     emptied: list[str] = field(default_factory=list)
     """The dockets with outcome `none`."""
+
+    undone: dict[str, Counter[str]] = field(default_factory=dict)
+    """For each reversal that undid something: its entries, its dockets, the strikes that fell."""
+
+    unread: list[dict[str, Any]] = field(default_factory=list)
+    """The first entries that no rule can read, each with why."""
+
+    n_unread: int = 0
 
     problems: Counter[str] = field(default_factory=Counter)
 
@@ -52,7 +72,16 @@ class DocketReport:
                 for rule, counts in sorted(self.rules.items())
             },
             "rules_that_read_nothing": [rule.name for rule in RULES if rule.name not in self.rules],
+            "reversals": {
+                name: {count: counts[count] for count in ("entries", "dockets", "undone")}
+                for name, counts in sorted(self.undone.items())
+            },
+            "reversals_that_undid_nothing": [
+                row.name for row in REVERSALS if row.name not in self.undone
+            ],
             "emptied": self.emptied,
+            "unread_entries": self.n_unread,
+            "unread": self.unread,
             "input_problems": dict(self.problems),
         }
 
@@ -70,23 +99,46 @@ def report_on(lines: Iterable[bytes]) -> DocketReport:
 
 def _count(report: DocketReport, docket: Docket) -> None:
     kind = posture_kind(docket)
-    postures = set(universe(kind))
-    remaining = set(postures)
-    rules_applied: set[str] = set()
+    postures = frozenset(universe(kind))
+    course = DocketCourse(kind)
+    applied: set[str] = set()
+    remaining = postures
     for entry in docket.entries:
-        for elimination in eliminations(entry, kind):
-            counts = report.rules.setdefault(elimination.rule, Counter())
-            applied = remaining.intersection(elimination.strikes)
-            counts.update(
-                entries=1, dockets=elimination.rule not in rules_applied, struck=len(applied)
-            )
-            rules_applied.add(elimination.rule)
-            remaining -= applied
+        acts = course.take(entry)
+        for act in acts:
+            if isinstance(act, Undoing):
+                name, counts = act.name, report.undone.setdefault(act.name, Counter())
+                counts.update(entries=1, dockets=int(name not in applied), undone=len(act.undone))
+                remaining = postures.difference(
+                    *(struck.elimination.strikes for struck in act.carried)
+                )
+            else:
+                strikes = remaining.intersection(act.elimination.strikes)
+                name = act.elimination.rule
+                counts = report.rules.setdefault(name, Counter())
+                counts.update(entries=1, dockets=int(name not in applied), struck=len(strikes))
+                remaining -= strikes
+            applied.add(name)
+        undoings = [act.name for act in acts if isinstance(act, Undoing)]
+        if CONTRADICTED in undoings:
+            _name(report, docket, entry, "contradicts what was read before it")
+        elif course.unclear and course.unclear[-1] is entry:
+            _name(report, docket, entry, "contradicts itself")
+        elif not undoings and may_undo(entry.description):
+            _name(report, docket, entry, "may undo something, and no row says what")
     outcome = _outcome(len(remaining), len(postures))
     report.by_kind.setdefault(kind, Counter())[outcome] += 1
     report.only_order_for_relief += postures - remaining == {ORDER_FOR_RELIEF}
     if outcome == "none":
         report.emptied.append(docket.source_id)
+
+
+def _name(report: DocketReport, docket: Docket, entry: DocketEntry, why: str) -> None:
+    report.n_unread += 1
+    if len(report.unread) < UNREAD_MAX:
+        words = " ".join(entry.description[:WORDS_CHARS_MAX].split())
+        place = {"source_id": docket.source_id, "position": entry.position}
+        report.unread.append({**place, "why": why, "words": words})
 
 
 def _outcome(n_left: int, n_postures: int) -> str:

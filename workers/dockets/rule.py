@@ -52,8 +52,12 @@ def opens_with(pattern: str) -> re.Pattern[str]:
 
 
 def says(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern that may be found anywhere in an entry."""
-    return re.compile(_blanks(pattern), re.IGNORECASE)
+    """Compile a pattern that may be found anywhere in an entry, but not within a word.
+
+    "Account" does not say `count`, nor "dismissing" `missing`. A word that the pattern begins may
+    go on (`vacat` is found in "vacated"); where it must not, the pattern says so.
+    """
+    return re.compile(rf"(?:(?<!\w)|(?!\w))(?:{_blanks(pattern)})", re.IGNORECASE)
 
 
 def _blanks(pattern: str) -> str:

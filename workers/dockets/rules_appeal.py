@@ -27,7 +27,7 @@ _DECISION = (
     r"|memorandum disposition|(?:filed )?opinion (?:filed|issued)|filed (?:opinion|memorandum)"
     r"|order filed for publication)\b"
 )
-_IN_PART = r"in part"
+_IN_PART = r"in part\b"
 
 
 def _endings_but(*excepted: str) -> tuple[str, ...]:

@@ -152,7 +152,7 @@ RULES = (
             r"order[^.]{0,40}transferring (?:the |this )?(?:bankruptcy )?case[^.]{0,30} to "
             r"[^.]{0,40}district|case transferred (?:out )?to [^.]{0,40}district"
         ),
-        says(r"denying|judge|adversary|motion to"),
+        says(r"denying|to (?:judge|magistrate)|reassign|adversary|motion to"),
         tuple(p for p in POSTURES if p != "ended_by_transfer"),
         "The court sent the case to another district.",
     ),
@@ -186,25 +186,5 @@ RULES = (
         says(r"vacat|converted"),
         tuple(p for p in POSTURES if p != "ended_by_dismissal"),
         "The closing itself names the dismissal as the ground.",
-    ),
-    Rule(
-        "dismissal_undone",
-        _KIND,
-        opens_with(
-            r"order (?:granting (?:debtor'?s? )?motion to )?reinstat(?:e|ing) (?:the )?case"
-            r"|order[^.]{0,40}vacating (?:the )?(?:order (?:of )?)?dismiss"
-            r"|endorsed order dated [^.]{0,60}motion to reinstate case\.[^:]{0,60}motion allowed"
-        ),
-        says(r"denying|adversary|reinstating stay"),
-        ("ended_by_dismissal",),
-        "The court took its dismissal back.",
-    ),
-    Rule(
-        "discharge_undone",
-        _KIND,
-        opens_with(r"order vacating (?:the )?discharge"),
-        says(r"denying|motion to"),
-        ("awaiting_closing", "ended_by_discharge"),
-        "The court took the discharge back.",
     ),
 )

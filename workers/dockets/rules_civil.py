@@ -29,7 +29,7 @@ _JUDGMENT = opens_with(
     r"(?! (?:returned|on (?:garnishment|revocation)))"
 )
 _NO_FINAL_JUDGMENT = (
-    r"partial|in part|motion for|request|application|proposed|usca|court of appeals"
+    r"partial|in part\b|motion for|request|application|proposed|usca|court of appeals"
     r"|default judgment (?:as to|against)|satisfaction|costs"
 )
 
@@ -139,7 +139,7 @@ RULES = (
             r"(?:final |amended |endorsed )*order (?:of )?dismiss(?:ing|al)(?: of)? "
             r"(?:the |this |entire )*(?:case|action|adversary|lawsuit|civil action)"
         ),
-        says(r"denying|show cause|vacat|in part|as to (?:defendant|third)|appeal|settle"),
+        says(r"denying|show cause|vacat|in part\b|as to (?:defendant|third)|appeal|settle"),
         all_but(POSTURES, "ended_by_dismissal", "ended_by_settlement", "on_appeal"),
         "The court dismissed the whole action and does not say whether the parties had settled.",
     ),
@@ -151,7 +151,7 @@ RULES = (
             r"dismiss(?:ing|al)(?: of)? (?:the |this |entire )*(?:case|action|adversary)"
             r"|stipulated order of dismissal"
         ),
-        says(r"as to (?:defendant|third)|proposed|in part|not used"),
+        says(r"as to (?:defendant|third)|proposed|in part\b|not used"),
         all_but(POSTURES, "ended_by_settlement"),
         "The court ordered the dismissal of the whole action that the parties had agreed.",
     ),
@@ -162,7 +162,7 @@ RULES = (
             r"order to close case[^.]{0,60}\. reason: settled"
             r"|order (?:of )?dismiss(?:ing|al)[^.]{0,60}\bsettle(?:d|ment)"
         ),
-        says(r"denying|vacat|in part"),
+        says(r"denying|vacat|in part\b"),
         all_but(POSTURES, "ended_by_settlement"),
         "The court closed the action and names a settlement as the ground.",
     ),
@@ -199,7 +199,7 @@ RULES = (
         opens_with(
             r"(?:true copy of )?mandate(?:/judgment)? (?:of|from) |usca (?:judgment|mandate) issued"
         ),
-        says(r"interlocutory|recall"),
+        says(r"interlocutory|recall|revers|vacat|remand"),
         ("on_appeal",),
         "The court of appeals issued its mandate, so the appeal is over.",
     ),

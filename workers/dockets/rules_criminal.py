@@ -122,7 +122,7 @@ RULES = (
             r"order (?:of )?dismiss(?:ing|al)(?: of)? (?:the |this )?"
             r"(?:indictment|information|complaint|case)"
         ),
-        says(rf"denying|in part|superseded|original indictment|count|{_LATER_DEFENDANT}"),
+        says(rf"denying|in part\b|superseded|original indictment|counts?\b|{_LATER_DEFENDANT}"),
         all_but(POSTURES, "ended_by_dismissal", "on_appeal"),
         "The court dismissed the prosecution.",
     ),
@@ -130,7 +130,7 @@ RULES = (
         "acquitted",
         _KIND,
         opens_with(r"judgment of acquittal\b"),
-        says(rf"motion|denying|count|{_LATER_DEFENDANT}"),
+        says(rf"motion|denying|counts?\b|{_LATER_DEFENDANT}"),
         all_but(POSTURES, "ended_by_acquittal"),
         "The court entered a judgment of acquittal.",
     ),

@@ -24,7 +24,7 @@ RULES = (
         opens_with(
             r"(?:(?:amended|chapter \d+) )*voluntary petition\b|order for relief\b(?! from)"
         ),
-        says(r"in voluntary|automatic stay"),
+        says(r"automatic stay"),
         (ORDER_FOR_RELIEF,),
         "A voluntary petition is the order for relief.",
     ),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from kernel.belief.events import Verb
-from kernel.belief.limits import MAX_HYPOTHESES
+from kernel.belief.limits import MAX_HYPOTHESES, MAX_ID_CHARS
 from workers.views.log_proofs import DurabilityDocument, EliminationProofDocument
 
 
@@ -43,6 +43,12 @@ class Snapshot(_Document):
     audit_head_event_id: str
     """What `If-Match` is compared with."""
 
+    predecessor_id: str | None = None
+    """The session that this one goes on from; absent where there is none."""
+
+    successor_id: str | None = None
+    """The session that goes on from this one, which is closed; absent while it is open."""
+
 
 class Declared(_Document):
     """A session that was declared, now or before."""
@@ -71,6 +77,26 @@ class Entered(_Document):
 
     audit_event_id: str
     snapshot: Snapshot
+
+
+class Observation(_Document):
+    """What an elimination is known by."""
+
+    source_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+    observation_id: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+
+
+class Succeeded(_Document):
+    """A session that is closed, and the one that goes on from it."""
+
+    successor_id: str
+    carried: list[Observation]
+    """The eliminations that hold on in the successor, in their order."""
+
+    audit_event_id: str
+    duplicate: bool
+    snapshot: Snapshot
+    """The session that is closed."""
 
 
 class Approval(_Document):

@@ -52,6 +52,7 @@ from actors.messages import (
     Simulate,
     StartAuditSession,
     SubmitEnvelope,
+    Succeed,
     VerifyThoughtChain,
 )
 from actors.orchestrator.intents import AdaptFields, RecalculateAuthority
@@ -147,6 +148,7 @@ MESSAGES = (
     RequestExit("ob", {"why": 0.1}, survivors_max=0),
     DeclareConclusion("c", None, expected_head="e-1"),
     RequestTermination({"force": True}, expected_head="e-1", survivors_max=1),
+    Succeed("reinstated", [["s", "o"]], None, {"words": 0.5}, "s-2", expected_head="e-1"),
     Query(),
     Query(2),
     Audit("e-1", 5),

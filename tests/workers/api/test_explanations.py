@@ -186,3 +186,32 @@ async def test_what_several_steps_lead_to_is_read_once(decided: Door, monkeypatc
         assert provenance_of(view, "u-1") is not None
     assert reads["nodes", "s-1"] == 1
     assert reads.most_common(1)[0][1] == 1
+
+
+@pytest.mark.spec("seed001-succession")
+async def test_a_session_that_was_succeeded_is_told_with_the_one_that_stands(decided: Door):
+    cause = {"source_node_id": "s-1", "offset": 0, "length": 10, "rule": "vacated"}
+    known = {"source_id": "s-1", "observation_id": "o-1"}
+    body = {"reason": "It was vacated.", "undone": [known], "cause": cause}
+    successor_id = (await decided.post("succeed", body)).json()["successor_id"]
+    for session_id in (SESSION, successor_id):
+        document = await explained(decided, session_id)
+        sessions = {
+            step["record_id"]: step["says"]
+            for step in document["steps"]
+            if step["kind"] == "session"
+        }
+        assert set(sessions) == {SESSION, successor_id}
+        closed, stands = sessions[SESSION], sessions[successor_id]
+        assert (closed["n_survivors"], closed["stands_in"]) == (2, successor_id)
+        assert (stands["n_survivors"], stands.get("stands_in")) == (3, None)
+        assert ("s-1", 0, 10, WORDS[:10]) in words_of(document)
+        [closing] = [step for step in document["steps"] if step["says"].get("successor_id")]
+        assert closing["says"]["reason"] == "It was vacated."
+    survivor = await explained(decided, SESSION, hypothesis="won")
+    states = {
+        step["record_id"]: step["says"]["state"]
+        for step in survivor["steps"]
+        if step["kind"] == "survivor"
+    }
+    assert states == {f"{SESSION}/won": "struck", f"{successor_id}/won": "survives"}

@@ -139,7 +139,8 @@ async def test_bad_lines_and_bad_entries_are_counted_by_code_and_the_rest_goes_o
         "operations_already_on_record": 2,
         "operations_refused": {},
         "hypotheses_eliminated": summary.eliminated,
-        "eliminations_already_applied": summary.already_struck,
+        "eliminations_already_applied": summary.strikes.already_struck,
+        "sessions_succeeded": 0,
         "input_problems": {
             "docket_line_not_json": 1,
             "docket_line_not_object": 1,

@@ -118,7 +118,7 @@ READ: tuple[tuple[str, str, frozenset[str]], ...] = (
     (
         "bankruptcy",
         "ORDER Granting Motion to Reinstate Case Both Debtors (Related Doc # 42 ) signed",
-        frozenset({"dismissal_undone"}),
+        frozenset(),
     ),
     (
         "bankruptcy",

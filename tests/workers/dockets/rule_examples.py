@@ -129,20 +129,6 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("The case having been dismissed; IT IS ORDERED that the case is closed",),
         ("If the case having been dismissed is reopened, a fee is due",),
     ),
-    "dismissal_undone": (
-        (
-            "ORDER Granting Motion to Reinstate Case Both Debtors",
-            (
-                "Endorsed Order Dated 9/14/2019 Re: 26 Debtor's Motion To Reinstate Case. "
-                "NO OBJECTIONS. MOTION ALLOWED."
-            ),
-        ),
-        ("Motion to Reinstate Case", "ORDER REINSTATING STAY", "Order denying motion to reinstate"),
-    ),
-    "discharge_undone": (
-        ("Order Vacating Discharge Order of 11/25/19 for Debtor.",),
-        ("BNC Certificate of Mailing - Order Vacating Discharge", "Motion to vacate discharge"),
-    ),
     "defendant_served": (
         (
             "SUMMONS Returned Executed by WIDGETS, INC. served on 3/13/2019",

@@ -17,6 +17,7 @@ from workers.dockets.plan import (
     PlannedClaim,
     PlannedPhase,
     PlannedSource,
+    PlannedSuccession,
     Strike,
     plan_docket,
 )
@@ -59,6 +60,9 @@ def check(plan: DocketPlan, docket: Docket) -> None:
                 assert {step.source_node_id, step.understanding_node_id} <= created
                 assert step.span.of(texts[step.source_node_id]) == step.text
                 created.add(step.node_id)
+            case PlannedSuccession():
+                assert step.cause.source_node_id in created
+                assert set(step.undone).isdisjoint(name for _, name in step.carried)
             case Strike():
                 source = step.justification.source_node_id
                 assert source in created

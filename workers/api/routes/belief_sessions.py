@@ -29,6 +29,7 @@ from pydantic_core import PydanticKnownError
 from actors import messages
 from kernel.belief.limits import (
     AUDIT_PAGE_MAX,
+    MAX_CARRIED,
     MAX_CLAIMED_IDS,
     MAX_HYPOTHESES,
     MAX_ID_CHARS,
@@ -48,8 +49,10 @@ from workers.views.belief_sessions import (
     Declared,
     Eliminated,
     Entered,
+    Observation,
     Ontology,
     Snapshot,
+    Succeeded,
 )
 
 router = json_router(prefix="/v1/sessions", tags=["sessions"])
@@ -199,6 +202,19 @@ class TerminateBody(_VerbBody):
     context: dict[str, Any] | None = None
 
 
+class SucceedBody(_VerbBody):
+    """Why a session is closed, and what of it holds on: `carried`, or all but `undone`."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
+    undone: Annotated[list[Observation], Field(max_length=MAX_CARRIED)] | None = None
+    carried: Annotated[list[Observation], Field(max_length=MAX_CARRIED)] | None = None
+    cause: dict[str, Any] | None = None
+    """What reversed the ground, as its author says it; it is kept in the audit."""
+
+    successor_id: UUID | None = None
+    """The id of the session that goes on; without one it is named after this session."""
+
+
 # Routes are tried in their order, so what is asked most stands first.
 @router.post("/{session_id}/eliminate", responses={200: {"model": Eliminated}}, openapi_extra=VERB)
 async def eliminate(
@@ -319,6 +335,25 @@ async def request_termination(
     conditions = await _conditions(request, response)
     body = body or TerminateBody()
     message = messages.RequestTermination(body.context, **conditions)
+    return await _ask(request, session_id, body, message, response)
+
+
+@router.post("/{session_id}/succeed", responses={200: {"model": Succeeded}}, openapi_extra=VERB)
+async def succeed(session_id: UUID, body: SucceedBody, request: Request, response: Response) -> Any:
+    """Close the session where its ground was undone, and go on in a successor.
+
+    What was struck stays struck here. The successor is declared in the same transaction over the
+    whole universe, and repeats the eliminations that still hold. The same request again is
+    answered as it was; any other verb, or another successor, is refused with `SESSION_SUCCEEDED`,
+    which names the successor.
+    """
+    conditions = await _conditions(request, response)
+    undone, carried = (
+        None if listed is None else [[named.source_id, named.observation_id] for named in listed]
+        for listed in (body.undone, body.carried)
+    )
+    successor_id = None if body.successor_id is None else str(body.successor_id)
+    message = messages.Succeed(body.reason, undone, carried, body.cause, successor_id, **conditions)
     return await _ask(request, session_id, body, message, response)
 
 

@@ -59,6 +59,8 @@ class GetSession(Tool):
             message = f"no belief session is called {self.session_id!r}"
             raise ToolRefused(message, code="SESSION_NOT_FOUND")
         state = "terminated" if snapshot["terminated"] else "open"
+        if "successor_id" in snapshot:
+            state = f"closed, goes on as {snapshot['successor_id']}"
         count = snapshot["n_survivors"]
         return {"summary": f"{state}: {count} hypotheses survive", **snapshot}
 
