@@ -411,7 +411,7 @@ class SessionRuntime:
                 self._ledger.read, lambda view: view.belief_session(session_id) is not None
             )
         except LedgerUnavailable as error:
-            raise CommitFailed("the record cannot be read") from error
+            raise ledger_away(error, "the record cannot be read") from error
 
     async def _read_chain(self, session_id: str) -> tuple[int, str]:
         try:

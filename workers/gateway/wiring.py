@@ -289,12 +289,6 @@ def build_gateway(
         await run_sealing.stop()
         await publishing.publish_last()
 
-    async def close_ledger() -> None:
-        await anyio.to_thread.run_sync(close, ledger)
-
-    async def leave_nothing() -> None:
-        return
-
     return Gateway(
         app,
         services,
@@ -322,12 +316,12 @@ def build_gateway(
             *(relay.run for relay in relays.values()),
         ),
         stops=(hub.stop, outcomes.stop, publishing.stop, services.streams.stop),
-        leave=leave_nothing if halted else leave,
+        leave=_leave_nothing if halted else leave,
         closing=(
             redis.aclose,
             partial(close_model, model),
             publishing.aclose,
-            close_ledger,
+            partial(anyio.to_thread.run_sync, close, ledger),
             traces.close,
         ),
     )
@@ -388,6 +382,10 @@ def _problem_of(ledger: Ledger, halted: bool) -> LedgerWentBack | None:  # noqa:
     if halted:
         return LedgerWentBack("finding_stands")
     return None if ledger.watch_of_head is None else ledger.watch_of_head.problem
+
+
+async def _leave_nothing() -> None:
+    return
 
 
 def _capacity(
