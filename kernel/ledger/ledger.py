@@ -763,11 +763,8 @@ class HeadMoved(Exception):
     """Raised when others have written since a transaction was computed; nothing was written."""
 
 
-_Written = Callable[[LedgerTransaction, BufferedTables], None]
-
-
-def _unwatched(_: LedgerTransaction, __: BufferedTables) -> None:
-    return
+_Written = tuple[Head, tuple[Answered, ...]]
+"""Where a transaction leaves the chains, and what it writes by name."""
 
 
 class Ledger:
@@ -784,12 +781,15 @@ class Ledger:
         self.kept: dict[Any, Any] = {}
         """What this process keeps of the state between transactions; each has it as `kept`."""
 
+        self._replaceable: Replaceable | None = None
         self.watch_of_head: HeadWatch | None = None
         """What compares the record with the head that is known; None where nobody asked for it."""
 
     def watch(self, watch: HeadWatch) -> None:
         """Compare every transaction and every snapshot with the head that is known from now on."""
         self.watch_of_head = watch
+        # To ask whether a store is of a kind costs more than all that is asked of it.
+        self._replaceable = self.store if isinstance(self.store, Replaceable) else None
         if isinstance(self.store, LooksAhead):
             self.store.look_ahead(lambda: watch.known)
 
@@ -827,14 +827,20 @@ class Ledger:
             CommitOutcomeUnknown: when COMMIT failed (K25).
         """
         self._expect_sound()
-        with self._watched() as written, self.store.transaction() as tables:
-            buffer = BufferedTables(with_archive(tables, self.archive))
-            transaction = LedgerTransaction(buffer, self.host, self.kept)
-            self._compare(buffer, self._expect_sound(), transaction.head_now)
-            yield transaction
-            transaction.write_head()
-            written(transaction, buffer)
-            buffer.flush()
+        written: _Written | None = None
+        try:
+            with self.store.transaction() as tables:
+                buffer = BufferedTables(with_archive(tables, self.archive))
+                transaction = LedgerTransaction(buffer, self.host, self.kept)
+                self._compare(buffer, transaction.head_now)
+                yield transaction
+                transaction.write_head()
+                written = self._written(transaction, buffer)
+                buffer.flush()
+        except CommitOutcomeUnknown:
+            self._doubt(written)
+            raise
+        self._commit(written)
 
     @contextmanager
     def computed(
@@ -857,27 +863,33 @@ class Ledger:
                 yield transaction
             return
         known = self._expect_sound()
-        with self._watched() as written, self.store.turn() as turn:
-            buffer = BufferedTables(with_archive(turn.snapshot, self.archive))
-            transaction = LedgerTransaction(buffer, self.host, self.kept)
-            self._compare(turn.snapshot, known, transaction.head_now)
-            before = transaction.head_now.copy()
-            yield transaction
-            transaction.write_head()
-            written(transaction, buffer)
-            changes = buffer.changes()
-            tables = turn.hold()
-            now = LedgerView(with_archive(tables, self.archive))
-            if now.head() != before or not still(now):
-                raise HeadMoved
-            write(changes, tables)
+        written: _Written | None = None
+        try:
+            with self.store.turn() as turn:
+                buffer = BufferedTables(with_archive(turn.snapshot, self.archive))
+                transaction = LedgerTransaction(buffer, self.host, self.kept)
+                self._compare(turn.snapshot, transaction.head_now, known)
+                before = transaction.head_now.copy()
+                yield transaction
+                transaction.write_head()
+                written = self._written(transaction, buffer)
+                changes = buffer.changes()
+                tables = turn.hold()
+                now = LedgerView(with_archive(tables, self.archive))
+                if now.head() != before or not still(now):
+                    raise HeadMoved
+                write(changes, tables)
+        except CommitOutcomeUnknown:
+            self._doubt(written)
+            raise
+        self._commit(written)
 
     @contextmanager
     def view(self) -> Iterator[LedgerView]:
         """Open a snapshot; what is read inside belongs to one sequence."""
         known = self._expect_sound()
         with self.store.view() as tables:
-            self._compare(tables, known)
+            self._compare(tables, None, known)
             archive = self.archive.of_snapshot()
             yield LedgerView(with_archive(tables, archive), archive)
 
@@ -908,12 +920,12 @@ class Ledger:
         watch = self.watch_of_head
         if watch is None:
             return None
-        if isinstance(self.store, Replaceable) and self.store.is_replaced():
+        if self._replaceable is not None and self._replaceable.is_replaced():
             watch.halt("file_replaced")
         return watch.expect_sound()
 
-    def _compare(self, tables: TablesView, known: Head | None, now: Head | None = None) -> None:
-        """Compare what was opened with the head that was known before.
+    def _compare(self, tables: TablesView, now: Head | None, known: Head | None = None) -> None:
+        """Compare what was opened with a head that was known before, under the lock with the known.
 
         Raises:
             LedgerWentBack: the record is not the one that was answered from.
@@ -925,6 +937,7 @@ class Ledger:
         if ahead is not None:
             known, look = ahead.known, ahead.look
         else:
+            known = known or watch.known
             now = now or LedgerView(tables).head()
             if now == known:
                 return
@@ -947,27 +960,18 @@ class Ledger:
             receipt_hash=None if receipt is None else receipt["receipt_hash"],
         )
 
-    @contextmanager
-    def _watched(self) -> Iterator[_Written]:
-        """Let the watch know what is committed inside, or in doubt, once the block has said it."""
-        watch = self.watch_of_head
-        if watch is None:
-            yield _unwatched
-            return
-        said: list[tuple[Head, tuple[Answered, ...]]] = []
+    def _written(self, transaction: LedgerTransaction, tables: BufferedTables) -> _Written | None:
+        if self.watch_of_head is None:
+            return None
+        return transaction.head_now.copy(), answered_in(tables, transaction.requests_before)
 
-        def written(transaction: LedgerTransaction, tables: BufferedTables) -> None:
-            answered = answered_in(tables, transaction.requests_before)
-            said.append((transaction.head_now.copy(), answered))
+    def _doubt(self, written: _Written | None) -> None:
+        if self.watch_of_head is not None and written is not None:
+            self.watch_of_head.doubt(*written)
 
-        try:
-            yield written
-        except CommitOutcomeUnknown:
-            for head, answered in said:
-                watch.doubt(head, answered)
-            raise
-        for head, answered in said:
-            watch.committed(head, answered)
+    def _commit(self, written: _Written | None) -> None:
+        if self.watch_of_head is not None and written is not None:
+            self.watch_of_head.committed(*written)
 
 
 def build_tree(tables: Tables) -> LogTree:

@@ -199,6 +199,7 @@ class SqliteStore:
         """How often the file was not granted."""
 
         self._open: set[sqlite3.Connection] = set()
+        self._file, self._log = str(path), str(log_of(path))
         self._file_id: FileId | None = None
         self._log_id: FileId | None = None
         """Which file and which write-ahead log are open; of the log None while nobody writes."""
@@ -212,14 +213,14 @@ class SqliteStore:
             self._readers.put_nowait(self._connect_first_reader())
         else:
             raise LedgerUnavailable(f"no ledger at {path}")
-        self._file_id = file_id(path)
+        self._file_id = file_id(self._file)
 
     def is_replaced(self) -> bool:
         """Tell whether the file or the write-ahead log at the path is not the one that is open."""
-        if file_id(self._path) != self._file_id:
+        if file_id(self._file) != self._file_id:
             return True
         log_id = self._log_id
-        return log_id is not None and file_id(log_of(self._path)) != log_id
+        return log_id is not None and file_id(self._log) != log_id
 
     def is_overwritten(self, known_at_us: int) -> bool:
         """Tell whether somebody else has written over the file that is open.
@@ -399,7 +400,7 @@ class SqliteStore:
             writer.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             create_schema(writer, self._path)
             refuse_differences(sqlite_catalog.schema_faults(writer), str(self._path))
-        self._log_id = file_id(log_of(self._path))
+        self._log_id = file_id(self._log)
         self._open.add(writer)
         return writer
 

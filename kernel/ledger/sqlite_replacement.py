@@ -45,7 +45,7 @@ class FoldedHead(NamedTuple):
     receipt_hash: str
 
 
-def file_id(path: Path) -> FileId | None:
+def file_id(path: str | Path) -> FileId | None:
     """Return which file lies at a path, None where there is none."""
     try:
         stat = os.stat(path)  # noqa: PTH116 - asked before every transaction

@@ -8,6 +8,7 @@ from pydantic import Field
 from kernel.audit.costs import cost_totals
 from kernel.audit.operations import AuditFilter, OperationEntryDocument, find_operations
 from kernel.host import iso_time
+from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.quarantine import merged, range_of
 from kernel.work.pauses import pauses_of
@@ -105,6 +106,7 @@ def _recorded(view: LedgerView, now_us: int) -> Document:
         "requests": count_requests(view),
         "pauses": pauses_of(view),
         "quarantines": quarantines_document(view)["quarantines"],
+        "ledger_went_back": view.finding_stands(),
         "halts": implications_document(view, limit=HALTS_SHOWN_MAX)["halts"],
         "runs": landscape.diagnose(view, now_us),
     }
@@ -121,4 +123,7 @@ def _of_record(record: Document) -> Document:
     if record["quarantines"]:
         ranges = merged(range_of(rows) for each in record["quarantines"] for rows in each["ranges"])
         known["readiness"] = {"problems": {"quarantine": quarantine_sentence(ranges)}}
+    if record["ledger_went_back"]:
+        problem = str(LedgerWentBack("finding_stands"))
+        known["readiness"] = {"problems": {"ledger_went_back": problem}}
     return {name: known.get(name, {}) for name in ("readiness", *PARTS)}
