@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
+from kernel.head_acceptance import standing_findings
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.replication import Replication
 from kernel.ledger.tables import HasStandbys
@@ -217,6 +218,7 @@ def _record(settings: Settings) -> Iterator[Diagnosis]:
     with open_record(place) as view:
         yield from _end_of(view)
         yield from _quarantined(view)
+        yield from _went_back(view)
     file = file_of(place)
     if file is not None:
         yield Diagnosis("record", "ok", f"{file} has {file.stat().st_size / (1 << 20):.0f} MiB")
@@ -253,6 +255,15 @@ def _quarantined(view: LedgerView) -> Iterator[Diagnosis]:
         what = f"{'; '.join(named)} since {each.found_at}: {each.finding}"
         todo = "`rotulus verify`, mend or explain it, then `rotulus quarantine lift`"
         yield Diagnosis("record", "problem", what, f"{todo} {each.quarantine_id}")
+
+
+def _went_back(view: LedgerView) -> Iterator[Diagnosis]:
+    standing = {each["finding_id"]: each for each in standing_findings(view)}
+    for each in standing.values():
+        known, there = (each[name]["ec_sequence_number"] for name in ("known", "found"))
+        what = f"the ledger went back: {each['gateway']} knew {known} rows and found {there}"
+        todo = "`rotulus ledger lost`; then the right database, or `rotulus ledger accept-head`"
+        yield Diagnosis("record", "problem", what, todo)
 
 
 def _keys(settings: Settings) -> Iterator[Diagnosis]:

@@ -206,6 +206,7 @@ async def test_every_door_says_so_until_somebody_has_dealt_with_it(kind: Kind, h
             )
         lifted = await door.send(f"/v1/quarantines/{receipt_id}/lift", GROUNDS)
         assert lifted.json() == {"changed": True}
+        print("RZ", (await door.http.get("/readyz")).json())
         assert (await door.http.get("/readyz")).json()["status"] == "ready"
         assert "rotulus_records_damaged{" not in await numbers(door)
         assert (await door.http.get(path)).status_code == 200
@@ -236,6 +237,7 @@ async def test_what_is_accepted_as_it_stands_is_not_told_again(host: Host):
         await door.send(f"/v1/quarantines/{receipt_id}/lift", GROUNDS)
         await door.http.get(kind.path)
         assert door.ledger.damage.all() == ()
+        print("RZ", (await door.http.get("/readyz")).json())
         assert (await door.http.get("/readyz")).json()["status"] == "ready"
 
 
@@ -293,6 +295,7 @@ async def test_a_segment_of_the_archive_is_a_record_too():
         assert 'rotulus_records_damaged{table="archive_segments"} 1' in await numbers(door)
         files[name] = content
         await door.send(f"/v1/quarantines/{receipt_id}/lift", GROUNDS)
+        print("RZ", (await door.http.get("/readyz")).json())
         assert (await door.http.get("/readyz")).json()["status"] == "ready"
         assert (await door.http.get("/v1/log?after=0")).status_code == 200
 

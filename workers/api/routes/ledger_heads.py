@@ -7,10 +7,11 @@ from fastapi import Query
 from actors.commit.head_units import AcceptHeadUnit
 from workers.api.json_routes import json_router
 from workers.api.routes.erasures import GroundsBody
-from workers.api.services import Given
+from workers.api.services import Given, Services
 from workers.views.lost_answers import LostDocument, lost_document
 
 LOST_AT_ONCE = 1000
+SAYS_CHARS_MAX = 1000
 
 router = json_router(prefix="/v1/ledger", tags=["operators"])
 
@@ -42,6 +43,17 @@ async def accept_head(body: GroundsBody, services: Given) -> AcceptedDocument:
     Every gateway begins anew from it. Where nobody has found that the ledger went back, nothing
     changes.
     """
-    changed = await services.write(AcceptHeadUnit(body.grounds()))
+    unit = AcceptHeadUnit(body.grounds(), await _published(services))
+    changed = await services.write(unit)
     document = await services.read(lambda view: lost_document(view, after=0, limit=LOST_AT_ONCE))
     return {**document, "changed": changed}
+
+
+async def _published(services: Services) -> list[dict[str, str]]:
+    """Return what the published checkpoint says beside the findings: how far the log had been."""
+    checkpoint = (await services.checkpoint())["checkpoint"]
+    if checkpoint is None or checkpoint["tree_size"] is None:
+        return []
+    name = f"{checkpoint['tree_size']} rows"
+    says = f"{checkpoint['verdict']}: {checkpoint['message']}"[:SAYS_CHARS_MAX]
+    return [{"source": "published_checkpoint", "name": name, "says": says}]

@@ -8,6 +8,7 @@ from pydantic import Field
 from kernel.audit.costs import cost_totals
 from kernel.audit.operations import AuditFilter, OperationEntryDocument, find_operations
 from kernel.host import iso_time
+from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.quarantine import RecordKey, merged, range_of
 from kernel.work.pauses import pauses_of
@@ -109,6 +110,7 @@ def _recorded(view: LedgerView, now_us: int) -> Document:
         "requests": count_requests(view),
         "pauses": pauses_of(view),
         "quarantines": quarantines_document(view)["quarantines"],
+        "ledger_went_back": view.finding_stands(),
         "halts": implications_document(view, limit=HALTS_SHOWN_MAX)["halts"],
         "runs": landscape.diagnose(view, now_us),
     }
@@ -128,5 +130,7 @@ def _of_record(record: Document) -> Document:
     problems = damage_problems({RecordKey(**key) for each in standing for key in each["records"]})
     if ranges:
         problems["quarantine"] = quarantine_sentence(ranges)
+    if record["ledger_went_back"]:
+        problems["ledger_went_back"] = str(LedgerWentBack("finding_stands"))
     known["readiness"] = {"problems": problems}
     return {name: known.get(name, {}) for name in ("readiness", *PARTS)}
