@@ -23,6 +23,9 @@ from .owner_hints import HEADER, OwnerHints
 
 TIMEOUT_S: Final = 60.0
 GIVE_UP_AFTER_S: Final = 60.0
+CALL_S_MAX: Final = 900.0
+"""For one call with all that is sent again; longer than the longest answer may take."""
+
 PAUSE_FIRST_S: Final = 0.05
 PAUSE_MAX_S: Final = 2.0
 RETRY_AFTER_S_MAX: Final = 30.0
@@ -51,9 +54,13 @@ class GatewayHttp:
         auth: httpx.Auth | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         give_up_after_s: float = GIVE_UP_AFTER_S,
+        call_s_max: float = CALL_S_MAX,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
-        """Bind to a gateway; nothing is sent yet. `give_up_after_s` counts the pauses alone."""
+        """Bind to a gateway; nothing is sent yet.
+
+        `give_up_after_s` counts the pauses alone, `call_s_max` everything that a call takes.
+        """
         self._http = httpx.AsyncClient(
             base_url=url,
             auth=auth,
@@ -63,6 +70,7 @@ class GatewayHttp:
         )
         self._hints = OwnerHints()
         self._give_up_after_s = give_up_after_s
+        self._call_s_max = call_s_max
         self._sleep = sleep
 
     async def __aenter__(self) -> Self:
@@ -86,6 +94,18 @@ class GatewayHttp:
         Raises:
             GatewayError: with the gateway's own code or one of the class's.
         """
+        with anyio.move_on_after(self._call_s_max):
+            return await self._ask(method, path, may_repeat, options)
+        message = f"no whole answer came within {self._call_s_max:g} s"
+        raise GatewayError("gateway_unreachable", message)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        may_repeat: Callable[[Refused], bool],
+        options: Mapping[str, Any],
+    ) -> httpx.Response:
         patience = self.patience(may_repeat)
         while True:
             place = self._hints.place(path)

@@ -23,6 +23,9 @@ from workers.views.attention import attention
 COUNTS: Final = ("open", "ready", "held", "delayed", "suspended", "in_flight")
 """The first is the sum of the others, but for items whose requests have just been closed."""
 
+ASK_S_MAX: Final = 15.0
+"""For each thing that is asked of the gateway."""
+
 
 @click.command()
 @as_json
@@ -53,7 +56,7 @@ async def gateway_state(url: str) -> dict[str, Any]:
     Raises:
         GatewayError: it does not answer.
     """
-    async with GatewayClient(url, give_up_after_s=0) as client:
+    async with GatewayClient(url, give_up_after_s=0, call_s_max=ASK_S_MAX) as client:
         return await read_state(client)
 
 

@@ -7,9 +7,11 @@ sends it again only where the gateway cannot have taken it.
 
 from typing import Any
 
+import anyio
 import httpx
 
 from actors.error_codes import ERRORS
+from queues.client.answers import reading
 from queues.client.errors import GatewayError
 from queues.client.gateway_http import GatewayHttp, Refused, error_of
 
@@ -41,11 +43,14 @@ class GatewayClient(GatewayHttp):
             GatewayError: it cannot be reached, or is no gateway.
         """
         try:
-            return (await self._http.get("/readyz")).json()
+            with anyio.fail_after(self._call_s_max):
+                response = await self._http.get("/readyz")
+        except TimeoutError as error:
+            raise GatewayError("gateway_unreachable", "no whole answer came in time") from error
         except httpx.TransportError as error:
             raise error_of(error) from error
-        except ValueError as error:
-            raise GatewayError("gateway_failed", "what answers there is no gateway") from error
+        with reading():
+            return response.json()
 
     async def ask_once(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Send a request that must not happen twice; again only where it cannot have happened.

@@ -100,7 +100,7 @@ class SlowClients:
             if before != waits_for:
                 since_s = now_s
             if now_s - since_s >= SLOW_S_MAX:
-                connection.transport.abort()
+                connection.cut_off()
             else:
                 self._since[connection] = (waits_for, since_s)
 

@@ -84,6 +84,9 @@ class LimitedProtocol(HttpToolsProtocol):
         self.times_taken = 0
         """How often the client has made room in a full buffer of answers."""
 
+        self._unanswered: list[Any] = []
+        """The requests without a whole answer; the library knows the last one alone."""
+
         self._in_head = True
         """Until the headers of the next request are whole."""
 
@@ -101,6 +104,23 @@ class LimitedProtocol(HttpToolsProtocol):
                 self._feed(data[start : start + _PIECE_BYTES])
             except _Refused as error:
                 self._refuse(error.refusal)
+
+    def cut_off(self) -> None:
+        """End the connection at once; who answers a request of it is told that nobody listens."""
+        self._leave()
+        self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End what was asked on the connection."""
+        self._leave()
+        super().connection_lost(exc)
+
+    def _leave(self) -> None:
+        """Let no answer be written any more: to write on what is closed is an error to the loop."""
+        for cycle in self._unanswered:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self._unanswered.clear()
 
     def resume_writing(self) -> None:
         """Go on to write: the client has taken what was too much."""
@@ -152,6 +172,8 @@ class LimitedProtocol(HttpToolsProtocol):
             # What follows would not be read, and a body never come.
             raise _Refused(_UPGRADE)
         super().on_headers_complete()
+        waiting = [cycle for cycle in self._unanswered if not cycle.response_complete]
+        self._unanswered = [*waiting, self.cycle]
         self._in_head, self._fed_bytes = False, 0
 
     def on_body(self, body: bytes) -> None:
@@ -178,7 +200,7 @@ class LimitedProtocol(HttpToolsProtocol):
             in_order = False
         self.pipeline.clear()
         if not in_order:
-            self.transport.abort()
+            self.cut_off()
             return
         self.transport.write(_answer(refusal))
         with suppress(OSError):

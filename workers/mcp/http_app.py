@@ -27,6 +27,7 @@ DEPTH_MAX: Final = 64
 REQUESTS_MAX: Final = 64
 """At the same time."""
 
+_HEADERS: Final = {"gateway_full": {"Retry-After": "1"}, "method_not_allowed": {"Allow": "POST"}}
 _LATE = ("body_too_slow", f"the body was not there within {BODY_S_MAX:g} s")
 
 
@@ -54,9 +55,6 @@ class LoopbackGuard:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand a request on whose body is all there and can be read."""
-        if scope["method"] != "POST":
-            await self._app(scope, receive, send)
-            return
         body = b""
         with anyio.move_on_after(BODY_S_MAX) as waited:
             body = await _body_of(receive)
@@ -86,6 +84,9 @@ class LoopbackGuard:
             return "origin_refused", "requests of other origins are refused"
         if scope["path"] != PATH:
             return "not_found", f"the server is at {PATH}"
+        if scope["method"] != "POST":
+            # A GET would be a stream of what the server says unasked, which is nothing, for ever.
+            return "method_not_allowed", "a message is posted; this server says nothing unasked"
         if not self._places:
             return "gateway_full", f"{REQUESTS_MAX} requests are in flight"
         return None
@@ -93,8 +94,7 @@ class LoopbackGuard:
 
 def _refused(code: str, message: str) -> JSONResponse:
     body = {"error": {"code": code, "message": message}}
-    headers = {"Retry-After": "1"} if code == "gateway_full" else None
-    return JSONResponse(body, status_of(code), headers)
+    return JSONResponse(body, status_of(code), _HEADERS.get(code))
 
 
 async def _body_of(receive: Receive) -> bytes:

@@ -1,18 +1,22 @@
 """A body is counted before it is read, says no key twice, and is read as Python reads JSON."""
 
+import gc
 import json
 import math
 import re
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import anyio
 import pytest
+from fastapi.exceptions import RequestValidationError
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
+from starlette.exceptions import HTTPException
 
 from kernel.belief.limits import MAX_HYPOTHESES
 from kernel.json_text import SteppedDecoder, unique_keys
@@ -249,3 +253,36 @@ def test_a_document_with_many_problems_is_refused_without_a_list_of_them():
     with pytest.raises(ValidationError) as few:
         adapter.validate_python(["x"] * PROBLEMS_LISTED_MAX)
     assert first_problem(few.value, "payload")[0] == "payload.0"
+
+
+UNREADABLE = {
+    "no JSON": b"x",
+    "a text without an end": b'"',
+    "a key twice": b'{"a":1,"a":2,"b":"%b"}',
+    "too deep": b"[" * 2_000,
+    "not UTF-8": b'"\xff"',
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("begin", UNREADABLE.values(), ids=UNREADABLE)
+async def test_what_cannot_be_read_leaves_nothing_of_it_in_memory(begin):
+    size, times = 1 << 19, 24
+
+    async def refused() -> None:
+        content = (begin % (b"y" * size) if b"%b" in begin else begin).ljust(size, b"y")
+        with pytest.raises((ApiError, RequestValidationError, HTTPException)):
+            await read_json(content, BULK)
+
+    await refused()
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for _ in range(times):
+            await refused()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert kept < 3 * size, "without one collection of garbage"

@@ -3,7 +3,10 @@
 import json
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
+import anyio
+import httpx
 import pytest
 
 from kernel.ledger.archive import NO_ARCHIVE
@@ -13,8 +16,9 @@ from tests.kernel.jobs import do_jobs
 from tests.workers.cli.command import rotulus
 from tests.workers.cli.test_queues import OneRecord
 from workers.cli import status as status_module
+from workers.clients.gateway import GatewayClient
 from workers.use_cases.log_archiving import KEEPS_ALL, RetentionPolicy
-from workers.views.attention import attention
+from workers.views.attention import PARTS, attention
 
 
 class ArchivedRecord(OneRecord):
@@ -226,3 +230,70 @@ def test_where_no_gateway_is_the_url_and_what_to_do_are_said(monkeypatch):
     result = rotulus("status")
     assert result.exit_code == 1
     assert "http://127.0.0.1:9; `rotulus up` starts a gateway" in result.stderr
+
+
+def deep(levels: int) -> str:
+    return '{"queues":' + "[" * levels + "]" * levels + "}"
+
+
+LIES = {
+    "nothing": "{}",
+    "another kind": "[]",
+    "no JSON": "<html>",
+    "deep": deep(200_000),
+    "deep, and read": deep(500),
+    "numbers for lists": '{"queues":7,"pauses":7,"fleet":7,"halts":7,"set_aside":7,"problem":7}',
+    "times beyond all": json.dumps(
+        {
+            "queues": {},
+            "pauses": [],
+            "fleet": [
+                {
+                    "worker_id": "w",
+                    "queues": [],
+                    "completed": 0,
+                    "failed": 0,
+                    "in_flight": 0,
+                    "seen_at_ms": 10**300,
+                }
+            ],
+        }
+    ),
+    "escapes": json.dumps({"error": "\x1b[2J"}),
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+@pytest.mark.parametrize("is_ready", [True, False])
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_gateway_that_says_anything_is_said_not_to_be_one(monkeypatch, lie, is_ready, options):
+    def answer(request):
+        if request.url.path == "/readyz" and is_ready:
+            return httpx.Response(200, json={"status": "ready", "problems": {}})
+        return httpx.Response(200, text=lie)
+
+    monkeypatch.setattr(
+        status_module,
+        "GatewayClient",
+        partial(GatewayClient, transport=httpx.MockTransport(answer)),
+    )
+    result = rotulus("status", *options)
+    assert result.exit_code == 1
+    assert is_ready or "gateway_failed" in result.output
+    assert "Nothing needs attention" not in result.output
+    assert "\x1b" not in result.output
+    if is_ready:
+        for path in PARTS.values():
+            assert f"does not answer {path}" in result.output
+
+
+def test_a_gateway_that_never_ends_its_answer_is_given_up(monkeypatch):
+    class Forever(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, _):
+            await anyio.sleep_forever()
+
+    monkeypatch.setattr(status_module, "ASK_S_MAX", 0.05)
+    monkeypatch.setattr(status_module, "GatewayClient", partial(GatewayClient, transport=Forever()))
+    result = rotulus("status")
+    assert result.exit_code == 1
+    assert "gateway_unreachable" in result.output

@@ -55,7 +55,7 @@ class FakeConnection:
     def get_write_buffer_size(self) -> int:
         return self.unsent
 
-    def abort(self) -> None:
+    def cut_off(self) -> None:
         self.aborted = True
 
 
@@ -250,3 +250,43 @@ def test_below_the_limit_the_servers_own_protocol_is_made():
     make = bounded(lambda **options: options, 3)  # type: ignore[arg-type, return-value]
     state = SimpleNamespace(connections=[1, 2])
     assert make(server_state=state, config=1) == {"server_state": state, "config": 1}
+
+
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})])
+async def test_who_takes_no_answer_to_several_requests_leaves_no_error(anyio_backend):
+    failures: list[BaseException] = []
+    began = 0
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal began
+        began += 1
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for _ in range(LARGE >> 16):
+                body = {"type": "http.response.body", "body": b"x" * (1 << 16), "more_body": True}
+                await send(body)
+            await send({"type": "http.response.body", "body": b""})
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    async def nothing() -> None:
+        return
+
+    server = GatewayServer(server_config(app), nothing)
+    with listen("127.0.0.1", 0, "port") as listening, socket.socket() as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.serve, [listening])
+            client.connect(listening.getsockname())
+            client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 3)
+            while not began or not any(
+                connection.transport.get_write_buffer_size()
+                for connection in server.server_state.connections
+            ):
+                await anyio.sleep(0.01)
+            for connection in tuple(server.server_state.connections):
+                connection.cut_off()
+            while server.server_state.connections or server.server_state.tasks:
+                await anyio.sleep(0.01)
+            server.should_exit = True
+    assert (began, failures) == (1, [])

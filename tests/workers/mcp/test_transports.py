@@ -14,6 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.workers.mcp.driven import drive
 from tests.workers.mcp.test_tools import READING
+from workers.mcp.http_app import REQUESTS_MAX
 
 pytestmark = [pytest.mark.anyio, pytest.mark.may_block, pytest.mark.slow]
 INITIALIZE = {
@@ -126,3 +127,13 @@ def test_over_stdio_a_line_that_is_no_message_ends_nothing(folder: Path):
         process.stdin.close()
         assert process.wait(timeout=20) == 0
     assert "result" in answers[-1]
+
+
+async def test_nothing_but_a_message_takes_a_place(url: str):
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for method in ("GET", "DELETE", "HEAD", "PUT"):
+            for _ in range(REQUESTS_MAX + 1):
+                answer = await client.request(
+                    method, url, headers={"Accept": "text/event-stream"}, timeout=20
+                )
+                assert (answer.status_code, answer.headers["allow"]) == (405, "POST")

@@ -87,7 +87,7 @@ class DeadLetterBody(BaseModel):
     item_key: Annotated[str, Field(min_length=1, max_length=512)]
     request_ids: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=512)]],
-        Field(min_length=1, max_length=CAUSES_KEPT_MAX),
+        Field(min_length=1, max_length=CAUSES_KEPT_MAX, fail_fast=True),
     ]
     error_signature: Annotated[str, Field(min_length=1, max_length=200)]
 
