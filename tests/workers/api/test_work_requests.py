@@ -235,7 +235,8 @@ async def test_a_recompute_has_a_status_and_is_not_taken_back(door: Door):
     assert document["content"]["target_cu_id"] == "corpus/u-1"
     refused = await door.send(f"{path}/cancel", {"reason": "no longer wanted"})
     error_of(refused, 409, "work_request_not_cancellable")
-    await door.reporter("dead-letters", {"item_key": "corpus/u-1", "error_signature": "broken"})
+    stated = {"item_key": "corpus/u-1", "request_ids": [row["request_id"]]}
+    await door.reporter("dead-letters", stated | {"error_signature": "broken"})
     late = (await door.send(f"{path}/cancel", {"reason": "no longer wanted"})).json()
     assert late["cancelled"] is False
     assert (late["request"]["state"], late["request"]["reason"]) == ("dead_letter", "broken")

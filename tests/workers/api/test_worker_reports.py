@@ -45,7 +45,10 @@ BINDING = {"binding_id": "b-1", "source_event_id": "event-1"}
 
 PATHS = [
     ("recomputed", {"results": []}),
-    ("dead-letters", {"item_key": "u-1", "error_signature": "broken"}),
+    (
+        "dead-letters",
+        {"item_key": "u-1", "request_ids": ["request:1"], "error_signature": "broken"},
+    ),
     ("work", {"queue": "binding-evaluation", "reports": []}),
     ("crons/retention-sweep", {}),
     ("crons/log-archival", {}),
@@ -248,9 +251,10 @@ async def test_more_results_than_one_request_may_hold_are_refused(door: Door):
 
 
 async def test_an_item_that_is_given_up_has_its_outcome_and_a_receipt(door: Door):
-    body = {"item_key": "u-1", "error_signature": "broken"}
+    request_ids = [row["request_id"] for row in rows(door.ledger, schema.outbox)]
+    body = {"item_key": "u-1", "request_ids": request_ids, "error_signature": "broken"}
     closed = (await door.reporter("dead-letters", body)).json()["closed"]
-    assert closed == [row["request_id"] for row in rows(door.ledger, schema.outbox)]
+    assert closed == request_ids
     outcomes = rows(door.ledger, schema.outbox_outcomes)
     assert [row["outcome"] for row in outcomes] == ["dead_letter"] * 2
     kinds = [row["receipt_kind"] for row in rows(door.ledger, schema.receipts)]
@@ -260,7 +264,7 @@ async def test_an_item_that_is_given_up_has_its_outcome_and_a_receipt(door: Door
 
 
 async def test_a_dead_letter_of_an_item_that_nobody_asked_for_closes_nothing(door: Door):
-    body = {"item_key": "nowhere", "error_signature": "broken"}
+    body = {"item_key": "nowhere", "request_ids": ["nobody"], "error_signature": "broken"}
     assert (await door.reporter("dead-letters", body)).json() == {"closed": []}
     assert {row["open"] for row in rows(door.ledger, schema.outbox)} == {1}
 
