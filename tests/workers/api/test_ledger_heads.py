@@ -7,7 +7,8 @@ import pytest
 from kernel.head_acceptance import record_finding
 from kernel.ledger.head_watch import Answered, LedgerWentBack, Memory, Remembered
 from kernel.ledger.ledger import Head, LedgerView
-from tests.workers.api.door import Door, error_of, source
+from tests.workers.api.door import Door, error_of, http_client, source
+from workers.api.middleware.request_guard import RequestGuardMiddleware
 from workers.clients.gateway_state import read_state
 from workers.views.attention import attention
 
@@ -76,19 +77,22 @@ async def test_a_request_that_was_lost_is_gone_and_one_that_never_was_is_unknown
     error_of(await door.http.get(f"{queue}/requests/nobody"), 404, "work_request_unknown")
 
 
-async def test_every_door_says_that_the_ledger_went_back(door: Door, monkeypatch: Any):
+async def test_every_door_says_that_the_ledger_went_back(door: Door):
     await door.declare()
     problem = LedgerWentBack("behind")
-    guard = door.app.middleware_stack
-    while not hasattr(guard, "_went_back"):
-        guard = getattr(guard, "app", None) or guard._app  # noqa: SLF001 - the guard is inside
-    monkeypatch.setattr(guard, "_went_back", lambda: problem)
-    for path in ("/v1/sessions", "/v1/queues", "/v1/log/head", "/", "/openapi.json"):
-        error_of(await door.http.get(path), 503, "ledger_went_back")
-    refused = await door.send("/v1/sessions/x/operations", {"intents": [source("a")]})
-    assert "rotulus ledger accept-head" in error_of(refused, 503, "ledger_went_back")["message"]
-    assert (await door.http.get("/healthz")).status_code == 200
-    assert (await door.http.get("/v1/ledger/lost")).status_code == 200
+    host = door.ledger.host
+    guarded = RequestGuardMiddleware(
+        door.app, hosts=frozenset(), host=host, went_back=lambda: problem
+    )
+    async with http_client(guarded) as http:
+        for path in ("/v1/sessions", "/v1/queues", "/v1/log/head", "/", "/openapi.json"):
+            error_of(await http.get(path), 503, "ledger_went_back")
+        body = {"intents": [source("a")]}
+        refused = await http.post("/v1/sessions/x/operations", json=body)
+        message = error_of(refused, 503, "ledger_went_back")["message"]
+        assert "rotulus ledger accept-head" in message
+        assert (await http.get("/healthz")).status_code == 200
+        assert (await http.get("/v1/ledger/lost")).status_code == 200
 
 
 async def test_what_needs_somebody_is_that_alone(door: Door):
