@@ -26,7 +26,7 @@ CLIENTS_WANTED: Final = 1024
 
 _GIB: Final = 1 << 30
 _MIB: Final = 1 << 20
-_CGROUPS: Final = (
+CGROUPS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
@@ -95,7 +95,7 @@ def _hard(limit: int) -> Callable[[], int | None]:
 
 
 def _memory() -> int | None:
-    for path in _CGROUPS:
+    for path in CGROUPS:
         try:
             stated = path.read_text().strip()
         except OSError:

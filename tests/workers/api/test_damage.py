@@ -106,8 +106,8 @@ async def world(door: Door) -> dict[str, str]:
         recorder.complete_run("run-1")
 
     await anyio.to_thread.run_sync(record)
-    asked = {"requests": [binding("a")]}
-    await door.send("/v1/queues/binding-evaluation/requests", asked)
+    body = {"requests": [binding("a")]}
+    await door.send("/v1/queues/binding-evaluation/requests", body)
     with door.ledger.view() as view:
         receipt = next(row for row in view.tables.select(schema.receipts) if row["operation_id"])
         [request] = view.tables.select(schema.outbox, {"queue": "binding-evaluation"})

@@ -21,7 +21,7 @@ GIB = 1 << 30
 def ample(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = {resource.RLIMIT_NOFILE: 65_536, resource.RLIMIT_AS: resource.RLIM_INFINITY}
     monkeypatch.setattr(machine_limits.resource, "getrlimit", lambda of: (64, limits[of]))
-    monkeypatch.setattr(machine_limits, "_CGROUPS", ())
+    monkeypatch.setattr(machine_limits, "CGROUPS", ())
     free = type("Usage", (), {"free": 9 * GIB})
     monkeypatch.setattr(machine_limits.shutil, "disk_usage", lambda _: free)
 
@@ -37,7 +37,7 @@ def lower(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, value: int
     elif name == "memory":
         (tmp_path / "memory.max").write_text(f"{value}\n")
         paths = (tmp_path / "none", tmp_path / "memory.max")
-        monkeypatch.setattr(machine_limits, "_CGROUPS", paths)
+        monkeypatch.setattr(machine_limits, "CGROUPS", paths)
     elif name == "locale":
         monkeypatch.setattr(machine_limits.sys, "getfilesystemencoding", lambda: value)
     elif name == "clock":
