@@ -248,6 +248,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "signing_key_unavailable": ErrorCode(None, "service", is_retryable=True),
         "lite_envelope_invalid": ErrorCode(None, "request"),
         # Files of JSON lines.
+        "field_map_invalid": ErrorCode(None, "request"),
         "json_line_not_json": ErrorCode(None, "request"),
         "json_line_not_object": ErrorCode(None, "request"),
         "json_line_too_large": ErrorCode(None, "request"),

@@ -2,7 +2,7 @@
 
 import sys
 from functools import partial
-from typing import IO, Any
+from typing import BinaryIO
 
 import click
 
@@ -14,31 +14,40 @@ from workers.cli.common import (
     read_settings,
     run,
 )
+from workers.cli.docket_fields import docket_fields
 from workers.cli.gateway_call import patient_client
 from workers.cli.input_file import InputFile, size_of
-from workers.demo.ingest import Ingest, show_ingest
+from workers.demo.ingest import Ingest, Summary, show_ingest
+from workers.dockets import reader
+from workers.dockets.field_map import FieldMap
 from workers.environment.terminal_progress import Progress
 
+LIMITS = "\b\nLimits:\n" + "\n".join(f"{name}: {limit}" for name, limit in reader.LIMITS)
+"""The end of the command's help."""
 
-@click.command()
+
+@click.command(epilog=LIMITS)
 @click.argument("file", type=InputFile())
+@docket_fields
 @as_json
-def ingest(file: IO[bytes], *, as_json: bool) -> None:
+def ingest(file: BinaryIO, fields: FieldMap, *, as_json: bool) -> None:
     """Post the dockets of FILE (JSON Lines, - for standard input) to a running gateway.
 
-    Ends with 1 where a docket failed, or no line of FILE holds one.
+    A line is one docket as one JSON object; workers/dockets/README.md has an example. FILE may be
+    in gzip. What is left out is said with its line, its field, what was read and what is allowed.
+
+    Ends with 1 where a docket failed, no line of FILE holds one, or FILE cannot be read to its end.
     """
     settings = read_settings()
 
-    async def post() -> dict[str, Any]:
+    async def post() -> Summary:
         async with patient_client(gateway_url(settings), GIVE_UP_AFTER_S) as client:
             with Progress("ingest") as progress:
                 show = partial(show_ingest, progress, size_of(file))
-                summary = await Ingest(client, show).run(file)
+                summary = await Ingest(client, show, fields).run(file)
                 show(summary)
-        return summary.document()
+        return summary
 
-    document = run(post)
-    print_document(document, as_json=as_json)
-    wholly_bad = document["input_problems"] and not document["dockets"]
-    sys.exit(1 if document["dockets_failed"] or wholly_bad else 0)
+    summary = run(post)
+    print_document(summary.document(), as_json=as_json)
+    sys.exit(1 if summary.is_failed else 0)
