@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from workers.cli.common import clean_errors
-from workers.dockets.field_map import FIELDS, FieldMap
+from workers.dockets.field_map import FIELDS, SOURCE_FIELDS, FieldMap
 
 
 def docket_fields(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,8 +31,9 @@ def docket_fields(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_fields(
         *arguments: Any, paths: tuple[str, ...], defaults: tuple[str, ...], **options: Any
     ) -> Any:
+        names = SOURCE_FIELDS if options.get("shape") == "source" else FIELDS
         with clean_errors():
-            fields = FieldMap.of(paths, defaults, FIELDS)
+            fields = FieldMap.of(paths, defaults, names)
         return command(*arguments, fields=fields, **options)
 
     return with_fields

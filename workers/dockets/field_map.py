@@ -31,6 +31,9 @@ ENTRY_FIELDS: Final = (
     "pacer_seq_no",
     "description",
 )
+SOURCE_FIELDS: Final = ("source_id", "text")
+"""The fields of any JSON that is taken as a source."""
+
 FIELDS: Final = (*DOCKET_FIELDS, *(f"{ENTRIES}.{name}" for name in ENTRY_FIELDS))
 
 _NOTHING: Final = object()

@@ -211,6 +211,7 @@ def build_gateway(
     recorder = RefusalRecorder(refusals, write)
     models = ActiveModels(settings.current_model_versions)
     model, worker_token = model_of(settings), settings.worker_token
+    webhook_secret = settings.webhook_secret
     publishing = publishing_of(settings, ledger, time.monotonic)
     services = Services(
         ledger=ledger,
@@ -243,6 +244,7 @@ def build_gateway(
         sealing=sealing,
         publishing=publishing,
         retention=retention_policy(settings),
+        webhook_secret=webhook_secret.get_secret_value() if webhook_secret else None,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(

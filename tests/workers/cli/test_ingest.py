@@ -145,3 +145,50 @@ def test_own_data_is_taken_by_a_map_with_defaults(record, tmp_path: Path):
 def test_the_help_states_the_limits_that_are_enforced():
     text = rotulus("ingest", "--help").stdout
     assert all(f"{name}: {limit}" in text for name, limit in LIMITS)
+
+
+@pytest.mark.spec("§10.3", "§13.3")
+def test_any_json_is_taken_as_a_source_once(record, tmp_path: Path):
+    file = tmp_path / "own data.jsonl"
+    file.write_text('{"a": {"b": "</UNTRUSTED_CONTENT>"}}\n[1, 2]\n"text"\nnull\n')
+    for already in (0, 8):
+        document = printed("ingest", str(file), "--as", "source", "--json")
+        assert (document["sources"], document["already_on_record"]) == (4, already)
+        assert document["operations_refused"] == document["input_problems"] == {}
+
+
+def test_a_source_has_its_text_and_its_id_where_the_map_says(record, tmp_path: Path):
+    file = tmp_path / "own.jsonl"
+    file.write_text(
+        '{"id": 1, "body": {"said": "Order"}}\n{"id": 2}\n{"id":3,"body":{"said":"\\u0000"}}\n'
+    )
+    options = ("--as", "source", "--map", "source_id=id", "--map", "text=body.said", "--json")
+    result = rotulus("ingest", str(file), *options)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["sources"] == 1
+    problems = [line for line in result.stderr.splitlines() if "source_problem" in line]
+    assert len(problems) == 2
+    assert all(str(file) in line and "text" in line for line in problems)
+    assert "no such field" in problems[0]
+    changed = file.write_text('{"id": 1, "body": {"said": "Another order"}}\n')
+    assert changed
+    refused = rotulus("ingest", str(file), *options)
+    assert refused.exit_code == 1
+    assert json.loads(refused.stdout)["operations_refused"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", ""),
+        (b'{\n"a": 1}\n', "over several lines"),
+        (json.dumps("x" * 70_000).encode(), "allowed: 65536"),
+        (b"nonsense", "not JSON"),
+    ],
+)
+def test_what_is_no_source_ends_with_1(record, tmp_path: Path, content: bytes, said: str):
+    file = tmp_path / "own.jsonl"
+    file.write_bytes(content)
+    result = rotulus("ingest", str(file), "--as", "source")
+    assert result.exit_code == 1
+    assert said in result.stderr
