@@ -8,7 +8,7 @@ read and what is allowed:
 * of one line: reading goes on with the next;
 * of the file (`is_of_file`): it is no file of lines, and nothing after it is read. A JSON array, an
   object that is written over several lines, UTF-16, an archive or a table are named as what they
-  are, once.
+  are, once (decision workers/0390).
 """
 
 import gzip
