@@ -56,6 +56,9 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "body_too_slow": ErrorCode(408, "caller", is_retryable=True),
         "body_not_utf8": ErrorCode(422, "request"),
         "json_key_repeated": ErrorCode(422, "request"),
+        "webhook_unsigned": ErrorCode(401, "caller"),
+        "cloud_event_invalid": ErrorCode(422, "request"),
+        "source_too_large": ErrorCode(413, "request"),
         "request_too_large": ErrorCode(413, "request"),
         "envelope_too_large": ErrorCode(422, "request"),
         "INVALID_REQUEST": ErrorCode(422, "request"),
@@ -253,6 +256,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "signing_key_unavailable": ErrorCode(None, "service", is_retryable=True),
         "lite_envelope_invalid": ErrorCode(None, "request"),
         # Files of JSON lines.
+        "field_map_invalid": ErrorCode(None, "request"),
         "json_line_not_json": ErrorCode(None, "request"),
         "json_line_not_object": ErrorCode(None, "request"),
         "json_line_too_large": ErrorCode(None, "request"),

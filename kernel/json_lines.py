@@ -8,15 +8,17 @@ read and what is allowed:
 * of one line: reading goes on with the next;
 * of the file (`is_of_file`): it is no file of lines, and nothing after it is read. A JSON array, an
   object that is written over several lines, UTF-16, an archive or a table are named as what they
-  are, once.
+  are, once (decision workers/0390).
 """
 
 import gzip
 import io
 import json
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, BinaryIO, Final, Literal, cast
 
 import orjson
@@ -192,18 +194,28 @@ def json_lines(
     *,
     lines_max: int | None = None,
     are_objects: bool = True,
+    may_be_empty: bool = True,
 ) -> Iterator[JsonLine | LineRefused]:
     """Yield each line that is not empty: its value, or why it has none; nothing is raised.
 
-    `source` is a file of bytes, or lines that somebody else has read and bounded.
+    `source` is a file of bytes, or lines that somebody else has read and bounded. Where no line
+    may be empty, one that is yields its refusal.
     """
+    is_file = hasattr(source, "read")
     lines = (
         text_lines(cast("BinaryIO", source), line_bytes_max)
-        if hasattr(source, "read")
+        if is_file
         else _given_lines(source, line_bytes_max)
     )
+    if may_be_empty:
+        lines = (line for line in lines if line.content is None or line.content.strip())
     try:
-        yield from _read_lines(lines, line_bytes_max, lines_max, are_objects=are_objects)
+        for place, (line, following) in enumerate(_with_following(lines), start=1):
+            _check_count(line, place, lines_max)
+            read = _read_line(line, line_bytes_max, are_objects=are_objects)
+            if place == 1 and is_file and isinstance(read, LineRefused):
+                _check_form(line, following(), are_objects=are_objects)
+            yield read
     except LineRefused as refused:
         yield refused
 
@@ -284,28 +296,26 @@ def _given_lines(source: Iterable[bytes], line_bytes_max: int) -> Iterator[Line]
         yield Line(number, size, line.rstrip(b"\r\n") if size <= line_bytes_max else None)
 
 
-def _read_lines(
-    lines: Iterable[Line], line_bytes_max: int, lines_max: int | None, *, are_objects: bool
-) -> Iterator[JsonLine | LineRefused]:
-    waiting = iter(line for line in lines if line.content is None or line.content.strip())
-    is_first, count = True, 0
-    next_line = next(waiting, None)
-    while (line := next_line) is not None:
-        count += 1
-        if lines_max is not None and count > lines_max:
-            problem, allowed = f"more than {lines_max} lines", f"at most {lines_max}"
-            raise LineRefused("json_lines_too_many", line.number, problem, allowed, is_of_file=True)
-        read = _read_line(line, line_bytes_max, are_objects=are_objects)
-        if not is_first or isinstance(read, JsonLine) or line.content is None:
-            # A producer that writes now and then is not waited for before its line is done.
-            yield read
-            is_first, next_line = False, next(waiting, None)
-            continue
-        is_first, next_line = False, next(waiting, None)
-        form = _form_of_whole(line.content, next_line, are_objects=are_objects)
-        if form is not None:
-            raise _of_file(line.number, *form)
-        yield read
+def _with_following(
+    lines: Iterable[Line],
+) -> Iterator[tuple[Line, Callable[[], Line | None]]]:
+    """Yield each line with what reads the line after it, which a pipe may not have yet."""
+    remaining, ahead = iter(lines), deque[Line]()
+
+    def following() -> Line | None:
+        if not ahead:
+            ahead.extend(islice(remaining, 1))
+        return ahead[0] if ahead else None
+
+    while (line := following()) is not None:
+        ahead.popleft()
+        yield line, following
+
+
+def _check_count(line: Line, count: int, lines_max: int | None) -> None:
+    if lines_max is not None and count > lines_max:
+        problem, allowed = f"more than {lines_max} lines", f"at most {lines_max}"
+        raise LineRefused("json_lines_too_many", line.number, problem, allowed, is_of_file=True)
 
 
 def _read_line(line: Line, line_bytes_max: int, *, are_objects: bool) -> JsonLine | LineRefused:
@@ -313,6 +323,8 @@ def _read_line(line: Line, line_bytes_max: int, *, are_objects: bool) -> JsonLin
     if content is None:
         problem, allowed = f"longer than {line_bytes_max} bytes", f"{line_bytes_max} bytes a line"
         return LineRefused("json_line_too_large", number, f"{problem} ({line.size})", allowed)
+    if not content.strip():
+        return LineRefused("json_line_not_json", number, "an empty line", ONE_A_LINE)
     try:
         value = orjson.loads(content)
         check_unique_keys(content)
@@ -326,43 +338,37 @@ def _read_line(line: Line, line_bytes_max: int, *, are_objects: bool) -> JsonLin
     return JsonLine(number, content, value)
 
 
-def _form_of_whole(
-    first: bytes, following: Line | None, *, are_objects: bool
-) -> tuple[str, str] | None:
-    """Return what a file is whose first line is not taken, and what is allowed, if it is not lines.
+def _check_form(first: Line, following: Line | None, *, are_objects: bool) -> None:
+    """Refuse a file that is no lines, by a first line that is none.
 
-    The first line then begins a value that goes on in the next one, or is the file's only one.
+    The line then begins a value that goes on in the next one, or is all of the file.
+
+    Raises:
+        LineRefused: naming what the file is.
     """
+    content = first.content or b""
     second = b"" if following is None else following.content or b""
-    is_array = first.lstrip().startswith(b"[")
-    if is_array and (_goes_on(first, second) or (following is None and are_objects)):
-        return "a JSON array", f"{ONE_A_LINE} (`jq -c '.[]'` makes lines of an array)"
-    if following is not None and _goes_on(first, second):
+    is_alone = following is None and are_objects
+    if content.lstrip().startswith(b"[") and (is_alone or _is_unfinished(content)):
+        allowed = f"{ONE_A_LINE} (`jq -c '.[]'` makes lines of an array)"
+        raise _of_file(first.number, "a JSON array", allowed)
+    # A line break stands in no text, so what was cut off in one is not taken for going on.
+    whole = b"%b\n%b" % (content, second)
+    if second and _is_unfinished(content) and (_is_unfinished(whole) or _is_json(whole)):
         problem = "a JSON value that is written over several lines"
-        return problem, f"{ONE_A_LINE} (`jq -c .` writes each in one)"
-    if b"\r" in first and _is_json(first.partition(b"\r")[0]):
-        return "lines that end with CR alone", "lines that end with LF or CRLF"
-    return None
+        raise _of_file(first.number, problem, f"{ONE_A_LINE} (`jq -c .` writes each in one)")
+    if b"\r" in content and _is_json(content.partition(b"\r")[0]):
+        problem = "lines that end with CR alone"
+        raise _of_file(first.number, problem, "lines that end with LF or CRLF")
 
 
-def _goes_on(first: bytes, second: bytes) -> bool:
-    """Tell whether a value begins in one line and goes on in another."""
+def _is_unfinished(content: bytes) -> bool:
+    """Tell whether JSON ends before its value does."""
     try:
-        orjson.loads(first)
+        orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        if not _is_unfinished(error):
-            return False
-    else:
-        return False
-    try:
-        orjson.loads(b"%b\n%b" % (first, second))
-    except orjson.JSONDecodeError as error:
-        return _is_unfinished(error)
-    return True
-
-
-def _is_unfinished(error: orjson.JSONDecodeError) -> bool:
-    return error.msg.startswith("unexpected end of data")
+        return error.msg.startswith("unexpected end of data")
+    return False
 
 
 def _is_json(content: bytes) -> bool:

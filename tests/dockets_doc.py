@@ -3,23 +3,25 @@
 What it writes is `workers/dockets/README.md`; a test fails when that file says anything else.
 """
 
+import json
 import sys
 from collections.abc import Iterable
 from itertools import groupby
 
+from kernel.bindings.selectors import VALUE_MAX
 from workers.dockets.claims import ANY_OTHER, CLAIM_CHARS_MAX, DOCUMENT_KINDS
 from workers.dockets.dispositions import DISPOSITIONS
 from workers.dockets.fields import VALUES_OF_A_FIELD_MAX
 from workers.dockets.filing_forms import FORMS, OTHER_FORM
 from workers.dockets.motion_types import MOTION_TYPES
-from workers.dockets.normalisation import CASE_NUMBER_FORMS, CONTENT_TYPES, COURT_ID_FORMS
-from workers.dockets.postures import RULES, UNIVERSES, universe
-from workers.dockets.reader import (
-    DESCRIPTION_BYTES_MAX,
-    ENTRIES_MAX,
-    FIELD_CHARS_MAX,
-    LINE_BYTES_MAX,
+from workers.dockets.normalisation import (
+    CASE_NUMBER_FORMS,
+    CONTENT_TYPES,
+    COURT_ID_FORMS,
+    NAME_CHARS_MAX,
 )
+from workers.dockets.postures import RULES, UNIVERSES, universe
+from workers.dockets.reader import LIMITS
 from workers.dockets.references import CUES, REFERENCES_MAX
 from workers.dockets.relationships import CONFIDENCE, RELATIONSHIPS, TARGET_ROLES
 from workers.dockets.reversals import EVERY_COURT, REVERSALS
@@ -29,12 +31,13 @@ HEAD = """# Dockets
 
 Lines of court dockets become plans of what to decide. The package is pure: bytes go in, frozen
 dataclasses come out; it uses no network, no queue, no ledger and no clock. Of the project outside
-this folder it imports `kernel/json_text.py` and `kernel/model/extraction_result.py`, and nothing
-else. `make dockets` writes this file.
+this folder it imports `kernel/errors.py`, `kernel/json_lines.py` and
+`kernel/model/extraction_result.py`, and nothing else. `make dockets` writes this file.
 
 | File | What it holds |
 |---|---|
 | `reader.py` | `read_dockets(lines)`: a `Docket` or a `BadLine` for each line not blank |
+| `field_map.py` | other people's JSON under the names of a docket's fields |
 | `rule.py`, `rules_*.py` | what a rule is; the rules as tables, a file for a family of cases |
 | `postures.py` | the universes of postures, and what a rule may infer and what not |
 | `reversals.py` | what undoes what, a table by kind of court |
@@ -50,6 +53,42 @@ else. `make dockets` writes this file.
 | `report.py` | `report_on(lines)`: how far dockets narrow, and by which rules |
 | `standing_bindings.py`, `bindings.json` | what bindings make of entries and captions, a table |
 | `sample.py`, `sample.jsonl` | four dockets, 104 entries, with letters for people's names |
+"""
+
+EXAMPLE = {
+    "source_id": "example/24-10001",
+    "court_id": "nysb",
+    "court_kind": "bankruptcy",
+    "case_name": "In re Example, Inc.",
+    "docket_number": "24-10001",
+    "date_filed": "2024-01-02",
+    "docket_entries": [
+        {
+            "date_filed": "2024-01-02",
+            "date_entered": "2024-01-02T10:15:00",
+            "document_number": 1,
+            "pacer_seq_no": 3,
+            "description": "Chapter 7 Voluntary Petition filed by Example, Inc.",
+        }
+    ],
+}
+
+LINE = f"""## A line
+
+A docket is one JSON object in one line; each of these fields is needed. `court_kind` is one of the
+kinds below; of a kind that is none of them, the universe is `generic`.
+
+```json
+{json.dumps(EXAMPLE)}
+```
+
+Of an entry, `date_filed` and `description` are needed. Dates are by ISO 8601; any other field is
+kept out and counts only in the digest of its entry. A file has one such object a line, ended by LF
+or CRLF, in UTF-8 and if need be in gzip. Data of another form is read where it stands:
+
+    rotulus ingest cases.jsonl --map source_id=id --map case_name=caption.title \\
+      --map docket_entries=events --map docket_entries.description=text \\
+      --default court_kind=district
 """
 
 MEASURED = """`rotulus dockets report FILE` counts. Over 319 dockets of 2010 and around (246 of
@@ -167,6 +206,7 @@ LIMITATIONS = """## Limitations
 def text() -> str:
     parts = [
         HEAD,
+        LINE,
         *_reading(),
         *_universes(),
         *_rules(),
@@ -186,11 +226,13 @@ def _reading() -> Iterable[str]:
     yield "## Limits\n"
     yield "| Limit | Value |"
     yield "|---|---|"
-    yield f"| line | {LINE_BYTES_MAX >> 20} MiB |"
-    yield f"| entries of a docket | {ENTRIES_MAX:,} |"
-    yield f"| description | {DESCRIPTION_BYTES_MAX >> 10} KiB of UTF-8 |"
-    yield f"| any other text field | {FIELD_CHARS_MAX:,} characters |"
+    for name, limit in LIMITS:
+        yield f"| {name} | {limit} |"
     yield ""
+    yield (
+        f"What is longer than {NAME_CHARS_MAX} characters stands in ids with its begin and its "
+        f"SHA-256; by a value of more than {VALUE_MAX} characters no binding selects.\n"
+    )
 
 
 def _universes() -> Iterable[str]:

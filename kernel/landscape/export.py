@@ -11,12 +11,13 @@ import hmac
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
 from kernel.canonical import canonicalize, sha256_hex
 from kernel.errors import FieldRefused
+from kernel.json_lines import JsonLine, LineRefused, json_lines
 from kernel.landscape.digest import records_of
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.record_rules import (
@@ -66,7 +67,9 @@ def export_run(view: LedgerView, run_id: str, key: bytes | None = None) -> Itera
     yield totals.signed(manifest, key)
 
 
-def import_run(ledger: Ledger, lines: Iterable[bytes], key: bytes | None = None) -> Document:
+def import_run(
+    ledger: Ledger, lines: BinaryIO | Iterable[bytes], key: bytes | None = None
+) -> Document:
     """Take an exported run into a ledger that does not have it, whole, and return its manifest.
 
     Raises:
@@ -76,9 +79,8 @@ def import_run(ledger: Ledger, lines: Iterable[bytes], key: bytes | None = None)
     try:
         with ledger.store.transaction() as tables:
             totals, waiting = _Totals(), _Waiting(tables)
-            lines = iter(lines)
-            for number, line in enumerate(lines, 1):
-                document = _read(line, number)
+            for line in json_lines(lines := iter(lines), LINE_BYTES_MAX):
+                document, number = _read(line)
                 signature = document.pop("signature", None)
                 if key is not None and not hmac.compare_digest(
                     str(signature), _signature(document, key)
@@ -219,16 +221,13 @@ class _Totals:
         }
 
 
-def _read(line: bytes, number: int) -> Document:
-    if len(line) > LINE_BYTES_MAX:
-        raise _invalid(number, f"more than {LINE_BYTES_MAX} bytes")
-    try:
-        document = orjson.loads(line)
-    except ValueError as error:
-        raise _invalid(number, str(error)) from None
-    if not isinstance(document, dict) or document.get("record_type") not in {*TABLES, MANIFEST}:
-        raise _invalid(number, "it is no record of a run")
-    return document
+def _read(line: JsonLine | LineRefused) -> tuple[Document, int]:
+    if isinstance(line, LineRefused):
+        raise _invalid(line.line, str(line))
+    document: Document = line.value
+    if document.get("record_type") not in {*TABLES, MANIFEST}:
+        raise _invalid(line.number, "it is no record of a run")
+    return document, line.number
 
 
 def _record(document: Document, number: int, totals: _Totals) -> tuple[str, Row]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import BinaryIO
 
-import orjson
 from pydantic import ValidationError
 
 from kernel.canonical import CanonicalizationError, canonicalize, canonicalize_plain, sha256_hex
@@ -20,7 +19,8 @@ from kernel.checks.v01_schema import depth_exceeds, names_hold_nul
 from kernel.checks.v01_sizes import TOO_LARGE, too_many_entries
 from kernel.errors import KernelError
 from kernel.host import iso_time
-from kernel.json_text import RepeatedKey, check_unique_keys
+from kernel.json_lines import LineRefused, json_lines
+from kernel.json_text import RepeatedKey
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.supersession import is_lite
@@ -35,6 +35,14 @@ BATCH_ROWS = 256
 
 LINES_MAX = 1_000_000
 """Lines of one log; each is remembered by its hash while it is taken."""
+
+INVALID = "lite_envelope_invalid"
+_CODES = {
+    "json_line_too_large": TOO_LARGE,
+    "json_lines_too_many": "lite_log_too_long",
+    RepeatedKey.code: RepeatedKey.code,
+}
+"""The code of a line that is no JSON object as it should be."""
 
 _NO_EFFECTS = sha256_hex(b"[]")
 _NOT_NAMES = {"primitive_effects", "affected_subgraph_descriptor", "recorded_model_outputs"}
@@ -52,7 +60,7 @@ class LiteLogInvalid(KernelError):
     `lite_log_changed` where the log was written while it was read.
     """
 
-    def __init__(self, line: int, message: str, code: str = "lite_envelope_invalid") -> None:
+    def __init__(self, line: int, message: str, code: str = INVALID) -> None:
         super().__init__(f"line {line}: {message}", code=code)
         self.line = line
         """Counted from one."""
@@ -105,12 +113,10 @@ def read_lite_log(log: BinaryIO) -> Iterator[LiteLine]:
     Raises:
         LiteLogInvalid: at the first line that is no lite envelope.
     """
-    number = 0
-    while line := log.readline(MAX_ENVELOPE_BYTES + 2):
-        number += 1
-        if number > LINES_MAX:
-            raise LiteLogInvalid(number, f"more than {LINES_MAX} lines", "lite_log_too_long")
-        yield _read_line(number, line)
+    for line in json_lines(log, MAX_ENVELOPE_BYTES, lines_max=LINES_MAX, may_be_empty=False):
+        if isinstance(line, LineRefused):
+            raise LiteLogInvalid(line.line, str(line), _CODES.get(line.code, INVALID))
+        yield _read_line(line.number, line.value)
 
 
 def _judge(view: LedgerView, log: BinaryIO, report: Progress) -> dict[str, bytes]:
@@ -127,18 +133,7 @@ def _judge(view: LedgerView, log: BinaryIO, report: Progress) -> dict[str, bytes
     return digests
 
 
-def _read_line(number: int, line: bytes) -> LiteLine:
-    if len(line) > MAX_ENVELOPE_BYTES + 1:
-        raise LiteLogInvalid(number, f"larger than {MAX_ENVELOPE_BYTES} bytes", TOO_LARGE)
-    try:
-        document = orjson.loads(line)
-        check_unique_keys(line)
-    except RepeatedKey as error:
-        raise LiteLogInvalid(number, str(error), error.code) from None
-    except orjson.JSONDecodeError as error:
-        raise LiteLogInvalid(number, f"not JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise LiteLogInvalid(number, "a lite envelope is a JSON object")
+def _read_line(number: int, document: Document) -> LiteLine:
     oversize = too_many_entries(document)
     if oversize is not None:
         raise LiteLogInvalid(number, oversize.message, TOO_LARGE)

@@ -114,6 +114,9 @@ class Services:
     retention: RetentionPolicy = KEEPS_ALL
     """What stays in the database, and for how long."""
 
+    webhook_secret: str | None = None
+    """What signs the events of others; None where they need no signature."""
+
     problems: dict[str, str] = field(default_factory=dict)
     """Problems of this process by component, which health reports."""
 

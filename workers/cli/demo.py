@@ -39,8 +39,8 @@ _PAIR_WORDS = {
 def demo(file: str | None, workers: int, *, exits: bool, as_json: bool) -> None:
     """Start everything, ingest dockets, verify the record, and stay up until Ctrl-C.
 
-    FILE holds one docket a line (JSON Lines); without it a bundled sample of real dockets is
-    taken. It may be run again at any time: what is on the record is recognised.
+    FILE holds one docket a line (JSON Lines, if need be in gzip); without it a bundled sample of
+    real dockets is taken. It may be run again at any time: what is on the record is recognised.
     """
     settings = read_settings()
     failed = run(partial(_demo, settings, file, workers, exits=exits, as_json=as_json))
@@ -57,7 +57,7 @@ async def _demo(
         with _lines(file) as lines:
             report = await run_demo(tree, lines, size_of(lines))
         report.proof = await _proof(settings, tree, report)
-        failed = bool(report.failures)
+        failed = bool(report.failures) or report.summary.is_failed
         try:
             _print_report(report, as_json=as_json)
         except OutputFailed as error:
@@ -133,6 +133,8 @@ def _print_report(report: DemoReport, *, as_json: bool) -> None:
         echo(f"  bad input      {count} x {code}")
     for failure in report.failures:
         echo(f"  FAILED         {failure}")
+    if report.summary.is_failed and not report.summary.failed_dockets:
+        echo("  FAILED         the file could not be read to its end, or holds no docket")
 
 
 def _print_work(work: dict[str, Any]) -> None:

@@ -1,13 +1,16 @@
 """`rotulus dockets`: court dockets, looked at without a gateway."""
 
-from typing import IO
+from typing import BinaryIO
 
 import click
 
 from workers.cli.common import as_json, print_document
-from workers.cli.input_file import InputFile
+from workers.cli.docket_fields import docket_fields
+from workers.cli.input_file import InputFile, place_in
+from workers.dockets.field_map import FieldMap
+from workers.dockets.reader import Problem
 from workers.dockets.report import OUTCOMES, DocketReport, report_on
-from workers.environment.output import echo
+from workers.environment.output import echo, say
 
 
 @click.group()
@@ -17,22 +20,31 @@ def dockets() -> None:
 
 @dockets.command()
 @click.argument("file", type=InputFile())
+@docket_fields
 @as_json
-def report(file: IO[bytes], *, as_json: bool) -> None:
+def report(file: BinaryIO, fields: FieldMap, *, as_json: bool) -> None:
     """Count the postures that are left of each docket of FILE (JSON Lines, - for standard input).
 
     Nothing is posted anywhere. A docket narrows to one posture, to several, or not at all; the
     rules are counted with the entries and dockets that they read and what they struck, and what was
     undone with what fell. Entries that may undo something and cannot be read are named.
+    Ends with 1 where no line of FILE holds a docket, or FILE cannot be read to its end.
     """
-    docket_report = report_on(file)
+    docket_report = report_on(file, fields)
+    for line, problem in docket_report.problem_lines:
+        _say(file, line, problem)
     if as_json:
         print_document(docket_report.document(), as_json=True)
     else:
         _print(docket_report)
-    counts = docket_report.document()
-    if counts["input_problems"] and not any(counts[name] for name in OUTCOMES):
+    if docket_report.is_cut_off or not docket_report.outcomes.total():
         raise click.exceptions.Exit(1)
+
+
+def _say(file: BinaryIO, line: int, problem: Problem) -> None:
+    entry = "" if problem.position is None else f"entry {problem.position}"
+    place = ", ".join(filter(None, (place_in(file, line or None), entry, problem.field)))
+    say(f"{problem.code}: {place}: {problem.problem}; allowed: {problem.allowed}")
 
 
 def _print(docket_report: DocketReport) -> None:

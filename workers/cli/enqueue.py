@@ -7,19 +7,19 @@ it ends with 1 unless everything was completed.
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from difflib import get_close_matches
 from math import isnan
-from typing import IO, Any
+from types import MappingProxyType
+from typing import IO, Any, BinaryIO
 from urllib.parse import quote
 
 import click
-import orjson
 
-from kernel.json_text import RepeatedKey
-from kernel.work.requests import OPEN_MAX
+from kernel.json_lines import JsonLine, LineRefused, json_lines, shown, taken
+from kernel.work.requests import CONTENT_BYTES_MAX, DELAY_S_MAX, KEY_CHARS_MAX, OPEN_MAX
 from queues.client import GatewayError, Job, JobOutcome, NewRequest, Rotulus
 from queues.client.gateway_http import GIVE_UP_AFTER_S
 from workers.cli.common import (
@@ -30,14 +30,54 @@ from workers.cli.common import (
     run,
 )
 from workers.cli.gateway_call import said_sleep
-from workers.cli.input_file import INVALID, InputFile, input_invalid, parse_json
+from workers.cli.input_file import InputFile, line_refused, place_in
 from workers.environment.terminal_progress import Progress
 
 LINE_BYTES_MAX = 64 * 1024
 LINES_MAX = OPEN_MAX
 """More could not be open at once."""
 
-FIELDS = frozenset({"content", "request_key", "priority", "delay_s", "run_at"})
+
+def _is_content(stated: object) -> bool:
+    return isinstance(stated, dict)
+
+
+def _is_key(stated: object) -> bool:
+    return isinstance(stated, str) and 0 < len(stated) <= KEY_CHARS_MAX
+
+
+def _is_priority(stated: object) -> bool:
+    return isinstance(stated, str)
+
+
+def _is_delay(stated: object) -> bool:
+    return type(stated) is int and 0 <= stated <= DELAY_S_MAX
+
+
+def _is_time(stated: object) -> bool:
+    try:
+        return isinstance(stated, str) and datetime.fromisoformat(stated).tzinfo is not None
+    except ValueError:
+        return False
+
+
+FIELDS: Mapping[str, tuple[Callable[[object], bool], str]] = MappingProxyType(
+    {
+        "content": (_is_content, f"an object of at most {CONTENT_BYTES_MAX >> 10} KiB"),
+        "request_key": (_is_key, f"text of 1 to {KEY_CHARS_MAX} characters"),
+        "priority": (_is_priority, "the name of a priority of the queue"),
+        "delay_s": (_is_delay, f"whole seconds from 0 to {DELAY_S_MAX}"),
+        "run_at": (_is_time, "a time with its zone, such as 2026-01-31T12:00:00Z"),
+    }
+)
+"""The fields of a line: what is taken, and what is said of it."""
+
+_NOUNS = {"request_key": "key", "priority": "name", "delay_s": "delay", "run_at": "time"}
+
+LIMITS = f"""\b
+A line has at most {LINE_BYTES_MAX >> 10} KiB, a file {LINES_MAX:,} lines.
+""" + "\n".join(f"{name}: {allowed}" for name, (_, allowed) in FIELDS.items())
+"""The end of the command's help."""
 
 
 class _Seconds(click.FloatRange):
@@ -53,7 +93,7 @@ class _Seconds(click.FloatRange):
         return seconds
 
 
-@click.command()
+@click.command(epilog=LIMITS)
 @click.argument("queue")
 @click.argument("file", type=InputFile(), default="-")
 @click.option("--wait", is_flag=True, help="Wait for the outcomes; 1 unless all are completed.")
@@ -68,7 +108,7 @@ class _Seconds(click.FloatRange):
 @as_json
 def enqueue(
     queue: str,
-    file: IO[bytes],
+    file: BinaryIO,
     timeout_s: float,
     *,
     wait: bool,
@@ -81,7 +121,7 @@ def enqueue(
     request.
     """
     settings = read_settings()
-    requests = _read(file, queue)
+    requests, numbers = _read(file, queue)
 
     async def ask() -> tuple[list[Job], list[JobOutcome]]:
         total = len(requests)
@@ -95,7 +135,7 @@ def enqueue(
                         requests, progress=lambda done: progress.count(done, total, "requests")
                     )
                 except GatewayError as error:
-                    raise GatewayError(error.code, _refusal_text(error)) from None
+                    raise GatewayError(error.code, _refusal_text(error, file, numbers)) from None
             if not wait:
                 return jobs, []
             with Progress("wait") as progress:
@@ -114,73 +154,61 @@ async def _check_queue(rotulus: Rotulus, queue: str) -> None:
     await rotulus.gateway.ask("GET", f"/v1/queues/{quote(queue, safe='')}/requests?limit=1")
 
 
-class _BadLine(Exception):
-    """What is wrong with a line."""
+def _read(file: BinaryIO, queue: str) -> tuple[list[NewRequest], list[int]]:
+    """Return the requests and their lines.
 
-    def __init__(self, problem: str, code: str = INVALID) -> None:
-        super().__init__(problem)
-        self.code = code
-
-
-def _read(file: IO[bytes], queue: str) -> list[NewRequest]:
-    """Read everything before anything is sent, so that a bad line changes nothing."""
+    Everything is read before anything is sent, so that a bad line changes nothing.
+    """
     requests: list[NewRequest] = []
-    number = 0
-    while line := file.readline(LINE_BYTES_MAX + 1):
-        number += 1
-        if len(line) > LINE_BYTES_MAX:
-            raise input_invalid(file, f"longer than {LINE_BYTES_MAX} bytes", number)
-        if len(requests) == LINES_MAX:
-            raise input_invalid(file, f"more than {LINES_MAX} requests", number)
-        if line.strip():
-            try:
-                requests.append(_read_line(line, queue))
-            except _BadLine as error:
-                raise input_invalid(file, str(error), number, error.code) from None
-    return requests
+    numbers: list[int] = []
+    try:
+        for line in taken(json_lines(file, LINE_BYTES_MAX, lines_max=LINES_MAX)):
+            _check(line)
+            requests.append(_request(line.value, queue))
+            numbers.append(line.number)
+    except LineRefused as refused:
+        raise line_refused(file, refused) from None
+    return requests, numbers
 
 
-def _read_line(line: bytes, queue: str) -> NewRequest:
-    """Return what a line asks for.
+def _check(line: JsonLine) -> None:
+    """Refuse a line that asks for nothing.
 
     Raises:
-        _BadLine: it asks for nothing.
+        LineRefused: naming the field, what was read and what is allowed.
     """
-    try:
-        stated = parse_json(line)
-    except RepeatedKey as error:
-        raise _BadLine(str(error), error.code) from None
-    except orjson.JSONDecodeError as error:
-        raise _BadLine(f"not JSON: {error}") from None
-    if not isinstance(stated, dict) or not isinstance(stated.get("content"), dict):
-        raise _BadLine('not an object with a "content" that is an object')
-    if unknown := sorted(set(stated) - FIELDS):
+    stated = line.value
+    if not isinstance(stated.get("content"), dict):
+        problem = 'not an object with a "content" that is an object'
+        raise LineRefused("json_line_not_object", line.number, problem, FIELDS["content"][1])
+    if unknown := sorted(set(stated) - FIELDS.keys()):
         near = get_close_matches(unknown[0], FIELDS, 1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise _BadLine(f"unknown field {unknown[0]!r}{hint}")
+        problem = f"unknown field {unknown[0]!r}{hint}"
+        raise LineRefused("json_line_not_object", line.number, problem, ", ".join(FIELDS))
+    for name, (is_allowed, allowed) in FIELDS.items():
+        if stated.get(name) is not None and not is_allowed(stated[name]):
+            problem = f'"{name}" is no {_NOUNS[name]}: {shown(stated[name])}'
+            raise LineRefused("json_line_not_object", line.number, problem, allowed, field=name)
+
+
+def _request(stated: dict[str, Any], queue: str) -> NewRequest:
+    run_at = stated.get("run_at")
     return NewRequest(
         stated["content"],
         queue=queue,
         key=stated.get("request_key"),
         priority=stated.get("priority"),
-        delay_s=stated.get("delay_s", 0),
-        run_at=_time(stated.get("run_at")),
+        delay_s=stated.get("delay_s") or 0,
+        run_at=None if run_at is None else datetime.fromisoformat(run_at),
     )
 
 
-def _time(stated: object) -> datetime | None:
-    if stated is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(str(stated))
-    except ValueError:
-        raise _BadLine('"run_at" is no time such as 2026-01-31T12:00:00Z') from None
-    return moment
-
-
-def _refusal_text(error: GatewayError) -> str:
+def _refusal_text(error: GatewayError, file: IO[bytes], numbers: Sequence[int]) -> str:
     """Return what was refused and why, and the part of the file that is on the record."""
-    place = "" if error.index is None else f"request {error.index + 1}: "
+    place = ""
+    if error.index is not None:
+        place = f"request {error.index + 1}: {place_in(file, numbers[error.index])}: "
     recorded = f" ({len(error.jobs)} before it are on the record)" if error.jobs else ""
     return f"{place}{error.message}{recorded}"
 

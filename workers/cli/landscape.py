@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kernel.landscape.export import export_csv, export_run, import_run
+from kernel.landscape.export import ImportRefused, export_csv, export_run, import_run
 from kernel.landscape.open_lineage import open_lineage_events
 from kernel.landscape.payloads import purge_payloads
 from kernel.landscape.prov_json import prov_document
@@ -18,6 +18,7 @@ from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import DAYS_MAX
 from workers.cli.common import (
     as_json,
+    coded,
     gateway_url,
     limit,
     print_document,
@@ -145,7 +146,10 @@ def import_file(file: Path, key_file: Path | None, *, as_json: bool) -> None:
     """
     key = None if key_file is None else key_file.read_bytes()
     with locked_ledger(read_settings(), may_be_new=True) as ledger, file.open("rb") as lines:
-        manifest = import_run(ledger, lines, key)
+        try:
+            manifest = import_run(ledger, lines, key)
+        except ImportRefused as refused:
+            raise coded(refused.code, f"{file}: {refused}") from None
     print_document(manifest, as_json=as_json)
 
 

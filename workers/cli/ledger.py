@@ -8,6 +8,7 @@ from workers.cli.common import as_json, gateway_url, pass_settings, print_docume
 from workers.cli.erase import authority, reason
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.reading import read_record
+from workers.environment.output import echo
 from workers.environment.settings import Settings
 from workers.views.lost_answers import lost_document
 
@@ -52,9 +53,9 @@ def _print(document: dict[str, Any], *, as_json: bool) -> None:
         known, there = (finding[name]["ec_sequence_number"] for name in ("known", "found"))
         rest = "" if finding["is_all"] else "; what it wrote before that is not remembered"
         which = f"{finding['gateway']} knew {known} rows and found {there}"
-        click.echo(f"{which} at {finding['found_at']}{rest}")
+        echo(f"{which} at {finding['found_at']}{rest}")
     if not document["findings"]:
-        click.echo("Nobody has found that the ledger went back.")
+        echo("Nobody has found that the ledger went back.")
         return
     rows = [
         (each["kind"], each["name"], each["sequence"], each.get("session_id", ""))
@@ -62,4 +63,4 @@ def _print(document: dict[str, Any], *, as_json: bool) -> None:
     ]
     print_table(("lost", "name", "sequence", "session"), rows)
     if document["stands"]:
-        click.echo("Nobody has accepted it: rotulus ledger accept-head --reason --authority")
+        echo("Nobody has accepted it: rotulus ledger accept-head --reason --authority")

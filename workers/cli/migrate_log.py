@@ -10,9 +10,9 @@ from kernel.errors import KernelError
 from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.migration.job import LogMigration, discard, migrate
-from kernel.migration.lite_log import Taken, take_log
+from kernel.migration.lite_log import LiteLogInvalid, Taken, take_log
 from kernel.model.result import RejectedResult
-from workers.cli.common import as_json, clean_errors, print_document, read_settings
+from workers.cli.common import as_json, clean_errors, coded, print_document, read_settings
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import founded_ledger, ledger_place
 from workers.environment.output import say
@@ -69,7 +69,10 @@ def _take(ledger: Ledger, log: Path | None) -> Taken:
     if log is None:
         return Taken(0, 0)
     with log.open("rb") as file, Progress("take") as progress:
-        return take_log(ledger, file, lambda lines: progress.show(f"{lines} lines"))
+        try:
+            return take_log(ledger, file, lambda lines: progress.show(f"{lines} lines"))
+        except LiteLogInvalid as refused:
+            raise coded(refused.code, f"{refused} ({log})") from None
 
 
 def _discard(kernel: Kernel, ledger: Ledger, receipt_id: str, reason: str) -> None:

@@ -112,7 +112,7 @@ def _carry_out(
             signal.signal(number, handler)
     print_document(asdict(end), as_json=as_json)
     if end.failed:
-        click.echo(f"{end.failed} failed: rotulus landscape report {end.run_id} failure", err=True)
+        say(f"{end.failed} failed: {rotulus_command('landscape', 'report', end.run_id, 'failure')}")
     if end.status == "interrupted":
         say(f"Go on with: {rotulus_command('pipeline', 'resume', end.run_id)}")
         raise SystemExit(130)

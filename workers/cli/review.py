@@ -5,7 +5,8 @@ A batch ends with 1 unless every item succeeded.
 
 import sys
 from collections.abc import Awaitable, Callable
-from typing import IO, Any
+from io import BytesIO
+from typing import IO, Any, BinaryIO
 
 import click
 import orjson
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 from kernel.audit.batch_reviews import reviewed_batch
 from kernel.audit.open_reviews import REVIEWS_MAX, ReviewKind, is_place, open_reviews
 from kernel.canonical import CanonicalizationError, digest
+from kernel.json_lines import LineRefused, json_lines, taken
 from kernel.json_text import RepeatedKey
 from kernel.model.problems import first_problem
 from kernel.model.stated_receipts import BATCH_ITEMS_MAX
@@ -29,7 +31,14 @@ from workers.cli.common import (
     run,
 )
 from workers.cli.gateway_call import patient_client
-from workers.cli.input_file import INVALID, InputFile, input_invalid, parse_json
+from workers.cli.input_file import (
+    INVALID,
+    InputFile,
+    input_invalid,
+    line_refused,
+    parse_json,
+    read_whole,
+)
 from workers.cli.reading import read_record
 from workers.clients.reviews import ReviewClient, batch_of
 from workers.environment.output import echo
@@ -49,7 +58,7 @@ def review() -> None:
 @click.option("--prior", "prior_batch_review_ref", help="The batch of which this is a retry.")
 @as_json
 def review_batch(
-    file: IO[bytes],
+    file: BinaryIO,
     source_batch_id: str | None,
     batch_review_id: str | None,
     prior_batch_review_ref: str | None,
@@ -180,11 +189,9 @@ def _batch(file: IO[bytes], stated: Any, options: dict[str, str]) -> BatchReview
         raise input_invalid(file, str(error)) from None
 
 
-def _read(file: IO[bytes]) -> Any:
+def _read(file: BinaryIO) -> Any:
     """Return a whole batch, or the items of lines; read before anything is sent."""
-    content = file.read(FILE_BYTES_MAX + 1)
-    if len(content) > FILE_BYTES_MAX:
-        raise input_invalid(file, f"a batch is at most {FILE_BYTES_MAX} bytes")
+    content = read_whole(file, FILE_BYTES_MAX)
     try:
         whole = parse_json(content)
     except RepeatedKey as error:
@@ -194,14 +201,12 @@ def _read(file: IO[bytes]) -> Any:
     if isinstance(whole, dict) and "item_operations" in whole:
         return whole
     items: list[Any] = []
-    for number, line in enumerate(content.splitlines(), 1):
-        if len(items) > BATCH_ITEMS_MAX:
-            raise input_invalid(file, f"a batch has at most {BATCH_ITEMS_MAX} items", number)
-        if line.strip():
-            try:
-                items.append(parse_json(line))
-            except orjson.JSONDecodeError as error:
-                raise input_invalid(file, f"not JSON: {error}", number) from None
-            except RepeatedKey as error:
-                raise input_invalid(file, str(error), number, error.code) from None
+    try:
+        for line in taken(json_lines(BytesIO(content), FILE_BYTES_MAX, are_objects=False)):
+            if len(items) == BATCH_ITEMS_MAX:
+                problem = f"a batch has at most {BATCH_ITEMS_MAX} items"
+                raise input_invalid(file, problem, line.number)
+            items.append(line.value)
+    except LineRefused as refused:
+        raise line_refused(file, refused) from None
     return items

@@ -1,19 +1,21 @@
 """`rotulus session`: the belief protocol of a running gateway at a terminal."""
 
-from collections.abc import Sequence
-from typing import IO
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
 from uuid import UUID
 
 import click
 from pydantic import BaseModel
 
-from kernel.belief.limits import MAX_HYPOTHESES, MAX_STABILITY_WINDOW
+from kernel.belief.limits import MAX_HYPOTHESES, MAX_ID_CHARS, MAX_STABILITY_WINDOW
+from kernel.json_lines import LineRefused, text_lines
 from workers.cli.common import (
     as_json,
     limit,
     print_document,
     print_table,
 )
+from workers.cli.input_file import InputFile, input_invalid, line_refused
 from workers.cli.session_inspect import audit, replay, show, watch
 from workers.cli.session_options import (
     SessionAddress,
@@ -26,6 +28,7 @@ from workers.environment.system_host import system_host
 from workers.views.belief_sessions import Ontology
 
 PAGE_MAX = 500
+LINE_BYTES_MAX = 4 * MAX_ID_CHARS + 2
 
 if_match = click.option(
     "--if-match", metavar="EVENT_ID", help="Only if this is the session's last audit entry."
@@ -71,9 +74,7 @@ def list_sessions(
 
 @session.command()
 @click.argument("hypotheses", nargs=-1)
-@click.option(
-    "--file", type=click.File("r"), help="Hypotheses from a file, one a line; - is stdin."
-)
+@click.option("--file", type=InputFile(), help="Hypotheses from a file, one a line; - is stdin.")
 @click.option("--session-id", "known_as", type=click.UUID, help="Its id, for declaring it again.")
 @click.option(
     "--ontology",
@@ -98,7 +99,7 @@ def list_sessions(
 def declare(  # noqa: PLR0913 - a declaration has as many parts
     place: SessionAddress,
     hypotheses: Sequence[str],
-    file: IO[str] | None,
+    file: BinaryIO | None,
     known_as: UUID | None,
     ontology: tuple[str, str, str, str],
     stability_window: int,
@@ -109,7 +110,7 @@ def declare(  # noqa: PLR0913 - a declaration has as many parts
     as_json: bool,
 ) -> None:
     """Open a session over HYPOTHESES and print its id."""
-    names = [*hypotheses, *((line.rstrip("\n") for line in file) if file else ())]
+    names = [*hypotheses, *(_names_in(file) if file else ())]
     bundle = Ontology(**dict(zip(Ontology.model_fields, ontology, strict=True)))
     policy = {
         "validate_hypotheses": validate,
@@ -304,6 +305,30 @@ def succeed(
         survivors=0,
     )
     print_answer(answer, as_json=as_json)
+
+
+def _names_in(file: BinaryIO) -> Iterator[str]:
+    """Yield the text of each line that is not empty."""
+    allowed = f"text in UTF-8 of at most {MAX_ID_CHARS} characters"
+    try:
+        for line in text_lines(file, LINE_BYTES_MAX):
+            name = _text(line.content)
+            if name is None:
+                problem = f"no hypothesis, {line.size} bytes; allowed: {allowed}"
+                raise input_invalid(file, problem, line.number)
+            if name.strip():
+                yield name
+    except LineRefused as refused:
+        raise line_refused(file, refused) from None
+
+
+def _text(content: bytes | None) -> str | None:
+    """Return the text of a line, None where it is none or too long."""
+    try:
+        text = None if content is None else content.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text is None or len(text) <= MAX_ID_CHARS else None
 
 
 def _print_verdict(answer: BaseModel, *, passed: bool, as_json: bool) -> None:

@@ -5,14 +5,14 @@ whole process and names no entries.
 """
 
 from dataclasses import replace
-from typing import IO, Any
+from typing import Any, BinaryIO
 from uuid import UUID
 
 import click
 
 from kernel.belief.limits import decode_json
 from workers.cli.common import as_json, print_document
-from workers.cli.input_file import InputFile, input_invalid
+from workers.cli.input_file import InputFile, input_invalid, read_whole
 from workers.cli.session_options import (
     SessionAddress,
     pass_address,
@@ -28,6 +28,7 @@ from workers.use_cases.session_replay import Replayed, replay_audit
 from workers.views.belief_sessions import AuditEntry, Ontology
 
 NAMES_SHOWN_MAX = 5
+TRAIL_BYTES_MAX = 1 << 30
 
 
 @click.command()
@@ -89,7 +90,7 @@ def watch(place: SessionAddress, session_id: UUID, since: str | None, *, as_json
 @as_json
 @pass_address
 def replay(
-    place: SessionAddress, file: IO[bytes] | None, known_as: UUID | None, *, as_json: bool
+    place: SessionAddress, file: BinaryIO | None, known_as: UUID | None, *, as_json: bool
 ) -> None:
     """Replay an audit trail, to the byte; ends with 1 on any difference.
 
@@ -142,9 +143,9 @@ async def _fetched(client: SessionClient) -> Replayed:
     return replay_audit(events, snapshot)
 
 
-def _events(file: IO[bytes]) -> list[Any]:
+def _events(file: BinaryIO) -> list[Any]:
     try:
-        document = decode_json(file.read())
+        document = decode_json(read_whole(file, TRAIL_BYTES_MAX))
         events = document["events"] if isinstance(document, dict) else document
     except (ValueError, KeyError, RecursionError) as error:
         raise input_invalid(file, f"no audit trail: {error!r}") from None

@@ -1,6 +1,6 @@
 """`rotulus simulate`: what an operation would come to, asked of a running gateway."""
 
-from typing import IO, Any
+from typing import Any, BinaryIO
 from uuid import UUID
 
 import click
@@ -15,7 +15,7 @@ from workers.environment.system_host import system_host
 @click.argument("session", type=click.UUID)
 @click.argument("file", type=InputFile())
 @as_json
-def simulate(session: UUID, file: IO[bytes], *, as_json: bool) -> None:
+def simulate(session: UUID, file: BinaryIO, *, as_json: bool) -> None:
     """Ask what the operation in FILE (JSON, - for standard input) would come to in SESSION.
 
     FILE holds an object with an "intent" or an "envelope", and if need be a "policy", a

@@ -1,6 +1,6 @@
 """`rotulus submit`: an envelope, put through the kernel by a running gateway."""
 
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 from uuid import UUID
 
 import click
@@ -56,7 +56,7 @@ from workers.use_cases.witnessed_waits import WAIT_S_MAX
 @as_json
 def submit(
     session: UUID,
-    file: IO[bytes],
+    file: BinaryIO,
     durability: str,
     within: int,
     policy_file: IO[bytes] | None,

@@ -70,7 +70,7 @@ async def say_troubles(tree: Tree) -> None:
             with suppress(GatewayError, OSError):
                 problems = dict((await client.readiness()).get("problems", {}))
                 for name, problem in problems.items() - missing.items():
-                    click.echo(f"  NOT READY      {name}: {problem}", err=True)
+                    say(f"  NOT READY      {name}: {problem}")
                 missing = problems
                 for line, place in set_aside_lines(await client.get("/v1/shards/set-aside")):
                     if place not in reported:

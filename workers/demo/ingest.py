@@ -4,25 +4,29 @@ The standing bindings come first, so that every entry is routed as it arrives (Â
 
 Running it again is safe at any point: sessions, intents and observations are named by the docket,
 so the gateway recognises what it has and takes what it lacks. What an entry undoes closes the
-docket's session, and a successor goes on (`docket_sessions.py`). Bad input is counted by its code
-and the rest goes on; a docket whose session was declared differently before is reported as failed.
+docket's session, and a successor goes on (`docket_sessions.py`). Bad input is counted by its code,
+and logged with its line, its field, what was read and what is allowed, and the rest goes on; a
+docket whose session was declared differently before is reported as failed.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import anyio
 import structlog
 
 from kernel.bindings.selectors import VALUE_MAX
+from kernel.json_lines import shown
 from queues.client.errors import GatewayError
 from queues.client.session_operations import SessionOperations
 from workers.clients.gateway import GatewayClient
 from workers.demo.docket_sessions import DocketSessions, StrikeCounts
 from workers.demo.standing_bindings import create_standing_bindings
+from workers.dockets.field_map import BY_THEIR_NAMES, FieldMap
+from workers.dockets.normalisation import bounded_name
 from workers.dockets.plan import (
     CAPTION,
     ENTRY,
@@ -39,12 +43,15 @@ from workers.dockets.plan import (
     Strike,
     plan_docket,
 )
-from workers.dockets.reader import BadLine, Docket, read_dockets
+from workers.dockets.reader import BadLine, Docket, read_dockets, storable
 from workers.environment.terminal_progress import Progress
 
 AT_ONCE = 8
 CASES_MAX = 3
 """Cases of a summary."""
+
+PROBLEMS_SAID_MAX = 20
+"""Problems of one docket that are said one by one."""
 
 _PRIORITY = {
     "core": "user_active_session",
@@ -88,6 +95,9 @@ class Summary:
     problems: Counter[str] = field(default_factory=Counter)
     """Bad input, by code."""
 
+    is_cut_off: bool = False
+    """Whether the file, or what was left of it, could not be read as lines."""
+
     failed_dockets: list[str] = field(default_factory=list)
     cases: list[IngestedCase] = field(default_factory=list)
     """Some of the cases, to look at what was concluded."""
@@ -99,6 +109,11 @@ class Summary:
     def eliminated(self) -> int:
         """Postures that were struck now."""
         return self.strikes.eliminated
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether a docket failed, the file could not be read to its end, or none was taken."""
+        return bool(self.failed_dockets) or self.is_cut_off or not self.dockets
 
     def document(self) -> dict[str, Any]:
         """Return the summary as JSON has it."""
@@ -130,17 +145,21 @@ class Ingest:
     """One ingest of a file of dockets into one gateway."""
 
     def __init__(
-        self, gateway: GatewayClient, progress: Callable[[Summary], None] = lambda _: None
+        self,
+        gateway: GatewayClient,
+        progress: Callable[[Summary], None] = lambda _: None,
+        fields: FieldMap = BY_THEIR_NAMES,
     ) -> None:
         self.summary = Summary()
         self._gateway = gateway
         self._progress = progress
+        self._fields = fields
         self._away: GatewayError | None = None
         self._bytes_read = 0
         """Bytes of the lines that were read since the last docket."""
 
-    async def run(self, lines: Iterable[bytes]) -> Summary:
-        """Post every docket of a JSON Lines file; returns when each is done or has failed.
+    async def run(self, source: BinaryIO | Iterable[bytes]) -> Summary:
+        """Post every docket of a JSON Lines file, or of lines; returns when each is done or failed.
 
         Raises:
             GatewayError: `gateway_unreachable` when the gateway stays away.
@@ -154,31 +173,39 @@ class Ingest:
                 tasks.start_soon(self._take, receive.clone(), tasks.cancel_scope)
             receive.close()
             async with send:
-                for docket_and_bytes in self._good(lines):
+                for docket_and_bytes in self._good(source):
                     await send.send(docket_and_bytes)
         # Out here, because a task group would wrap it.
         if self._away is not None:
             raise self._away
         return self.summary
 
-    def _good(self, lines: Iterable[bytes]) -> Iterator[tuple[Docket, int]]:
+    def _good(self, source: BinaryIO | Iterable[bytes]) -> Iterator[tuple[Docket, int]]:
         """Yield each docket with the bytes that were read for it."""
-        file = getattr(lines, "name", "")
-        for item in read_dockets(self._counted(lines)):
+        file = str(getattr(source, "name", ""))
+        for read in read_dockets(self._counted(source), self._fields):
+            item = storable(read) if isinstance(read, Docket) else read
             problems = (item.problem,) if isinstance(item, BadLine) else item.problems
-            for problem in problems:
-                self.summary.problems[problem.code] += 1
-                place = {"file": str(file), "line": item.line_number}
-                _log.warning("docket_problem", code=problem.code, **place)
+            self.summary.problems.update(problem.code for problem in problems)
+            place = {"file": file, "line": item.line_number}
+            for problem in problems[:PROBLEMS_SAID_MAX]:
+                _log.warning("docket_problem", **place, **problem.document())
+            if len(problems) > PROBLEMS_SAID_MAX:
+                count = len(problems) - PROBLEMS_SAID_MAX
+                _log.warning("docket_problems_beyond", **place, count=count)
             if isinstance(item, Docket):
                 bytes_read, self._bytes_read = self._bytes_read, 0
                 yield item, bytes_read
+            else:
+                self.summary.is_cut_off = self.summary.is_cut_off or item.is_of_file
         self.summary.bytes_done += self._bytes_read
 
-    def _counted(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        for line in lines:
-            self._bytes_read += len(line)
-            yield line
+    def _counted(self, source: BinaryIO | Iterable[bytes]) -> BinaryIO | Iterable[bytes]:
+        counted = _CountedReads(source, self._count_read)
+        return cast("BinaryIO", counted) if hasattr(source, "readline") else counted.lines()
+
+    def _count_read(self, bytes_read: int) -> None:
+        self._bytes_read += bytes_read
 
     async def _take(self, receive: Any, all_of_us: anyio.CancelScope) -> None:
         async with receive:
@@ -190,7 +217,9 @@ class Ingest:
                         self._away = error
                         all_of_us.cancel()
                         return
-                    _log.error("docket_failed", source_id=docket.source_id, code=error.code)
+                    place = {"line": docket.line_number, "source_id": shown(docket.source_id)}
+                    said = {"code": error.code, "field": error.field, "problem": error.message}
+                    _log.error("docket_failed", **place, **said)
                     self.summary.failed_dockets.append(docket.source_id)
                 self.summary.bytes_done += bytes_read
                 self._progress(self.summary)
@@ -200,7 +229,7 @@ class Ingest:
         session_id = str(plan.session_id)
         sessions = DocketSessions(self._gateway, plan, self.summary.strikes)
         await sessions.open(_declaration(plan))
-        corpus_id = f"corpus:{docket.court_id}"
+        corpus_id = f"corpus:{bounded_name(docket.court_id)}"
         waiting: list[dict[str, Any]] = []
         last_strike: Strike | None = None
         waiting += (_intent(step, corpus_id) for step in plan.opening if _fits(step))
@@ -242,6 +271,26 @@ class Ingest:
             self.summary.already_on_record += 1
         else:
             self.summary.refused[result["reason_code"]] += 1
+
+
+class _CountedReads:
+    """A file that is read line by line, so that what was read is what was taken of it."""
+
+    def __init__(self, source: Any, count: Callable[[int], None]) -> None:
+        self._source = source
+        self._count = count
+
+    def read(self, size: int) -> bytes:
+        """Return the next line, or as much of it as asked for."""
+        piece: bytes = self._source.readline(size)
+        self._count(len(piece))
+        return piece
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield lines that were read before."""
+        for line in self._source:
+            self._count(len(line))
+            yield line
 
 
 def _declaration(plan: DocketPlan) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO
 
 import anyio
 import anyio.to_thread
@@ -82,7 +82,9 @@ class DemoReport:
         }
 
 
-async def run_demo(tree: Tree, lines: Iterable[bytes], size_bytes: int | None = None) -> DemoReport:
+async def run_demo(
+    tree: Tree, lines: BinaryIO | Iterable[bytes], size_bytes: int | None = None
+) -> DemoReport:
     """Ingest dockets into a running tree, wait for its workers, and verify the record.
 
     Where the size of the lines is known, the ingest shows how long it still takes.

@@ -5,6 +5,7 @@
 docket. The same docket and entry give the same seven values.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ PHASE_FIELDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("post_relationship_resolution", ("case_ref", "court_id")),
 )
+
+NAME_CHARS_MAX = 239
+"""As long as what is made of a name may be for every id of a docket to be one that is taken."""
 
 CAPTION_CONTENT_TYPE = "docket_caption/text"
 
@@ -129,7 +133,19 @@ def related_motion_type(description: str, filing_role: str) -> str | None:
 
 def case_ref(court: str, case_number: str) -> str:
     """Return how a case is referred to: `azb:2:09-bk-15586`."""
-    return f"{court_id(court)}:{_respelled(' '.join(case_number.split()), CASE_NUMBER_FORMS)}"
+    number = _respelled(" ".join(case_number.split()), CASE_NUMBER_FORMS)
+    return bounded_name(f"{court_id(court)}:{number}")
+
+
+def bounded_name(name: str) -> str:
+    """Return a name of which ids can be made: itself, or its begin and its digest.
+
+    What stands for a long name is longer than any that stands for itself, so no two are the same.
+    """
+    if len(name) <= NAME_CHARS_MAX:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    return f"{name[: NAME_CHARS_MAX - len(digest)]}~{digest}"
 
 
 def court_id(court: str) -> str:

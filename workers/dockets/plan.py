@@ -1,9 +1,9 @@
 """A docket becomes the steps by which a client has it decided: the same docket, the same steps.
 
-Every id is made from the docket's `source_id` and the position of the entry in it, so a second
-run addresses the same session and the same nodes. An `intent_key` also carries the digest of the
-entry: a repeated step is recognised, and an entry that the court edited keeps its node and is a new
-intent.
+Every id is made from the docket's `source_id`, bounded where it is long, and the position of the
+entry in it, so a second run addresses the same session and the same nodes. An `intent_key` also
+carries the digest of the entry: a repeated step is recognised, and an entry that the court edited
+keeps its node and is a new intent.
 
 A docket has a line of sessions: where an entry undoes what was struck, the session is succeeded by
 one that is named after the entry, and what is struck later is struck there.
@@ -25,7 +25,13 @@ from uuid import UUID, uuid5
 
 from workers.dockets.claims import claim_of, visibility_class
 from workers.dockets.course import DocketCourse, DocketStrike, Undoing
-from workers.dockets.normalisation import by_phase, case_ref, normalise, normalised_caption
+from workers.dockets.normalisation import (
+    bounded_name,
+    by_phase,
+    case_ref,
+    normalise,
+    normalised_caption,
+)
 from workers.dockets.postures import UNIVERSE_VERSION, posture_kind, universe
 from workers.dockets.reader import Docket, DocketEntry
 from workers.dockets.span import TextSpan
@@ -280,11 +286,11 @@ def plan_docket(docket: Docket) -> DocketPlan:
 
 
 def _plan_opening(docket: Docket) -> tuple[Step, ...]:
-    case = case_ref(docket.court_id, docket.docket_number)
+    case, name = case_ref(docket.court_id, docket.docket_number), bounded_name(docket.source_id)
     text = f"{docket.case_name}, {docket.docket_number} ({docket.court_id})"
     caption = PlannedCaption(
-        intent_key=f"caption:{docket.source_id}:{_digest(text)}",
-        node_id=f"docket-caption:{docket.source_id}",
+        intent_key=f"caption:{name}:{_digest(text)}",
+        node_id=f"docket-caption:{name}",
         source_id=docket.source_id,
         source_path=f"{docket.court_id}/{docket.docket_number}/caption",
         text=text,
@@ -297,19 +303,19 @@ def _plan_opening(docket: Docket) -> tuple[Step, ...]:
 def _plan_entry(
     docket: Docket, course: DocketCourse, entry: DocketEntry, preceding: DocketEntry | None
 ) -> EntryPlan:
-    source_id = docket.source_id
-    place = f"{source_id}#{entry.position}"
+    name = bounded_name(docket.source_id)
+    place = f"{name}#{entry.position}"
     source = _create_source(docket, entry, preceding)
-    claim = _create_claim(source_id, place, entry)
+    claim = _create_claim(name, place, entry)
     steps: list[Step] = [source]
     if preceding is None:
         spans = (PlannedSpan(source.node_id, claim.span.offset, claim.span.length),)
-        key = _key("understanding", source_id, entry)
+        key = _key("understanding", name, entry)
         steps.append(CreateUnderstanding(key, claim.understanding_node_id, spans))
     steps.append(claim)
     steps += _phases(source.node_id, _key("", place, entry), asdict(normalise(docket, entry)))
     steps += (
-        _succession(source_id, act) if isinstance(act, Undoing) else _strike(source_id, act)
+        _succession(name, act) if isinstance(act, Undoing) else _strike(name, act)
         for act in course.take(entry)
     )
     return EntryPlan(entry.position, source.node_id, tuple(steps))
@@ -326,14 +332,15 @@ def _phases(
 def _create_source(
     docket: Docket, entry: DocketEntry, preceding: DocketEntry | None
 ) -> PlannedSource:
-    place = f"{docket.source_id}#{entry.position}"
+    name = bounded_name(docket.source_id)
+    place = f"{name}#{entry.position}"
     after = "" if preceding is None else str(preceding.position)
     return PlannedSource(
         intent_key=_key(f"entry-after-{after}", place, entry),
         node_id=f"docket-entry:{place}",
         source_id=docket.source_id,
         source_path=f"{docket.court_id}/{docket.docket_number}/{entry.position}",
-        preceding_entry=f"docket-entry:{docket.source_id}#{after}" if after else None,
+        preceding_entry=f"docket-entry:{name}#{after}" if after else None,
         position=entry.position,
         date_filed=entry.date_filed.isoformat(),
         date_entered=entry.date_entered.isoformat() if entry.date_entered else None,
@@ -342,17 +349,17 @@ def _create_source(
         description=entry.description,
         digest=entry.digest,
         visibility_class=visibility_class(entry.description),
-        understanding_node_id=_understanding(docket.source_id),
+        understanding_node_id=_understanding(name),
     )
 
 
-def _create_claim(source_id: str, place: str, entry: DocketEntry) -> PlannedClaim:
+def _create_claim(name: str, place: str, entry: DocketEntry) -> PlannedClaim:
     claim = claim_of(entry.description)
     return PlannedClaim(
         intent_key=_key("claim", place, entry),
         node_id=f"claim:{place}",
         source_node_id=f"docket-entry:{place}",
-        understanding_node_id=_understanding(source_id),
+        understanding_node_id=_understanding(name),
         text=claim.text,
         essentiality=claim.essentiality,
         authority=claim.authority,
@@ -361,8 +368,8 @@ def _create_claim(source_id: str, place: str, entry: DocketEntry) -> PlannedClai
     )
 
 
-def _understanding(source_id: str) -> str:
-    return f"understanding:{source_id}"
+def _understanding(name: str) -> str:
+    return f"understanding:{name}"
 
 
 def _strike(source_id: str, struck: DocketStrike) -> Strike:

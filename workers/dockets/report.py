@@ -8,14 +8,16 @@ named.
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 from workers.dockets.course import CONTRADICTED, DocketCourse, Undoing
+from workers.dockets.field_map import BY_THEIR_NAMES, FieldMap
 from workers.dockets.postures import RULES, posture_kind, universe
-from workers.dockets.reader import BadLine, Docket, DocketEntry, read_dockets
+from workers.dockets.reader import BadLine, Docket, DocketEntry, Problem, read_dockets
 from workers.dockets.reversals import REVERSALS, may_undo
 from workers.dockets.rules_petition import ORDER_FOR_RELIEF
 
+PROBLEMS_SHOWN_MAX = 20
 UNREAD_MAX = 200
 """Entries that a report names at most; it counts them all."""
 
@@ -50,6 +52,11 @@ class DocketReport:
     n_unread: int = 0
 
     problems: Counter[str] = field(default_factory=Counter)
+    problem_lines: list[tuple[int, Problem]] = field(default_factory=list)
+    """The first problems with their lines, so many as are shown."""
+
+    is_cut_off: bool = False
+    """Whether the file, or what was left of it, could not be read as lines."""
 
     @property
     def outcomes(self) -> Counter[str]:
@@ -86,14 +93,20 @@ class DocketReport:
         }
 
 
-def report_on(lines: Iterable[bytes]) -> DocketReport:
+def report_on(
+    source: BinaryIO | Iterable[bytes], fields: FieldMap = BY_THEIR_NAMES
+) -> DocketReport:
     """Read the dockets of a JSON Lines file and apply the rules; bad input is counted."""
     report = DocketReport()
-    for docket in read_dockets(lines):
+    for docket in read_dockets(source, fields):
         problems = (docket.problem,) if isinstance(docket, BadLine) else docket.problems
         report.problems.update(problem.code for problem in problems)
+        room = PROBLEMS_SHOWN_MAX - len(report.problem_lines)
+        report.problem_lines += ((docket.line_number, problem) for problem in problems[:room])
         if isinstance(docket, Docket):
             _count(report, docket)
+        else:
+            report.is_cut_off = report.is_cut_off or docket.is_of_file
     return report
 
 

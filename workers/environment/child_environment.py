@@ -31,9 +31,9 @@ _EVERY: Final = (
     " model_url model_name model_key model_timeout_s"
 )
 _GATEWAY: Final = (
-    "port tee_target elimination_store user_confirmation_key architect_confirmation_key"
-    " batch_max mailbox_max requests_max active_sessions_mib passivate_after_s shards"
-    " shard_lease_s gateway_id advertised_url"
+    "port tee_target elimination_store webhook_secret user_confirmation_key"
+    " architect_confirmation_key batch_max mailbox_max requests_max active_sessions_mib"
+    " passivate_after_s shards shard_lease_s gateway_id advertised_url"
     " active_models kernel_idempotency_window_hours kernel_capacity kernel_capacity_reserves"
     " kernel_capacity_period_s kernel_causal_window_minutes kernel_dev_mode"
     " kernel_emergency_throttle_ops_per_sec"

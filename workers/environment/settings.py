@@ -58,6 +58,7 @@ AUDIT_HORIZON_DAYS = 2557
 """Seven years: the longest class of an audit's receipts that ends, `host_audit_7y` (§17.7)."""
 
 WORKER_TOKEN_CHARS_MIN = 16
+WEBHOOK_SECRET_CHARS_MIN = 16
 _S3_URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/[^?#\s]*)?")
 
 
@@ -334,6 +335,12 @@ class Settings(BaseSettings):
         min_length=WORKER_TOKEN_CHARS_MIN,
         description="Proves that a worker may send intents; "
         f"at least {WORKER_TOKEN_CHARS_MIN} characters; `rotulus up` makes one for each run.",
+    )
+    webhook_secret: SecretStr | None = Field(
+        default=None,
+        min_length=WEBHOOK_SECRET_CHARS_MIN,
+        description="Signs what comes in at `/v1/sources`, as Standard Webhooks or GitHub do; "
+        f"at least {WEBHOOK_SECRET_CHARS_MIN} characters; unset: nothing there needs a signature.",
     )
     user_confirmation_key: SecretStr | None = Field(
         default=None,

@@ -231,6 +231,7 @@ def build_gateway(
     recorder = RefusalRecorder(refusals, write)
     models = ActiveModels(settings.current_model_versions)
     model, worker_token = model_of(settings), settings.worker_token
+    webhook_secret = settings.webhook_secret
     receipt_sealing = ReceiptSealing(ledger, write, settings.receipts_seal_s, time.monotonic)
     publishing = publishing_of(settings, ledger, time.monotonic, receipt_sealing.seal_outcomes)
     services = Services(
@@ -266,6 +267,7 @@ def build_gateway(
         publishing=publishing,
         retention=retention_policy(settings),
         went_back=partial(_problem_of, ledger, halted),
+        webhook_secret=webhook_secret.get_secret_value() if webhook_secret else None,
     )
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(

@@ -1,5 +1,6 @@
 """`rotulus explain` and `rotulus landscape`, on the file of a data folder."""
 
+import gzip
 import json
 
 import pytest
@@ -81,6 +82,12 @@ def test_a_run_goes_out_and_is_not_taken_in_where_it_is(run, tmp_path):
     other = ("--data-dir", str(tmp_path / "another-place"))
     taken = printed("landscape", "import", str(file), "--key-file", str(key), "--json", *other)
     assert taken["record_count"] == len(lines.splitlines()) - 1
+    file.write_bytes(gzip.compress(b"\xef\xbb\xbf" + lines.replace("\n", "\r\n").encode()))
+    third = ("--data-dir", str(tmp_path / "a-third-place"))
+    assert printed("landscape", "import", str(file), "--key-file", str(key), "--json", *third)
+    file.write_text(f"[{lines.partition(chr(10))[0]},\n]")
+    refused = rotulus("landscape", "import", str(file), *third)
+    assert f"landscape_import_invalid: {file}: line 1: a JSON array" in refused.stderr
     assert "outcome: FORKED" in rotulus("explain", run["token"]["token_id"], *other).output
     rotulus("landscape", "export", "run-1", "--csv", str(tmp_path / "csv"))
     assert (tmp_path / "csv" / "rows.csv").is_file()

@@ -1,5 +1,6 @@
 """`rotulus migrate-log`: a log of version 1.5, from its file to a complete migration."""
 
+import gzip
 import json
 import signal
 import subprocess
@@ -37,6 +38,18 @@ def written(tmp_path: Path, *documents: Any) -> str:
     path = tmp_path / "log.jsonl"
     path.write_bytes(log_of(*documents).getvalue())
     return str(path)
+
+
+def test_a_log_in_gzip_is_taken_and_one_of_another_form_is_said(tmp_path):
+    content = log_of(MADE).getvalue()
+    packed, array = tmp_path / "log.gz", tmp_path / "log.json"
+    packed.write_bytes(gzip.compress(content, mtime=0))
+    array.write_bytes(b"[" + content.strip() + b"]")
+    result = rotulus("migrate-log", str(array))
+    assert result.exit_code == 1
+    assert "lite_envelope_invalid: line 1: a JSON array; allowed: one JSON object" in result.stderr
+    assert str(array) in result.stderr
+    assert printed("migrate-log", str(packed), "--json")["taken"] == 1
 
 
 @pytest.mark.spec("§2.8", "K24")

@@ -1,5 +1,6 @@
 """`rotulus enqueue` and `rotulus queues`, against a gateway in the test's process."""
 
+import gzip
 import io
 import json
 import os
@@ -133,6 +134,12 @@ def test_who_waits_is_told_what_did_not_end_in_time(record):
         ('{"content": {}, "kind": 1}', "line 2: unknown field 'kind'"),
         ('{"content": {}, "run_at": "soon"}', 'line 2: "run_at" is no time'),
         (json.dumps({"content": {"x": "y" * 70_000}}), "line 2: longer than"),
+        ('{"content": {}, "run_at": "2026-01-31"}', "a time with its zone"),
+        ('{"content": {}, "request_key": ""}', 'line 2: "request_key" is no key: ""'),
+        ('{"content": {}, "request_key": 7}', "allowed: text of 1 to 400 characters"),
+        ('{"content": {}, "delay_s": 1.5}', 'line 2: "delay_s" is no delay: 1.5'),
+        ('{"content": {}, "delay_s": -1}', "allowed: whole seconds from 0 to 2592000"),
+        ('{"content": {}, "priority": []}', 'line 2: "priority" is no name: []'),
     ],
 )
 def test_a_line_that_cannot_be_read_is_named_and_nothing_is_sent(record, line, problem):
@@ -143,12 +150,36 @@ def test_a_line_that_cannot_be_read_is_named_and_nothing_is_sent(record, line, p
     assert shown["requests"]["recorded"] == 0
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"[{}]", "line 1: a JSON array; allowed: one JSON object a line"),
+        (b"{\n}", "line 1: a JSON value that is written over several lines"),
+        (b"PK\x03\x04", "a zip archive; allowed: plain text or gzip"),
+    ],
+)
+def test_a_file_that_is_no_lines_is_said_with_its_name(record, tmp_path: Path, content, said):
+    file = tmp_path / "asked.jsonl"
+    file.write_bytes(content)
+    result = rotulus("enqueue", BINDING_QUEUE, str(file))
+    assert (result.exit_code, result.stderr.count("Error: ")) == (1, 1)
+    assert f"Error: invalid_request: {file}" in result.stderr
+    assert said in result.stderr
+
+
+def test_lines_are_asked_for_however_they_were_written(record, tmp_path: Path):
+    file = tmp_path / "asked.gz"
+    content = lines(binding("a"), binding("b")).replace("\n", "\r\n").encode()
+    file.write_bytes(gzip.compress(b"\xef\xbb\xbf" + content))
+    assert printed("enqueue", BINDING_QUEUE, str(file), "--json")["requests"] == 2
+
+
 def test_what_the_record_refuses_is_named_by_its_place(record):
     result = rotulus(
         "enqueue", BINDING_QUEUE, stdin=lines(binding("a"), binding("b", binding_id=7))
     )
     assert result.exit_code == 1
-    assert "Error: work_request_invalid: request 2: " in result.stderr
+    assert "Error: work_request_invalid: request 2: line 2: " in result.stderr
     assert (
         "Error: work_queue_unknown: " in rotulus("enqueue", "no", stdin=lines(binding("a"))).stderr
     )

@@ -1,5 +1,6 @@
 """`rotulus session` against a gateway, and `replay` against trails that lie."""
 
+import gzip
 import json
 from functools import partial
 
@@ -99,6 +100,21 @@ def test_hypotheses_may_come_from_a_file(kept, tmp_path):
     (tmp_path / "names").write_text("x y\nz\n")
     printed = answered("declare", "a", "--file", str(tmp_path / "names"), "--session-id", NEW)
     assert printed["survivors"] == ["a", "x y", "z"]
+
+
+@pytest.mark.parametrize("pack", [bytes, lambda content: gzip.compress(content, mtime=0)])
+def test_a_file_of_hypotheses_is_read_however_it_was_written(kept, tmp_path, pack):
+    (tmp_path / "names").write_bytes(pack(b"\xef\xbb\xbfx\r\n\n" + "y\u2028z\n".encode()))
+    printed = answered("declare", "--file", str(tmp_path / "names"), "--session-id", NEW)
+    assert printed["survivors"] == ["x", "y\u2028z"]
+
+
+@pytest.mark.parametrize("name", [b"x" * 513, b"x" * 5_000, b"\xff"])
+def test_a_line_that_is_no_hypothesis_is_said(kept, tmp_path, name):
+    (tmp_path / "names").write_bytes(b"x\n" + name)
+    said = session("declare", "--file", str(tmp_path / "names"), code=1)
+    assert f"{tmp_path / 'names'}, line 2: no hypothesis" in said
+    assert "at most 512 characters" in said
 
 
 def test_a_session_that_nobody_declared_is_a_clean_error(kept):

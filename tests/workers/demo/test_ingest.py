@@ -8,6 +8,7 @@ from typing import Any
 import anyio.lowlevel
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from kernel.ledger import schema
 from queues.client.errors import GatewayError
@@ -16,8 +17,16 @@ from tests.kernel.build import everything, findings
 from tests.workers.api.door import URL, Door, log_length, rows
 from workers.clients.gateway import GatewayClient
 from workers.demo.ingest import Ingest, Summary
+from workers.dockets.normalisation import NAME_CHARS_MAX
 from workers.dockets.plan import plan_docket
-from workers.dockets.reader import Docket, read_dockets
+from workers.dockets.reader import (
+    DESCRIPTION_BYTES_MAX,
+    ENTRIES_MAX,
+    FIELD_CHARS_MAX,
+    TEXT_FIELDS,
+    Docket,
+    read_dockets,
+)
 from workers.dockets.sample import sample_path
 
 pytestmark = pytest.mark.anyio
@@ -51,6 +60,18 @@ def state_of(door: Door) -> dict[str, Any]:
     for head in state["chain_head"]:
         del head["committed_at_us"]
     return state
+
+
+async def declared_otherwise(door: Door, source_id: str) -> None:
+    """Take the session of a docket for another universe, so that the gateway refuses its own."""
+    [read] = read_dockets([docket(source_id)])
+    assert isinstance(read, Docket)
+    body = {
+        "session_id": str(plan_docket(read).session_id),
+        "ontology": plan_docket(read).declare.ontology,
+        "hypotheses": ["another"],
+    }
+    assert (await door.http.post("/v1/sessions", json=body)).is_success
 
 
 def plans() -> list[Any]:
@@ -154,10 +175,10 @@ async def test_bad_lines_and_bad_entries_are_counted_by_code_and_the_rest_goes_o
 
 
 async def test_one_docket_that_the_gateway_refuses_does_not_stop_the_others(door: Door):
-    too_long = "x" * 500
-    lines = [docket(too_long, "COMPLAINT filed."), docket("d-2", "COMPLAINT filed.")]
+    await declared_otherwise(door, "d-1")
+    lines = [docket("d-1", "COMPLAINT filed."), docket("d-2", "COMPLAINT filed.")]
     summary = await Ingest(door.client()).run(lines)
-    assert summary.failed_dockets == [too_long]
+    assert summary.failed_dockets == ["d-1"]
     assert (summary.dockets, summary.accepted) == (1, 11)
 
 
@@ -279,7 +300,8 @@ async def test_progress_is_told_as_it_goes(door: Door):
 
 async def test_every_byte_is_done_once_whatever_becomes_of_its_line(door: Door):
     good, again = docket("d-1", "COMPLAINT filed."), docket("d-1", "COMPLAINT filed.")
-    refused, bad = docket("x" * 500, "COMPLAINT filed."), b"not json"
+    refused, bad = docket("d-2", "COMPLAINT filed."), b"not json"
+    await declared_otherwise(door, "d-2")
     file = b"\n".join([b"", bad, good, b"", again, refused, bad, b"", b""])
     done: list[int] = []
     ingest = Ingest(door.client(), lambda now: done.append(now.bytes_done))
@@ -293,3 +315,61 @@ async def test_every_byte_is_done_once_whatever_becomes_of_its_line(door: Door):
 def test_an_empty_summary_counts_nothing():
     document = Summary().document()
     assert not any(document.values())
+
+
+LONGEST = "\u00e9" * FIELD_CHARS_MAX
+TEXTS = dict.fromkeys(TEXT_FIELDS, LONGEST)
+
+
+@pytest.mark.parametrize("name", [*TEXT_FIELDS, "all"])
+async def test_a_docket_at_its_limits_is_taken(door: Door, name: str):
+    entry = {
+        "date_filed": "2024-01-02",
+        "description": "&" * DESCRIPTION_BYTES_MAX,
+        "document_number": LONGEST,
+        "pacer_seq_no": LONGEST,
+    }
+    long = TEXTS if name == "all" else {name: LONGEST}
+    lines = [docket(**{"docket_entries": [entry, entry], **long})]
+    summary = await Ingest(door.client()).run(lines)
+    assert (summary.dockets, summary.entries, summary.failed_dockets) == (1, 2, [])
+    assert not summary.refused
+    assert not summary.problems
+    assert findings(door.ledger) == ()
+    again = await Ingest(door.client()).run(lines)
+    assert again.accepted == 0
+    assert not again.refused
+
+
+@pytest.mark.parametrize("length", [NAME_CHARS_MAX, NAME_CHARS_MAX + 1])
+async def test_no_entry_is_too_far_down_for_a_long_name(door: Door, length: int):
+    entries: list[Any] = [None] * (ENTRIES_MAX - 1)
+    entries.append({"date_filed": "2024-01-02", "description": "COMPLAINT filed."})
+    summary = await Ingest(door.client()).run([docket("s" * length, docket_entries=entries)])
+    assert (summary.dockets, summary.entries, summary.failed_dockets) == (1, 1, [])
+    assert not summary.refused
+
+
+@pytest.mark.parametrize("name", [*TEXT_FIELDS, "date_filed"])
+async def test_a_name_that_no_record_holds_is_said_and_the_others_go_on(door: Door, name: str):
+    lines = [docket(**{name: "24\0"}), docket("d-2", "COMPLAINT filed.")]
+    with capture_logs() as logs:
+        summary = await Ingest(door.client()).run(lines)
+    assert (summary.dockets, summary.failed_dockets) == (1, [])
+    [problem] = [log for log in logs if log["event"] == "docket_problem"]
+    assert (problem["line"], problem["field"]) == (1, name)
+    assert "24\\u0000" in problem["problem"]
+    assert problem["allowed"]
+
+
+async def test_an_entry_that_no_record_holds_is_left_out_by_its_place(door: Door):
+    texts = [{"description": "A\0B"}, {"description": "Order", "document_number": "\0"}]
+    entries = [{"date_filed": "2024-01-02", **text} for text in (*texts, {"description": "Order"})]
+    with capture_logs() as logs:
+        summary = await Ingest(door.client()).run([docket("d-1", docket_entries=entries)])
+    assert (summary.dockets, summary.entries) == (1, 1)
+    problems = [log for log in logs if log["event"] == "docket_problem"]
+    assert [(log["entry"], log["field"]) for log in problems] == [
+        (0, "description"),
+        (1, "document_number"),
+    ]
