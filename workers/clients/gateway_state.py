@@ -118,12 +118,26 @@ class _Published(TypedDict):
 class _Checkpoint(TypedDict):
     problem: _Problem | None
     checkpoint: _Published | None
+    receipts_not_under_the_tree: NotRequired[_Count | None]
 
 
 @with_config(_STRICT)
 class _Archive(TypedDict):
     is_configured: bool
     retention_days: _Count | None
+
+
+@with_config(_STRICT)
+class _RunProblem(TypedDict):
+    severity: _Text
+    type: _Text
+    run_id: _Text
+    message: _Text
+
+
+@with_config(_STRICT)
+class _Runs(TypedDict):
+    problems: list[_RunProblem]
 
 
 _FORMS: Final[Mapping[str, TypeAdapter[Any]]] = {
@@ -134,6 +148,7 @@ _FORMS: Final[Mapping[str, TypeAdapter[Any]]] = {
     "tree": TypeAdapter(_Tree),
     "checkpoint": TypeAdapter(_Checkpoint),
     "archive": TypeAdapter(_Archive),
+    "runs": TypeAdapter(_Runs),
 }
 
 

@@ -64,12 +64,13 @@ def _checkpoint_attention(state: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _runs_attention(state: Mapping[str, Any]) -> Iterator[str]:
+    # A quarantine has its own sentence, and so have requests that a gateway's queues gave up.
+    elsewhere = {"run_quarantined", *(("failed_tokens",) if "queues" in state["queues"] else ())}
     for problem in state["runs"].get("problems", []):
-        # Requests that were given up are named by their queues, where a gateway tells of these.
-        is_of_queues = problem["type"] == "failed_tokens" and "queues" in state["queues"]
-        if problem["severity"] != "INFO" and not is_of_queues:
+        if problem["severity"] != "INFO" and problem["type"] not in elsewhere:
             run_id, message = problem["run_id"], problem["message"]
-            yield f"run {run_id}: {message}: {_rotulus('landscape', 'report', run_id, 'failure')}"
+            look = _rotulus("landscape", "report", run_id, "failure")
+            yield f"run {run_id}: {message}: {look}"
 
 
 def _queue_attention(state: Mapping[str, Any]) -> Iterator[str]:

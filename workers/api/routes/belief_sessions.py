@@ -202,12 +202,15 @@ class TerminateBody(_VerbBody):
     context: dict[str, Any] | None = None
 
 
+Observations = Annotated[list[Observation], Field(max_length=MAX_CARRIED, fail_fast=True)]
+
+
 class SucceedBody(_VerbBody):
     """Why a session is closed, and what of it holds on: `carried`, or all but `undone`."""
 
     reason: Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARS)]
-    undone: Annotated[list[Observation], Field(max_length=MAX_CARRIED)] | None = None
-    carried: Annotated[list[Observation], Field(max_length=MAX_CARRIED)] | None = None
+    undone: Observations | None = None
+    carried: Observations | None = None
     cause: dict[str, Any] | None = None
     """What reversed the ground, as its author says it; it is kept in the audit."""
 
