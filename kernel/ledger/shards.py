@@ -21,6 +21,7 @@ from kernel.canonical import sha256_hex
 from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
+from kernel.ledger.tables import Row
 
 NOBODY = ""
 INCIDENTS_SHARD = -1
@@ -34,10 +35,14 @@ _ID_DIGITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The right to write for a shard, for as long as its epoch is this one."""
+    """The right of an owner to write for a shard, for as long as its epoch is this one.
+
+    A ledger that lost rows may give out an epoch again; then the owner tells the two apart.
+    """
 
     shard: int
     epoch: int
+    owner: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ def take_shards(
         row = transaction.tables.get(schema.shard_epochs, shard.shard)
         if row is not None and row["epoch"] == shard.epoch:
             _change_hands(transaction, shard, owner)
-            taken.add(Fence(shard.shard, shard.epoch + 1))
+            taken.add(Fence(shard.shard, shard.epoch + 1, owner))
     return frozenset(taken)
 
 
@@ -122,7 +127,7 @@ def take_incidents(transaction: LedgerTransaction, owner: str) -> Fence:
         row = {"shard": INCIDENTS_SHARD, "epoch": 0, "owner": NOBODY, "acquired_at_us": 0}
         transaction.tables.insert(schema.shard_epochs, row)
     _change_hands(transaction, Shard(**row), owner)
-    return Fence(INCIDENTS_SHARD, row["epoch"] + 1)
+    return Fence(INCIDENTS_SHARD, row["epoch"] + 1, owner)
 
 
 def release_shards(transaction: LedgerTransaction, fences: Iterable[Fence]) -> None:
@@ -141,14 +146,18 @@ def take_away_all(transaction: LedgerTransaction) -> None:
 def holds(view: LedgerView, fence: Fence) -> bool:
     """Tell whether a shard is still held under an epoch."""
     row = view.tables.get(schema.shard_epochs, fence.shard)
-    return row is not None and bool(row["epoch"] == fence.epoch)
+    return row is not None and _fence_of(row) == fence
+
+
+def _fence_of(row: Row) -> Fence:
+    return Fence(row["shard"], row["epoch"], row["owner"])
 
 
 def hold_all(view: LedgerView, fences: Collection[Fence]) -> bool:
     """Tell, by one look, whether every one of these shards is still held under its epoch."""
     numbers = [fence.shard for fence in fences]
     rows = view.tables.select_any(schema.shard_epochs, "shard", numbers, {})
-    return {Fence(row["shard"], row["epoch"]) for row in rows} == set(fences)
+    return {_fence_of(row) for row in rows} == set(fences)
 
 
 def consumed_to(view: LedgerView, session_id: str) -> Position | None:

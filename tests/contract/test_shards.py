@@ -3,6 +3,7 @@
 import pytest
 
 from kernel.errors import LedgerUnavailable
+from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import (
     NOBODY,
@@ -11,6 +12,7 @@ from kernel.ledger.shards import (
     consumed_to,
     found_mail_key,
     found_shards,
+    hold_all,
     holds,
     record_consumed,
     release_shards,
@@ -74,7 +76,7 @@ def test_taking_raises_the_epoch_so_that_the_owner_before_holds_nothing(ledger):
 def test_what_has_changed_since_it_was_seen_is_not_taken(ledger):
     seen = shards(ledger)
     [mine] = take(ledger, "a", 0, seen=seen)
-    assert take(ledger, "b", 0, 1, seen=seen) == {Fence(1, 1)}
+    assert take(ledger, "b", 0, 1, seen=seen) == {Fence(1, 1, "b")}
     assert is_held(ledger, mine)
 
 
@@ -127,3 +129,21 @@ def test_the_key_of_the_mail_is_made_once_and_is_the_same_for_everybody(ledger):
     with ledger.transaction() as transaction:
         assert found_mail_key(transaction) == key
     assert len(key) == 32
+
+
+def test_an_epoch_that_is_given_out_again_after_rows_were_lost_is_not_that_of_the_owner_before(
+    ledger,
+):
+    before = shards(ledger)
+    [lost] = take(ledger, "a", 1)
+    with ledger.store.transaction() as tables:
+        for shard in before:
+            row = {"epoch": shard.epoch, "owner": shard.owner}
+            tables.update(schema.shard_epochs, (shard.shard,), row)
+    [mine] = take(ledger, "b", 1)
+    assert mine.epoch == lost.epoch
+    assert is_held(ledger, mine)
+    assert not is_held(ledger, lost)
+    with ledger.view() as view:
+        assert not hold_all(view, [lost])
+        assert hold_all(view, [mine])

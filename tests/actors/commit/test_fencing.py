@@ -1,6 +1,7 @@
 """Who lost a shard writes nothing for it, answers nothing for it, and serves it no longer."""
 
 import itertools
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -14,7 +15,6 @@ from actors.sessions.runtime import SessionRuntime
 from actors.sharding.assignment import shard_of
 from actors.sharding.held_shards import HeldShards
 from kernel.ledger.shards import (
-    Fence,
     Position,
     consumed_to,
     found_shards,
@@ -341,7 +341,7 @@ async def test_confirming_tells_a_held_fence_from_a_stale_one(made):
         await committer.confirm(None)
         await committer.confirm(fence)
         with pytest.raises(StaleEpoch):
-            await committer.confirm(Fence(0, fence.epoch - 1))
+            await committer.confirm(replace(fence, epoch=fence.epoch - 1))
 
 
 # --- a head that is locked late -------------------------------------------------------------------

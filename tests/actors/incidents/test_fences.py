@@ -74,6 +74,8 @@ def test_gateways_share_out_their_shards_beside_that_of_incidents(ledger):
     with ledger.transaction() as transaction:
         found_shards(transaction, 4)
         assert [shard.shard for shard in shards_of(transaction)] == [0, 1, 2, 3]
-        assert holds(transaction, Fence(INCIDENTS_SHARD, 1))
+        row = transaction.tables.get(schema.shard_epochs, INCIDENTS_SHARD)
+        fence = Fence(INCIDENTS_SHARD, 1, row["owner"])
+        assert holds(transaction, fence)
         take_away_all(transaction)
-        assert not holds(transaction, Fence(INCIDENTS_SHARD, 1))
+        assert not holds(transaction, fence)

@@ -25,7 +25,7 @@ def rows(*owners: str) -> list[Shard]:
 
 
 def holding(*numbers: int, epoch: int = 1) -> dict[int, Fence]:
-    return {number: Fence(number, epoch) for number in numbers}
+    return {number: Fence(number, epoch, "a") for number in numbers}
 
 
 def taken(todo):

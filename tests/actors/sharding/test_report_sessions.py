@@ -14,7 +14,7 @@ REQUESTS = [f"request:{number}" for number in range(2000)]
 
 def holding(shards):
     held = HeldShards(SHARDS)
-    held.add(Fence(shard, 1) for shard in shards)
+    held.add(Fence(shard, 1, "a") for shard in shards)
     return held
 
 
