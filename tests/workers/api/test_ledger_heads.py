@@ -7,6 +7,8 @@ import pytest
 from kernel.head_acceptance import record_finding
 from kernel.ledger.head_watch import Answered, LedgerWentBack, Memory, Remembered
 from kernel.ledger.ledger import Head, LedgerView
+from kernel.work.contents import BINDING_QUEUE
+from queues.items import NewItem
 from tests.workers.api.door import Door, error_of, http_client, source
 from workers.api.middleware.request_guard import RequestGuardMiddleware
 from workers.clients.gateway_state import read_state
@@ -75,6 +77,20 @@ async def test_a_request_that_was_lost_is_gone_and_one_that_never_was_is_unknown
     body = {"request_ids": ["request:lost"]}
     error_of(await door.send(f"{queue}/outcomes", body), 410, "work_request_lost")
     error_of(await door.http.get(f"{queue}/requests/nobody"), 404, "work_request_unknown")
+
+
+async def test_requests_that_redis_alone_knows_are_named_when_the_ledger_is_accepted(door: Door):
+    item = NewItem("k-1", "background", cause_id="request:gone", payload=b"{}")
+    await door.services.queues[BINDING_QUEUE].enqueue(item)
+    find(door, *LOST)
+    accepted = (await door.send("/v1/ledger/accept-head", GROUNDS)).json()
+    assert accepted["acceptance"]["evidence"] == [
+        {
+            "source": "redis_item",
+            "name": "request:gone",
+            "says": "binding-evaluation ready: k-1",
+        }
+    ]
 
 
 async def test_every_door_says_that_the_ledger_went_back(door: Door):

@@ -1,5 +1,6 @@
 """A ledger that went back, over HTTP: what is known to be lost, and going on from what is there."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import Query
@@ -8,10 +9,10 @@ from actors.commit.head_units import AcceptHeadUnit
 from workers.api.json_routes import json_router
 from workers.api.routes.erasures import GroundsBody
 from workers.api.services import Given, Services
+from workers.use_cases.lost_evidence import Evidence, evidence, items_in, of_items, of_witnesses
 from workers.views.lost_answers import LostDocument, lost_document
 
 LOST_AT_ONCE = 1000
-SAYS_CHARS_MAX = 1000
 
 router = json_router(prefix="/v1/ledger", tags=["operators"])
 
@@ -43,17 +44,26 @@ async def accept_head(body: GroundsBody, services: Given) -> AcceptedDocument:
     Every gateway begins anew from it. Where nobody has found that the ledger went back, nothing
     changes.
     """
-    unit = AcceptHeadUnit(body.grounds(), await _published(services))
+    known = [
+        *await _published(services),
+        *await _witnessed(services),
+        *await services.read(partial(of_items, items=await items_in(services.queues))),
+    ]
+    unit = AcceptHeadUnit(body.grounds(), known)
     changed = await services.write(unit)
     document = await services.read(lambda view: lost_document(view, after=0, limit=LOST_AT_ONCE))
     return {**document, "changed": changed}
 
 
-async def _published(services: Services) -> list[dict[str, str]]:
+async def _published(services: Services) -> list[Evidence]:
     """Return what the published checkpoint says beside the findings: how far the log had been."""
     checkpoint = (await services.checkpoint())["checkpoint"]
     if checkpoint is None or checkpoint["tree_size"] is None:
         return []
-    name = f"{checkpoint['tree_size']} rows"
-    says = f"{checkpoint['verdict']}: {checkpoint['message']}"[:SAYS_CHARS_MAX]
-    return [{"source": "published_checkpoint", "name": name, "says": says}]
+    says = f"{checkpoint['verdict']}: {checkpoint['message']}"
+    return [evidence("published_checkpoint", f"{checkpoint['tree_size']} rows", says)]
+
+
+async def _witnessed(services: Services) -> list[Evidence]:
+    publishing = services.publishing
+    return [] if publishing is None else await of_witnesses(publishing.note(), publishing.policy())

@@ -1,0 +1,86 @@
+"""Evidence of what a ledger lost beside what its gateways remember: for who accepts its head.
+
+The published checkpoint and the witnesses say how long the log had been. An item in Redis whose
+request the ledger does not know was asked for on the ledger that is gone.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Final, get_args
+
+from kernel.ledger.ledger import LedgerView
+from kernel.proof.checkpoint import SignedCheckpoint
+from kernel.proof.verification import ProofInvalid
+from kernel.proof.witness_policy import WitnessPolicy
+from queues.errors import QueueError
+from queues.items import LiveItem, LiveState
+from queues.queue_view import QueueView
+from workers.clients.witnesses import WitnessClient
+from workers.use_cases.witnessing import WitnessReply
+
+ITEMS_MAX: Final = 10_000
+"""Of each state of a queue, that are looked at."""
+
+_PAGE: Final = 1000
+_SAYS_CHARS_MAX: Final = 1000
+
+Evidence = dict[str, str]
+
+
+def evidence(source: str, name: str, says: str) -> Evidence:
+    """Return one piece of evidence, cut to what a receipt holds of it."""
+    return {"source": source, "name": name, "says": says[:_SAYS_CHARS_MAX]}
+
+
+async def of_witnesses(note: bytes | None, policy: WitnessPolicy) -> list[Evidence]:
+    """Ask every witness of a policy how far it has seen the log; a few seconds at most."""
+    try:
+        signed = None if note is None else SignedCheckpoint.of_bytes(note)
+    except ProofInvalid:
+        return []
+    if signed is None:
+        return []
+    client = WitnessClient(policy)
+    try:
+        replies = await client.look(signed)
+    finally:
+        await client.aclose()
+    return [
+        evidence("witness", reply.url, f"{reply.outcome}: {_seen(reply, signed)}")
+        for reply in sorted(replies, key=lambda reply: reply.url)
+    ]
+
+
+def _seen(reply: WitnessReply, signed: SignedCheckpoint) -> str:
+    if reply.outcome == "cosigned":
+        return f"{signed.stated.size} rows"
+    return reply.message if reply.size is None else f"{reply.size} rows"
+
+
+async def items_in(queues: Mapping[str, QueueView]) -> list[tuple[str, LiveItem]]:
+    """Return the live items of queues; none of those that Redis does not tell of."""
+    return [each async for each in _items(queues)]
+
+
+async def _items(queues: Mapping[str, QueueView]) -> AsyncIterator[tuple[str, LiveItem]]:
+    for name, queue in queues.items():
+        for state in get_args(LiveState):
+            for offset in range(0, ITEMS_MAX, _PAGE):
+                try:
+                    page = await queue.peek(_PAGE, offset, state)
+                except QueueError:
+                    return
+                for item in page:
+                    yield name, item
+                if len(page) < _PAGE:
+                    break
+
+
+def of_items(view: LedgerView, items: Iterable[tuple[str, LiveItem]]) -> list[Evidence]:
+    """Return the requests of items that a ledger does not know."""
+    causes = {cause: (queue, item) for queue, item in items for cause in item.causes}
+    unknown = view.unknown_requests([*causes])
+    return [
+        evidence("redis_item", cause, f"{queue} {item.state}: {item.key}")
+        for cause, (queue, item) in causes.items()
+        if cause in unknown
+    ]
