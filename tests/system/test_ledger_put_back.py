@@ -68,6 +68,13 @@ def went_back(url: str) -> bool:
     return "ledger_went_back" in readiness(url).get("problems", {})
 
 
+def finding_stands(url: str) -> bool:
+    try:
+        return bool(loopback.get(f"{url}/v1/ledger/lost", timeout=5).json()["stands"])
+    except (OSError, ValueError, KeyError):
+        return False
+
+
 def is_ready(url: str) -> bool:
     return readiness(url).get("status") == "ready"
 
@@ -228,5 +235,12 @@ async def test_a_file_that_is_put_back_under_a_running_gateway(
             await off_loop(put_back, backup, run.ledger_path)
             await until("the halt", lambda: went_back(url), HALT_S)
             tasks.cancel_scope.cancel()
+        if put_back is renamed_over:
+            # What was found is on the record: a gateway that is killed now stands halted again.
+            await until("the finding", lambda: finding_stands(url), HALT_S)
+            gateway = run.pid_of("gateway")
+            await off_loop(run.kill, "gateway")
+            await until("another gateway", lambda: run.pid_of("gateway") != gateway, READY_S)
+            await until("its halt", lambda: went_back(url), READY_S)
         await go_on(run, url, answers, clients, idle)
     await clients.aclose()

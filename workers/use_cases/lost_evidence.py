@@ -10,12 +10,10 @@ from typing import Final, get_args
 from kernel.ledger.ledger import LedgerView
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.verification import ProofInvalid
-from kernel.proof.witness_policy import WitnessPolicy
 from queues.errors import QueueError
 from queues.items import LiveItem, LiveState
 from queues.queue_view import QueueView
-from workers.clients.witnesses import WitnessClient
-from workers.use_cases.witnessing import WitnessReply
+from workers.use_cases.witnessing import Witnesses, WitnessReply
 
 ITEMS_MAX: Final = 10_000
 """Of each state of a queue, that are looked at."""
@@ -31,19 +29,15 @@ def evidence(source: str, name: str, says: str) -> Evidence:
     return {"source": source, "name": name, "says": says[:_SAYS_CHARS_MAX]}
 
 
-async def of_witnesses(note: bytes | None, policy: WitnessPolicy) -> list[Evidence]:
-    """Ask every witness of a policy how far it has seen the log; a few seconds at most."""
+async def of_witnesses(note: bytes | None, witnesses: Witnesses) -> list[Evidence]:
+    """Ask every witness how far it has seen the log; a few seconds at most."""
     try:
         signed = None if note is None else SignedCheckpoint.of_bytes(note)
     except ProofInvalid:
         return []
     if signed is None:
         return []
-    client = WitnessClient(policy)
-    try:
-        replies = await client.look(signed)
-    finally:
-        await client.aclose()
+    replies = await witnesses.look(signed)
     return [
         evidence("witness", reply.url, f"{reply.outcome}: {_seen(reply, signed)}")
         for reply in sorted(replies, key=lambda reply: reply.url)

@@ -9,6 +9,7 @@ from actors.commit.head_units import AcceptHeadUnit
 from workers.api.json_routes import json_router
 from workers.api.routes.erasures import GroundsBody
 from workers.api.services import Given, Services
+from workers.clients.witnesses import WitnessClient
 from workers.use_cases.lost_evidence import Evidence, evidence, items_in, of_items, of_witnesses
 from workers.views.lost_answers import LostDocument, lost_document
 
@@ -66,4 +67,10 @@ async def _published(services: Services) -> list[Evidence]:
 
 async def _witnessed(services: Services) -> list[Evidence]:
     publishing = services.publishing
-    return [] if publishing is None else await of_witnesses(publishing.note(), publishing.policy())
+    if publishing is None:
+        return []
+    witnesses = WitnessClient(publishing.policy())
+    try:
+        return await of_witnesses(publishing.note(), witnesses)
+    finally:
+        await witnesses.aclose()
