@@ -70,6 +70,7 @@ obligation = verb(
 )
 leave = verb("obligations/OWN/exit", lambda names: {"context": {"c": [names.own]}})
 conclude = verb("conclusions", lambda names: {"conclusion_id": names.own, "context": {"c": 1}})
+succeed = verb("succeed", lambda names: {"reason": "why", "undone": [], "cause": {"c": names.own}})
 terminate = verb("terminate", lambda names: {"context": {"force": False, "c": names.own}})
 
 
@@ -221,7 +222,9 @@ HOSTILE_BASES: Final[Mapping[Build, float]] = MappingProxyType(
         **dict.fromkeys((records.erase_thought, records.erase_answer, records.set_hold), 0.5),
         **dict.fromkeys((records.lift_hold, records.decide, records.dismiss_outcome), 0.5),
         **dict.fromkeys((records.put_back, records.resume_implications), 0.3),
-        **dict.fromkeys((records.lift_quarantine,), 0.3),
+        **dict.fromkeys((records.lift_quarantine, records.report_damage), 0.3),
+        **dict.fromkeys((records.accept_head, succeed), 0.3),
+        **dict.fromkeys((records.arrive,), 1.0),
         **dict.fromkeys((records.record_handover, submit_witnessed), 0.5),
         **dict.fromkeys((work.tick, work.backfill, records.archive), 0.3),
         # It reads the whole record.

@@ -97,6 +97,22 @@ set_hold = fixed(
 lift_quarantine = fixed(
     "quarantines/lift", "/v1/quarantines/receipt:OWN/lift", lambda _: dict(_GROUNDS)
 )
+report_damage = fixed(
+    "quarantines",
+    "/v1/quarantines",
+    lambda names: {
+        "code": "record_damaged",
+        "table": "nodes",
+        "key": f"node-{names.own}",
+        "message": "a column says something else",
+    },
+)
+accept_head = fixed("ledger/accept-head", "/v1/ledger/accept-head", lambda _: dict(_GROUNDS))
+arrive = fixed(
+    "sources",
+    "/v1/sources/shop",
+    lambda names: {"specversion": "1.0", "id": names.own, "data": {"text": ["a", 1.5, None]}},
+)
 lift_hold = fixed("legal-holds/lift", "/v1/legal-holds/hold-OWN/lift", lambda _: dict(_GROUNDS))
 
 

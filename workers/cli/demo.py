@@ -128,7 +128,7 @@ def _print_report(report: DemoReport, *, as_json: bool) -> None:
     for case in document["cases"]:
         _print_case(case)
     if report.proof is not None:
-        _print_proof(report.proof)
+        print_proof(report.proof)
     for code, count in ingest["input_problems"].items():
         echo(f"  bad input      {count} x {code}")
     for failure in report.failures:
@@ -159,7 +159,8 @@ def _print_case(case: dict[str, Any]) -> None:
         echo(f"                 because {why['rule']}: {why['reason']}{quoted}")
 
 
-def _print_proof(proof: ShownProof) -> None:
+def print_proof(proof: ShownProof) -> None:
+    """Print what a proof comes to, and the commands by which anybody verifies it again."""
     verdict = "verified" if proof.verifies else "REFUSED"
     checkpoint, path = proof.checkpoint_path, proof.proof_path
     kept, tiles = "/elsewhere/checkpoint", checkpoint.parent

@@ -39,7 +39,7 @@ def export(output: str) -> None:
     with clean_errors(), open_checked(settings) as view, Progress("export") as progress:
         last = view.head().ec_sequence_number
         rows = 0
-        with _written(output) as write:
+        with writing_to(output) as write:
             for line in export_lines(view):
                 write(line)
                 rows += line.startswith(b'{"effects":')
@@ -47,7 +47,7 @@ def export(output: str) -> None:
 
 
 @contextmanager
-def _written(output: str) -> Iterator[Callable[[bytes], object]]:
+def writing_to(output: str) -> Iterator[Callable[[bytes], object]]:
     """Yield what writes; a file takes its name when everything is on the disk."""
     if output == "-":
         yield write_json_bytes

@@ -33,7 +33,7 @@ _EVERY: Final = (
 _GATEWAY: Final = (
     "port tee_target elimination_store webhook_secret user_confirmation_key"
     " architect_confirmation_key batch_max mailbox_max requests_max active_sessions_mib"
-    " passivate_after_s shards shard_lease_s gateway_id advertised_url"
+    " passivate_after_s shards shard_lease_s gateway_id advertised_url path_prefix"
     " active_models kernel_idempotency_window_hours kernel_capacity kernel_capacity_reserves"
     " kernel_capacity_period_s kernel_causal_window_minutes kernel_dev_mode"
     " kernel_emergency_throttle_ops_per_sec"

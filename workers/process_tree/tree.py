@@ -176,10 +176,11 @@ async def _is_up(client: GatewayClient) -> bool:
     except GatewayError:
         return False
     problems: Mapping[str, str] = readiness["problems"]
-    mended = {*DAMAGED, "ledger_went_back"}
+    mended = {*DAMAGED}
     if str(problems.get("redis", "")).startswith("refused"):
         mended.add("redis")
-    return readiness["status"] != "not ready" or problems.keys() <= mended
+    is_halted = "ledger_went_back" in problems
+    return is_halted or readiness["status"] != "not ready" or problems.keys() <= mended
 
 
 def bring_forward(place: LedgerPlace) -> None:

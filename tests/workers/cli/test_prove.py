@@ -299,7 +299,7 @@ def test_the_outcome_of_a_recompute_is_its_operation_or_the_receipt_that_gives_i
         submit(ledger, link(f"in-{name}", "n-0", name))
     with ledger.view() as view:
         requests = {request.item_key: request.request_id for request in view.open_requests()}
-    unit(ledger, DeadLetterUnit("given-up", "KeyError at compute"))
+    unit(ledger, DeadLetterUnit("given-up", "KeyError at compute", (requests["given-up"],)))
     recompute(ledger, "computed")
     seal_receipts(ledger, for_outcomes=True)
     ledger.close()

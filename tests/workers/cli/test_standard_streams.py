@@ -22,7 +22,7 @@ from tests.ports import free_port
 from tests.workers.cli.command import commands, printed, rotulus
 from tests.workers.environment.test_output import HOSTILE, hidden_in
 from workers.cli import places
-from workers.cli.demo import _print_proof as print_proof
+from workers.cli.demo import print_proof
 from workers.cli.main import COMMANDS, main
 from workers.demo.shown_proof import ShownProof
 from workers.environment.data_folder import DataFolder

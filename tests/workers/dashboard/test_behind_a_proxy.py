@@ -44,13 +44,13 @@ def shown_in(html: str) -> str:
 
 async def crawled(get: Callable[[str], Any]) -> tuple[set[str], list[str]]:
     """Follow every address from the first page; return what was asked for, and what is wrong."""
-    asked, wrong = set[str](), list[str]()
+    places, wrong = set[str](), list[str]()
     waiting = deque([f"{URL}{PREFIX}/"])
-    while waiting and len(asked) < PAGES_MAX:
+    while waiting and len(places) < PAGES_MAX:
         place = waiting.popleft().partition("#")[0]
-        if place in asked:
+        if place in places:
             continue
-        asked.add(place)
+        places.add(place)
         if not urlsplit(place).path.startswith(f"{PREFIX}/"):
             wrong.append(f"outside: {place}")
             continue
@@ -65,7 +65,7 @@ async def crawled(get: Callable[[str], Any]) -> tuple[set[str], list[str]]:
             waiting += [
                 urljoin(place, unescape(each)) for each in ADDRESS.findall(shown_in(answer.text))
             ]
-    return asked, wrong
+    return places, wrong
 
 
 @pytest.mark.parametrize("takes_off", [True, False], ids=["taken off", "left on"])
@@ -78,7 +78,7 @@ async def test_every_address_stays_under_the_path_and_answers(door: Door, takes_
         async def get(place: str) -> httpx.Response:
             return await behind.get(place.replace(PREFIX, "", 1) if takes_off else place)
 
-        asked, wrong = await crawled(get)
+        places, wrong = await crawled(get)
         assert wrong == []
         kinds = (
             "sessions/",
@@ -90,7 +90,7 @@ async def test_every_address_stays_under_the_path_and_answers(door: Door, takes_
             "/pause",
         )
         for kind in kinds:
-            assert any(kind in place for place in asked), kind
+            assert any(kind in place for place in places), kind
         form = f"{URL}{PREFIX}{QUEUE}/pause"
         sent = form.replace(PREFIX, "", 1) if takes_off else form
         done = await behind.post(sent, data={"name": ""}, headers={"Origin": URL})

@@ -179,6 +179,6 @@ def test_nothing_prints_but_the_writer():
         for path in (ROOT / room).rglob("*.py")
     ]
     files = [path for path in files if any(word in path.read_text() for word in words)]
-    found = {str(path.relative_to(ROOT)): printing(path) for path in files}
-    assert [found[name] for name in sorted(found) if name not in PRINTERS and found[name]] == []
-    assert all(found[name] for name in PRINTERS), "an exception that nothing needs any more"
+    prints = {str(path.relative_to(ROOT)): printing(path) for path in files}
+    assert [prints[name] for name in sorted(prints) if name not in PRINTERS and prints[name]] == []
+    assert all(prints[name] for name in PRINTERS), "an exception that nothing needs any more"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.cli.export import _written as export_to
+from workers.cli.export import writing_to as export_to
 from workers.environment.archive_files import FolderFiles
 from workers.environment.checkpoint_folder import write_whole
 from workers.environment.private_files import draft_of

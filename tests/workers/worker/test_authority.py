@@ -284,11 +284,11 @@ async def test_what_failed_too_often_is_recorded_as_dead_and_then_buried(world: 
     assert await world.depth() == (0, 1, 0, 0)
     await wear_out(world, {"outcome": "rejected", "code": "broken"}, 1)
     with world.ledger.view() as view:
-        [asked] = view.open_requests_of(AUTHORITY_QUEUE, "u-1")
+        [request] = view.open_requests_of(AUTHORITY_QUEUE, "u-1")
     [letter] = world.gateway.dead_letters()
     assert letter == {
         "item_key": "u-1",
-        "request_ids": [asked.request_id],
+        "request_ids": [request.request_id],
         "error_signature": "broken",
     }
     assert await world.depth() == (0, 0, 0, 1)
