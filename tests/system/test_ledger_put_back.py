@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
@@ -119,6 +120,7 @@ class Load:
         while True:
             await work(number)
             number += 1
+            await anyio.lowlevel.checkpoint()
 
     async def _operate(self, number: int) -> None:
         await self._clients.operate(self._session, f"{self._name}-{number}")
