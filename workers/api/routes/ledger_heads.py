@@ -45,15 +45,20 @@ async def accept_head(body: GroundsBody, services: Given) -> AcceptedDocument:
     Every gateway begins anew from it. Where nobody has found that the ledger went back, nothing
     changes.
     """
-    known = [
-        *await _published(services),
-        *await _witnessed(services),
-        *await services.read(partial(of_items, items=await items_in(services.queues))),
-    ]
-    unit = AcceptHeadUnit(body.grounds(), known)
+    stands = await services.read(lambda view: view.finding_stands())
+    unit = AcceptHeadUnit(body.grounds(), await _evidence(services) if stands else [])
     changed = await services.write(unit)
     document = await services.read(lambda view: lost_document(view, after=0, limit=LOST_AT_ONCE))
     return {**document, "changed": changed}
+
+
+async def _evidence(services: Services) -> list[Evidence]:
+    items = await items_in(services.queues)
+    return [
+        *await _published(services),
+        *await _witnessed(services),
+        *await services.read(partial(of_items, items=items)),
+    ]
 
 
 async def _published(services: Services) -> list[Evidence]:
