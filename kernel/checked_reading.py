@@ -244,6 +244,14 @@ def is_sound(view: LedgerView, record: RecordKey) -> bool:
     return row is not None and check(row, view.tables) is None
 
 
+def is_damaged(view: LedgerView, record: RecordKey) -> bool:
+    """Tell whether the row of a record is there and is not what it says; not of what has no row."""
+    table, key = schema.metadata.tables.get(record.table), row_key_of(record)
+    check = None if table is None else _check_of(table)
+    row = None if table is None or key is None else view.tables.get(table, *key)
+    return row is not None and check is not None and check(row, view.tables) is not None
+
+
 class CheckedLedger(Ledger):
     """A ledger whose snapshots are read so; it has the store of another, and notes damage there."""
 

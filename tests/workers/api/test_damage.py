@@ -247,6 +247,9 @@ async def test_a_reader_beside_the_gateway_tells_it(tmp_path: Path, host: Host):
         names = await world(door)
         sound = {"code": kind.code, "table": "nodes", "key": "n-1", "message": "it is said so"}
         assert (await door.send("/v1/quarantines", sound)).json() == {"noted": False}
+        for unknown in ({"key": "nobody"}, {"table": "no_table"}, {"table": "archive_segments"}):
+            answer = await door.send("/v1/quarantines", sound | unknown)
+            assert answer.json() == {"noted": False}
         assert (await door.http.get("/readyz")).status_code == 200
         met = spoil(door.ledger, kind, names)
         context = ToolContext(place, lambda: URL, client=lambda *_, **__: client_of(door.app))

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.commit.quarantine_units import LiftQuarantineUnit
-from kernel.checked_reading import is_sound
+from kernel.checked_reading import is_damaged
 from kernel.ledger.damage import DAMAGE_CODES, TEXT_CHARS_MAX, Damage
 from kernel.ledger.quarantine import RecordKey
 from workers.api.json_routes import json_router
@@ -49,12 +49,13 @@ class DamageNoted(TypedDict):
 async def report_damage(body: DamageBody, services: Given) -> DamageNoted:
     """Note a record that a reader beside this gateway found damaged; again changes nothing.
 
-    It is looked at here first, as far as its row says what it has to be.
+    It is looked at here first, and counts where this gateway reads the row as damaged too: what is
+    not there, or has no row, may be anything that a caller makes up.
     """
     damage = Damage(**body.model_dump())
     record = RecordKey(damage.table, damage.key)
-    noted = damage.code in DAMAGE_CODES and not await anyio.to_thread.run_sync(
-        services.ledger.read, partial(is_sound, record=record)
+    noted = damage.code in DAMAGE_CODES and await anyio.to_thread.run_sync(
+        services.ledger.read, partial(is_damaged, record=record)
     )
     if noted:
         services.ledger.damage.add(damage)
