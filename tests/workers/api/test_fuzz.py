@@ -90,6 +90,9 @@ def test_every_route_answers_as_the_document_says(kept: KeptDoor, label, mode):
         case = data.draw(operation.as_strategy(mode))
         # A line that is wrong has an answer of its own in a stream.
         checks = CHECKS[:-1] if label.endswith(":bulk") else CHECKS
+        if any(isinstance(value, list) and len(value) < 2 for value in (case.query or {}).values()):
+            # In a URL a list of one is what its entry is.
+            checks = CHECKS[:-1]
         for name in sorted(set(known) & set(case.path_parameters)):
             if data.draw(st.booleans()):
                 case.path_parameters[name] = data.draw(st.sampled_from(known[name]))
