@@ -6,6 +6,7 @@ out (decision workers/0150).
 """
 
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from inspect import getdoc
@@ -13,7 +14,9 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.datastructures import QueryParams
 
 from workers.api.body_limits import limits_of
 from workers.api.json_answers import json_answer
@@ -36,12 +39,15 @@ class JsonRoute(APIRoute):
         super().__init__(path, _answering(endpoint, options.get("status_code")), **options)
 
     def get_route_handler(self) -> Handler:
-        """Return a handler that reads the body, if the route has one, and calls the route."""
+        """Return a handler that reads the query and the body, if any, and calls the route."""
         handler = super().get_route_handler()
-        if self.body_field is None:
-            return handler
+        takes_body = self.body_field is not None
 
         async def read_first(request: Request) -> Response:
+            if b"&" in request.scope["query_string"]:
+                refuse_repeats(request.query_params)
+            if not takes_body:
+                return await handler(request)
             content = await request.body()
             if content and _JSON_TYPES.match(request.headers.get("content-type", "")):
                 # Where the framework looks for what was read before.
@@ -56,6 +62,20 @@ class JsonRoute(APIRoute):
 def json_router(**options: Any) -> APIRouter:
     """Return a router whose routes are of this module."""
     return APIRouter(route_class=JsonRoute, **options)
+
+
+def refuse_repeats(parameters: QueryParams) -> None:
+    """Refuse a query that gives one parameter twice, of which a reader would take either.
+
+    Raises:
+        RequestValidationError: it does.
+    """
+    counts = Counter(name for name, _ in parameters.multi_items())
+    repeated = [name for name, count in counts.items() if count > 1]
+    if repeated:
+        raise RequestValidationError(
+            [{"loc": ("query", name), "msg": "the parameter is given twice"} for name in repeated]
+        )
 
 
 def shape_of(endpoint: Endpoint) -> Any:

@@ -131,6 +131,17 @@ async def test_a_page_beyond_its_bounds_is_refused(door: Door, query):
 QUEUES = ("authority-recompute", "binding-evaluation", "extraction-transition")
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/sessions?words=a&words=b", "/v1/log?limit=1&after=0&limit=1", "/v1/requests?state=&state="],
+)
+async def test_a_parameter_that_is_given_twice_is_refused_by_name(door: Door, path):
+    error = error_of(await door.http.get(path), 422, "INVALID_REQUEST")
+    [problem] = error["details"]["problems"]
+    name = path.partition("?")[2].partition("=")[0]
+    assert problem == {"field": f"query.{name}", "problem": "the parameter is given twice"}
+
+
 async def test_the_queues_say_what_the_record_asks_for_and_what_waits(door: Door):
     empty = (await door.http.get("/v1/queues")).json()
     assert empty["requests"] == {
