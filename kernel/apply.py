@@ -1,4 +1,4 @@
-"""What a validated envelope does to the state: effects, receipts, requests (§2.3 steps 3 and 4).
+"""A validated envelope is applied to the state: effects, receipts, requests (§2.3 steps 3 and 4).
 
 A function of the envelope, its place in the order and the state before it; nothing random and no
 clock. So the state is a fold of the log, and verification folds it again, each row by the rules of

@@ -236,20 +236,23 @@ def as_stored(view: LedgerView) -> LedgerView:
 
 def is_sound(view: LedgerView, record: RecordKey) -> bool:
     """Tell whether the row of a record is there and is what it says; not of what has no row."""
-    table, key = schema.metadata.tables.get(record.table), row_key_of(record)
-    check = None if table is None else _check_of(table)
-    if table is None or key is None or check is None:
-        return False
-    row = view.tables.get(table, *key)
-    return row is not None and check(row, view.tables) is None
+    return _judged(view, record) == (True, None)
 
 
 def is_damaged(view: LedgerView, record: RecordKey) -> bool:
     """Tell whether the row of a record is there and is not what it says; not of what has no row."""
+    is_there, rule = _judged(view, record)
+    return is_there and rule is not None
+
+
+def _judged(view: LedgerView, record: RecordKey) -> tuple[bool, str | None]:
+    """Return whether a record has a row that can be judged, and the rule that it breaks."""
     table, key = schema.metadata.tables.get(record.table), row_key_of(record)
     check = None if table is None else _check_of(table)
-    row = None if table is None or key is None else view.tables.get(table, *key)
-    return row is not None and check is not None and check(row, view.tables) is not None
+    if table is None or key is None or check is None:
+        return False, None
+    row = view.tables.get(table, *key)
+    return (False, None) if row is None else (True, check(row, view.tables))
 
 
 class CheckedLedger(Ledger):

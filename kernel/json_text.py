@@ -67,6 +67,21 @@ def check_unique_keys(content: bytes) -> None:
         raise orjson.JSONDecodeError("nested too deeply", "", 0) from None
 
 
+def depth_exceeds(value: object, limit: int) -> bool:
+    """Tell whether objects and arrays are nested deeper than a limit."""
+    level: list[object] = [value]
+    for _ in range(limit):
+        level = [
+            item
+            for node in level
+            if isinstance(node, dict | list)
+            for item in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return False
+    return True
+
+
 class SteppedDecoder(json.JSONDecoder):
     """The standard library's reader, and how it reads without keeping others from their turn.
 

@@ -1,4 +1,4 @@
-"""How far each operation kind can be simulated, and why (§11.4, K29).
+"""The support for simulation of each operation kind, and why it is no more (§11.4, K29).
 
 The table is complete. A kind without a line is not simulatable, and a test fails for a kind that
 was added without one.

@@ -1,4 +1,4 @@
-"""What a proof file shows of the record: a row of the log, and openings of what it commits to.
+"""The contents of a proof file: a row of the log, and openings of what it commits to.
 
 A row commits to its envelope as a whole, so a proof shows all of the envelope or nothing. A
 tombstone is in no envelope: it is an event in the chain of its session, and the operation that

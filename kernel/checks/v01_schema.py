@@ -26,6 +26,7 @@ from kernel.algebra.verbs import (
 from kernel.canonical import CanonicalizationError, canonicalize_readable
 from kernel.checks.check import Refusal, Submission, Verdict, said
 from kernel.checks.v01_sizes import TOO_LARGE, Oversize, too_many_bytes, too_many_entries
+from kernel.json_text import depth_exceeds
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import ACTORS, MAX_DEPTH, Envelope, SubmittedEnvelope
 from kernel.model.node_kinds import RUNTIME_KINDS, RUNTIME_PREFIXES
@@ -160,18 +161,3 @@ def names_hold_nul(names: object) -> bool:
         if isinstance(value, dict | tuple):
             level.extend(value.values() if isinstance(value, dict) else value)
     return False
-
-
-def depth_exceeds(value: object, limit: int) -> bool:
-    """Tell whether objects and arrays are nested deeper than a limit."""
-    level: list[object] = [value]
-    for _ in range(limit):
-        level = [
-            item
-            for node in level
-            if isinstance(node, dict | list)
-            for item in (node.values() if isinstance(node, dict) else node)
-        ]
-        if not level:
-            return False
-    return True

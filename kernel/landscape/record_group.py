@@ -23,7 +23,7 @@ from kernel.errors import TextNotStorable
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.record_rules import TABLES, check_new, check_stored, key_text
 from kernel.landscape.references import dangling_reference
-from kernel.landscape.run_rules import lineage_problems
+from kernel.landscape.run_rules import ids_by_run, lineage_problems
 from kernel.ledger import schema
 from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Ledger
@@ -349,7 +349,7 @@ def _check_unchanged(tables: Tables, table: Table, changes: Sequence[tuple[Row, 
     key = _key_of(table)
     stored = {
         (row["run_id"], row[key]): row
-        for run_id, ids in _ids_by_run(table, [row for row, _ in changes]).items()
+        for run_id, ids in ids_by_run((row["run_id"], row[key]) for row, _ in changes).items()
         for row in tables.select_any(table, key, ids, {"run_id": run_id})
     }
     for before, after in changes:
@@ -360,13 +360,6 @@ def _check_unchanged(tables: Tables, table: Table, changes: Sequence[tuple[Row, 
             status = "not there" if now is None else check_stored(table, now)["status"]
             raise LandscapeRefused(f"{name} was changed meanwhile and is {status}")
         stored[place] = after
-
-
-def _ids_by_run(table: Table, rows: Sequence[Row]) -> dict[str, list[str]]:
-    ids: dict[str, list[str]] = {}
-    for row in rows:
-        ids.setdefault(row["run_id"], []).append(row[_key_of(table)])
-    return ids
 
 
 def _key_of(table: Table) -> str:

@@ -53,17 +53,19 @@ def lineage_problems(
 
     Of batches' outputs those are stated that are not stored yet.
     """
-    by_place = {_place(token): token for token in tokens}
     linked = {_place(link) for link in links}
     branches: set[tuple[str, str, str]] = set()
     for token in tokens:
-        if _place(token) not in linked and any(token[name] is not None for name in _GROUPS):
+        if any(token[name] is not None for name in _GROUPS) and _place(token) not in linked:
             yield _of_token(token, "it is of a group, and no parent is recorded with it")
         if token["fork_group_id"] is not None:
             branch = (token["run_id"], token["fork_group_id"], str(token["branch_name"]))
             if branch in branches:
                 yield _of_token(token, f"its fork goes into {token['branch_name']} twice")
             branches.add(branch)
+    if not links:
+        return
+    by_place = {_place(token): token for token in tokens}
     ends = {_place(link, name) for link in links for name in _ENDS}
     by_place |= _stored_tokens(tables, ends - by_place.keys())
     crossing: dict[tuple[str, str], tuple[Row, Row]] = {}
@@ -92,7 +94,8 @@ def _of_token(token: Row, rule: str) -> RunProblem:
     return RunProblem("landscape_tokens", key_text(_TOKENS, token), rule)
 
 
-def _ids_by_run(places: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def ids_by_run(places: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the ids of records by their runs, of which each place names both."""
     ids: dict[str, list[str]] = {}
     for run_id, record_id in places:
         ids.setdefault(run_id, []).append(record_id)
@@ -104,7 +107,7 @@ def _stored_tokens(
 ) -> dict[tuple[str, str], Row]:
     return {
         _place(row): row
-        for run_id, ids in _ids_by_run(places).items()
+        for run_id, ids in ids_by_run(places).items()
         for row in _any(tables, "tokens", "token_id", ids, run_id)
     }
 
@@ -113,7 +116,7 @@ def _stored_outputs(tables: TablesView, places: Iterable[tuple[str, str]]) -> se
     """Return which of the tokens are what a batch became."""
     return {
         _place(row, "output_id")
-        for run_id, ids in _ids_by_run(places).items()
+        for run_id, ids in ids_by_run(places).items()
         for row in _any(tables, "batch_outputs", "output_id", ids, run_id)
         if row["output_type"] == "token"
     }

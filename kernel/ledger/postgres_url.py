@@ -1,4 +1,4 @@
-"""What libpq would not take of the URL of a database, said before anything connects.
+"""The faults that libpq finds in the URL of a database, said before anything connects.
 
 libpq looks at most values only when it connects. Nothing that is said holds a part of the URL.
 """

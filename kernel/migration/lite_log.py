@@ -15,12 +15,12 @@ from typing import BinaryIO
 from pydantic import ValidationError
 
 from kernel.canonical import CanonicalizationError, canonicalize, canonicalize_plain, sha256_hex
-from kernel.checks.v01_schema import depth_exceeds, names_hold_nul
+from kernel.checks.v01_schema import names_hold_nul
 from kernel.checks.v01_sizes import TOO_LARGE, too_many_entries
 from kernel.errors import KernelError
 from kernel.host import iso_time
 from kernel.json_lines import LineRefused, json_lines
-from kernel.json_text import RepeatedKey
+from kernel.json_text import RepeatedKey, depth_exceeds
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.supersession import is_lite

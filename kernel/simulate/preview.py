@@ -13,6 +13,7 @@ from kernel.algebra.effects import canonical_kind
 from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
 from kernel.canonical import canonicalize
 from kernel.capacity import cost_of
+from kernel.json_text import depth_exceeds
 from kernel.model.simulation import (
     PreviewKind,
     PreviewPayload,
@@ -117,21 +118,9 @@ def _payload(
     shown = Shown(effects, sources, run, {} if prediction is None else prediction.output)
     full = model(**common, **DESCRIBERS[kind](shown), changes=run.changes)
     document = full.model_dump(mode="json", exclude_none=True)
-    if not _deeper(document, PAYLOAD_DEPTH_MAX) and (
+    if not depth_exceeds(document, PAYLOAD_DEPTH_MAX) and (
         len(canonicalize(document)) <= PAYLOAD_BYTES_MAX
     ):
         return full
     hashes = [change.model_copy(update={"before": None, "after": None}) for change in run.changes]
     return model(**common, changes=tuple(hashes), records_left_out=True)
-
-
-def _deeper(document: object, limit: int) -> bool:
-    level: list[object] = [document]
-    for _ in range(limit):
-        level = [
-            item
-            for entry in level
-            if isinstance(entry, dict | list)
-            for item in (entry.values() if isinstance(entry, dict) else entry)
-        ]
-    return bool(level)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, NotRequired
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from kernel.json_text import depth_exceeds
 from queues.client.errors import GatewayError
 from workers.clients.gateway import GatewayClient
 from workers.views.attention import PARTS
@@ -174,18 +175,6 @@ def _checked(name: str, answer: Any) -> dict[str, Any]:
         place = ".".join(map(str, error.errors(include_input=False)[0]["loc"]))[:200]
         message = f"the answer is not what a gateway says of {name}: {place or 'no object'}"
         raise GatewayError("gateway_failed", message) from None
-    if _is_deep(answer):
+    if depth_exceeds(answer, DEPTH_MAX):
         raise GatewayError("gateway_failed", f"the answer of {name} nests too deep")
     return dict(answer)
-
-
-def _is_deep(answer: Any) -> bool:
-    level = [answer]
-    for _ in range(DEPTH_MAX):
-        level = [
-            member
-            for value in level
-            if isinstance(value, dict | list)
-            for member in (value.values() if isinstance(value, dict) else value)
-        ]
-    return bool(level)

@@ -1,4 +1,4 @@
-"""What the records of a run have to be together: completeness and lineage (seed 003)."""
+"""Rules that the records of a run keep together: completeness and lineage (seed 003)."""
 
 import pytest
 
