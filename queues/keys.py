@@ -13,6 +13,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+URL_SCHEMES: Final = (
+    *("redis", "rediss", "unix"),
+    *("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"),
+)
+"""How the URL of a Redis may begin; `redis_address.py` reads the rest."""
+
 KEY_PREFIX: Final = "rotulus:"
 KEY_PREFIX_PATTERN: Final = r"^[A-Za-z0-9_.:/-]{1,64}$"
 

@@ -1,4 +1,4 @@
-"""Where the writable Redis is: a server, what sentinels say, or the node of a cluster for our keys.
+"""The address of the writable Redis: a server, what sentinels say, or a node of a cluster.
 
 These are three ways to the address of one server. Behind it there is a plain connection, so nothing
 else knows of sentinels or clusters. A cluster serves a ledger by one of its nodes: every key of the
@@ -26,13 +26,11 @@ from redis.crc import key_slot
 from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import RedisError, ResponseError
 
+from queues.keys import URL_SCHEMES
+
 Way = Literal["single", "sentinel", "cluster"]
 Address = tuple[str, int]
 
-SCHEMES: Final = (
-    *("redis", "rediss", "unix"),
-    *("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"),
-)
 SEEDS_MAX: Final = 64
 ASK_S: Final = 1.0
 """How long one sentinel or node may take to say where the server is."""
@@ -74,8 +72,9 @@ def parse_redis_url(url: str) -> RedisUrl:
         parts = urlsplit(url)
     except ValueError:
         raise ValueError("must be a URL of a Redis") from None
-    if parts.scheme not in SCHEMES:
-        raise ValueError("must be a URL that starts with " + ", ".join(f"{s}://" for s in SCHEMES))
+    if parts.scheme not in URL_SCHEMES:
+        names = ", ".join(f"{scheme}://" for scheme in URL_SCHEMES)
+        raise ValueError(f"must be a URL that starts with {names}")
     scheme, _, way = parts.scheme.partition("+")
     if not way:
         if scheme != "unix":

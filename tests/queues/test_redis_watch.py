@@ -1,4 +1,4 @@
-"""Who refuses is not who is away: a write through a script of ours says which, and by what name."""
+"""A server that refuses is not away: a write through a script of ours says which, and its name."""
 
 import re
 import signal
