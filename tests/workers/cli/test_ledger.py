@@ -1,40 +1,20 @@
 """`rotulus ledger`: what a ledger that went back has lost, and going on from it (§17)."""
 
-from contextlib import AsyncExitStack
-from typing import Any
-
 import pytest
 
 from kernel.head_acceptance import record_finding
 from kernel.ledger.head_watch import Answered, Memory, Remembered
 from kernel.ledger.ledger import Head, LedgerView
 from kernel.ledger.sqlite import SqliteStore
-from tests.kernel.build import FakeHost, create, ledger_on, submit
-from tests.workers.api.door import running_door
+from tests.kernel.build import create, ledger_on, submit
 from tests.workers.cli.command import printed, rotulus
+from tests.workers.cli.folder_client import FolderClient
 from workers.cli import gateway_call
 from workers.environment.data_folder import DataFolder
 
 pytestmark = pytest.mark.spec("§17")
 
 GROUNDS = ("--reason", "the disk was lost", "--authority", "ada")
-
-
-class FolderClient:
-    """A gateway for the time of a call, on the ledger of a folder."""
-
-    def __init__(self, folder: DataFolder) -> None:
-        self._folder = folder
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> Any:
-        store = SqliteStore(self._folder.ledger_path)
-        self._stack.callback(store.close)
-        door = await self._stack.enter_async_context(running_door(store, host=FakeHost().host))
-        return door.client()
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
 
 
 @pytest.fixture

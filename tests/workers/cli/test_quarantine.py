@@ -1,17 +1,15 @@
 """`rotulus quarantine`, and what other commands do with rows that were found damaged (§17.5)."""
 
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
-from typing import Any
 
 import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.sqlite import SqliteStore
-from tests.kernel.build import FakeHost, create, ledger_on, submit
+from tests.kernel.build import create, ledger_on, submit
 from tests.kernel.tampering import Copy
-from tests.workers.api.door import running_door
 from tests.workers.cli.command import printed, rotulus
+from tests.workers.cli.folder_client import FolderClient
 from workers.cli import gateway_call
 from workers.environment.data_folder import DataFolder
 
@@ -19,23 +17,6 @@ pytestmark = pytest.mark.spec("§17.5")
 
 GROUNDS = ("--reason", "put back from a backup", "--authority", "ada")
 BAD = 2
-
-
-class FolderClient:
-    """A gateway for the time of a call, on the ledger of a folder."""
-
-    def __init__(self, folder: DataFolder) -> None:
-        self._folder = folder
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> Any:
-        store = SqliteStore(self._folder.ledger_path)
-        self._stack.callback(store.close)
-        door = await self._stack.enter_async_context(running_door(store, host=FakeHost().host))
-        return door.client()
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
 
 
 @pytest.fixture
