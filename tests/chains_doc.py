@@ -1,4 +1,4 @@
-"""What is found of one who owns the file and computes one of its chains anew, as a table.
+"""A table of what is found of one who owns the file and computes one of its chains anew.
 
 Each scenario is written twice by the program itself, at the same times and under the same names:
 as it was, and with one thing that was not. Of the second the adversary takes the tables of one

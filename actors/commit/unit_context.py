@@ -1,4 +1,4 @@
-"""What a unit gets to work with, and what it leaves for the end of the transaction."""
+"""The context of a unit: what it works with, and what it leaves for the end of the transaction."""
 
 from dataclasses import dataclass, field
 

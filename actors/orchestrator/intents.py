@@ -1,4 +1,4 @@
-"""What may be asked for: intents, which the orchestrator resolves into operations (§2.1, §20).
+"""Intents: what may be asked for, which the orchestrator resolves into operations (§2.1, §20).
 
 An intent says what somebody wants and never how it is written. `intent_key` is the caller's own
 name for this asking: under the same key the same intent takes effect once (K6).

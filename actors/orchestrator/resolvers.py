@@ -1,4 +1,4 @@
-"""How each kind of intent becomes an operation: its verb, effects, sources, reads and writes.
+"""Each kind of intent becomes an operation: its verb, effects, sources, reads and writes.
 
 A table from the kind of intent to a pure function of the intent and the ledger. What every
 operation has in common (taint, causality, keys, times) is the orchestrator's part.

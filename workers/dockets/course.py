@@ -1,4 +1,4 @@
-"""What of a docket's strikes holds, entry after entry, and when a session is succeeded.
+"""The course of a docket: which strikes hold after each entry, and when a session is succeeded.
 
 A session only strikes. Where an entry undoes something that holds, everything struck so far is
 parted into what is undone and what holds on; the second is what the successor begins with. An entry
@@ -143,10 +143,9 @@ def reversals(entry: DocketEntry, kind: str) -> list[tuple[Reversal, TextSpan]]:
     for row in REVERSALS:
         if kind not in row.court_kinds or (row.undoes and NO_ACT.search(text)):
             continue
-        match = row.pattern.search(text)
-        if match is not None and (row.unless is None or row.unless.search(text) is None):
-            start, end = match.span("act")
-            rows.append((row, TextSpan(start, end - start)))
+        span = row.words(text)
+        if span is not None:
+            rows.append((row, span))
     return rows
 
 

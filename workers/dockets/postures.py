@@ -32,7 +32,6 @@ import re
 from workers.dockets import rules_appeal, rules_bankruptcy, rules_civil, rules_criminal
 from workers.dockets.reader import Docket, DocketEntry
 from workers.dockets.rule import Elimination, Rule, opens_with, says
-from workers.dockets.span import TextSpan
 
 UNIVERSE_VERSION = "2"
 
@@ -126,11 +125,7 @@ def eliminations(entry: DocketEntry, court_kind: str) -> list[Elimination]:
         return []
     listed = []
     for rule in RULES:
-        match = rule.pattern.search(text) if kind in rule.court_kinds else None
-        if match is None or (rule.unless is not None and rule.unless.search(text)):
-            continue
-        start, end = match.span("act")
-        listed.append(
-            Elimination(rule.name, rule.strikes, TextSpan(start, end - start), rule.reason)
-        )
+        span = rule.words(text) if kind in rule.court_kinds else None
+        if span is not None:
+            listed.append(Elimination(rule.name, rule.strikes, span, rule.reason))
     return listed

@@ -10,10 +10,9 @@ undoes nothing. A row undoes rather too much than too little: a posture that com
 struck again by the next entry, one that stays away wrongly never is.
 """
 
-import re
 from dataclasses import dataclass
 
-from workers.dockets.rule import opens_with, says
+from workers.dockets.rule import Reading, opens_with, says
 
 _BANKRUPTCY = ("bankruptcy",)
 _CIVIL = ("district", "bankruptcy-adversary")
@@ -49,14 +48,9 @@ _NOT_DONE = r"denying|denied|proposed|show cause|if |unless "
 
 
 @dataclass(frozen=True, slots=True)
-class Reversal:
+class Reversal(Reading):
     """A reading of an entry's text by which what others struck holds no more."""
 
-    name: str
-    court_kinds: tuple[str, ...]
-    pattern: re.Pattern[str]
-    unless: re.Pattern[str] | None
-    """When this is found anywhere in the description, the row is silent."""
     undoes: tuple[str, ...]
     """The rules whose strikes it undoes; none where it undoes the entries that it names."""
     reason: str

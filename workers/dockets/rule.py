@@ -14,14 +14,28 @@ MINUTES = r"(?:minute entry for [^.:]{0,120}[.:]\s*)?"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A reading of an entry's text that makes some postures impossible."""
+class Reading:
+    """How the text of an entry is read, in some kinds of court."""
 
     name: str
     court_kinds: tuple[str, ...]
     pattern: re.Pattern[str]
     unless: re.Pattern[str] | None
-    """When this is found anywhere in the description, the rule is silent."""
+    """Where this is found anywhere in the description, the reading is silent."""
+
+    def words(self, text: str) -> TextSpan | None:
+        """Return the words of a description that it reads, None where it is silent."""
+        match = self.pattern.search(text)
+        if match is None or (self.unless is not None and self.unless.search(text)):
+            return None
+        start, end = match.span("act")
+        return TextSpan(start, end - start)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule(Reading):
+    """A reading of an entry's text that makes some postures impossible."""
+
     strikes: tuple[str, ...]
     reason: str
 

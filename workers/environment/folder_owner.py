@@ -1,4 +1,4 @@
-"""Whose a folder is: a file in it names the ledger, and another ledger's gateway is refused.
+"""The owner of a folder: a file in it names the ledger, and another ledger's gateway is refused.
 
 Two ledgers that archive into one folder, or let their effects appear in one, mix what nobody can
 tell apart afterwards (decision workers/0371). A folder in which nothing lies yet is nobody's.

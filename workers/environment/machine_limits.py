@@ -1,4 +1,4 @@
-"""What this machine and its system let a process have, held against what it needs, at its start.
+"""Limits of the machine, held against what a process needs, at its start.
 
 Each limit is a row of the table: what there is of it, below what a process cannot work, and below
 what it works with little to spare. A process that cannot work is refused by name before it opens

@@ -33,7 +33,7 @@ from kernel.capacity import DEFAULT_THROTTLE_OPS_PER_SEC
 from kernel.pressure import Capacity
 from kernel.priorities import PRIORITIES_OF
 from kernel.rollback.confirmation import KEY_BYTES_MIN
-from queues.keys import KEY_PREFIX, KEY_PREFIX_PATTERN
+from queues.keys import KEY_PREFIX, KEY_PREFIX_PATTERN, URL_SCHEMES
 from workers.environment.capacity_spec import capacities_of, check_capacities, check_reserves
 from workers.environment.entry_points import ELIMINATION_STORES, MODELS, QUEUES, plugins_of
 from workers.environment.host_names import listed_names
@@ -42,7 +42,7 @@ from workers.environment.urls import (
     http_problem,
     misspelling,
     postgres_problem,
-    server_problem,
+    redis_problem,
 )
 
 ENV_PREFIX = "ROTULUS_"
@@ -111,24 +111,7 @@ def _check_loopback(host: str, info: ValidationInfo) -> None:
         )
 
 
-def _redis_problem(url: str) -> str | None:
-    if problem := server_problem(url):
-        return problem
-    # redis-py takes a while to load, and most commands do without it.
-    from queues.redis_address import parse_redis_url  # noqa: PLC0415 - the reason above
-
-    try:
-        parse_redis_url(url)
-    except ValueError as error:
-        return str(error)
-    return None
-
-
-_REDIS_SCHEMES = (
-    *("redis", "rediss", "unix"),
-    *("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"),
-)
-RedisUrl = Annotated[str, _url_of(*_REDIS_SCHEMES, problem_of=_redis_problem)]
+RedisUrl = Annotated[str, _url_of(*URL_SCHEMES, problem_of=redis_problem)]
 KeyPrefix = Annotated[str, Field(pattern=KEY_PREFIX_PATTERN)]
 DatabaseUrl = Annotated[SecretStr, _url_of("postgresql", "postgres", problem_of=postgres_problem)]
 HttpUrl = Annotated[str, _url_of("http", "https", problem_of=http_problem)]

@@ -59,6 +59,20 @@ def postgres_problem(url: str) -> str | None:
     return url_problem(url)
 
 
+def redis_problem(url: str) -> str | None:
+    """Say what redis-py, or our way to the server for writes, would not take of a URL."""
+    if problem := server_problem(url):
+        return problem
+    # redis-py takes a while to load, and most commands do without it.
+    from queues.redis_address import parse_redis_url  # noqa: PLC0415 - the reason above
+
+    try:
+        parse_redis_url(url)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def http_problem(url: str) -> str | None:
     """Say what httpx would not take of a URL; one with a password is refused, messages show it."""
     if problem := misspelling(url):

@@ -4,7 +4,8 @@ The published checkpoint and the witnesses say how long the log had been. An ite
 request the ledger does not know was asked for on the ledger that is gone.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final, get_args
 
 from kernel.ledger.ledger import LedgerView
@@ -52,21 +53,16 @@ def _seen(reply: WitnessReply, signed: SignedCheckpoint) -> str:
 
 async def items_in(queues: Mapping[str, QueueView]) -> list[tuple[str, LiveItem]]:
     """Return the live items of queues; none of those that Redis does not tell of."""
-    return [each async for each in _items(queues)]
-
-
-async def _items(queues: Mapping[str, QueueView]) -> AsyncIterator[tuple[str, LiveItem]]:
-    for name, queue in queues.items():
-        for state in get_args(LiveState):
-            for offset in range(0, ITEMS_MAX, _PAGE):
-                try:
+    items: list[tuple[str, LiveItem]] = []
+    with suppress(QueueError):
+        for name, queue in queues.items():
+            for state in get_args(LiveState):
+                for offset in range(0, ITEMS_MAX, _PAGE):
                     page = await queue.peek(_PAGE, offset, state)
-                except QueueError:
-                    return
-                for item in page:
-                    yield name, item
-                if len(page) < _PAGE:
-                    break
+                    items += ((name, item) for item in page)
+                    if len(page) < _PAGE:
+                        break
+    return items
 
 
 def of_items(view: LedgerView, items: Iterable[tuple[str, LiveItem]]) -> list[Evidence]:

@@ -1,4 +1,4 @@
-"""What is known to be lost by a ledger that went back, as JSON."""
+"""Answers that a ledger which went back is known to have lost, as JSON."""
 
 from collections.abc import Iterable
 from itertools import islice

@@ -1,4 +1,4 @@
-"""What is undone is undone: the rows read real wording, and no docket is left with nothing."""
+"""Reversals of dockets: the rows read real wording, and no docket is left with nothing."""
 
 from importlib.resources import files
 

@@ -1,4 +1,4 @@
-"""What cannot work is refused by name at the start; what is tight is said."""
+"""A machine that leaves no room is refused by name at the start; one that is tight is told of."""
 
 import resource
 import subprocess

@@ -1,4 +1,4 @@
-"""What is said of a server's standbys, by what the server and the role's rights let be seen."""
+"""Diagnoses of a server's standbys, by what the server and the role's rights let be seen."""
 
 import pytest
 
