@@ -133,7 +133,11 @@ QUEUES = ("authority-recompute", "binding-evaluation", "extraction-transition")
 
 @pytest.mark.parametrize(
     "path",
-    ["/v1/sessions?words=a&words=b", "/v1/log?limit=1&after=0&limit=1", "/v1/requests?state=&state="],
+    [
+        "/v1/sessions?words=a&words=b",
+        "/v1/log?limit=1&after=0&limit=1",
+        "/v1/requests?state=&state=",
+    ],
 )
 async def test_a_parameter_that_is_given_twice_is_refused_by_name(door: Door, path):
     error = error_of(await door.http.get(path), 422, "INVALID_REQUEST")
