@@ -15,7 +15,7 @@ PARALLEL := -n $(PROCESSES) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check lint types imports bench proofs paths chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
+.PHONY: help setup demo test test-fast check lint types imports bench proofs paths ratchet chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -61,6 +61,9 @@ proofs: $(STAMP) ## Random proofs, honest and mutated, before every verifier: AR
 
 paths: $(STAMP) ## Functions, files and changes of folder on the path of an elimination, an operation, an item, a frame
 	@$(BIN)/python -m tests.bench.call_paths $(ARGS)
+
+ratchet: $(STAMP) ## Count what a request costs, and lower the bounds that tests hold: ARGS="--raise job.calls"
+	@$(BIN)/python -m tests.ratchet.bounds $(ARGS)
 
 chaos: $(STAMP) ## A fleet through a seeded schedule of faults: ARGS="--seed N --requests 100000 --minutes M"
 	@$(BIN)/python -m tests.chaos.run $(ARGS)

@@ -1,0 +1,1 @@
+"""Counts of what a request costs, each under a bound that only goes down."""
