@@ -13,7 +13,6 @@ from workers.cli.main import COMMANDS
 from workers.environment.settings import settings_table
 
 ROOT = Path(__file__).parent.parent
-README_WORDS_MAX = 1200
 DECISION_HEADINGS = ["Context", "Decision", "Cost", "Rejected"]
 
 # A decision is cited as folder and number, `decision <folder>/<four digits>`, its page is
@@ -145,9 +144,3 @@ def test_every_ruling_names_a_test_that_exists():
     for ruling in rulings():
         assert ruling.tests, ruling
         assert [test for test in ruling.tests if not is_test(test)] == [], ruling
-
-
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_a_folders_readme_is_read_in_ten_minutes(folder):
-    words = len((ROOT / folder / "README.md").read_text().split())
-    assert words <= README_WORDS_MAX
