@@ -9,7 +9,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from kernel.ledger import migrations, schema, sqlite_catalog
+from kernel.ledger import migrations, schema, sqlite_catalog, sqlite_schema
 
 LATER = schema.SCHEMA_VERSION + 1
 
@@ -62,7 +62,8 @@ def upgrade():
                 ["commit_epoch_id", *columns, "ec_sequence_number"],
                 sqlite_where=sa.text("commit_epoch_id IS NOT NULL"),
             )
-        refuse_change("kernel_event_log", moves_to="archived_rows")
+        for guard in {guards!r}:
+            op.execute(guard)
     else:
         op.drop_constraint("kernel_event_log_rules_version_check", "kernel_event_log")
         op.create_check_constraint(
@@ -83,7 +84,8 @@ def write_later_revision(folder: Path) -> Path:
     texts = [Path(script.path).read_text() for script in migrations.scripts()]
     newest = next(text for text in reversed(texts) if "def refuse_change" in text)
     helper = newest[newest.index("def refuse_change") :]
-    text = _TEXT.format(later=LATER, before=schema.SCHEMA_VERSION, helper=helper)
+    guards = [sql for sql in sqlite_schema.definitions() if " kernel_event_log_refuses_" in sql]
+    text = _TEXT.format(later=LATER, before=schema.SCHEMA_VERSION, helper=helper, guards=guards)
     (folder / f"v{LATER:04}_reviews.py").write_text(text)
     return folder
 

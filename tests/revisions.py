@@ -21,10 +21,10 @@ from alembic.autogenerate import produce_migrations, render_python_code
 from alembic.operations.ops import CreateTableOp
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Integer, MetaData, String, create_engine
+from sqlalchemy import Integer, MetaData, String, Table, create_engine
 from sqlalchemy.pool import StaticPool
 
-from kernel.ledger import schema
+from kernel.ledger import postgres_schema, schema, sqlite_schema
 from kernel.ledger.migrations import FOLDER, VERSIONS, revisions_after, scripts
 
 SCHEMA = Path(schema.__file__)
@@ -59,9 +59,26 @@ def upgrade_text(statements: tuple[str, ...]) -> str:
     text = dedent("\n".join(line for line in lines if not line.strip().startswith("#"))).strip()
     if text == "pass":
         return ""
-    history = [table.name for table in schema.APPEND_ONLY_TABLES if table.name in made]
-    guarded = [f'refuse_change("{name}")' for name in history]
-    return "\n".join([text, *guarded])
+    history = [table for table in schema.APPEND_ONLY_TABLES if table.name in made]
+    guards = [
+        _guard_until_moved(table) if "moves_to" in table.info else f'refuse_change("{table.name}")'
+        for table in history
+    ]
+    return "\n".join([text, *guards])
+
+
+def _guard_until_moved(table: Table) -> str:
+    """Return the lines that keep a table's rows until they have moved to another table."""
+    row = next(sql for sql in postgres_schema.definitions() if f"{table.name}_refuses_row" in sql)
+    function = f"CREATE FUNCTION {row.rpartition('FUNCTION ')[2]} "
+    of_postgres = [sql for sql in postgres_schema.definitions() if sql.startswith(function)]
+    databases = (("sqlite", [], sqlite_schema), ("postgresql", of_postgres, postgres_schema))
+    lines = []
+    for dialect, before, database in databases:
+        triggers = [sql for sql in database.definitions() if f" {table.name}_refuses_" in sql]
+        lines.append(f'if op.get_context().dialect.name == "{dialect}":')
+        lines += [f"    op.execute({sql!r})" for sql in (*before, *triggers)]
+    return "\n".join(lines)
 
 
 def write_baseline() -> str:

@@ -20,23 +20,17 @@ def downgrade() -> None:
     raise NotImplementedError("the ledger's schema goes forward only")
 
 
-def refuse_change(table: str, moves_to: str | None = None) -> None:
-    """Make a table append-only; rows of the log may go that are in `moves_to`."""
+def refuse_change(table: str) -> None:
+    """Make a table append-only."""
     if op.get_context().dialect.name == "sqlite":
-        place = f"FROM {moves_to} WHERE ec_sequence_number = OLD.ec_sequence_number"
-        unless = f" WHEN NOT EXISTS (SELECT 1 {place})" if moves_to else ""
-        for change, condition in (("UPDATE", ""), ("DELETE", unless)):
+        for change in ("UPDATE", "DELETE"):
             op.execute(
                 f"CREATE TRIGGER {table}_refuses_{change.lower()} BEFORE {change} "
-                f"ON {table}{condition} BEGIN SELECT RAISE(ABORT, 'append only'); END"
+                f"ON {table} BEGIN SELECT RAISE(ABORT, 'append only'); END"
             )
         return
-    row = f"rotulus_refuses{'_unless_archived' if moves_to else ''}"
-    for change, each, function in (
-        ("UPDATE OR DELETE", "ROW", row),
-        ("TRUNCATE", "STATEMENT", "rotulus_refuses"),
-    ):
+    for change, each in (("UPDATE OR DELETE", "ROW"), ("TRUNCATE", "STATEMENT")):
         op.execute(
             f"CREATE TRIGGER {table}_refuses_{each.lower()} BEFORE {change} ON {table}"
-            f" FOR EACH {each} EXECUTE FUNCTION {function}()"
+            f" FOR EACH {each} EXECUTE FUNCTION rotulus_refuses()"
         )
