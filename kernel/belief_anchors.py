@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kernel.algebra.verbs import BELIEF_ANCHOR
-from kernel.belief.events import GENESIS_HASH
+from kernel.canonical import GENESIS_HASH
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView

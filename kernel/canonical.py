@@ -27,6 +27,9 @@ import orjson
 
 MAX_SAFE_INTEGER = 2**53 - 1
 
+GENESIS_HASH = "0" * 64
+"""What the first entry of a chain names as the one before."""
+
 _OPTIONS = (
     orjson.OPT_STRICT_INTEGER
     | orjson.OPT_PASSTHROUGH_DATACLASS

@@ -20,7 +20,7 @@ from kernel.ledger.receipts import append_receipt
 from kernel.ledger.supersession import check_order
 from kernel.ledger.tables import DuplicateKey
 from kernel.log_row_seal import seal_log_row
-from kernel.model.envelope import Envelope
+from kernel.model.envelope import VOLATILE, Envelope
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 from kernel.refusal_runs import RefusalReason, RefusalRuns
@@ -35,7 +35,6 @@ _US_PER_HOUR = 3600 * 1_000_000
 _US_PER_MS = 1000
 _STATED_MAX = 512
 
-_VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
 """Fields that differ when the same thing is submitted again; they are not part of its content."""
 
 _OWN_CHECKS = tuple((name, check) for name, check in CHECKS if name not in ("V11", "V12"))
@@ -262,7 +261,7 @@ def _content_digest(document: Document, submitter: Submitter) -> str:
     stated = document.get("intent_digest")
     if submitter == "orchestrator" and isinstance(stated, str):
         return stated
-    content = {name: value for name, value in document.items() if name not in _VOLATILE}
+    content = {name: value for name, value in document.items() if name not in VOLATILE}
     return sha256_hex(canonicalize(content))
 
 

@@ -112,6 +112,7 @@ _NODES = [
     *_compensated("node_write", "nodes", "authorize_access", "revoke_access"),
 ]
 
+MAKING_EDGES = frozenset({"edge_write", "edge_create", "attach_source_binding"})
 _EDGES = _under(
     "edge_write",
     "edges",

@@ -28,8 +28,6 @@ Verb = Literal[
 ]
 VERBS: tuple[Verb, ...] = get_args(Verb)
 
-GENESIS_HASH = "0" * 64
-
 _HEX64 = re.compile(r"[0-9a-f]{64}").fullmatch
 _FRONT = re.compile(rb'"event_hash":"([0-9a-f]{64})","event_id":"((?:[^"\\]|\\.)*)"').search
 _PRIOR = re.compile(rb'"prev_event_hash":"([0-9a-f]{64})"').match

@@ -9,8 +9,9 @@ from itertools import accumulate, islice, takewhile
 from typing import Any
 
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
-from kernel.belief.events import GENESIS_HASH, BeliefEvent, Verb, read_link
+from kernel.belief.events import BeliefEvent, Verb, read_link
 from kernel.belief.limits import check_text, check_timestamp
+from kernel.canonical import GENESIS_HASH
 
 EVENT_WEIGHT_BYTES = 400
 """What an event costs beside its bytes: its id, its place, its observation (measured)."""

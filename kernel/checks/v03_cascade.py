@@ -9,7 +9,7 @@ an operation has effects; where it is more, edges are removed before (decision k
 
 from collections.abc import Iterable
 
-from kernel.algebra.effects import EFFECT_KINDS
+from kernel.algebra.effects import EFFECT_KINDS, MAKING_EDGES
 from kernel.checks.check import Refusal, Submission, Verdict
 from kernel.ledger.ledger import LedgerView
 from kernel.model.envelope import MAX_EFFECTS, Envelope, KernelEffect
@@ -19,7 +19,6 @@ TAKING_VERBS = frozenset({"retract", "soft_delete", "collapse"})
 _TAKING = frozenset({"node_write", "node_retract"})
 """Effects that take a node, whose state these verbs hold to retracted or soft-deleted."""
 
-_MAKING_EDGES = frozenset({"edge_write", "edge_create", "attach_source_binding"})
 _REMOVING_EDGES = frozenset({"edge_remove", "detach_source_binding"})
 _MEMBERSHIPS = frozenset({"membership_write", "membership_state_transition"})
 
@@ -49,7 +48,7 @@ def check(submission: Submission) -> Verdict:
     missing += [
         str(effect.target_ref)
         for effect in envelope.primitive_effects
-        if effect.effect_kind in _MAKING_EDGES and not nodes.keys().isdisjoint(_ends_of(effect))
+        if effect.effect_kind in MAKING_EDGES and not nodes.keys().isdisjoint(_ends_of(effect))
     ]
     if not missing:
         return None

@@ -6,7 +6,7 @@ only the store can know (another terminal outcome of the token, a state that som
 finished, a run that is over) is refused when the group is written, and then the unit that does not
 fit is left out as a whole and the next call that writes raises it.
 
-Threads may share a recorder. The event loop's face is `actors.pipelines.recording`.
+Threads may share a recorder.
 """
 
 from collections import Counter

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from kernel.algebra.effects import MAKING_EDGES
+
 Fields = dict[str, Any]
 
 NAME_MAX = 512
@@ -20,8 +22,7 @@ RECORD_STATE = "record_state"
 _OF_NODES = frozenset(
     {"node_write", "node_retract", "rescope", "review_disposition", "quarantine", "unquarantine"}
 )
-_MAKING_EDGES = frozenset({"edge_write", "edge_create", "attach_source_binding"})
-_OF_EDGES = _MAKING_EDGES | {"edge_reclassify"}
+_OF_EDGES = MAKING_EDGES | {"edge_reclassify"}
 _EDGE_FIELDS = ("source_node_id", "target_node_id", "edge_type")
 _BESIDE_STATED = frozenset(
     {
@@ -98,7 +99,7 @@ NODES = Comparison(
     lambda record: dict(record["payload"]),
     same_thing=SameThing("identity_key", lambda fields: fields.get("identity_key")),
 )
-EDGES = Comparison(_edge_fields, _standing_edge, is_whole=_MAKING_EDGES.__contains__)
+EDGES = Comparison(_edge_fields, _standing_edge, is_whole=MAKING_EDGES.__contains__)
 
 
 def _membership_fields(kind: str, payload: Fields) -> Fields:

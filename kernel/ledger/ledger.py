@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import orjson
 from sqlalchemy import Table
 
-from kernel.canonical import canonicalize, sha256_hex
+from kernel.canonical import GENESIS_HASH, canonicalize, sha256_hex
 from kernel.errors import CommitOutcomeUnknown, LedgerCorrupt, RulesVersionUnknown
 from kernel.host import Host
 from kernel.ledger import schema
@@ -37,7 +37,6 @@ from kernel.model.rules_version import RULES_VERSION
 T = TypeVar("T")
 
 LEDGER_ID = "main"
-GENESIS_HASH = "0" * 64
 GENESIS_POLICY = "PG-1"
 
 

@@ -26,6 +26,9 @@ MAX_CAUSAL_PARENTS = 64
 MAX_MODEL_OUTPUTS = 32
 MAX_ADJUDICATED = 64
 
+VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
+"""Fields in which two submissions of one thing may differ (K6)."""
+
 Text = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 Refs = Annotated[tuple[Text, ...], Field(max_length=MAX_REFS, fail_fast=True)]
 """Reading stops at the first wrong entry: each of thousands would cost as much as a good one."""

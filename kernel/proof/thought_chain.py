@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
-from kernel.canonical import canonicalize, sha256_hex
+from kernel.canonical import GENESIS_HASH, canonicalize, sha256_hex
 from kernel.errors import KernelError
 
 THOUGHT_FORMAT = "rotulus/thought/v1"
-GENESIS_HASH = "0" * 64
 """What the first record of a session names."""
 
 ThoughtType = Literal["plan", "analysis", "decision", "reflection"]

@@ -22,7 +22,7 @@ from kernel.kernel import Kernel
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.model.dumped import DumpOf
-from kernel.model.envelope import ACTORS
+from kernel.model.envelope import ACTORS, VOLATILE
 from kernel.model.receipt import Receipt
 from kernel.model.result import (
     RejectedResult,
@@ -55,7 +55,7 @@ from kernel.simulate.recall import earlier_preview
 
 BLOCKED = "simulation_external_effect_blocked"
 
-_VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms", "idempotency_key"})
+_VOLATILE = VOLATILE | {"idempotency_key"}
 """Fields of a document that differ when the same thing is simulated again."""
 
 Outcome = Literal["previewed", "not_supported", "blocked", "rejected"]

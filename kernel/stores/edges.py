@@ -3,13 +3,13 @@
 An active edge that carries an essentiality into a ConsolidatedUnderstanding feeds its authority.
 """
 
+from kernel.algebra.effects import MAKING_EDGES
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import KernelEffect
 from kernel.stores.record import Applied, Operation, write_record
 
-_CREATING = ("edge_write", "edge_create", "attach_source_binding")
 _REMOVING = ("edge_remove", "detach_source_binding")
 
 ESSENTIALITIES = ("core", "supporting", "tangential")
@@ -23,7 +23,7 @@ def apply_edge_write(effect: KernelEffect, operation: Operation) -> Applied:
             "an edge effect names its edge", code="effect_target_missing", field="target_ref"
         )
     before = operation.transaction.record(schema.edges, edge_id)
-    if effect.effect_kind in _CREATING:
+    if effect.effect_kind in MAKING_EDGES:
         record = _created(effect, operation, edge_id, before)
     else:
         if before is None or before["state"] == "removed":

@@ -23,7 +23,7 @@ from kernel.algebra.verbs import (
     ROUND_SEAL,
     THOUGHT_RECORD,
 )
-from kernel.canonical import canonicalize
+from kernel.canonical import GENESIS_HASH, canonicalize
 from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
@@ -44,7 +44,7 @@ from kernel.proof.eta_tree import ETA_ALGORITHM, EtaNode, eta_appended, eta_clos
 from kernel.proof.merkle_tree import Frontier, leaf_hash
 from kernel.proof.rounds import round_genesis, round_seal
 from kernel.proof.seals import SESSION_SEAL, check_signatures, seal_bytes
-from kernel.proof.thought_chain import GENESIS_HASH, ThoughtRecord, content_hash
+from kernel.proof.thought_chain import ThoughtRecord, content_hash
 from kernel.proof.verification import ProofInvalid
 from kernel.stores.record import Operation
 from kernel.thoughts.sessions import (

@@ -10,6 +10,7 @@ from sqlalchemy import Table
 from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.tables import Row
+from kernel.model.envelope import VOLATILE
 from kernel.model.lite import LITE_INTENT
 from kernel.verify.hash_chains import is_emitted, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment
@@ -17,7 +18,6 @@ from kernel.verify.reading import Document, Reader, joined, load_object, parts, 
 from kernel.verify.thought_segments import thoughts_of_all
 
 _US_PER_HOUR = 3_600_000_000
-_VOLATILE = frozenset({"operation_id", "recorded_at", "duration_ms"})
 _CAUSES = "causal_parent_operation_ids"
 
 
@@ -139,7 +139,7 @@ def _is_digest_of(content_digest: str, reader: Reader, document: Document) -> bo
         return False
     if content_digest == str(envelope.get("intent_digest")):
         return True
-    content = {name: value for name, value in envelope.items() if name not in _VOLATILE}
+    content = {name: value for name, value in envelope.items() if name not in VOLATILE}
     return content_digest == sha256_hex(canonicalize(content))
 
 

@@ -7,10 +7,11 @@ import pytest
 from pydantic import ConfigDict
 
 from kernel.belief_record import BeliefBatch, record_belief, shown_survivors
+from kernel.canonical import GENESIS_HASH
 from kernel.errors import LedgerCorrupt
 from kernel.host import iso_time
 from kernel.ledger import schema
-from kernel.ledger.ledger import GENESIS_HASH, GENESIS_POLICY, Head, Ledger
+from kernel.ledger.ledger import GENESIS_POLICY, Head, Ledger
 from kernel.ledger.receipts import US_PER_DAY, append_receipt, purge_expired
 from kernel.ledger.tables import DuplicateKey
 from kernel.model.receipt import (

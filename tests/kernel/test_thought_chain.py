@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.canonical import canonicalize
+from kernel.canonical import GENESIS_HASH, canonicalize
 from kernel.proof.thought_chain import (
-    GENESIS_HASH,
     ThoughtChainBroken,
     ThoughtRecord,
     chain_head,

@@ -6,10 +6,9 @@ import pytest
 
 from kernel.belief import limits
 from kernel.belief.errors import BeliefError
-from kernel.belief.events import GENESIS_HASH
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle, SessionPolicy
-from kernel.canonical import canonicalize
+from kernel.canonical import GENESIS_HASH, canonicalize
 
 ABC = ["c", "a", "b", "a"]
 

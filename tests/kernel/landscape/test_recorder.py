@@ -1,5 +1,6 @@
 """What a recorder records, refuses and loses nothing of (seed 003, LandscapeRecorder)."""
 
+import inspect
 import threading
 
 import orjson
@@ -322,3 +323,19 @@ def test_times_whose_sum_readers_would_round_come_to_the_most_that_they_do_not(l
     assert performance["total_processing_us"] == MAX_SAFE_INTEGER
     assert [each["share"] for each in performance["node_performance"]] == [0.5, 0.5]
     assert orjson.loads(orjson.dumps(performance)) == performance
+
+
+NAMES_OF_THE_SPECIFICATION = {
+    *("begin_run", "complete_run", "get_run", "list_runs", "register_node", "register_edge"),
+    *("create_row", "create_token", "fork_token", "coalesce_tokens", "expand_token"),
+    *("begin_node_state", "complete_node_state", "record_call", "record_routing_event"),
+    *("record_token_outcome", "create_batch", "add_batch_member", "complete_batch"),
+    *("record_validation_error", "record_transform_error"),
+}
+"""Those of seed 003, but for `allocate_call_index` (decision kernel/0422)."""
+
+
+def test_the_recorders_methods_have_the_names_of_the_specification():
+    assert {
+        name for name, _ in inspect.getmembers(Recorder, callable)
+    } >= NAMES_OF_THE_SPECIFICATION
