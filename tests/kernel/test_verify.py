@@ -931,10 +931,11 @@ GARBAGE = {
 @pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_garbage_anywhere_is_a_finding_and_never_an_exception(brief_file, tmp_path, table):
-    """Every column holds some garbage in turn; with HYPOTHESIS_PROFILE=nightly, all of it."""
+    """Every other column holds some garbage; with HYPOTHESIS_PROFILE=nightly, each holds all."""
     kinds = [*GARBAGE.values()]
     turns = itertools.islice(itertools.cycle(kinds), len(table.name) % len(kinds), None)
-    for column in table.columns:
+    first, step = (0, 1) if NIGHTLY else (len(table.name) % 2, 2)
+    for column in [*table.columns][first::step]:
         for garbage in GARBAGE.values() if NIGHTLY else [next(turns)]:
             path = tmp_path / f"{table.name}.{column.name}.db"
             shutil.copy(brief_file, path)
@@ -962,13 +963,13 @@ def _spoiled(path, table, column, garbage):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("value", ["randomblob(8)", "random()"])
 @pytest.mark.parametrize(
     "table",
     [table for table in TABLES if len(table.columns) > len(table.primary_key.columns)],
     ids=lambda table: table.name,
 )
-def test_a_table_of_other_types_is_a_finding_and_never_an_exception(tampered_brief, table, value):
+def test_a_table_of_other_types_is_a_finding_and_never_an_exception(tampered_brief, table):
+    value = ("randomblob(8)", "random()")[len(table.name) % 2]
     keys = {column.name for column in table.primary_key.columns}
     for column in table.columns:
         if column.name not in keys:
