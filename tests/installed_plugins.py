@@ -7,12 +7,14 @@ import zipfile
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parent / "plugin_example"
-CLIENT = Path(__file__).parents[1] / "queues" / "client"
+ROOT = Path(__file__).parents[1]
+CLIENT = ROOT / "queues" / "client"
+READMES = (CLIENT / "README.md", ROOT / "README.md")
 
 
 def programs() -> list[tuple[str, str, str]]:
-    """Return the plug-ins of the client's README: module, program, entry points."""
-    text = (CLIENT / "README.md").read_text()
+    """Return the plug-ins of the READMEs: module, program, entry points."""
+    text = "\n".join(readme.read_text() for readme in READMES)
     program = r"```python\n((?:(?!```).)*)```\n\n```toml\n(.*?)```"
     blocks = re.findall(program, text, re.DOTALL)
     modules = [re.findall(r'= "(\w+):', entry)[0] for _, entry in blocks]
@@ -20,8 +22,8 @@ def programs() -> list[tuple[str, str, str]]:
 
 
 def producers() -> list[str]:
-    """Return the programs of the client's README that ask for work and wait for it."""
-    text = (CLIENT / "README.md").read_text()
+    """Return the programs of the READMEs that ask for work and wait for it."""
+    text = "\n".join(readme.read_text() for readme in READMES)
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     return [program for program in blocks if "rotulus_client" in program]
 

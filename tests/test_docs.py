@@ -22,17 +22,35 @@ _SUPERSEDED = re.compile(r"^Superseded by (\d{4})\.?$", re.MULTILINE)
 _CITING = {".py", ".lua", ".md", ".toml", ".proto", ".js", ".html", ".css", ".yml"}
 
 
-def test_the_readme_lists_every_setting_once_with_its_default_and_meaning():
-    readme = (ROOT / "README.md").read_text()
+README_WORDS_MAX = 1700
+
+
+def test_the_readme_is_finished_by_whoever_begins_it():
+    assert len((ROOT / "README.md").read_text().split()) <= README_WORDS_MAX
+
+
+def test_the_settings_page_lists_every_setting_once_with_its_default_and_meaning():
+    page = (ROOT / "deploy" / "settings.md").read_text()
     rows = [f"| `{name}` | {default} | {meaning} |" for name, default, meaning in settings_table()]
-    shown = [line for line in readme.splitlines() if line.startswith("| `ROTULUS_")]
+    shown = [line for line in page.splitlines() if line.startswith("| `ROTULUS_")]
     assert sorted(shown) == sorted(rows)
 
 
-def test_the_readme_names_every_command():
-    readme = (ROOT / "README.md").read_text()
+def test_the_page_of_the_command_line_names_every_command():
+    page = (ROOT / "workers" / "cli" / "README.md").read_text()
     for name in COMMANDS:
-        assert f"rotulus {name}" in readme
+        assert f"rotulus {name}" in page
+
+
+def test_every_link_of_a_page_leads_to_a_file():
+    pages = [ROOT / "README.md", *(page for page in _sources() if page.suffix == ".md")]
+    dead = [
+        (page.relative_to(ROOT), target)
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text())
+        if not (page.parent / target).exists()
+    ]
+    assert dead == []
 
 
 def test_every_shell_example_of_the_readme_is_run_or_says_why_it_is_not():

@@ -83,10 +83,12 @@ async def use(run: TreeRun, url: str, installed: Path) -> None:
 
 
 async def use_producers(run: TreeRun, environment: dict[str, str]) -> None:
-    """The programs of the README that ask for work, with a worker that is killed in the middle."""
-    waiting, bulk = producers()
+    """The programs of the READMEs that ask for work, with a worker that is killed in the middle."""
+    waiting, bulk, own = producers()
     done = await anyio.run_process([sys.executable, "-c", waiting], env=environment)
     assert done.stdout == b"completed\n"
+    done = await anyio.run_process([sys.executable, "-c", own], env=environment)
+    assert done.stdout == b"{'made': 'i1-80.png'}\n"
     async with await anyio.open_process(
         [sys.executable, "-c", bulk], env=environment, stderr=None
     ) as process:
@@ -101,7 +103,7 @@ async def use_producers(run: TreeRun, environment: dict[str, str]) -> None:
 
 
 async def use_programs(run: TreeRun, rotulus: Rotulus) -> None:
-    """The queue and the evaluator of the README, with a worker that is killed under the first."""
+    """The queue and the evaluator of the client's README, with a worker that is killed under the first."""
     images = [{"image_id": f"i{number}", "width": 80} for number in range(LETTERS)]
     jobs = await rotulus.enqueue_many([NewRequest(x, queue="resize-images") for x in images])
     await until_in_hand(rotulus, jobs[0])
@@ -152,10 +154,10 @@ def dispositions(ledger_path: Path) -> list[str]:
         return [json.loads(record)["payload"]["disposition"] for (record,) in rows]
 
 
-def test_programs_of_the_readme_are_short():
-    assert [module for module, _, _ in programs()] == ["resizing", "verdicts"]
+def test_programs_of_the_readmes_are_short():
+    assert [module for module, _, _ in programs()] == ["resizing", "verdicts", "thumbnails"]
     texts = [*producers(), *(program for _, program, _ in programs())]
-    assert len(texts) == 4
+    assert len(texts) == 6
     assert max(len(text.splitlines()) for text in texts) <= PROGRAM_LINES_MAX
 
 
