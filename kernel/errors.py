@@ -1,4 +1,4 @@
-"""What the kernel raises: few errors, named for what the caller does next."""
+"""Defines the kernel's errors: few, and named for what the caller does next."""
 
 
 class KernelError(Exception):

@@ -1,4 +1,4 @@
-"""Which models are in use: all that replay may ask about a model (K16).
+"""Names the models in use: all that replay may ask about a model (K16).
 
 Whoever knows of models outside tells the kernel through this port. There is no way from here to a
 model: replay is given neither a client nor a network.

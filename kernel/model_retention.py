@@ -1,4 +1,4 @@
-"""How long the answers of models are kept (§6.5, §17.7).
+"""Keeps the answers of models for as long as something needs them (§6.5, §17.7).
 
 An answer may go when nothing refers to it any more, that has been so for seven days, and its model
 is retired. It never goes earlier, never because a receipt expired, and never under a legal hold.

@@ -1,4 +1,4 @@
-"""How many operations a day and a run have had: folded from the log, one row for each (§18.4).
+"""Counts the operations of a day and of a run: folded from the log, one row for each (§18.4).
 
 A day is a day of UTC by commit time. A run is a session, or what the envelope names as its
 `run_id`; runs are counted only while a budget for them is in force, so that nothing is written

@@ -1,4 +1,4 @@
-"""What people decide about the runtime: an operation of the log each, with who decided and why.
+"""Records what people decide about the runtime: an operation each, with who decided and why.
 
 A queue is paused and resumed, a request requeued, dismissed or cancelled, a payload erased, a legal
 hold set and lifted, a quarantine of rows of the log lifted, a ledger accepted that went back. The

@@ -1,4 +1,4 @@
-"""What may leave the process, and what keeps it inside (§4.3.4, §4.3.9, §4.3.11, §12.5).
+"""Lets effects leave the process, or keeps them inside (§4.3.4, §4.3.9, §4.3.11, §12.5).
 
 An effect that nothing undoes puts outside what its operation was made of: content that it states
 or that a node holds, or a token that opens a view. The question is asked when the effect is

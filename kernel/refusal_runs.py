@@ -1,4 +1,4 @@
-"""How many refusals have a receipt each, and how the others are counted (§17.6).
+"""Gives refusals a receipt each up to a number, and counts the others (§17.6).
 
 A refusal leaves a durable receipt (K5), so a caller with nothing but refusals to offer would fill
 the record. Of each session, check and reason code the first ones have a receipt each, and after

@@ -1,4 +1,4 @@
-"""What an operation was made of, and how restricted that is (INV-A-TAINT-INFECTIOUS-1, §7).
+"""Derives an operation's sources and how restricted they are (INV-A-TAINT-INFECTIOUS-1, §7).
 
 1. A source is what an envelope cites, what it has read, and what an effect names in a field that
    the registry of effect kinds calls a source (EC4 of §7.7).

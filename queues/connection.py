@@ -1,4 +1,4 @@
-"""How a process connects to Redis: bytes in and out, and a socket that outlasts a blocking wait.
+"""Connects to Redis: bytes in and out, and a socket that outlasts a blocking wait.
 
 Where the server is says `redis_address.py`. A connection whose server answers that it is not the
 one for writes is given up, and the next one is made to the address that is found then.

@@ -1,4 +1,4 @@
-"""What can go wrong here, named for what the caller does next."""
+"""Defines the errors of queues, named for what the caller does next."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How far jobs in hand are, on Redis: a hint for whoever looks, kept for an hour."""
+"""Keeps how far jobs in hand are, on Redis: a hint for whoever looks, kept for an hour."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""How much of its memory Redis has used, and whether it throws keys away when that is full.
+"""Reads how much of its memory Redis has used, and whether it throws keys away when full.
 
 Draining takes memory too: a claim, a lease, a heartbeat, a job of arq. A server that is full to the
 brim refuses those along with what filled it, and then nothing ever leaves it. So whoever fills a

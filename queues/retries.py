@@ -1,4 +1,4 @@
-"""How often an item is tried, and how long a failed one waits: exponential, with full jitter."""
+"""Bounds how often an item is tried, and spaces the tries: exponential, with full jitter."""
 
 from typing import Final
 

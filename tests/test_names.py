@@ -17,6 +17,8 @@ STATED_AND_RECORDED = [
     Path(folder, "contents.py").as_posix() for folder in ("kernel/work", "queues/client")
 ]
 
+WITHOUT_A_VERB = re.compile(r"(?:Wh(?:at|o|ich|ere|en|ether)(?:ever)?|How)\b")
+
 FILE = re.compile(r"`([\w./]+\.(?:py|lua))`")
 
 
@@ -37,6 +39,16 @@ def test_every_package_says_what_it_holds():
         if path.name == "__init__.py" and len((ast.get_docstring(module) or "").split()) < 3
     ]
     assert silent == []
+
+
+def test_a_module_begins_by_saying_what_it_does():
+    """With a subject, the module where no other is named, and a verb."""
+    without = [
+        path.as_posix()
+        for path, module in modules().items()
+        if WITHOUT_A_VERB.match(ast.get_docstring(module) or "")
+    ]
+    assert without == []
 
 
 def test_a_file_that_a_docstring_names_is_there():

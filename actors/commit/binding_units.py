@@ -1,4 +1,4 @@
-"""What a report of an evaluated binding becomes: a fire, an outcome, and its cycle's manifest.
+"""Turns the report of an evaluated binding into a fire, an outcome, and a manifest.
 
 A worker says what an evaluation came to on its snapshot. The gateway evaluates again inside the
 transaction. Where it reads something else the record has moved on, and the binding is evaluated

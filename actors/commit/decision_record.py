@@ -1,4 +1,4 @@
-"""How a unit puts what somebody decides on the log, in its own transaction."""
+"""Puts what somebody decides on the log, in the transaction of its unit."""
 
 from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit

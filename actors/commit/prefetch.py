@@ -1,4 +1,4 @@
-"""Which records the operation of an intent will read, as far as the intent alone tells.
+"""Names the records that an intent's operation will read, as far as the intent alone tells.
 
 It is a hint, by which a batch reads all of its records at once. A record that is missing here is
 read when it is needed; one too many is read in vain.

@@ -1,4 +1,4 @@
-"""What becomes of a mailbox entry that was in hand when a process ended (decision queues/0040).
+"""Deals with a mailbox entry in hand when a process ended (decision queues/0040).
 
 An entry is counted as taken before it is begun, so one that is counted when it is read is a
 suspect: it was in hand when a process ended. The consumer takes it once more while nothing else is

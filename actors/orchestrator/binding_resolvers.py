@@ -1,4 +1,4 @@
-"""How a fire of a binding, and the manifest of a cycle, become operations (§13.5, §15)."""
+"""Turns fires of bindings and manifests of cycles into operations (§13.5, §15)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

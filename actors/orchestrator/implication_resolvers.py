@@ -1,4 +1,4 @@
-"""How the intents around the detection of implications become operations (§19.1)."""
+"""Turns intents around the detection of implications into operations (§19.1)."""
 
 from types import MappingProxyType
 

@@ -1,4 +1,4 @@
-"""How a model's answer goes onto the record: what an envelope states of it (§6.4, R4).
+"""Puts a model's answer onto the record: what an envelope states of it (§6.4, R4).
 
 The answer's bytes are a payload of their own, put into the operation's transaction and named by
 their salted commitment. One answer belongs to one operation, so nobody counts references.

@@ -1,4 +1,4 @@
-"""How what is reviewed becomes operations (§13.6, §14.4)."""
+"""Turns what is reviewed into operations (§13.6, §14.4)."""
 
 from types import MappingProxyType
 

@@ -1,4 +1,4 @@
-"""What happens to a row on its way through the nodes, in order: what the record is written from.
+"""Lists what happens to a row on its way through the nodes, from which the record is written.
 
 Data is in canonical bytes, taken when the node had returned, so that nothing that a later function
 does to a row changes what is recorded of an earlier one. Tokens are numbers within the way. Nothing

@@ -1,4 +1,4 @@
-"""Where rows leave a pipeline: what a sink is given, and what it promises.
+"""Defines sinks, where rows leave a pipeline: what one is given, and what it promises.
 
 What a run is going to write is on its record first, with the place in the sink; then the sink
 writes; then the record says that it is written. A process that is killed in between leaves a write

@@ -1,4 +1,4 @@
-"""Who walks rows: threads of this process; a fleet does the same over a queue."""
+"""Walks rows on threads of this process; a fleet does the same over a queue."""
 
 import threading
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which messages take so long that an actor carries them out on a thread (decision actors/0060).
+"""Picks the messages that an actor carries out on a thread (decision actors/0060).
 
 The cost of a message grows with what it names (ids, a justification of a megabyte) and with what
 its answer lists. Most messages name a few ids and list a few survivors; a thread would cost them

@@ -1,1 +1,1 @@
-"""Which gateway owns which shard of the sessions."""
+"""Shares the shards of the sessions out among gateways."""

@@ -1,4 +1,4 @@
-"""Which shard a session belongs to, and which gateway should own which shard; pure rules.
+"""Assigns sessions to shards, and shards to gateways; pure rules.
 
 1. A session has one shard for ever: the first eight bytes of the SHA-256 of its id, modulo the
    number of shards, which a ledger keeps from its founding on. Work without a session belongs to

@@ -1,4 +1,4 @@
-"""Which shards this process holds now, and under which epochs.
+"""Holds the shards that this process owns now, and their epochs.
 
 This is what the process believes, and it may be wrong: the committer asks the ledger inside every
 transaction, and before every answer that needs none.

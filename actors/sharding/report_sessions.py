@@ -1,4 +1,4 @@
-"""Which session's actor takes the reports of a queue: one of this gateway's own, where it has any.
+"""Picks the session whose actor takes the reports of a queue: this gateway's, if it has any.
 
 A report says of a request what became of it, and the record decides inside the transaction what
 that may do. So reports need no order among themselves, and any actor may take any of them. A queue

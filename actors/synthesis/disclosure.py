@@ -1,4 +1,4 @@
-"""What may be told to which model (INV-B2-CACHING-1, §12.5).
+"""Decides what may be told to which model (INV-B2-CACHING-1, §12.5).
 
 Sealed and firewalled sources go to a model on this machine. They go to one outside only where the
 policy in force says so, and never into a prompt cache.

@@ -1,4 +1,4 @@
-"""What the model without a network answers where a grammar asks for a label: it counts words.
+"""Answers for the model without a network where a grammar asks for a label: it counts words.
 
 Of the labels that a grammar admits it chooses the one that the text names most often, the earliest
 of several, and the last label where it names none. A number is the share of the chosen label in all

@@ -1,4 +1,4 @@
-"""What is asked of a model, and what it answers; the port behind which every model stands (K16).
+"""Defines the port behind which every model stands: what it is asked and answers (K16).
 
 1. A client sees a prompt that is already assembled and wrapped, and parameters; nothing else.
 2. Everything that may change an answer is in the prompt or in the parameters, so that their

@@ -1,4 +1,4 @@
-"""How a prompt is assembled of sources, and how its structure reads back (INV-MVC-3, §10.3).
+"""Assembles a prompt of sources, whose structure reads back (INV-MVC-3, §10.3).
 
 1. The system's part is constant. What a person asked stands in one escaped block.
 2. The content and every metadata field of every source stand under markers of their own, named

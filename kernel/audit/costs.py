@@ -1,4 +1,4 @@
-"""What operations cost and to whom it is attributed: entries in pages, and their sums (§18.3).
+"""Lists what operations cost and to whom it is attributed, in pages and in sums (§18.3).
 
 Entries are read off the log and stored nowhere (decision kernel/0074): the row has the intent and
 the actor, the envelope the estimate, a receipt the lease. All of these are durable and sealed, so

@@ -1,4 +1,4 @@
-"""Which operations did what, the newest first: for who wants to know what happened just now.
+"""Lists operations, the newest first: for who wants to know what happened just now.
 
 The same filter as in `operations.py`, read backwards along the same indexes. A page looks at a
 bounded number of rows and says where to go on.

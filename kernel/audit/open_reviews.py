@@ -1,4 +1,4 @@
-"""What waits for a person: evidence to confirm or reject, and outcomes to look at (§13.5, §13.6).
+"""Lists what waits for a person: evidence to confirm or reject, outcomes (§13.5, §13.6).
 
 Three kinds, each a queue of its own in a fixed order: relationship candidates and observations by
 their ids, outcomes of bindings in the order in which they were asked for. An item leaves its queue

@@ -1,4 +1,4 @@
-"""Which operations did what: the log, filtered by either layer, in pages (§3.7, Q1 to Q3).
+"""Lists operations: the log, filtered by either layer, in pages (§3.7, Q1 to Q3).
 
 A page costs a bounded number of rows. It may hold fewer entries than asked for, none even, and
 still name where to go on: only `next_after = None` means that there is nothing more.

@@ -1,4 +1,4 @@
-"""What undoing an operation would take, without doing it (§3.7 Q5, §4.5).
+"""Previews what undoing an operation would take, without doing it (§3.7 Q5, §4.5).
 
 The record answers three questions: what each effect left behind and how it could be undone, which
 tier could undo the whole, and which later operations wrote the same records and so stand in the

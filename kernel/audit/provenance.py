@@ -1,4 +1,4 @@
-"""Where something on the record comes from: from what an id names back to the words of sources.
+"""Traces what an id names back to the words of sources.
 
 Whatever was decided names its causes (the operation that wrote it, the request that this answered,
 the operation that caused the request, the spans that it was drawn from), so the way back is read

@@ -1,4 +1,4 @@
-"""What each kind of thing on the record says of itself, and what it comes from."""
+"""Tells of each kind of thing on the record what it says of itself, and what it comes from."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace

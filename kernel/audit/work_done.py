@@ -1,4 +1,4 @@
-"""What was done of the work that the record asks for: by queue, by binding, and what came of it.
+"""Sums up the work that was done: by queue, by binding, and what came of it.
 
 It counts whole tables, so it is for the end of a job and not for a page.
 """

@@ -1,4 +1,4 @@
-"""How the inputs of an authority are stated beside it, whatever their number (§8.5, K33).
+"""States the inputs of an authority beside it, whatever their number (§8.5, K33).
 
 All inputs are stated by their number and a digest: the SHA-256 of the canonical form of the array
 of `[edge_id, parent_node_id, parent_version, edge_essentiality, captured_at_authority]`, sorted by

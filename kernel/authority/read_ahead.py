@@ -1,4 +1,4 @@
-"""What the operations of a batch are going to ask for, read in one go (decision kernel/0150).
+"""Reads in one go what the operations of a batch are going to ask for (decision kernel/0150).
 
 A batch asks for the same few things of every node that it writes: its row, what it feeds, what
 feeds it, and the open requests. Asked for one by one they are a good part of an envelope's cost.

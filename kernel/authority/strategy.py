@@ -1,4 +1,4 @@
-"""How inputs make an authority (K13).
+"""Makes an authority of its inputs (K13).
 
 The authority is the posterior mean of a Beta distribution with the prior Beta(1, 1). An input of
 authority ``a`` and weight ``w`` adds ``w * a`` to alpha and ``w * (1 - a)`` to beta; the weights

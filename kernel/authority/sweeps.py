@@ -1,4 +1,4 @@
-"""Which understandings a sweep has to ask for: the nightly tick, and the backfill (§8.2, §8.6).
+"""Picks the understandings that a sweep asks for: nightly, and in a backfill (§8.2, §8.6).
 
 Sweeps only read, a page of understandings at a time, so that no snapshot is held for long. The tick
 looks at `last_decay_at` of the claims that are inputs (decision kernel/0145).

@@ -1,4 +1,4 @@
-"""What an operation asks for, and the plan of whom that reaches (§8.3, §8.4, K12).
+"""Asks for the work that an operation causes, for all whom it reaches (§8.3, §8.4, K12).
 
 The transaction of a trigger and the gateway's snapshot of a deferred cascade plan by this module.
 """

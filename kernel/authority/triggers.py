@@ -1,4 +1,4 @@
-"""What an operation sets off: the triggers T1 to T7 (§8.2), and how urgent they are (§8.3).
+"""Derives what an operation sets off: triggers T1 to T7 (§8.2), and how urgent they are (§8.3).
 
 What a user changes in a session with a recent belief event is urgent (decision kernel/0148).
 """

@@ -1,4 +1,4 @@
-"""What an understanding's authority comes to, from the authorities of its inputs."""
+"""Computes an understanding's authority from the authorities of its inputs."""
 
 from collections import deque
 

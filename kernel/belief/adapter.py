@@ -1,4 +1,4 @@
-"""How observations of a domain become eliminations: the adapter's interface, its messages."""
+"""Turns observations of a domain into eliminations: the adapter's interface, its messages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

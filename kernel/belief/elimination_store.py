@@ -1,4 +1,4 @@
-"""Where tombstones live: the five methods behind which a store of eliminations stands (seed 000).
+"""Defines the five methods behind which a store of tombstones stands (seed 000).
 
 What every store promises:
 

@@ -1,4 +1,4 @@
-"""What a belief session accepts at its door: every bound in one place, each breach one error.
+"""Bounds what a belief session accepts: every bound in one place, each breach one error.
 
 Whatever passes here has canonical bytes and can be read back, so that sealing an event cannot
 fail after a rule has been applied.

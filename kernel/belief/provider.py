@@ -1,4 +1,4 @@
-"""Where hypotheses come from: the provider's interface, and what a response of one eliminates."""
+"""Defines the provider of hypotheses, and what a response of one eliminates."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""What a belief session holds, and everything that can be read from it without changing it."""
+"""Holds a belief session, and reads from it without changing it."""
 
 from collections.abc import Sequence
 from itertools import takewhile

@@ -1,4 +1,4 @@
-"""Which hypotheses of a session survive, as one bit each over its universe.
+"""Marks the surviving hypotheses of a session, one bit each over its universe.
 
 A cleared bit is set again only to take back a strike whose event could not be made. Striking k ids
 costs k look-ups. The hash afterwards costs a pass over the bitmap from the first byte that changed:

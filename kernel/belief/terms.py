@@ -1,4 +1,4 @@
-"""What a session is declared with, and what its verbs answer."""
+"""Defines the terms on which a session is declared, and the answers of its verbs."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args

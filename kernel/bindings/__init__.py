@@ -1,1 +1,1 @@
-"""What a source binding is, and which bindings a source event concerns (§13); pure, without I/O."""
+"""Defines source bindings and which source events concern them (§13); pure, without I/O."""

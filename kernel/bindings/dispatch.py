@@ -1,4 +1,4 @@
-"""What a binding makes of an artifact that it selects: the five target kinds as a table (§13.5).
+"""Dispatches an artifact that a binding selects to its target kind, by a table (§13.5).
 
 `INV-K-TARGET-1`: a target kind has one effect kind, and a fire writes that and nothing else; only
 `corpus_document_membership` makes a member of a corpus. `INV-K-OUTCOME-1`: what it writes is

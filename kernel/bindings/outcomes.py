@@ -1,4 +1,4 @@
-"""What evaluating a binding comes to: the outcome record, and every reason as a table (§13.5).
+"""Defines the outcomes of evaluating a binding, and every reason, as a table (§13.5).
 
 A reason decides the state of the outcome and how the pair of binding and artifact ends (§13.2).
 A refusal of the kernel's that ends an evaluation is a reason under its own code; the check that

@@ -1,4 +1,4 @@
-"""Which bindings an event may concern, by their intake selectors: Stage 1 as an index (§13.4).
+"""Routes an event to the bindings whose intake selectors it may meet: Stage 1 (§13.4).
 
 An event is asked of the index instead of each binding. A binding lies in a place for each pair of
 the source kind and the source id that it includes, where a kind that it does not include is any.

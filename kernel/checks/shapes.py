@@ -1,4 +1,4 @@
-"""Which checks an envelope's shape leaves to be made (decision kernel/0240).
+"""Leaves out the checks that an envelope's shape makes needless (decision kernel/0240).
 
 Some questions are answered by an envelope's shape alone: its verb, the kinds of its effects, and
 which fields are stated. The answer is the same for every envelope of that shape, so it is found

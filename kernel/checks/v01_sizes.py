@@ -1,4 +1,4 @@
-"""How large an envelope may be: looked at before anything of it is read into a model.
+"""Bounds an envelope before anything of it is read into a model.
 
 What a list too long would cost is what its entries cost, and each of millions that are wrong is an
 error of its own. So a door holds an envelope against this table before it hands it to anybody, and

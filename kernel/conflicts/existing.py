@@ -1,4 +1,4 @@
-"""What was written inside the window and had not been seen by an envelope's author (K10).
+"""Finds what was written inside the window and unseen by an envelope's author (K10).
 
 An author who names the operation that wrote a record last has seen the record as that operation
 left it, so everything that was written into it before is seen as well. A record's writers are

@@ -1,4 +1,4 @@
-"""Which conflicts an envelope has, what its policy does about each, and the outcome of all.
+"""Resolves an envelope's conflicts: each by its policy, and one outcome of all.
 
 Where conflicts have different outcomes, the most cautious one is taken for the whole envelope:
 review by a person before refusal, refusal before a merge, a merge before a contradiction edge, and

@@ -1,4 +1,4 @@
-"""What an envelope writes, record by record, in every store where writes are compared.
+"""Lists what an envelope writes, record by record, in every store where writes are compared.
 
 Which stores those are, and what an effect states there, stands with their tables
 (`kernel.ledger.comparison`).

@@ -1,4 +1,4 @@
-"""What a failed extraction becomes: blocked, with or without a next try, or abandoned (§16.3).
+"""Turns a failed extraction into blocked, with or without a next try, or abandoned (§16.3).
 
 A table from the code of the failure. Where a wait may help, the run enters again by itself after
 the waits of the table, and is abandoned when they are used up. Where a person has to do something

@@ -1,4 +1,4 @@
-"""What extractions say, as a document: a run, runs by their state, the fields of a source.
+"""Shows extractions as documents: a run, runs by their state, the fields of a source.
 
 A field of a source is `current` where the newest ended run over its present text has it, `failed`
 where that run says so, and `stale` where only a run over an earlier text has values for it: those

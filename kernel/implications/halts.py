@@ -1,4 +1,4 @@
-"""What is halted, a loop of implications or a detector, until a person resumes it (§19.1).
+"""Halts a loop of implications or a detector until a person resumes it (§19.1).
 
 A halt is an operation and so is its end; `implication_halts` holds those that stand. The kernel
 halts a loop itself, beside the receipt of the refusal that says by how much it was exceeded.

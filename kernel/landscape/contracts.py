@@ -1,4 +1,4 @@
-"""What a run's source and nodes say that its data is, and which rows are not (seed 003, analysis).
+"""Holds a run's rows to what its source and nodes say of their data (seed 003, analysis).
 
 A schema is what the pipeline stated. Its fields are the properties of a JSON Schema, a list of
 fields with names, or else its keys. A field may have a name in the source and another after it.

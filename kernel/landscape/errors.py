@@ -1,4 +1,4 @@
-"""What recording and reading runs raises: who asked is wrong, or the record is."""
+"""Defines the errors of recording and reading runs: who asked is wrong, or the record is."""
 
 from kernel.errors import FieldRefused, KernelError, RowDamaged
 

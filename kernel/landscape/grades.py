@@ -1,4 +1,4 @@
-"""How far a run can be done again: in full, from what was recorded, or only be checked.
+"""Grades a run by how far it can be done again: in full, from the record, or only be checked.
 
 The grade follows from what the nodes say of themselves when the run ends. A purge of payloads takes
 away what a replay would read; nothing raises a grade.

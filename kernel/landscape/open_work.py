@@ -1,4 +1,4 @@
-"""What a run has on record and has not done: what whoever goes on with it begins with."""
+"""Lists what a run has on record and has not done, for whoever goes on with it."""
 
 from collections.abc import Iterator
 

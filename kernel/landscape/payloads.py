@@ -1,4 +1,4 @@
-"""What was read, sent and answered, kept under its hash for as long as its run is (seed 003).
+"""Keeps what was read, sent and answered under its hash, as long as its run is (seed 003).
 
 A payload is a run's own: the same content in two runs is there twice, so a run's payloads go
 without a look at other runs (decision kernel/0421). Every content is held against its hash when it

@@ -1,4 +1,4 @@
-"""Which runs there were lately, the runtime's own among them, and which need attention.
+"""Lists the runs of late, the runtime's own among them, and which need attention.
 
 Stored runs are counted by the database. Of the runtime's runs a sealed one is counted by its seal,
 and only the one that is going on is made (`kernel/landscape/runtime`), of its first rows.

@@ -1,4 +1,4 @@
-"""How many records of a run have each value of a column, counted by the database.
+"""Counts a run's records by each value of a column, in the database.
 
 A count reads no record, so it would pass over a damaged one: the counts of all values are held
 against the count of all records, and where they differ the records are read.

@@ -1,4 +1,4 @@
-"""What a pipeline asks of its own records, and what it does again because of them (seed 003).
+"""Reads a pipeline's own records, and what it does again because of them (seed 003).
 
 Each question is answered behind all that this recorder has recorded before: that is written first.
 A batch that failed is tried again as another batch with the same members, and a call that was

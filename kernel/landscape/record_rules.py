@@ -1,4 +1,4 @@
-"""What each record of a run has to be, held against it when it is written and when it is read.
+"""Holds each record of a run to its rules when it is written and when it is read.
 
 A column's rule follows from its name and what the schema says of it. The rules of a whole record
 are the table below: which fields a status requires and forbids, which parent a call has, which

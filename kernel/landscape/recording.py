@@ -1,4 +1,4 @@
-"""What every method of a recorder does: make a record, give it an id and a time, hand it on."""
+"""Makes a record, gives it an id and a time, and hands it on: for every method of a recorder."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""What records name of their run, which the database holds them to (decision kernel/0478)."""
+"""Holds records in the database to what they name of their run (decision kernel/0478)."""
 
 from collections.abc import Iterable
 

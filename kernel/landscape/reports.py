@@ -1,4 +1,4 @@
-"""What a run came to: counts, times, errors (seed 003, analysis).
+"""Reports on a run: counts, times, errors (seed 003, analysis).
 
 Counts are asked of the database; times, causes and calls are read from the records of one run, page
 by page, so these reports take time that grows with the run. Of a list are at most `limit` entries.

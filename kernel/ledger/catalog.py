@@ -1,4 +1,4 @@
-"""What a database says of the ledger's tables, held against what this program makes.
+"""Holds a database's tables against those that this program makes.
 
 An adapter tells both as facts: a column, a constraint, an index, a trigger, a setting. A fact that
 one side alone has is a fault (decision kernel/0180). The order of columns and of constraints is no

@@ -1,4 +1,4 @@
-"""How two writes of a store that had not seen each other are compared (§15.5, §19.2).
+"""Compares two writes of a store that had not seen each other (§15.5, §19.2).
 
 One entry beside each table says which record an effect writes, what it states of it, and by what
 two records are one thing (decision kernel/0223). Visibility classes and grants are not compared:

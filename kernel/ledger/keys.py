@@ -1,4 +1,4 @@
-"""What the schema says of keys: which columns identify a row, and which values are taken once."""
+"""Reads from the schema which columns identify a row, and which values are taken once."""
 
 from collections.abc import Callable, Mapping
 from functools import cache

@@ -1,4 +1,4 @@
-"""What PostgreSQL says of the ledger's tables, and whether its indexes hold what the tables hold.
+"""Reads PostgreSQL's catalog of the ledger's tables, and whether its indexes hold their rows.
 
 Only what belongs to the ledger's own tables is looked at: a schema may hold other people's. The
 catalogs tell what changes how they are read or written: rules, policies, inheritance, triggers that

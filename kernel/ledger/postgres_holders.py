@@ -1,4 +1,4 @@
-"""Who holds the head of a ledger on PostgreSQL, and how one is ended that is known to be dead.
+"""Finds who holds the head of a ledger on PostgreSQL, and ends one that is known to be dead.
 
 A gateway's writing connection bears its name. A process that waits for the head looks who holds it:
 a holder is ended where the record has it as the owner of a shard, and the lease table has it among

@@ -1,4 +1,4 @@
-"""What was written to the graph since a moment that is not long ago, and what it replaced.
+"""Lists what was written to the graph of late, and what it replaced.
 
 The first effect on a record after a moment names the state in which the record was then. Costs what
 was written since, once for a transaction; nothing where nobody looks back.

@@ -1,4 +1,4 @@
-"""What a transaction has put on the record, for those who follow the record and those alone."""
+"""Tells what a transaction has put on the record to those who follow the record."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a log row says by its envelope, for whoever holds one against the other (§17.4, K20)."""
+"""Derives a log row from its envelope, for whoever holds the two together (§17.4, K20)."""
 
 from kernel.ledger.ledger import Document
 from kernel.model.lite import LITE_INTENT, LITE_VERSION

@@ -1,4 +1,4 @@
-"""Whether this program reads the tables that it opened.
+"""Refuses tables that this program cannot read.
 
 Tables of another version raise `LedgerSchemaDiffers`, which is no `LedgerUnavailable`: trying again
 does not help, and the process ends. The version is asked for at opening and by each writing

@@ -1,4 +1,4 @@
-"""Who may write for a shard of the sessions, and which of its mailbox's entries have taken effect.
+"""Fences shards of the sessions: one owner each, and the mailbox entries that took effect.
 
 A shard has one row, which is there from the founding on; the number of shards never changes. Its
 epoch is raised when it is taken and when it is released, in a transaction like every other, so

@@ -1,4 +1,4 @@
-"""What a SQLite file says of its tables, and whether its indexes and pages are sound.
+"""Reads a SQLite file's tables, and whether its indexes and pages are sound.
 
 Definitions are compared as SQLite keeps them, word by word: a collation, a generated column or a
 conflict clause is in no pragma. The file is the ledger's alone, so anything else in it is a

@@ -1,4 +1,4 @@
-"""Which process holds the writer's lock of a SQLite file, as far as the system tells (Linux).
+"""Names the process that holds the writer's lock of a SQLite file, as Linux tells.
 
 In WAL mode the lock is byte 120 of the file beside it, ``-shm``. It is looked up in the system's
 table of locks: opening and closing that file here would drop the locks that this process has on it.

@@ -1,4 +1,4 @@
-"""What a table of the ledger is: the entry that stands with it in the schema (§17.3).
+"""Defines the entry that stands with each table of the ledger in the schema (§17.3).
 
 A typed store is one entry: who owns it, by which columns a replay may search it as it was, whether
 its records are written once, name things, speak of nodes, or are compared with what was written

@@ -1,4 +1,4 @@
-"""What an extraction hands in: values with the stretches that prove them, and how complete it is.
+"""Models what an extraction hands in: values with the stretches that prove them.
 
 A value quotes the words that it was read from and says where they stand, counted in Unicode code
 points. `check_extraction` holds the quotation against the text, so that what an extractor made up

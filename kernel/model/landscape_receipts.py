@@ -1,4 +1,4 @@
-"""What operations state of runs (seed 003)."""
+"""Models what operations state of runs (seed 003)."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What a model answered, as an envelope states it (§6.4).
+"""Models a model's answer as an envelope states it (§6.4).
 
 The answer itself is a payload of its own; here is what it takes to find it, and to say whether the
 same question was put to the same model in the same way.

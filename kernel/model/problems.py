@@ -1,4 +1,4 @@
-"""What is wrong with a document, as a refusal names it."""
+"""Names what is wrong with a document, for a refusal."""
 
 from pydantic import ValidationError
 

@@ -1,4 +1,4 @@
-"""What the kernel's own receipts say, one model for each kind (§5.6 to §18, decision kernel/0191).
+"""Models the kernel's own receipts, one for each kind (§5.6 to §18, decision kernel/0191).
 
 A model names every field of its receipt beside those that all receipts have (`HEADER_FIELDS`).
 Fields that the specification names have its names.

@@ -1,4 +1,4 @@
-"""How one filing may stand to another."""
+"""Lists how one filing may stand to another."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Which version of the rules this program records under (K30)."""
+"""States the version of the rules under which this program records (K30)."""
 
 RULES_VERSION = 2
 """The newest entry of `kernel.rules.RULES`; every log row and every receipt states its own."""

@@ -1,4 +1,4 @@
-"""What each kind of preview shows beside the records (§11.2)."""
+"""Models what each kind of preview shows beside the records (§11.2)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""What receipts say that envelopes state, one model for each kind (§5.6, §9.3, §11, §15).
+"""Models the receipts that envelopes state, one for each kind (§5.6, §9.3, §11, §15).
 
 Fields that the specification names have its names. Of kinds whose schema another document owns, a
 model has the fields that are needed here.

@@ -1,4 +1,4 @@
-"""What operations state of sessions of thoughts and of rounds (seed 002).
+"""Models what operations state of sessions of thoughts and of rounds (seed 002).
 
 The body of `session_sealed` and that of `round_sealed` are the seals themselves, with their
 signatures. Sequences of thoughts are counted within a session and are numbers; that of the log is a

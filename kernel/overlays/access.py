@@ -1,4 +1,4 @@
-"""Whether overlays forbid a writer to write a thing, or to send it out (§12.2)."""
+"""Forbids a writer what overlays forbid him to write or to send out (§12.2)."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet

@@ -1,4 +1,4 @@
-"""What a thing lies in, as far as the record says (§12.3).
+"""Finds what a thing lies in, as far as the record says (§12.3).
 
 Four things say what contains what:
 

@@ -1,1 +1,1 @@
-"""What proves the log to somebody who trusts nobody here: a Merkle tree, its proofs, its tiles."""
+"""Proves the log to somebody who trusts nobody here: a Merkle tree, its proofs, its tiles."""

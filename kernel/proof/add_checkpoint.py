@@ -1,4 +1,4 @@
-"""What a log asks of a witness, and what a witness decides (C2SP tlog-witness); pure.
+"""Asks a witness for a cosignature, and decides about one (C2SP tlog-witness); pure.
 
 The checks of `decided` stand in the order in which the specification has them. A witness cosigns
 what goes on from the newest checkpoint that it cosigned before, and nothing else; whoever calls

@@ -1,4 +1,4 @@
-"""What a log asks of a witness whose policy has its old keys: to follow a hand-over; pure.
+"""Asks a witness whose policy has a log's old keys to follow a hand-over; pure.
 
 It is a request for a cosignature on a checkpoint that the new keys have signed, with a proof of
 each hand-over that lies between: every key of it has signed it, and it stands on the log of that

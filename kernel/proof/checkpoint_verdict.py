@@ -1,4 +1,4 @@
-"""What a checkpoint is worth: one verdict, the same at every door.
+"""Gives a checkpoint one verdict, the same at every door.
 
 | Verdict | The checkpoint |
 |---|---|

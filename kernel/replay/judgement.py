@@ -1,4 +1,4 @@
-"""Whether a reproduced operation may be called replayed: its model outputs, and its parents (§6.3).
+"""Judges whether a reproduced operation may be called replayed (§6.3).
 
 A recorded output must be there and eligible. Then the whole fingerprint is compared (K26): the
 three parts give the combined hash, the envelope and the stored record say the same, and the

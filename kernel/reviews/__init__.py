@@ -1,1 +1,1 @@
-"""What a person, or the rule in place of one, decides about evidence (§13.6, §14.4)."""
+"""Decides about evidence by a person, or by the rule in place of one (§13.6, §14.4)."""

@@ -1,4 +1,4 @@
-"""When evidence may be confirmed without a person: the safe path (INV-K-OUTCOME-1, §13.6).
+"""Confirms evidence without a person where the safe path admits it (INV-K-OUTCOME-1, §13.6).
 
 1. `identity_confidence` is stated, and at least 0.95.
 2. The evidence was drawn from a `SourceArtifact` that is signed: it is active, and its own words

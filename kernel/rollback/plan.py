@@ -1,4 +1,4 @@
-"""What undoing would do, exactly, read from the record (§4.5, §5.1, K21).
+"""Plans what undoing would do, exactly, from the record (§4.5, §5.1, K21).
 
 A plan walks the operations in scope from the newest to the oldest and each one's effects from the
 last to the first. By the reversibility that each effect stated, it is undone by its inverse, made

@@ -1,4 +1,4 @@
-"""Which nodes an operation would touch, and what was read to say so (§11.5 steps 2 and 3).
+"""Names the nodes that an operation would touch, and what was read to say so (§11.5).
 
 A preview shows records, so the class of every node that it shows is part of its taint, whether or
 not the operation named it as a source: nobody reads a sealed node by simulating a change of it.

@@ -1,4 +1,4 @@
-"""What each kind of preview says of a dry run: one function a kind, in a table.
+"""Describes a dry run for each kind of preview: one function a kind, in a table.
 
 Each returns the fields of its kind's payload and nothing else. An operation that would be refused
 has no changes; what it states is shown where the kind shows what is stated.

@@ -1,4 +1,4 @@
-"""Whether an operation may be simulated at all (§11.4): its kind allows it, its effects are typed.
+"""Judges whether an operation may be simulated at all (§11.4): by its kind and its effects.
 
 Judged on the document as it came, because the answer must not depend on the rest of it being well
 formed.

@@ -1,4 +1,4 @@
-"""What an operation would set off outside, held against what a simulation may (§11.3).
+"""Holds what an operation would set off outside against what a simulation may (§11.3).
 
 The dry run performs nothing, so what is judged here is what the operation would do in earnest and
 what asking a model has done already. Of the first, what the policy forbids is a violation. Of the

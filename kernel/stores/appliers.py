@@ -1,4 +1,4 @@
-"""Which store applies which effect: one table by canonical kind, for each version of the rules."""
+"""Maps each effect to the store that applies it: one table, for each version of the rules."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

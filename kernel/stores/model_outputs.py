@@ -1,4 +1,4 @@
-"""What models answered, one record for an answer; counted by the operations that name it (§6.4).
+"""Stores what models answered, and counts the operations that name each answer (§6.4).
 
 An id names one output for ever: an operation that states it otherwise is refused. The answer's
 bytes are a payload of their own, to which the record commits; they may be erased later, so nothing

@@ -1,4 +1,4 @@
-"""What primitive verbs do to a node: scope, class, review, quarantine, access (§3.2).
+"""Applies what primitive verbs do to a node: scope, class, review, quarantine, access (§3.2).
 
 Each changes one thing about a node that is there, and states nothing else of it.
 """

@@ -1,4 +1,4 @@
-"""How every typed record is written: the state before is kept, the state after is hashed.
+"""Writes every typed record: the state before is kept, the state after is hashed.
 
 The pre-image is content-addressed, so undoing restores exactly the bytes that were there (K2).
 """

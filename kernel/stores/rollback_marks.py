@@ -1,4 +1,4 @@
-"""Which operations were undone, by which, and which ones undid: a fold of the log like all state.
+"""Marks operations that were undone and those that undid: a fold of the log like all state.
 
 An operation is in effect unless an undoing that is in effect has undone it. A mark names those
 undoings, so an undoing that is itself undone is followed down its chain to the operation that comes

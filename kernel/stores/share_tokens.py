@@ -1,4 +1,4 @@
-"""Whether a share token opens its link: by its hash, which is all that the record has of it."""
+"""Judges a share token by its hash, which is all that the record has of it."""
 
 import hmac
 

@@ -1,4 +1,4 @@
-"""What the operations of thoughts and rounds do to their tables: a fold of the log (seed 002).
+"""Folds the operations of thoughts and rounds into their tables (seed 002).
 
 An operation states what nobody can compute: which thoughts, when a seal was made, who signed it.
 Everything else that a seal says is computed from the state and held against what is stated, so a

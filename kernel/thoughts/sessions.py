@@ -1,4 +1,4 @@
-"""Where a session of thoughts stands, and what may happen to it there (seed 002, P2, P3).
+"""Tells where a session of thoughts stands, and what may happen to it there (seed 002, P2, P3).
 
 A session is open, then finalized, then ended. What each step asks of it is refused here with a code
 that says what has to come first; a door answers with it, and applying an operation holds it to the

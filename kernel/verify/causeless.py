@@ -1,4 +1,4 @@
-"""What is on record without an operation that caused it.
+"""Finds what is on record without an operation that caused it.
 
 Requests, pauses, pages of routing, segments of the archive.
 

@@ -1,4 +1,4 @@
-"""What models answered: each record commits to bytes that are there, or were collected on record.
+"""Checks that each answer of a model commits to bytes that are there, or were collected.
 
 The records themselves are a fold of the log (level B). Here are their payloads: one that is there
 keeps its commitment, and one that is not has a durable receipt that says who erased it. Whoever

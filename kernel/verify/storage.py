@@ -1,4 +1,4 @@
-"""What holds the rows: the faults of a store as findings, beside those of its rows."""
+"""Names the faults of the store that holds the rows as findings, beside those of its rows."""
 
 from collections.abc import Iterable
 

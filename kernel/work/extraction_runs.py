@@ -1,4 +1,4 @@
-"""Which run an extraction of a text is, whoever asks for it (§16.4).
+"""Names the run of an extraction by its text, whoever asks for it (§16.4).
 
 A run's name follows from the source, its text, the extractor and the corpus. So the same asking is
 the same run, and a changed text is another.

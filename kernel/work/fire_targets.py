@@ -1,4 +1,4 @@
-"""Where a fire would write, what stands there, and what it would state, by target kind (§13.5).
+"""Finds where a fire would write, what stands there, and what it would state (§13.5).
 
 Everything that is stated comes from the binding's snapshot, from the artifact as the record has it,
 and from what its text was read to say, so that composing it again gives the same bytes.

@@ -1,4 +1,4 @@
-"""Which bindings are evaluated against which artifact: pairs and their requests (§13.3, §13.4).
+"""Pairs bindings with artifacts, and asks for their evaluation (§13.3, §13.4).
 
 An operation that brings an artifact, completes one of its phases, or changes a binding, writes what
 follows from it in its own transaction (K19): `follow_operation`. What follows is computed, never

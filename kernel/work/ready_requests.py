@@ -1,4 +1,4 @@
-"""Which of the open requests may be worked on now: rules of order and of fan-out (§14.1, §16.4)."""
+"""Picks the open requests that may be worked on now, by order and fan-out (§14.1, §16.4)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What workers report of a request: the step to record, how an evaluation ended, that it failed."""
+"""Models what workers report of a request: the step to record, how it ended, that it failed."""
 
 from typing import Annotated, Any, Literal
 

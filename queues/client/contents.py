@@ -1,4 +1,4 @@
-"""What the queues take, as a producer states it; a field that is None is not stated.
+"""Defines what the queues take, as a producer states it; a field that is None is not stated.
 
 The names and fields are those of the record (§13.4, §14.2, §16.4, §16.5). The gateway checks the
 values; here types say which there are. Any dataclass with a `queue` may be asked for likewise.

@@ -1,4 +1,4 @@
-"""What a gateway refuses, as its clients raise it."""
+"""Defines the refusals of a gateway, as its clients raise them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What a gateway is asked about jobs: that they be done, how they ended, that they be taken back.
+"""Asks a gateway about jobs: that they be done, how they ended, that they be taken back.
 
 A request has a key, so asking again is safe, and the gateway is asked until it answers
 (`gateway_http.py`). A call for several requests is all or none; what came from several tasks and

@@ -1,4 +1,4 @@
-"""Which gateway owns which session, as gateways say it in their answers.
+"""Remembers which gateway owns which session, as gateways say it in their answers.
 
 A gateway that does not own a session forwards what it is asked, and names the owner's URL in the
 header `Rotulus-Owner`, where that gateway advertises one. A hint is followed only to a URL in the

@@ -1,1 +1,1 @@
-"""What gateways tell each other over Redis: leases of shards, mailboxes."""
+"""Carries what gateways tell each other over Redis: leases of shards, mailboxes."""

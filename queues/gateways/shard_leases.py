@@ -1,4 +1,4 @@
-"""Which gateways are alive, and which shards each of them should try to own.
+"""Leases shards to the gateways that are alive.
 
 A gateway is alive for one lease after each beat, and leases its shards for as long as it is alive.
 So a beat is one script, however many shards there are; the cost is that the whole table lies under

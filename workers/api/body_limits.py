@@ -1,4 +1,4 @@
-"""How large the body of each route may be: its bytes, its values, its objects and arrays.
+"""Bounds the body of each route: its bytes, its values, its objects and arrays.
 
 Reading JSON is one call that keeps the interpreter to itself, at worst for as long as these limits
 allow. So the values of a body are counted in its bytes before it is read (413,

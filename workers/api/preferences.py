@@ -1,4 +1,4 @@
-"""What a request prefers of its answer (RFC 7240); what is not understood is passed over."""
+"""Reads what a request prefers of its answer (RFC 7240); what is unknown is passed over."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a command reads from a file or standard input, and how it says what is wrong there."""
+"""Reads a command's file or standard input, and says what is wrong there."""
 
 import os
 import stat

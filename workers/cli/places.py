@@ -1,4 +1,4 @@
-"""Where a command works: in a data folder and through a gateway, in a folder alone, or in neither.
+"""Places a command: in a data folder and at a gateway, in a folder alone, or in neither.
 
 Rules:
 - Every command and every group takes `--data-dir` and `--gateway`, so both may stand anywhere

@@ -1,4 +1,4 @@
-"""What is wrong with the published log and its witnesses, and what to do about it.
+"""Diagnoses the published log and its witnesses, each problem with its remedy.
 
 The published checkpoint is judged beside the log, and the newest tiles of the folder are compared
 with the rows. Each witness is shown the checkpoint that is public already; it may cosign that once

@@ -1,4 +1,4 @@
-"""What a gateway says of itself and of what needs somebody (`views/attention.py`).
+"""Reads what a gateway says of itself and of what needs somebody (`views/attention.py`).
 
 Whatever answers at a URL may say anything, so each part is held against the form of what is read of
 it. A part of another form is an error, which needs somebody, and not a part in which nothing does.

@@ -1,4 +1,4 @@
-"""What a person reviews, for programs: batches, and what waits (§13.6, §14.4)."""
+"""Asks a gateway for what a person reviews: batches, and what waits (§13.6, §14.4)."""
 
 from typing import Any
 from urllib.parse import quote

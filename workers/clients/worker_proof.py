@@ -1,4 +1,4 @@
-"""How a worker proves itself to a gateway without telling it the token.
+"""Proves a worker to a gateway without telling it the token.
 
 A worker sends what it has computed to whatever answers at `ROTULUS_GATEWAY_URL`, which may be a
 stranger. So it sends no token, but a MAC under the token over what it asks for: who does not know

@@ -1,4 +1,4 @@
-"""What the dashboard answers instead of a page: an error with a code, like every other door."""
+"""Answers instead of a page: an error with a code, like every other door."""
 
 from starlette.responses import JSONResponse
 

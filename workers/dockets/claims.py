@@ -1,4 +1,4 @@
-"""What an entry claims, how much the claim matters, and who may read the entry.
+"""Derives what an entry claims, how much the claim matters, and who may read the entry.
 
 The kind of a document is told from how its entry opens. Authority says whose word the entry is,
 not whether it is right:

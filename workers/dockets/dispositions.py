@@ -1,4 +1,4 @@
-"""What a court did with what was asked of it, as a table of the words that say it."""
+"""Tables the words by which a court says what it did with what was asked."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What an entry says, field by field, each value with the stretch of the text that says it.
+"""Reads an entry field by field, each value with the stretch of the text that says it.
 
 Eight fields are read: `party`, `judge`, `document_number` (every document that is named),
 `relates_to` (those to which the entry itself relates), `motion`, `deadline`, `disposition` (only

@@ -1,4 +1,4 @@
-"""What a motion asks for, as a table of the words that say it.
+"""Tables the words by which a motion says what it asks for.
 
 Of several that a title holds the one that stands first decides: "motion to shorten time on the
 motion for relief from stay" asks for a shorter time.

@@ -1,4 +1,4 @@
-"""What a docket entry is, in the terms by which bindings select (§13.8): seven fields, from tables.
+"""Reads a docket entry into the seven fields by which bindings select (§13.8), from tables.
 
 `filing_unit_kind`, `filing_role` and `related_motion_type` are read from the entry's words
 (`filing_forms.py`, `motion_types.py`), `content_type` from what the entry has, the others from its

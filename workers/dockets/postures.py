@@ -1,4 +1,4 @@
-"""Which postures a case can be in, and which of them an entry makes impossible.
+"""Lists the postures of a case, and which of them an entry makes impossible.
 
 A belief session only strikes hypotheses; nothing brings one back. So a posture is either a phase
 that a case leaves or the ending by which it leaves the court, and a rule strikes one only for an

@@ -1,4 +1,4 @@
-"""Which filing an opposition, a response, a reply or an order is about, among those of its docket.
+"""Finds the filing that an opposition, a response, a reply or an order is about.
 
 `RelationshipIndex` is told the entries of one docket in their order; each is resolved against
 those before it. A candidate says which filing is meant, in which relation, and with which

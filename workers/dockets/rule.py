@@ -1,4 +1,4 @@
-"""What a rule is, and the two ways of writing the pattern of one.
+"""Defines a rule, and the two ways of writing the pattern of one.
 
 In a pattern a blank stands for any run of white space (courts use line breaks and no-break
 spaces). All patterns ignore case and bound their gaps, so that no text makes them slow.

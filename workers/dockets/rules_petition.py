@@ -1,4 +1,4 @@
-"""What the beginning of a bankruptcy case excludes: the order for relief, and the schedules.
+"""Excludes what the beginning of a bankruptcy case rules out.
 
 A voluntary petition is itself the order for relief (11 U.S.C. 301(b)); after an involuntary one the
 case waits for the court's. What the code lets happen only afterwards shows that it was made. This

@@ -1,4 +1,4 @@
-"""Where the segments of the archive lie: in a folder, unless a URL names a bucket.
+"""Keeps the segments of the archive in a folder, unless a URL names a bucket.
 
 A segment is a file that is written once, under the hash of its content. The folder keeps it in one
 of 256 folders by the first digits of its name, for the user who runs the processes alone; it is

@@ -1,4 +1,4 @@
-"""Where the segments of the archive lie: in a bucket of an S3-compatible store.
+"""Keeps the segments of the archive in a bucket of an S3-compatible store.
 
 Objects lie as files do in a folder, `ab/abcd….jsonl.gz` below the prefix of the URL. Credentials,
 region and endpoint are those of AWS's own variables, so they are in no setting and no file of

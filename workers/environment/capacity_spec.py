@@ -1,4 +1,4 @@
-"""How an operator writes capacity down: `any=1000,create=50`, and reserves as parts of it."""
+"""Reads capacity as an operator writes it: `any=1000,create=50`, and reserves as parts of it."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What is wrong with a data folder, its database and the record in it, and what to do about it.
+"""Diagnoses a data folder, its database and the record in it, each problem with its remedy.
 
 Each check is about one subject. None of them writes, and one that fails says so and lets the others
 go on. The record is looked at near its end: the last rows and receipts, the newest tiles of the

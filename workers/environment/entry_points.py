@@ -1,4 +1,4 @@
-"""What installed distributions add to Rotulus, by Python entry points (decision workers/0245).
+"""Loads what distributions add by Python entry points (decision workers/0245).
 
 Names are read without importing anything, so that settings can be checked against them. A
 distribution that cannot be loaded, or a name that two claim, ends the start of a process: what it

@@ -1,4 +1,4 @@
-"""Where the record is kept, and how the command line reads it: without the right to write."""
+"""Opens the record for the command line, without the right to write."""
 
 import time
 from collections.abc import Callable, Iterator

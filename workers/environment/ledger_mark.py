@@ -1,4 +1,4 @@
-"""Which ledger the processes of an installation serve, for what two ledgers must not share."""
+"""Marks what two ledgers must not share with the ledger that an installation serves."""
 
 import socket
 from collections.abc import Awaitable, Callable

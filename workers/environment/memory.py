@@ -1,4 +1,4 @@
-"""What a process does so that it holds no more memory than what it has in hand takes."""
+"""Keeps a process from holding more memory than what it has in hand takes."""
 
 import ctypes
 import gc

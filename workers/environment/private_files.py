@@ -1,4 +1,4 @@
-"""What a folder of ours and the files in it have to be, so that nobody else reads or plants them.
+"""Refuses folders and files of ours that somebody else could read or plant.
 
 1. A folder belongs to who runs this and lets nobody else in. One that does is refused: whoever was
    let in may have put something there, and somebody may have meant it.

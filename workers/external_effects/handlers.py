@@ -1,4 +1,4 @@
-"""How each kind of effect outside is performed: a table from canonical kind to function.
+"""Performs each kind of effect outside, by a table from canonical kind to function.
 
 Performing twice is performing once: a file that is there with its content is done, a token that
 was issued for the same operation and effect is the token.

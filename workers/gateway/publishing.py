@@ -1,4 +1,4 @@
-"""What publishes the log of a gateway, as its settings say."""
+"""Puts together what publishes the log of a gateway, as its settings say."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""What a gateway consists of, put together once: for its process, and for tests.
+"""Puts a gateway together, once: for its process, and for tests.
 
 Nothing that is built here runs before `Gateway.run`. What is told of something later in this file
 is told by a function that names it, so that everything has its callbacks when it is made

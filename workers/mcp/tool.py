@@ -1,4 +1,4 @@
-"""What a tool is: arguments that are checked, and an answer from the record or from a gateway."""
+"""Defines a tool: arguments that are checked, and an answer from the record or a gateway."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping

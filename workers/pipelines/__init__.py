@@ -1,4 +1,4 @@
-"""What a user's pipeline is made of; `rotulus pipeline run MODULE:NAME` runs it."""
+"""Defines a user's pipeline; `rotulus pipeline run MODULE:NAME` runs it."""
 
 from actors.pipelines.node import PipelineNode
 from actors.pipelines.pipeline import Pipeline

@@ -1,4 +1,4 @@
-"""What a plug-in states: queues of its own with their handlers, evaluators, extractors, models."""
+"""Defines what a plug-in states: queues with handlers, evaluators, extractors, models."""
 
 from workers.plugins.jobs import JobContext, JobRefused
 from workers.plugins.queue_plugin import QueuePlugin, Schedule

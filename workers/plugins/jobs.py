@@ -1,4 +1,4 @@
-"""What a handler is given with each job, and how it says that a job cannot be done."""
+"""Gives a handler its job, and lets it say that a job cannot be done."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager

@@ -1,4 +1,4 @@
-"""How a hypothesis id names a part of a causal graph (seed 000 §8.2).
+"""Names a part of a causal graph by a hypothesis id (seed 000 §8.2).
 
 An id that begins with ``edge:`` names an edge, as in ``edge:svc-postgres|svc-redis|DEPENDS_ON``;
 every other id is that of a node. So neither end of an edge that is a hypothesis holds a ``|``.

@@ -1,1 +1,1 @@
-"""What the processes say of themselves to Prometheus."""
+"""Tells Prometheus and a collector of traces what the processes do."""

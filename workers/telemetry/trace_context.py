@@ -1,4 +1,4 @@
-"""Which trace and span a piece of work belongs to, computed from names (decision workers/0049).
+"""Computes the trace and span of a piece of work from names (decision workers/0049).
 
 The trace of an operation and of everything that it causes has an id that follows from the
 operation's, the trace of asked-for work one that follows from its request. So every process finds

@@ -1,4 +1,4 @@
-"""What operators do to queues, for every door: first the record is written, then Redis follows.
+"""Carries out what operators do to queues: first the record is written, then Redis follows.
 
 Where Redis does not answer, the record holds and the relay puts Redis right once it answers.
 """

@@ -1,4 +1,4 @@
-"""Whether an audit trail, replayed, gives the session that is shown with it (seed 001 §7)."""
+"""Replays an audit trail, and compares the session that is shown with it (seed 001 §7)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Who waits until rows of the log are witnessed, and what each of them is answered (D9).
+"""Answers those who wait until rows of the log are witnessed (D9).
 
 A row is durable before anybody waits here. What is waited for is a published checkpoint over the
 row that carries the cosignatures of the policy's quorum; where that does not come in time the row

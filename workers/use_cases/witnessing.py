@@ -1,4 +1,4 @@
-"""What whoever publishes a log asks of witnesses, and what comes of asking each."""
+"""Asks witnesses on behalf of whoever publishes a log, and deals with what each answers."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass

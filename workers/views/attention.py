@@ -1,4 +1,4 @@
-"""What needs somebody, as a sentence for each thing with the command for it."""
+"""Lists what needs somebody, a sentence for each thing with the command for it."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""What a queue holds of what the record asks for, so that the numbers add up.
+"""Counts what a queue holds of what the record asks for, so that the numbers add up.
 
 Open requests are ready, suspended, delayed, in flight, or held. Delayed are items that wait for
 another attempt and requests whose time has not come. Of the others those are held for which no item

@@ -1,4 +1,4 @@
-"""What the belief protocol answers over HTTP (seed 001 §2), for the document and for clients.
+"""Shows what the belief protocol answers over HTTP (seed 001 §2).
 
 Routes do not pass their answers through these: listing a large universe once more would cost more
 than the verb.

@@ -1,4 +1,4 @@
-"""What the published checkpoint of a log is worth here: the one verdict, for every door."""
+"""Shows what a log's published checkpoint is worth here: the one verdict, for every door."""
 
 from dataclasses import replace
 

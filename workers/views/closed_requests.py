@@ -1,4 +1,4 @@
-"""How requests ended, by queue: counted once, and afterwards by what is new since the last look.
+"""Counts how requests ended, by queue: once, and then by what is new since the last look.
 
 Every request that was given up or cancelled has a durable receipt that says so; whatever else is
 recorded and not open was completed. So no look reads more than what is new, and none of the past.

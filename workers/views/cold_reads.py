@@ -1,4 +1,4 @@
-"""Whether what is answered was read from the archive, in part at least.
+"""Tells whether what is answered was read from the archive, in part at least.
 
 A door begins an answer; whatever reads the record for it notes what came from there, in the same
 task or in a thread that the task waits for; the door says so with its answer.

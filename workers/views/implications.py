@@ -1,4 +1,4 @@
-"""What detectors of implications have read, and what is halted, the same at every door (§19.1)."""
+"""Shows what detectors have read and what is halted, the same at every door (§19.1)."""
 
 from dataclasses import asdict
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Which workers have missed a beat: they may be dead, and what they had in hand goes to others."""
+"""Lists workers that have missed a beat: what they had in hand goes to others."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What an id names and where it comes from, the same at every door (seed 003, ruling L1).
+"""Names what an id is and where it comes from, the same at every door (seed 003, ruling L1).
 
 An id of the ledger (an authority, a source, an operation, a request, a survivor, whatever has a
 record) is explained by its way back to the words of sources; any other by what the records of runs

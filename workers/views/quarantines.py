@@ -1,4 +1,4 @@
-"""What was found damaged, as JSON and as sentences for whoever looks after the record (§17.5)."""
+"""Shows what was found damaged, as JSON and as sentences for its keeper (§17.5)."""
 
 from collections.abc import Collection, Sequence
 from typing import cast

@@ -1,4 +1,4 @@
-"""What Redis and the fleet say around an open request, for every door that says why it waits."""
+"""Reads what Redis and the fleet say around an open request, for doors that say why it waits."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar

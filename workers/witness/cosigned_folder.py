@@ -1,4 +1,4 @@
-"""What a witness has cosigned, a file for each log, the hand-overs that it follows, and evidence.
+"""Keeps what a witness has cosigned, a file for each log, with hand-overs and evidence.
 
 The folder is made with the keys, by a command. Without it nothing is cosigned: a witness that has
 forgotten what it saw would cosign another history. `index.json` names the files that have to be

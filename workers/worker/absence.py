@@ -1,4 +1,4 @@
-"""Whoever a worker cannot reach: when it tries again, and how often it says so."""
+"""Paces the tries of a worker that cannot reach somebody, and how often it says so."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Whether a batch moves: what is held for one of which nothing was done for a while is let go.
+"""Lets go of what is held for a batch of which nothing was done for a while.
 
 A batch may take long, because its items are worked on one after the other. Whatever works on one
 says so by `progressed`, from any task or thread that the batch has started. A step has a limit of

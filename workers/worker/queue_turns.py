@@ -1,4 +1,4 @@
-"""Which of its queues a slot drains next.
+"""Picks the queue that a slot drains next.
 
 The earliest deadline over all queues goes first: time makes everything urgent. A queue whose
 deadlines are all long past could keep the others waiting for as long as it is behind, so every

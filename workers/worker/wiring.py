@@ -1,4 +1,4 @@
-"""What a worker consists of, put together once: for its process, and for tests."""
+"""Puts a worker together, once: for its process, and for tests."""
 
 import os
 import random

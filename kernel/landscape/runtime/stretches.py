@@ -1,4 +1,4 @@
-"""Which stretch of the log is which run of the runtime, and how runs follow each other.
+"""Parts the log into runs of the runtime, and says how they follow each other.
 
 The first run begins with the first row, each further one behind the row with which the last sealed
 one ended. What stands behind that is the run that is going on. The name of a sealed run has the

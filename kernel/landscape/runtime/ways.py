@@ -1,4 +1,4 @@
-"""What a stretch of the log consists of, and what came from what: operations and requests.
+"""Reads a stretch of the log as operations and requests, and what came from what.
 
 A request belongs to the run in which it got its outcome, an operation to the one that has its row.
 An operation comes from the requests that it answered or worked for, else from the operation that

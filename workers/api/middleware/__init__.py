@@ -1,1 +1,1 @@
-"""What stands before every route: admission and the guard."""
+"""Stands before every route: admission and the guard."""

@@ -1,4 +1,4 @@
-"""What every request passes before a route: names, origins, sizes and times.
+"""Passes every request before a route: names, origins, sizes and times.
 
 A page of another origin must not reach a gateway on loopback through its reader's browser, and any
 page can let a name of its own point at our address. So a request names one well-formed host

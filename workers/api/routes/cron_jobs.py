@@ -1,4 +1,4 @@
-"""What the fleet does periodically and only a writer can do: a unit of the committer for each.
+"""Serves what the fleet does periodically and only a writer can do: a unit each.
 
 Workers claim a period among themselves; should two come with one, the second changes nothing.
 """

@@ -1,4 +1,4 @@
-"""Where something on the record comes from, over HTTP: one question for whatever has an id."""
+"""Serves where something on the record comes from: one question for whatever has an id."""
 
 from typing import Annotated, Literal
 

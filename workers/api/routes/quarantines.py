@@ -1,4 +1,4 @@
-"""What was found damaged over HTTP: what stands, what a reader met, and the end of one (§17.5)."""
+"""Serves what was found damaged: what stands, what a reader met, and its end (§17.5)."""
 
 from functools import partial
 from typing import Annotated

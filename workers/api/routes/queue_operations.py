@@ -1,4 +1,4 @@
-"""What operators do to queues over HTTP: pause, resume, requeue and dismiss dead letters."""
+"""Serves what operators do to queues: pause, resume, requeue and dismiss dead letters."""
 
 from typing import Annotated
 

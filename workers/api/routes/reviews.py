@@ -1,4 +1,4 @@
-"""What a person reviews, over HTTP: batches of memberships, and what waits (§13.6, §14.4)."""
+"""Serves what a person reviews: batches of memberships, and what waits (§13.6, §14.4)."""
 
 from typing import Annotated
 

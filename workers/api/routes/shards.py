@@ -1,4 +1,4 @@
-"""Which gateway owns which shards, and what of their mailboxes was set aside."""
+"""Serves which gateway owns which shards, and what of their mailboxes was set aside."""
 
 from typing import Annotated, Any
 

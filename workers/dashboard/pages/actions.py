@@ -1,4 +1,4 @@
-"""What a posted form does: the action is recorded, then the browser is led back to its page."""
+"""Records the action of a posted form, then leads the browser back to its page."""
 
 from urllib.parse import urlencode
 

@@ -1,4 +1,4 @@
-"""What the pages of single things share: their template, their links, their answers."""
+"""Shares what the pages of single things need: their template, links and answers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the pages show and do, as a port; the gateway implements it with every door's views."""
+"""Defines what the pages show and do, as a port; the gateway implements it."""
 
 from typing import Protocol
 

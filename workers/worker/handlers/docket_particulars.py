@@ -1,4 +1,4 @@
-"""What the text of a docket entry says for the target of a fire: a disposition, a related filing.
+"""Reads a disposition and a related filing from a docket entry, for the target of a fire.
 
 Each entry names the one that was filed before it (`preceding_entry` in its metadata,
 `workers/dockets/plan.py`). Which filing an entry is about is resolved against those before it, so

@@ -1,4 +1,4 @@
-"""Which extractor serves a source, as tables: by the kind of its content, and what each is.
+"""Picks the extractor that serves a source, by tables of content kinds.
 
 The claims of an extractor have one authority (K13). That of the rules is the share of their values
 that were right when thirty entries were read by hand (`workers/dockets/README.md`). Nobody has
