@@ -19,6 +19,8 @@ the same one (ruling L2). Typed JSON is what is kept and read back; a reference 
 Values with the same typed bytes are therefore the same value, but for what rules 1 and 2 call a
 list, a text or null; and what was read is written again as it was. NumPy and pandas are known by
 the names of their types; neither is imported.
+
+Decision kernel/0605 says why.
 """
 
 import base64

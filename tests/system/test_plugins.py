@@ -103,7 +103,7 @@ async def use_producers(run: TreeRun, environment: dict[str, str]) -> None:
 
 
 async def use_programs(run: TreeRun, rotulus: Rotulus) -> None:
-    """The queue and the evaluator of the client's README, with a worker that is killed under the first."""
+    """The queue and the evaluator of the client's README; a worker is killed under the first."""
     images = [{"image_id": f"i{number}", "width": 80} for number in range(LETTERS)]
     jobs = await rotulus.enqueue_many([NewRequest(x, queue="resize-images") for x in images])
     await until_in_hand(rotulus, jobs[0])

@@ -8,6 +8,8 @@ happen again.
 As with rules, the words that open an entry decide, and a motion, a hearing or a proposed order
 undoes nothing. A row undoes rather too much than too little: a posture that comes back wrongly is
 struck again by the next entry, one that stays away wrongly never is.
+
+Decisions workers/0400 and workers/0401 say why.
 """
 
 from dataclasses import dataclass

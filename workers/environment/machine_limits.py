@@ -1,4 +1,4 @@
-"""Limits of the machine, held against what a process needs, at its start.
+"""Limits of the machine, held against what a process needs, at its start (decision workers/0381).
 
 Each limit is a row of the table: what there is of it, below what a process cannot work, and below
 what it works with little to spare. A process that cannot work is refused by name before it opens

@@ -8,6 +8,8 @@ Rules:
 - What cannot be written on standard output ends the command with `output_unusable`. What cannot be
   written on standard error is dropped, for there is no other place to say it.
 - A command that is printed to be copied is quoted for a shell by `command_line` alone.
+
+Decision workers/0410 says why.
 """
 
 import atexit

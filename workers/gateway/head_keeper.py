@@ -5,6 +5,8 @@ there what it knows to be lost, and stands halted until an operator has accepted
 it begins anew from it. So does one that finds a finding of another gateway, and one that was
 stopped while a file was put back: what it knew last lies in its data folder, and beside the key
 with which it signs (decision workers/0350).
+
+Decision workers/0360 says why.
 """
 
 from collections.abc import Callable, Iterator
