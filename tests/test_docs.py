@@ -113,7 +113,7 @@ def _sources() -> list[Path]:
 
 
 def _pages() -> list[Path]:
-    return [page for folder in FOLDERS for page in (ROOT / folder / "decisions").glob("*.md")]
+    return [page for folder in FOLDERS for page in (ROOT / folder / "decisions").glob("[0-9]*.md")]
 
 
 def _id_of(page: Path) -> tuple[str, str]:
@@ -147,6 +147,21 @@ def test_a_superseded_decision_names_a_page_of_its_folder():
 def test_no_number_of_a_decision_stands_twice():
     counts = Counter(_id_of(page) for page in _pages())
     assert [number for number, count in counts.items() if count > 1] == []
+
+
+def test_every_decision_stands_once_in_the_index_of_its_folder_by_its_title():
+    lines = [
+        f"- [{page.name[:4]}]({page.name}) {page.read_text().partition(chr(10))[0][8:]}"
+        for page in _pages()
+    ]
+    indexes = {page.parent / "README.md" for page in _pages()}
+    listed = [
+        line
+        for index in indexes
+        for line in index.read_text().splitlines()
+        if line.startswith("- [")
+    ]
+    assert sorted(listed) == sorted(lines)
 
 
 def test_a_page_has_its_number_in_its_title_and_four_headings():
