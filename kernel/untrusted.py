@@ -8,6 +8,10 @@ it back.
 import re
 from html import unescape
 
+CONTENT_FLAG = "prompt_injection_isolation_wrapper_applied"
+METADATA_FLAG = "metadata_wrapper_applied"
+"""Fields of a node that say that its content, and its metadata, were wrapped."""
+
 _WRAPPED = re.compile(
     r'\A<UNTRUSTED_CONTENT source="[^"<>]*" kind="[^"<>]*">\n(?P<body>.*)\n</UNTRUSTED_CONTENT>\Z',
     re.DOTALL,

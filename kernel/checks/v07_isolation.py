@@ -21,9 +21,7 @@ from kernel.model.node_kinds import SOURCE_ARTIFACT
 from kernel.overlays.overlay import EMBEDDED
 from kernel.sources import sources_of_envelope
 from kernel.spans import names_of
-
-CONTENT_FLAG = "prompt_injection_isolation_wrapper_applied"
-METADATA_FLAG = "metadata_wrapper_applied"
+from kernel.untrusted import CONTENT_FLAG, METADATA_FLAG
 
 _SAYS_NOTHING = frozenset({"node_kind", "state", "visibility_class", EMBEDDED})
 """Fields of a node that are no part of its ingested content."""
