@@ -404,7 +404,7 @@ class RecordKeyHandover(Intent):
 
 
 class RecordDecision(Intent):
-    """Record what an operator decides about the runtime (`kernel/operator_decisions.py`)."""
+    """Record what an operator decides about the runtime."""
 
     intent_kind: Literal["record_decision"] = "record_decision"
     verb: str

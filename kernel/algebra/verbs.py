@@ -129,7 +129,7 @@ OPERATOR_VERBS = (
     *(QUEUE_PAUSE, QUEUE_RESUME, REQUEST_REQUEUE, REQUEST_DISMISS, REQUEST_CANCEL),
     *(PAYLOAD_ERASE, HOLD_SET, HOLD_LIFT, QUARANTINE_LIFT, LEDGER_HEAD_ACCEPT),
 )
-"""What people decide about the runtime; spoken by it alone (`kernel/operator_decisions.py`)."""
+"""What people decide about the runtime; spoken by it alone."""
 
 THOUGHT_VERBS = (
     AUDIT_SESSION_START,

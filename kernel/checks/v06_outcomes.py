@@ -7,7 +7,7 @@
    provenance: the `SourceArtifact` of a court's order, or an observation of a docket that stands
    (§13.6 a, c).
 3. Both say who decided and on what grounds (`adjudication`). A user decides; anybody else only
-   where the safe path is open (`kernel/reviews/evidence.py`), as `auto_confirmation` (§13.6 b).
+   where the safe path is open, as `auto_confirmation` (§13.6 b).
 """
 
 from collections.abc import Mapping

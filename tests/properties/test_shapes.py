@@ -116,7 +116,8 @@ def both_ways(new_store, steps, actor):
     """Return what the steps come to with the table of shapes, and without it."""
     outcomes = []
     for judged in (shapes.checks_left, generally):
-        with contextlib.closing(new_store()) as store, patch("kernel.kernel.checks_left", judged):
+        checks_left = patch("kernel.kernel.checks_left", judged)
+        with contextlib.closing(new_store()) as store, checks_left:
             outcomes.append(recorded(store, copy.deepcopy(steps), actor))
     return outcomes
 

@@ -4,8 +4,7 @@ The evaluation itself is behind the port `BindingEvaluator` (decision workers/01
 the fan-out of the event and the capacity. An evaluation holds a lease of its own
 (`binding_evaluation`, `ROTULUS_BINDING_SLOTS`), taken at its capacity priority for the batch and
 renewed as its claims are, so that a killed worker keeps nobody waiting for longer than a claim.
-Without a lease
-`kernel.pressure.course_of` decides: a critical binding runs, a user's runs after a pause, and the
+Without a lease `course_of` decides: a critical binding runs, a user's runs after a pause, and the
 rest of the background is suspended in the queue, in the order of suspension. A binding to which
 capacity was refused under way comes back a second later, because its lease says that there is some.
 
