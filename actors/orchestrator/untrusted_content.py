@@ -1,7 +1,7 @@
 """Layer 1 of prompt-injection isolation: content from outside is marked and escaped (§10.3).
 
 Inside the markers ``&``, ``<`` and ``>`` are escaped, so content cannot close its own marker. The
-original text can be read back (`kernel/untrusted.py`), which is what offsets of spans count in.
+original text can be read back (`unwrap_untrusted`), which is what offsets of spans count in.
 """
 
 from html import escape

@@ -1,7 +1,8 @@
 """Checks the size of an envelope at the door, before it is read into a model.
 
-Each list has its limit, which a mailbox and V1 check as well. Eight MiB of empty effects took 51 s and 5.7 GB in the write transaction before; counting them takes
-10 ms. A refusal at the door has no receipt, because nothing was submitted yet.
+Each list has its limit, which a mailbox and V1 check as well. Eight MiB of empty effects took 51
+s and 5.7 GB in the write transaction before; counting them takes 10 ms. A refusal at the door has
+no receipt, because nothing was submitted yet.
 """
 
 from typing import Any
