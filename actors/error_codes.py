@@ -311,6 +311,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "plugin_invalid": ErrorCode(None, "caller"),
         "foreign_code_ended": ErrorCode(None, "unknown"),
         "foreign_code_blocked": ErrorCode(None, "unknown"),
+        "foreign_code_hangs": ErrorCode(None, "unknown"),
         "data_folder_busy": ErrorCode(None, "caller"),
         "data_folder_unusable": ErrorCode(None, "caller"),
         "data_folder_unsafe": ErrorCode(None, "caller"),
