@@ -281,6 +281,7 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "ledger_read_only": ErrorCode(None, "service"),
         "ledger_rolled_back": ErrorCode(None, "service"),
         "ledger_encoding": ErrorCode(None, "service"),
+        "ledger_right_missing": ErrorCode(None, "service"),
         "ledger_shards_differ": ErrorCode(None, "service"),
         "ledger_schema_older": ErrorCode(None, "service"),
         "ledger_schema_newer": ErrorCode(None, "service"),
