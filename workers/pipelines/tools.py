@@ -1,4 +1,4 @@
-"""What the functions of a pipeline need of their process, by its settings."""
+"""Makes what the functions of a pipeline need of their process, by its settings."""
 
 import time
 from functools import partial
