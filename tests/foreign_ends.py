@@ -2,13 +2,16 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any, NoReturn
 
 import anyio
 from anyio.lowlevel import checkpoint
+
+from workers.environment import foreign_threads
 
 
 class NoException(BaseException):
@@ -104,6 +107,57 @@ ASYNC_ENDS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     }
 )
 """The same of coroutine functions."""
+
+
+RELEASED = threading.Event()
+"""Lets go what a test has left behind, at the end of that test."""
+
+
+def stands_still(*_: Any, **__: Any) -> None:
+    """Does not return while its test goes on."""
+    RELEASED.wait()
+
+
+async def _awaits_for_ever(*_: Any) -> None:
+    await anyio.sleep_forever()
+
+
+async def _goes_on_when_cancelled(*_: Any) -> None:
+    released = RELEASED.is_set  # an interpreter that ends has forgotten what is global
+    while not released():
+        with suppress(BaseException):
+            await asyncio.sleep(0.01)
+
+
+async def _awaits_a_thread(*_: Any) -> None:
+    await anyio.to_thread.run_sync(stands_still)
+
+
+ASYNC_HANGS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "awaits for ever": _awaits_for_ever,
+        "goes on when it is cancelled": _goes_on_when_cancelled,
+        "awaits a thread that stands still": _awaits_a_thread,
+    }
+)
+"""Coroutine functions that do not return, by what they do instead."""
+
+
+@contextmanager
+def released_at_the_end() -> Iterator[None]:
+    """Let what stands still return when the block ends."""
+    RELEASED.clear()
+    try:
+        yield
+    finally:
+        RELEASED.set()
+
+
+async def until_nothing_is_left_behind() -> None:
+    """Wait until what was left behind has returned; its loop should not be closed before."""
+    with anyio.fail_after(30):
+        while not all(is_over() for is_over in foreign_threads.LEFT_BEHIND):
+            await anyio.sleep(0.01)
 
 
 @contextmanager

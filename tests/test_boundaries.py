@@ -60,8 +60,7 @@ ALLOWED_FILES: Mapping[str, tuple[str, frozenset[str]]] = {
         "a suite that an author runs by pytest",
         frozenset({"os.environ", "uuid.uuid4"}),
     ),
-    "workers/pipelines/fleet.py": ("hands a node's pause out", frozenset({"time.sleep"})),
-    "workers/pipelines/process.py": ("hands a node's pause out", frozenset({"time.sleep"})),
+    "workers/pipelines/tools.py": ("hands a node's pause out", frozenset({"time.sleep"})),
     "workers/gateway/wiring.py": ("hands the clock out", frozenset({"time.monotonic"})),
     "workers/gateway/request_spans.py": (SPAN_TIMES, frozenset({"time.time_ns"})),
     "workers/implications/detecting_process.py": (

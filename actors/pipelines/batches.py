@@ -13,7 +13,6 @@ from actors.pipelines.graph import PipelineGraph
 from actors.pipelines.node import BATCH_ROWS_MAX, PipelineNode
 from actors.pipelines.step import NodeStep, WalkTools, error_content
 from actors.pipelines.walk import RowWalk, token_name
-from kernel.foreign_code import call_foreign
 from kernel.landscape.canonical_types import Canonical, restored, typed_data
 
 Trigger = Literal["count", "condition", "end_of_source"]
@@ -120,7 +119,7 @@ class Batches:
             yield from self._close(node, "count")
         elif node.when is not None:
             try:
-                is_due = call_foreign(_tells, node.when, _rows(batch.members))
+                is_due = self._tools.call(_tells, node.when, _rows(batch.members))
             except Exception as error:  # noqa: BLE001 - the user's program
                 yield from self._close(node, "condition", error)
             else:
@@ -143,7 +142,7 @@ class Batches:
             rows = _rows(batch.members)
             takes_step = node.name in self._graph.takes_step
             arguments = (rows, step) if takes_step else (rows,)
-            output, content = call_foreign(_made, node.function, arguments)
+            output, content = self._tools.call(_made, node.function, arguments)
         except Exception as raised:  # noqa: BLE001 - a node is the user's program
             self._tools.note_failure(node.name, raised)
             error = error_content(raised)

@@ -131,7 +131,9 @@ class PipelineRun:
         state = self._state
         self._records = RunRecords(self._recorder, self._graph, state.run_id)
         self._batches = Batches(self._graph, self._tools, state.run_id, state.batches)
-        self._source = SourceRows(self._graph.source, state.run_id, state.rows_read)
+        self._source = SourceRows(
+            self._graph.source, state.run_id, state.rows_read, self._tools.call
+        )
         self._source.has_ended = state.source_ended
         self._began_us = self._tools.now_us()
         try:
@@ -226,7 +228,7 @@ class PipelineRun:
             items = [SinkItem(each.token_id, restored(each.data)) for each in write.arrivals]
             started_us = self._tools.now_us()
             try:
-                written = call_foreign(_written, sink, items, write.position)
+                written = self._tools.call(_written, sink, items, write.position)
             except Exception as error:  # noqa: BLE001 - a sink is the user's program
                 self._failure = self._failure or error
                 return

@@ -1,8 +1,7 @@
 """Reads the rows of a source, from where a run has them on record."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from actors.errors import PipelineSourceDiffers
@@ -29,7 +28,11 @@ class SourceRow:
 class SourceRows:
     """The rows of a source that a run has not on record yet."""
 
-    def __init__(self, source: PipelineNode, run_id: str, recorded: int) -> None:
+    def __init__(
+        self, source: PipelineNode, run_id: str, recorded: int, call: Callable[..., Any]
+    ) -> None:
+        """`call` calls the functions of the source, each row by itself; see `WalkTools`."""
+        self._call = call
         self._source = source
         self._run_id = run_id
         self._next = recorded
@@ -55,7 +58,7 @@ class SourceRows:
         rows: list[SourceRow] = []
         if self.has_ended:
             return rows
-        for data in islice(self._rows, limit):
+        while len(rows) < limit and (data := self._next_data(self._rows)) is not _END:
             content = Canonical(typed_or_shown(data))
             rows.append(SourceRow(self._next, row_name(self._run_id, self._next), content))
             self._next += 1
@@ -64,9 +67,9 @@ class SourceRows:
 
     def _begun(self, ledger: Ledger) -> Iterator[Any]:
         if parameters_of(self._source.function):
-            behind: Iterator[Any] = iter(self._source(self._next))
+            behind: Iterator[Any] = self._call(lambda: iter(self._source(self._next)))
             return behind
-        rows: Iterator[Any] = iter(self._source())
+        rows: Iterator[Any] = self._call(lambda: iter(self._source()))
         if self._next:
             self._pass_over(ledger, rows)
         return rows
@@ -75,12 +78,15 @@ class SourceRows:
         """Go on to the first row that is not on record; linear in those that are."""
         with ledger.view() as view:
             for row in source_rows(view, self._run_id):
-                data = next(rows, _END)
+                data = self._next_data(rows)
                 if data is _END or not _is_recorded(row, typed_or_shown(data)):
                     raise PipelineSourceDiffers(
                         f"row {row['row_index']} of the source is not the one that the run has"
                         " recorded; restore the source, or begin another run"
                     )
+
+    def _next_data(self, rows: Iterator[Any]) -> Any:
+        return self._call(next, rows, _END)
 
 
 def _is_recorded(row: Row, content: bytes) -> bool:

@@ -52,6 +52,9 @@ class WalkTools:
     note_failure: Callable[[str, Exception], None] = lambda _, __: None
     """Called with a node's name and what ended an attempt of it, on the thread of the node."""
 
+    call: Callable[..., Any] = call_foreign
+    """Calls a function of the pipeline, as `call_foreign` does, and may bound its time."""
+
 
 @dataclass(slots=True)
 class NodeStep:

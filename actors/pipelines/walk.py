@@ -80,7 +80,9 @@ class RowWalk:
         """Walk a row of the source, and return what happened."""
         source = self._graph.source
         try:
-            data = call_foreign(typed_row, source, content)
+            # What has no schema calls nobody.
+            call = call_foreign if source.schema is None else self._tools.call
+            data = call(typed_row, source, content)
         except Exception as error:  # noqa: BLE001 - a schema is the user's program
             self._tools.note_failure(source.name, error)
             self._fail(source, [_Traveller(0, None, content, (), None)], error_content(error))
@@ -143,7 +145,7 @@ class RowWalk:
             started_us = self._tools.now_us()
             try:
                 arguments = (handed_in, step) if takes_step else (handed_in,)
-                result = call_foreign(_called, node, arguments, ways, read)
+                result: _Result = self._tools.call(_called, node, arguments, ways, read)
             except Exception as error:  # noqa: BLE001 - a node is the user's program
                 self._tools.note_failure(node.name, error)
                 content = error_content(error)

@@ -16,7 +16,6 @@ from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.payloads import payload_data, shown_payloads
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored, key_text
 from kernel.landscape.run_rules import hold_together, token_problems
-from kernel.landscape.runtime.stretches import is_runtime
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.tables import Row
 
@@ -163,9 +162,7 @@ def _token_of(view: LedgerView, kind: str, record: Row, token_id: str) -> Row:
 
 def _lineage(view: LedgerView, token: Row) -> TokenLineage:
     run_id, token_id = token["run_id"], token["token_id"]
-    if not is_runtime(run_id):
-        # Requests of several rows are answered by one recompute: there a join crosses rows.
-        hold_together(token_problems(view.tables, token))
+    hold_together(token_problems(view.tables, token))
     row = _named(view, "rows", token, "tokens", "row_id")
     of_token = {"run_id": run_id, "token_id": token_id}
     states = _select(view, "node_states", of_token, order_by="step_index")

@@ -5,6 +5,10 @@ into each branch once; what has a group has parents, and each child that a paren
 is there. Completeness: of a run that is completed every row has a token, every token an end, and no
 state, operation or batch is unfinished.
 
+Two of them read otherwise in the runtime's own runs (decision kernel/0620): a recompute answers
+requests of several rows, so its join crosses rows, and a fork goes to a stage as often as there are
+children at it.
+
 The writer holds what it writes against the first rules, the end of a run is held against the last,
 and an import, `resume` and verification hold a whole run against all of them.
 """
@@ -18,6 +22,7 @@ import orjson
 from kernel.landscape.digest import records_of
 from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.record_rules import TABLES, check_stored, key_text
+from kernel.landscape.runtime.stretches import is_runtime
 from kernel.ledger.tables import Row, TablesView
 
 ROWS_NAMED_MAX = 5
@@ -60,7 +65,7 @@ def lineage_problems(
             yield _of_token(token, "it is of a group, and no parent is recorded with it")
         if token["fork_group_id"] is not None:
             branch = (token["run_id"], token["fork_group_id"], str(token["branch_name"]))
-            if branch in branches:
+            if branch in branches and not is_runtime(token["run_id"]):
                 yield _of_token(token, f"its fork goes into {token['branch_name']} twice")
             branches.add(branch)
     if not links:
@@ -71,7 +76,7 @@ def lineage_problems(
     crossing: dict[tuple[str, str], tuple[Row, Row]] = {}
     for link in links:
         child, parent = (by_place.get(_place(link, name)) for name in _ENDS)
-        if child is not None and parent is not None and child["row_id"] != parent["row_id"]:
+        if child is not None and parent is not None and _crosses_rows(child, parent):
             crossing.setdefault(_place(child), (child, parent))
     made = {_place(output, "output_id") for output in outputs}
     made |= _stored_outputs(tables, crossing.keys() - made)
@@ -79,6 +84,15 @@ def lineage_problems(
         if place not in made:
             other = f"its parent {parent['token_id']} of {parent['row_id']}"
             yield _of_token(child, f"it is of the row {child['row_id']}, and {other}")
+
+
+def _crosses_rows(child: Row, parent: Row) -> bool:
+    """Tell whether a parent is of another row, and the child no recompute of the runtime.
+
+    Nothing else joins in a run of the runtime.
+    """
+    is_recompute = child["join_group_id"] is not None and is_runtime(child["run_id"])
+    return child["row_id"] != parent["row_id"] and not is_recompute
 
 
 def _any(tables: TablesView, name: str, column: str, ids: Sequence[str], run_id: str) -> list[Row]:

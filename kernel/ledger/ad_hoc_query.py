@@ -29,7 +29,7 @@ BYTES_SHOWN_MAX = 64
 """Bytes of a value that an answer repeats, in hexadecimal."""
 
 SECRET_TABLES = frozenset({"mail_keys"})
-"""Tables that hold a secret of the gateways, which no answer may have."""
+"""Tables that hold a secret of the gateways, which no answer may have (decision kernel/0621)."""
 
 TABLES = frozenset(str(name) for name in metadata.tables) - SECRET_TABLES
 

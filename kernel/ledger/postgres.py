@@ -291,6 +291,9 @@ class PostgresTables(SqlTables):
             raise TextNotStorable(str(error)) from error
         except psycopg.errors.ForeignKeyViolation as error:
             raise MissingReference(error.diag.message_detail or str(error)) from None
+        except psycopg.errors.InsufficientPrivilege as error:
+            # Its first line names the table; a worker may be kept from the gateways' key.
+            raise LedgerUnavailable(str(error), code="ledger_right_missing") from error
         except psycopg.Error as error:
             state = error.sqlstate
             if self._connection.closed:

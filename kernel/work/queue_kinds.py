@@ -6,7 +6,7 @@ queue, so a process that lacks a plug-in verifies what others recorded.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE
+from kernel.foreign_code import call_foreign
 from kernel.ledger.ledger import Request
 from kernel.priorities import BUILT_IN_PRIORITIES, QueuePriority, admit_priorities
 from kernel.stores.external import EXTERNAL_QUEUE
@@ -59,6 +60,9 @@ class QueueKind:
         default_factory=lambda: MappingProxyType({})
     )
     """Contents of another form, each by a field that it alone has and has to have."""
+
+    call: Callable[..., Any] = call_foreign
+    """Calls the models of contents, as `call_foreign` does, and may bound their time."""
 
     def content_of(self, stated: Mapping[str, Any]) -> type[BaseModel]:
         """Return the form that a stated content has."""

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from kernel.bindings.source_binding import read_source_binding
 from kernel.canonical import canonicalize, canonicalize_readable, digest
-from kernel.foreign_code import call_foreign, cause_of
+from kernel.foreign_code import cause_of
 from kernel.host import iso_time, parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
@@ -318,8 +318,8 @@ def _result(receipt: Document) -> Document | None:
 def read_content(request: Request) -> Any:
     """Return a request's content as the model of its queue."""
     stated = request.document["content"]
-    form = QUEUE_KINDS[request.queue].content_of(stated)
-    return call_foreign(form.model_validate_json, canonicalize(stated))
+    kind = QUEUE_KINDS[request.queue]
+    return kind.call(kind.content_of(stated).model_validate_json, canonicalize(stated))
 
 
 def _check_names(view: LedgerView, request: WorkRequest) -> None:
@@ -408,7 +408,7 @@ def _read(kind: QueueKind, content: Document) -> BaseModel:
     if len(stated) > CONTENT_BYTES_MAX:
         raise _invalid(f"a content has at most {CONTENT_BYTES_MAX} bytes", "content")
     try:
-        return call_foreign(kind.content_of(content).model_validate_json, stated)
+        read: BaseModel = kind.call(kind.content_of(content).model_validate_json, stated)
     except ValidationError as error:
         field, message = first_problem(error, "content")
         raise _invalid(message, field) from None
@@ -418,15 +418,17 @@ def _read(kind: QueueKind, content: Document) -> BaseModel:
         # The model of a plug-in is a foreign program.
         message = f"the model of {kind.name} failed: {type(cause_of(error)).__name__}"
         raise _invalid(message, "content") from error
+    return read
 
 
 def _stated(kind: QueueKind, field: str, read: Callable[[], T]) -> T:
     """Return a field of a content, which the model of a plug-in may compute."""
     try:
-        return call_foreign(read)
+        value: T = kind.call(read)
     except Exception as error:
         message = f"the model of {kind.name} failed: {type(cause_of(error)).__name__}"
         raise _invalid(message, f"content.{field}") from error
+    return value
 
 
 def _priority(kind: QueueKind, request: WorkRequest, content: BaseModel) -> str:

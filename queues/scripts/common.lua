@@ -20,7 +20,7 @@
 --   begun     1: its holder has begun it, with nothing else of its process's beside it
 --   causes    how many causes, kept or not
 --   c:<cause> order of arrival, then its lineage (bytes that no script reads)
--- and, while it is in flight and more was asked for, its successor:
+-- and, while it is in flight or worn out and more was asked for, its successor:
 --   next_rank next_deadline next_enqueued next_payload next_causes n:<cause>
 -- A dead item is the hash <prefix>dead-item:<key>: the same.
 
@@ -35,6 +35,8 @@
 local PREFIX = KEYS[1]
 local LAST_RANK = 4
 local CAUSES_KEPT = 1000
+local ATTEMPTS_MAX = 8 -- after which a worker gives an item up (queues/retries.py), as after
+local ENDS_MAX = 3 -- so many ends of its workers
 local WAKES_MAX = 16
 local NAME_BYTES_MAX = 512
 local VALUE_BYTES_MAX = 65536
@@ -327,7 +329,14 @@ local function take_successor(record)
   return nil
 end
 
+-- Whether an item is only claimed once more to be given up. What is asked for from then on is not
+-- given up with it: it was never tried.
+local function is_worn_out(attempt, ends)
+  return (number(attempt) or 0) >= ATTEMPTS_MAX or (number(ends) or 0) >= ENDS_MAX
+end
+
 local function absorb_successor(record)
+  if is_worn_out(record.attempt, record.ends) then return end
   local successor = take_successor(record)
   if successor then
     merge(record, successor)

@@ -39,7 +39,7 @@ end
 -- dropped, and one that has fallen out of its set (a part of Redis was lost) is ready again.
 local function look(key, item, cause)
   local seen = try('HMGET', item, 'state', 'c:' .. cause, 'n:' .. cause, 'rank',
-    'deadline', 'causes') or { foreign = true }
+    'deadline', 'causes', 'attempt', 'ends') or { foreign = true }
   if not seen.foreign and not (seen[1] or seen[2] or seen[3] or seen[4]) then return nil end
   local rank, deadline, causes = number(seen[4]), number(seen[5]), number(seen[6])
   local is_sound = STATES[seen[1] or ''] and deadline and causes and rank
@@ -49,6 +49,7 @@ local function look(key, item, cause)
   end
   return {
     state = seen[1], known = seen[2] or seen[3], rank = rank, deadline = deadline, causes = causes,
+    is_worn_out = is_worn_out(seen[7], seen[8]),
   }
 end
 
@@ -149,7 +150,7 @@ for i = first, #ARGV, 6 do
   elseif seen.known then
     restate(item, seen.state, payload)
     outcome = 'known'
-  elseif seen.state == 'in_flight' then
+  elseif seen.state == 'in_flight' or seen.is_worn_out then
     follow(item, rank, deadline, cause, payload, lineage)
     outcome = 'successor'
   else

@@ -1,4 +1,5 @@
--- reap: claims whose visibility has ended wait again, their successors merged into them.
+-- reap: claims whose visibility has ended wait again, their successors merged into them, but for
+--       those of what is worn out.
 -- KEYS[1]  prefix of the queue
 -- ARGV     now_ms, limit
 -- Returns  how many claims ended
@@ -23,10 +24,10 @@ for _, key in ipairs(ended) do
   if record and record.cancelled then
     finish(key, record)
   elseif record then
-    absorb_successor(record)
     local was_begun = record.begun and 1 or 0
-    record.ends = (number(record.ends) or 0) + was_begun
-    record.attempt = tonumber(record.attempt) - (1 - was_begun)
+    record.ends = tostring((number(record.ends) or 0) + was_begun)
+    record.attempt = tostring(tonumber(record.attempt) - (1 - was_begun))
+    absorb_successor(record)
     let_wait(key, record)
   end
 end

@@ -1,4 +1,5 @@
--- retry: claims that failed, or were put off, wait until they are due; a successor is merged in.
+-- retry: claims that failed, or were put off, wait until they are due; a successor is merged in,
+--        but for that of what is worn out.
 -- KEYS[1]  prefix of the queue
 -- ARGV     now_ms, error, 1 if the delivery was an attempt or else 0, then for each claim: key,
 --          token, delay_ms
@@ -17,10 +18,10 @@ for i = 4, #ARGV, 3 do
     if record.cancelled then
       finish(key, record)
     else
-      absorb_successor(record)
       record.state, record.token, record.error = 'delayed', nil, ARGV[2]
       record.begun = nil
-      record.attempt = tonumber(record.attempt) - (1 - tonumber(ARGV[3]))
+      record.attempt = tostring(tonumber(record.attempt) - (1 - tonumber(ARGV[3])))
+      absorb_successor(record)
       write(item_key(key), record)
       redis.call('ZADD', delayed, due, key)
       -- A sleeper that knew of a later due time, or of none, has to set its alarm again.

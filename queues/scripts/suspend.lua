@@ -18,13 +18,13 @@ for i = 2, #ARGV, 2 do
     if record.cancelled then
       finish(key, record)
     else
+      record.attempt = tostring(tonumber(record.attempt) - 1)
       absorb_successor(record)
       if not record.stamp then
         stamp = stamp + 1
         record.stamp = string.format('%.0f', stamp)
       end
       record.state, record.token, record.begun = 'suspended', nil, nil
-      record.attempt = tonumber(record.attempt) - 1
       write(item_key(key), record)
       redis.call('ZADD', suspended_key(record.rank), record.stamp, key)
     end

@@ -31,9 +31,11 @@ from kernel.landscape.digest import digest_of
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from tests.bench.report import figure, machine, note
+from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.pipelines import CsvSink, JsonLinesSink, dockets
 from workers.pipelines.model import PipelineModel
+from workers.pipelines.tools import walk_tools
 
 BUNDLED = Path(dockets.__file__).with_name("dockets.csv")
 
@@ -62,12 +64,17 @@ def plain_pipeline(rows: int) -> Pipeline:
     return pipeline
 
 
-def recorded(pipeline: Pipeline, folder: Path, tools: WalkTools) -> int:
+def recorded(pipeline: Pipeline, folder: Path) -> int:
     """Run a pipeline on a new ledger, and return how many records it made."""
     ledger = Ledger.create(SqliteStore(folder / "ledger.db"), system_host())
-    run = PipelineRun(pipeline, ledger, tools, LocalWalks(pipeline.graph, tools, 4))
-    run.begin("run")
-    anyio.run(run.run)
+
+    async def run() -> None:
+        tools = walk_tools(Settings(), LocalModel())
+        run = PipelineRun(pipeline, ledger, tools, LocalWalks(pipeline.graph, tools, 4))
+        run.begin("run")
+        await run.run()
+
+    anyio.run(run)
     with ledger.view() as view:
         count = digest_of(view, "run").record_count
     ledger.close()
@@ -129,7 +136,7 @@ def main() -> None:
             dockets.pipeline.config["source"] = "entries.csv"
             for name, pipeline in (("example", dockets.pipeline), ("plain", plain_pipeline(rows))):
                 Path(name).mkdir()
-                took, cpu, count = timed(lambda p=pipeline, n=name: recorded(p, Path(n), tools))
+                took, cpu, count = timed(lambda p=pipeline, n=name: recorded(p, Path(n)))
                 taken[name].append((took, cpu))
                 counts[name] = count
             taken["peer"].append(timed(lambda: unrecorded(tools))[:2])

@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from queues.items import Lineage, NewItem
 from queues.priorities import Priority
+from queues.retries import ENDS_MAX, MAX_ATTEMPTS
 from queues.work_queue import WorkQueue
 
 VISIBILITY_MS = 1000
@@ -60,8 +61,12 @@ class ModelItem:
         self.work.rank = min(self.work.rank, rank)
         self.work.deadline_ms = min(self.work.deadline_ms, deadline_ms)
 
+    @property
+    def is_worn_out(self) -> bool:
+        return self.attempt >= MAX_ATTEMPTS or (self.ends or 0) >= ENDS_MAX
+
     def absorb(self) -> None:
-        if self.successor:
+        if self.successor and not self.is_worn_out:
             if self.successor.rank < self.work.rank:
                 self.stamp = 0
             self.work.join(self.successor)
@@ -104,7 +109,7 @@ class QueueModel:
         behind = item.successor.causes if item.successor else {}
         if new.cause_id in item.work.causes or new.cause_id in behind:
             return "known"
-        if item.state == "in_flight":
+        if item.state == "in_flight" or item.is_worn_out:
             if item.successor:
                 item.successor.join(work)
             else:
@@ -175,18 +180,18 @@ class QueueModel:
         item = self.items[key]
         if item.cancelled:
             return self.finish(key)
+        item.attempt -= 1 - attempts
         item.absorb()
         item.state, item.until_ms = "delayed", self.now_ms + delay_ms
-        item.attempt -= 1 - attempts
         return None
 
     def suspend(self, key: str) -> None:
         item = self.items[key]
         if item.cancelled:
             return self.finish(key)
+        item.attempt -= 1
         item.absorb()
         item.state, item.stamp = "suspended", item.stamp or self.next_number()
-        item.attempt -= 1
         return None
 
     def bury(self, key: str) -> None:
@@ -211,10 +216,10 @@ class QueueModel:
             if item.cancelled:
                 self.finish(key)
             else:
-                item.absorb()
-                item.wait()
                 item.ends = (item.ends or 0) + item.begun
                 item.attempt -= not item.begun
+                item.absorb()
+                item.wait()
         return len(ended)
 
     # What an operator does.

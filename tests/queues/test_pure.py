@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 import queues
 from kernel.priorities import CAPACITY_PRIORITIES, PRIORITIES_OF
 from kernel.work.queue_kinds import QUEUE_KINDS
+from queues import retries
 from queues.priorities import PRIORITIES, least_of, priorities_of
 from queues.redis_scripts import script_text
 from queues.retries import BASE_MS, CAP_MS, backoff_ms
@@ -98,3 +100,10 @@ def test_a_script_states_its_contract(name: str) -> None:
     own = script_text(name).split("\n-- " + name + ":", 1)[1]
     head = own.split("\n\n", 1)[0]
     assert all(f"-- {word}" in head for word in ("KEYS[1]", "ARGV", "Returns", "Atomic"))
+
+
+def test_scripts_and_workers_give_an_item_up_after_the_same_numbers():
+    text = (Path(retries.__file__).parent / "scripts" / "common.lua").read_text()
+    numbers = dict(re.findall(r"^local (ATTEMPTS_MAX|ENDS_MAX) = (\d+)", text, re.MULTILINE))
+    expected = {"ATTEMPTS_MAX": retries.MAX_ATTEMPTS, "ENDS_MAX": retries.ENDS_MAX}
+    assert {name: int(number) for name, number in numbers.items()} == expected

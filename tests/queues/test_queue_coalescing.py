@@ -4,6 +4,7 @@ import pytest
 
 from kernel import fleet_protocol
 from queues.items import CAUSES_KEPT_MAX, NewItem
+from queues.retries import ENDS_MAX, MAX_ATTEMPTS
 from tests.queues.model import buried
 
 pytestmark = pytest.mark.anyio
@@ -173,3 +174,34 @@ async def test_a_large_successor_merges_within_the_limit(queue) -> None:
     (claim,) = await queue.claim(1, 1000)
     assert claim.causes == tuple(f"a{n}" for n in range(1000))
     assert claim.causes_count == 2000
+
+
+@pytest.mark.parametrize("joins", ["while it was claimed", "after its last claim had expired"])
+@pytest.mark.parametrize("way", ["its attempts are used up", "it ended its workers"])
+async def test_what_joins_an_item_that_is_only_to_be_given_up_is_an_item_of_its_own(
+    queue, redis, clock, joins: str, way: str
+) -> None:
+    """Its worker died in the last try; the next claim buries what had been tried, and no more."""
+    await states(queue, ask("tried"))
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        (claim,) = await queue.claim(1, 1000)
+        is_last = attempt == (MAX_ATTEMPTS if way == "its attempts are used up" else ENDS_MAX)
+        assert await queue.begin([claim]) == [True]
+        if is_last and joins == "while it was claimed":
+            assert await states(queue, ask("later")) == ["successor"]
+        if is_last or way == "it ended its workers":
+            clock.advance(2000)
+            await queue.reap()
+        else:
+            await queue.retry([claim], [0], "broken")
+        if is_last:
+            break
+    if joins != "while it was claimed":
+        assert await states(queue, ask("later")) == ["successor"]
+    assert await states(queue, ask("later"), ask("tried")) == ["known", "known"]
+    (claim,) = await queue.claim(1, 1000)
+    assert claim.causes == ("tried",)
+    await queue.bury([claim])
+    assert await buried(redis, queue) == {"node": ["tried"]}
+    (claim,) = await queue.claim(1, 1000)
+    assert (claim.causes, claim.attempt, claim.ends) == (("later",), 1, None)

@@ -1,8 +1,9 @@
 """Helpers of all commands: options, settings, clean errors, printing."""
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
+from math import inf
 from typing import IO, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import anyio
@@ -15,6 +16,7 @@ from workers.environment.child_environment import take_parent_pid
 from workers.environment.data_folder import DataFolder
 from workers.environment.event_loop import LoopFactory
 from workers.environment.log_setup import configure_logging
+from workers.environment.loop_watch import watched_loop
 from workers.environment.memory import settle_memory
 from workers.environment.output import OutputFailed, echo, echo_json, say, shown
 from workers.environment.settings import Settings, load_settings, unknown_variables
@@ -126,16 +128,27 @@ def gateway_url(settings: Settings) -> str:
 
 
 def run(
-    main_task: Callable[[], Coroutine[Any, Any, Any]], loop_factory: LoopFactory | None = None
+    main_task: Callable[[], Coroutine[Any, Any, Any]],
+    loop_factory: LoopFactory | None = None,
+    *,
+    blocked_s_max: float = inf,
 ) -> Any:
-    """Run a command's coroutine on a loop, asyncio's own where none is named; return its result."""
+    """Run a command's coroutine on a loop, asyncio's own where none is named; return its result.
+
+    Where the loop stands still for `blocked_s_max`, the process ends; see `watched_loop`.
+    """
+
+    async def watched() -> Any:
+        with nullcontext() if blocked_s_max == inf else watched_loop(blocked_s_max):
+            return await main_task()
+
     # Looking through what was imported once more at the exit would take half a second, which a
     # child that is asked to stop does not have.
     settle_memory()
     share_interpreter()
     with clean_errors():
         options = {"loop_factory": loop_factory}
-        return anyio.run(main_task, backend="asyncio", backend_options=options)
+        return anyio.run(watched, backend="asyncio", backend_options=options)
 
 
 @contextmanager

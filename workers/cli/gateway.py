@@ -18,4 +18,4 @@ def gateway() -> None:
     """
     settings = read_settings(child=True)
     serve = partial(serve_gateway, settings, redis_url(settings), take_listening())
-    run(serve, serving_loop())
+    run(serve, serving_loop(), blocked_s_max=settings.loop_blocked_s_max)

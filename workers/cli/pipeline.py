@@ -106,7 +106,9 @@ def _carry_out(
     order = replace(order, gateway_url=gateway_url(settings), is_stopped=lambda: bool(stops))
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        end: RunEnd = run(lambda: action(settings, order))
+        end: RunEnd = run(
+            lambda: action(settings, order), blocked_s_max=settings.loop_blocked_s_max
+        )
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

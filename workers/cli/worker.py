@@ -20,4 +20,5 @@ def worker(queues: str | None, concurrency: int | None) -> None:
     """
     settings = read_settings(child=True, worker_queues=queues, worker_slots=concurrency)
     measured = take_listening()
-    run(partial(serve_worker, settings, redis_url(settings), measured=measured))
+    serve = partial(serve_worker, settings, redis_url(settings), measured=measured)
+    run(serve, blocked_s_max=settings.loop_blocked_s_max)

@@ -28,7 +28,7 @@ _EVERY: Final = (
     "data_dir redis_url redis_prefix database_url database_connections archive_url"
     " allow_remote allowed_hosts host"
     " binding_slots lease_slots log_level log_format traces_url traces_sample worker_token"
-    " model_url model_name model_key model_timeout_s"
+    " model_url model_name model_key model_timeout_s loop_blocked_s_max"
 )
 _GATEWAY: Final = (
     "port tee_target elimination_store webhook_secret user_confirmation_key"
@@ -42,7 +42,10 @@ _GATEWAY: Final = (
     " checkpoint_key checkpoint_folder checkpoint_s checkpoint_rows witness_policy"
     " receipts_seal_s"
 )
-_WORKER: Final = "gateway_url other_gateway_urls worker_slots worker_queues worker_metrics_port"
+_WORKER: Final = (
+    "gateway_url other_gateway_urls worker_slots worker_queues worker_metrics_port"
+    " foreign_call_s_max"
+)
 
 
 def _names(*texts: str) -> frozenset[str]:

@@ -5,6 +5,7 @@ Rules:
   redacted alike. Uvicorn keeps to it when it is run with ``log_config=None``.
 - Redaction is the last step before rendering, so that it sees messages with their arguments
   filled in and tracebacks as text.
+- What callers cause is written so often in a minute and no more (`log_limit.py`).
 - A line that cannot be rendered nicely is rendered anyhow: logging never raises.
 """
 
@@ -19,6 +20,7 @@ import orjson
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
+from workers.environment.log_limit import CallersLimit
 from workers.environment.output import shown, shown_json, shown_text
 
 REDACTED = "[redacted]"
@@ -76,6 +78,7 @@ def configure_logging(
             ],
         )
     )
+    handler.addFilter(CallersLimit())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(number)

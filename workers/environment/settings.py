@@ -389,6 +389,21 @@ class Settings(BaseSettings):
         le=86_400,
         description="Seconds without a message after which an actor leaves memory.",
     )
+    foreign_call_s_max: float = Field(
+        default=600.0,
+        gt=0,
+        le=86_400,
+        description="Seconds after which a function of a pipeline or a plug-in has failed that did "
+        "not return and has no limit of its own; its thread is left behind.",
+    )
+    loop_blocked_s_max: float = Field(
+        default=60.0,
+        ge=5,
+        le=3600,
+        description="Seconds for which the event loop of a gateway, a worker or a pipeline may "
+        "stand still, because code of a plug-in keeps it; then the process says where and ends, "
+        "to be started again.",
+    )
     lease_slots: int = Field(
         default=4,
         ge=1,

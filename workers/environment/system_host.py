@@ -86,12 +86,12 @@ def account_name() -> str:
         return str(number)
 
 
-def end_process() -> NoReturn:
-    """End this process at once with exit code 0; nobody waits for its threads and tasks.
+def end_process(exit_code: int = 0) -> NoReturn:
+    """End this process at once; nobody waits for its threads and tasks.
 
     An interpreter that ends by itself waits for each thread, and for each task that it cancels.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
-    os._exit(0)
+    os._exit(exit_code)

@@ -5,7 +5,6 @@ often a run is resumed, and its outcome, what happened to it on its way, is on t
 row whose content or whose way does not fit into a request is walked by the process of the run.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import Annotated, Any, Self
@@ -24,9 +23,7 @@ from kernel.landscape.canonical_types import Canonical, typed_data
 from queues.client import JobOutcome, NewRequest, Rotulus
 from workers.clients.configured_model import model_of
 from workers.environment.settings import load_settings
-from workers.environment.system_host import system_host
-from workers.pipelines.failure_log import FailureLog
-from workers.pipelines.model import PipelineModel
+from workers.pipelines.tools import walk_tools
 from workers.plugins import JobContext, JobRefused, QueuePlugin
 
 WAY_BYTES_MAX = 30 * 1024
@@ -76,8 +73,7 @@ async def _walked(pipeline: Pipeline, job: JobContext[RowToWalk]) -> Mapping[str
 @cache
 def _tools() -> WalkTools:
     settings = load_settings()
-    model = PipelineModel(model_of(settings), settings.model_timeout_s)
-    return WalkTools(system_host().now_us, time.sleep, model, FailureLog().note)
+    return walk_tools(settings, model_of(settings))
 
 
 class FleetWalks:

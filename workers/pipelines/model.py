@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 import anyio.from_thread
+from anyio.lowlevel import EventLoopToken
 
 from actors.errors import ModelError
 from actors.pipelines.step import ModelReply
@@ -20,9 +21,13 @@ Answer with one JSON object of the grammar you were given and nothing else."""
 class PipelineModel:
     """Asks a model from the thread of a node, which waits for the answer."""
 
-    def __init__(self, client: ModelClient, timeout_s: float) -> None:
+    def __init__(
+        self, client: ModelClient, timeout_s: float, loop: EventLoopToken | None = None
+    ) -> None:
+        """Ask the client on a loop; without one, on that of the AnyIO thread that calls."""
         self._client = client
         self._timeout_s = timeout_s
+        self._loop = loop
 
     def __call__(self, question: str, text: str, grammar: Mapping[str, Any]) -> ModelReply:
         """Put one question about one text to the model.
@@ -33,7 +38,7 @@ class PipelineModel:
         prompt = assemble(question, [PromptSource(text, {})], grammar=grammar, system=SYSTEM)
         parameters = ModelParameters(grammar=dict(grammar))
         call = ModelCall(prompt.text, parameters, prompt.system_chars)
-        answer = anyio.from_thread.run(self._ask, call)
+        answer = anyio.from_thread.run(self._ask, call, token=self._loop)
         request = {"prompt": prompt.text, "parameters": parameters.model_dump(mode="json")}
         response = {
             "text": answer.text,

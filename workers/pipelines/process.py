@@ -7,7 +7,6 @@ walked by its workers, and the gateway states the run.
 
 import fcntl
 import os
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from actors.errors import PipelineInvalid
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.pipelines.pipeline import Pipeline
 from actors.pipelines.runner import PipelineRun, RunEnd
-from actors.pipelines.step import WalkTools
 from actors.pipelines.walks import LocalWalks, Walks
 from kernel.kernel import Kernel
 from kernel.landscape.errors import LandscapeRefused
@@ -38,10 +36,9 @@ from workers.environment.ledger_access import founded_ledger, ledger_place, open
 from workers.environment.private_files import FILE_MODE, FOLDER_MODE
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
-from workers.pipelines.failure_log import FailureLog
 from workers.pipelines.fleet import FleetWalks
 from workers.pipelines.loading import load_pipeline
-from workers.pipelines.model import PipelineModel
+from workers.pipelines.tools import walk_tools
 
 RUN_LOCKS = "pipeline-runs"
 
@@ -179,8 +176,7 @@ async def _prepared(
     settings: Settings, order: PipelineOrder, pipeline: Pipeline, ledger: Ledger
 ) -> AsyncIterator[PipelineRun]:
     client = model_of(settings)
-    model = PipelineModel(client, settings.model_timeout_s)
-    tools = WalkTools(ledger.host.now_us, time.sleep, model, FailureLog().note)
+    tools = walk_tools(settings, client)
     local = LocalWalks(pipeline.graph, tools, pipeline.concurrency)
     try:
         async with _walks(order, pipeline, local) as walks:

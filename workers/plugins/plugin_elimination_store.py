@@ -1,7 +1,7 @@
 """The elimination store of a plug-in; its failures are those that a session expects (seed 000)."""
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from kernel.belief.elimination_store import (
     EliminationProvenance,
@@ -11,7 +11,11 @@ from kernel.belief.elimination_store import (
     StoreResult,
 )
 from kernel.belief.errors import BeliefError
-from kernel.foreign_code import call_foreign, cause_of, message_of
+from kernel.foreign_code import cause_of, message_of
+from workers.environment.foreign_threads import call_within
+
+CALL_S_MAX: Final = 25.0
+"""Less than its session waits for an answer."""
 
 
 class PluginEliminationStore:
@@ -62,7 +66,7 @@ class PluginEliminationStore:
 
 def _answer(method: Callable[..., Any], *arguments: Any) -> Any:
     try:
-        return call_foreign(method, *arguments)
+        return call_within(CALL_S_MAX, method, *arguments)
     except (BeliefError, EliminationStoreUnavailable):
         raise
     except Exception as error:

@@ -3,15 +3,20 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from pydantic import BaseModel
 
 from kernel.priorities import QueuePriority
 from kernel.work.queue_kinds import NAME, QueueKind
+from workers.environment.foreign_threads import call_within
 from workers.plugins.cron_expression import CronExpression
 
 LIMIT_S_MAX: Final = 3600.0
+CONTENT_S_MAX: Final = 5.0
+"""How long the model of a content may take, for which commits wait."""
+
 CONCURRENCY_MAX: Final = 64
 SCHEDULES_MAX: Final = 32
 EVERY_S_MAX: Final = 7 * 24 * 3600
@@ -98,6 +103,7 @@ class QueuePlugin:
             self.priorities,
             self.default_priority,
             self.priority_field,
+            call=partial(call_within, CONTENT_S_MAX),
         )
 
     def check(self) -> None:

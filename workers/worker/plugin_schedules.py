@@ -10,12 +10,16 @@ from datetime import UTC, datetime
 import anyio.to_thread
 import structlog
 
-from kernel.foreign_code import call_foreign, traceback_of
+from kernel.foreign_code import traceback_of
 from queues.client.errors import GatewayError
 from queues.cron_claims import PERIOD_S_MAX
+from workers.environment.foreign_threads import call_within
 from workers.plugins import QueuePlugin, Schedule
 from workers.plugins.cron_expression import CronExpression
 from workers.worker.cron import Cron, CronTools
+
+CONTENT_S_MAX = 30.0
+"""How long a plug-in may take to say the content of a period's job."""
 
 _REFUSED = frozenset({409, 422})
 """Statuses of a content that is refused each time."""
@@ -39,7 +43,7 @@ def _cron(plugin: QueuePlugin, schedule: Schedule) -> Cron:
         try:
             began = datetime.fromtimestamp(start_s, UTC)
             content = await anyio.to_thread.run_sync(
-                call_foreign, lambda: dict(schedule.content(began))
+                call_within, CONTENT_S_MAX, lambda: dict(schedule.content(began))
             )
         except Exception as error:  # noqa: BLE001 - a foreign program; its next period comes by itself
             _log.error(

@@ -140,12 +140,15 @@ class _RunTables:
         take = values_getter(names)
         return [take(row) for row in self.select(table, limit=limit, **options)]
 
-    def count(self, table: Table, where: Mapping[str, Any] | None = None) -> int:
-        """Return how many rows equal `where`."""
+    def count(
+        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
+    ) -> int:
+        """Return how many rows equal `where`, or how many values of a column they have."""
         name = _NAMES.get(table)
         if name is None:
-            return self._others.count(table, where)
-        return len(self._matching(name, where or {}))
+            return self._others.count(table, where, distinct=distinct)
+        rows = self._matching(name, where or {})
+        return len(rows if distinct is None else {row[distinct] for row in rows})
 
     def _matching(self, name: str, where: Mapping[str, Any]) -> list[Row]:
         others = {column: value for column, value in where.items() if column != "run_id"}

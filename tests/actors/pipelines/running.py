@@ -1,6 +1,7 @@
 """Runs a pipeline in this process, and compares what two runs of it have recorded."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -10,6 +11,7 @@ from actors.pipelines import pipeline as pipeline_module
 from actors.pipelines.runner import PipelineRun
 from actors.pipelines.step import WalkTools
 from actors.pipelines.walk import RowWalk
+from kernel.foreign_code import call_foreign
 from kernel.landscape.digest import digest_of
 from kernel.landscape.export import export_run, import_run
 from kernel.landscape.lineage import lineage_of
@@ -36,8 +38,10 @@ class InPlace:
 
 
 @patch.object(pipeline_module, "COMMIT_ROWS", 2)
-def go_on(ledger: Ledger, made: Any, *, resume: bool) -> None:
-    tools = WalkTools(ledger.host.now_us, lambda _: None, None)  # type: ignore[arg-type]
+def go_on(
+    ledger: Ledger, made: Any, *, resume: bool, call: Callable[..., Any] = call_foreign
+) -> None:
+    tools = WalkTools(ledger.host.now_us, lambda _: None, None, call=call)  # type: ignore[arg-type]
     run = PipelineRun(made, ledger, tools, InPlace(made.graph, tools))
     (run.resume if resume else run.begin)(RUN)
     assert anyio.run(run.run).status == "completed"

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,11 +16,16 @@ from kernel.landscape.canonical_types import restored
 from kernel.landscape.record_rules import TABLES
 from tests.actors.pipelines.random_pipelines import ListSink
 from tests.actors.pipelines.running import RUN, go_on, status
-from tests.foreign_ends import ENDS, nobody_at_the_keyboard
+from tests.foreign_ends import ENDS, nobody_at_the_keyboard, released_at_the_end, stands_still
 from tests.kernel.build import memory_ledger
+from workers.environment import foreign_threads
+from workers.environment.foreign_threads import call_within
 
 End = Callable[..., Any]
 ROWS = 200
+HANG_S = 0.1
+"""Of a function that does not return."""
+
 NODES: dict[str, Callable[[End], Pipeline]] = {}
 """Pipelines of which one node ends so for the row 1 of three, by the kind of that node."""
 
@@ -142,6 +148,26 @@ def test_however_a_node_ends_its_row_has_failed_and_the_others_go_on(kind: str, 
         assert len(errors) == (2 if kind == "transform" else 1), "each attempt is on record"
 
 
+@pytest.mark.parametrize("kind", NODES)
+def test_a_node_that_does_not_return_fails_its_row_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+):
+    monkeypatch.setattr(foreign_threads, "LEFT_BEHIND", [])
+    ledger = memory_ledger()
+    with released_at_the_end():
+        call = partial(call_within, HANG_S)
+        go_on(ledger, NODES[kind](stands_still), resume=False, call=call)
+    assert ledger.read(status) == "completed"
+    with ledger.view() as view:
+        outcomes = view.tables.select(TABLES["token_outcomes"], {"run_id": RUN})
+        ends = Counter(row["outcome"] for row in outcomes if row["is_terminal"])
+        kinds = [error["type"] for error in failures(view)]
+    failed = "quarantined" if kind == "schema" else "failed"
+    assert (ends[failed], ends["completed"] + ends["routed"]) == (1, 2)
+    attempts = {"schema": 0, "transform": 2}.get(kind, 1)
+    assert kinds == ["ForeignCodeHangs"] * attempts
+
+
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
@@ -153,7 +179,20 @@ def test_however_a_node_ends_its_row_has_failed_and_the_others_go_on(kind: str, 
 def test_however_a_source_or_a_sink_ends_its_run_has_failed_and_may_be_resumed(
     kind: str, name: str
 ):
-    ends = [ENDS.get(name, lambda *_: 7)]
+    run_that_fails_in(kind, ENDS.get(name, lambda *_: 7))
+
+
+@pytest.mark.parametrize("kind", ["sink", "source", "row"])
+def test_a_source_or_a_sink_that_does_not_return_fails_its_run_which_may_be_resumed(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+):
+    monkeypatch.setattr(foreign_threads, "LEFT_BEHIND", [])
+    with released_at_the_end():
+        run_that_fails_in(kind, stands_still, partial(call_within, HANG_S))
+
+
+def run_that_fails_in(kind: str, end: End, call: Callable[..., Any] = call_foreign) -> None:
+    ends = [end]
 
     def rows() -> Any:
         if kind == "source" and ends:
@@ -181,7 +220,7 @@ def test_however_a_source_or_a_sink_ends_its_run_has_failed_and_may_be_resumed(
     ledger, sink = memory_ledger(), Odd()
     with nobody_at_the_keyboard():
         with pytest.raises(PipelineStopped):
-            go_on(ledger, made(), resume=False)
+            go_on(ledger, made(), resume=False, call=call)
         has_begun = ledger.read(status) is not None
         assert ledger.read(status) == (None if kind == "source" else "failed")
         go_on(ledger, made(), resume=has_begun)

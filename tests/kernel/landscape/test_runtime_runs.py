@@ -4,6 +4,7 @@ import io
 import json
 from operator import itemgetter
 from random import Random
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -25,7 +26,8 @@ from kernel.landscape.reports import (
     performance_of,
     summary_of,
 )
-from kernel.landscape.runtime import stretches, ways
+from kernel.landscape.run_rules import run_problems
+from kernel.landscape.runtime import stretches, views, ways
 from kernel.landscape.runtime.records import RuntimeRecords
 from kernel.landscape.runtime.stretches import open_stretch, stretch_between, stretch_named
 from kernel.landscape.runtime.views import run_view, runtime_runs, view_of
@@ -358,3 +360,42 @@ def test_a_drawing_of_a_row_leads_from_it_to_its_outcome_and_never_to_itself(obs
             assert all(origin.strip() != target for origin, target in steps)
             for lineage in explanation.lineages:
                 assert lineage.outcome["outcome"].upper() in drawn
+
+
+def problems(ledger, change=lambda _: None):
+    with ledger.view() as view:
+        stretch = open_stretch(view)
+        rows = RuntimeRecords(view, stretch).rows
+        change(rows)
+        with patch.object(views, "RuntimeRecords", return_value=Mock(rows=rows)):
+            tables = view_of(view, stretch).tables
+        run = tables.get(TABLES["runs"], stretch.run_id)
+        return [str(each) for each in run_problems(tables, run | {"status": "completed"})]
+
+
+def test_records_that_the_runtime_makes_keep_the_rules_that_records_of_every_run_keep(observed):
+    assert problems(observed) == []
+
+
+def test_a_recompute_joins_requests_of_several_rows_and_nothing_else_crosses_rows():
+    ledger, host = ledger_on(MemoryStore())
+    write_honestly(ledger, host)
+    made = records(ledger)
+    row_of = {row["token_id"]: row["row_id"] for row in made["tokens"]}
+    crossing = {
+        link["token_id"]
+        for link in made["token_parents"]
+        if row_of[link["token_id"]] != row_of[link["parent_token_id"]]
+    }
+    joins = {row["token_id"] for row in made["tokens"] if row["join_group_id"] is not None}
+    assert crossing, "the log has such a recompute"
+    assert crossing <= joins
+    assert problems(ledger) == []
+
+    def cross(rows):
+        for row in rows["tokens"]:
+            row["join_group_id"] = None
+
+    refused = problems(ledger, cross)
+    assert len(refused) == len(crossing)
+    assert all("and its parent" in each for each in refused)

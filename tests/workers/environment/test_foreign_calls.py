@@ -8,10 +8,17 @@ import pytest
 from anyio.lowlevel import checkpoint
 from structlog.testing import capture_logs
 
-from kernel.foreign_code import cause_of
-from tests.foreign_ends import ASYNC_ENDS, nobody_at_the_keyboard
-from workers.environment import foreign_calls
+from kernel.foreign_code import cause_of, traceback_of
+from tests.foreign_ends import (
+    ASYNC_ENDS,
+    ASYNC_HANGS,
+    nobody_at_the_keyboard,
+    released_at_the_end,
+    until_nothing_is_left_behind,
+)
+from workers.environment import foreign_calls, foreign_threads
 from workers.environment.foreign_calls import ForeignCodeBlocked, await_foreign
+from workers.environment.foreign_threads import ForeignCodeHangs
 
 pytestmark = pytest.mark.anyio
 
@@ -129,3 +136,42 @@ async def test_who_waits_is_told_that_a_call_goes_on(monkeypatch: pytest.MonkeyP
 
     await await_foreign("it", seen.wait, tick=tick)
     assert len(ticks) >= 3
+
+
+@pytest.mark.parametrize("name", ASYNC_HANGS)
+async def test_a_call_that_does_not_return_fails_in_time_with_the_place_at_which_it_waits(
+    monkeypatch: pytest.MonkeyPatch, name: str
+):
+    monkeypatch.setattr(foreign_calls, "END_S", 0.05)
+    monkeypatch.setattr(foreign_threads, "LEFT_BEHIND", [])
+    with released_at_the_end(), capture_logs() as logs:
+        with pytest.raises(ForeignCodeHangs, match=r"within 0\.05 s") as caught:
+            await await_foreign("it", ASYNC_HANGS[name], limit_s=0.05)
+        assert f"in {ASYNC_HANGS[name].__name__}" in traceback_of(caught.value)
+        with anyio.move_on_after(0.05) as limit:
+            await await_foreign("it", ASYNC_HANGS[name])
+        assert limit.cancelled_caught
+    await until_nothing_is_left_behind()
+    left = [log for log in logs if log["event"] == "foreign_code_left_behind"]
+    assert len(left) == (0 if name == "awaits for ever" else 2)
+    assert all(f"in {ASYNC_HANGS[name].__name__}" in log["place"] for log in left)
+
+
+async def test_a_call_that_was_left_behind_makes_no_further_step(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(foreign_calls, "END_S", 0.01)
+    monkeypatch.setattr(foreign_threads, "LEFT_BEHIND", [])
+    steps: list[int] = []
+
+    async def goes_on() -> None:
+        while True:
+            try:
+                await anyio.sleep(0.001)
+            except BaseException:  # noqa: BLE001 - it is what it does
+                steps.append(1)
+
+    with pytest.raises(ForeignCodeHangs):
+        await await_foreign("it", goes_on, limit_s=0.01)
+    await until_nothing_is_left_behind()
+    count = len(steps)
+    await anyio.sleep(0.01)
+    assert len(steps) == count

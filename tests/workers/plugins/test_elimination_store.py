@@ -8,15 +8,18 @@ import time
 import pytest
 
 from actors.errors import EliminationStoreFailed
-from actors.sessions.elimination_store import AsyncEliminationStore
-from kernel.belief.elimination_store import StoreResult
+from actors.sessions.elimination_store import THREADS_MAX, AsyncEliminationStore
+from kernel.belief.elimination_store import EliminationStoreUnavailable, StoreResult
 from kernel.belief.errors import BeliefError
 from kernel.belief.memory_store import InMemoryStore
 from kernel.belief.terms import SessionPolicy
 from tests.actors.harness import declare, running_sessions, scripted_ledger, strike
 from tests.actors.sessions.test_elimination_store import NAMES
+from tests.foreign_ends import released_at_the_end, stands_still
 from tests.installed_plugins import install_program
+from workers.environment import foreign_threads
 from workers.environment.settings import Settings
+from workers.plugins import plugin_elimination_store
 from workers.plugins.plugin_elimination_store import PluginEliminationStore
 
 PLUGIN = SessionPolicy(elimination_store="plugin")
@@ -136,3 +139,19 @@ async def test_a_store_that_fails_is_unavailable_and_the_same_elimination_goes_t
             await sessions.ask("s", strike("o-0", NAMES[0]))
         await sessions.ask("s", strike("o-0", NAMES[0]))
         assert foreign.get_eliminated("s") == {NAMES[0]}
+
+
+async def test_a_store_that_does_not_return_is_unavailable_and_holds_no_thread_of_its_callers(
+    monkeypatch,
+):
+    monkeypatch.setattr(plugin_elimination_store, "CALL_S_MAX", 0.02)
+    monkeypatch.setattr(foreign_threads, "LEFT_BEHIND", [])
+    monkeypatch.setattr(foreign_threads, "LEFT_BEHIND_MAX", 2 * THREADS_MAX)
+    store = AsyncEliminationStore(PluginEliminationStore(FailingStore(None)), "plugin")
+    monkeypatch.setattr(FailingStore, "get_eliminated", stands_still)
+    await store.create_session("s", NAMES)
+    with released_at_the_end():
+        for _ in range(THREADS_MAX + 1):
+            with pytest.raises(EliminationStoreUnavailable, match="ForeignCodeHangs"):
+                await store.get_eliminated("s")
+        assert await store.get_survivors("s") == set(NAMES)

@@ -12,12 +12,14 @@ from structlog.testing import capture_logs
 
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
 from queues.cron_claims import Crons
-from tests.foreign_ends import ENDS, nobody_at_the_keyboard
+from tests.foreign_ends import ENDS, nobody_at_the_keyboard, released_at_the_end, stands_still
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of
 from tests.world import DoorWorld, behind_a_door
+from workers.environment import foreign_threads
 from workers.plugins import JobContext, QueuePlugin, Schedule
 from workers.plugins.cron_expression import CronExpression
+from workers.worker import plugin_schedules
 from workers.worker.cron import CronRunner, CronTools
 from workers.worker.gateway_reports import GatewayReporter
 from workers.worker.plugin_schedules import schedules_of
@@ -123,16 +125,20 @@ async def test_of_a_fleet_one_job_is_asked_for_in_each_period(world: ScheduleWor
     assert world.days() == ["2026-11-20", "2026-11-23"]
 
 
-@pytest.mark.parametrize("name", [*ENDS, "another type"])
+@pytest.mark.parametrize("name", [*ENDS, "another type", "stands still"])
 async def test_however_a_schedule_ends_its_period_is_left_out_and_the_others_are_asked_for(
-    world: ScheduleWorld, name: str
+    world: ScheduleWorld, name: str, monkeypatch: pytest.MonkeyPatch
 ):
-    odd = Schedule("odd", ENDS.get(name, lambda _: 7), every_s=60)
+    if name == "stands still":
+        monkeypatch.setattr(plugin_schedules, "CONTENT_S_MAX", 0.02)
+        monkeypatch.setattr(foreign_threads, "LEFT_BEHIND", [])
+    ends = {**ENDS, "stands still": stands_still}
+    odd = Schedule("odd", ends.get(name, lambda _: 7), every_s=60)
     runner = CronRunner(
         world.tools, "worker", schedules_of({"": replace(PLUGIN, schedules=(odd, DAILY))})
     )
     world.host.time_us = round(FRIDAY.timestamp() * 1_000_000)
-    with nobody_at_the_keyboard(), capture_logs() as logs:
+    with released_at_the_end(), nobody_at_the_keyboard(), capture_logs() as logs:
         await runner.tick(world.host.time_us / 1_000_000)
     assert world.days() == ["2026-11-20"]
     [said] = [log for log in logs if log["event"] == "schedule_failed"]

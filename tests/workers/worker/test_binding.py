@@ -25,15 +25,17 @@ from queues.items import Claim
 from queues.lease_holder import capacity_of
 from queues.priorities import least_of
 from queues.retries import ENDS_MAX, MAX_ATTEMPTS
-from tests.foreign_ends import ENDS, nobody_at_the_keyboard
+from tests.foreign_ends import ENDS, nobody_at_the_keyboard, released_at_the_end, stands_still
 from tests.kernel.binding_world import EVENT, bound, furnish
 from tests.kernel.bindings.routed import open_evaluations
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of
 from tests.world import DoorWorld, behind_a_door
+from workers.environment import foreign_threads
 from workers.worker.batches import ENDED_ITS_WORKERS
 from workers.worker.gateway_reports import GatewayReporter
 from workers.worker.handlers import binding as bindings
+from workers.worker.handlers import binding_evaluator
 from workers.worker.handlers.binding import REJECTED_DELAY_MS, BindingHandler
 from workers.worker.handlers.binding_evaluator import (
     BindingCapacity,
@@ -526,21 +528,27 @@ async def test_what_another_slot_held_when_a_suspect_ended_the_worker_has_no_end
     assert ends == {first.key: 1, second.key: 0}
 
 
-@pytest.mark.parametrize("name", [*ENDS, "another type"])
+@pytest.mark.parametrize("name", [*ENDS, "another type", "stands still"])
 async def test_however_the_reader_of_a_plugin_ends_its_evaluation_fails_alone(
-    world: BindingWorld, name: str
+    world: BindingWorld, name: str, monkeypatch: pytest.MonkeyPatch
 ):
+    if name == "stands still":
+        monkeypatch.setattr(binding_evaluator, "READ_S_MAX", 0.02)
+        monkeypatch.setattr(foreign_threads, "LEFT_BEHIND", [])
+        monkeypatch.setattr(foreign_threads, "LEFT_BEHIND_MAX", 100)
     kind = "court_disposition_observation"
     furnish(world.ledger, bound("b", kind))
 
+    ends = {**ENDS, "stands still": stands_still}
+
     class Reader:
-        read = staticmethod(ENDS.get(name, lambda *_: "granted"))
+        read = staticmethod(ends.get(name, lambda *_: "granted"))
 
     readers = ReadersOfPlugins({kind: Reader()}, DocketParticulars())
     world.evaluator = RecordEvaluator(world.ledger, readers)  # type: ignore[assignment]
     world.drain_by(client_of(world.door.app, give_up_after_s=0.0), world.new_handler)
     [request_id] = await world.ask_for("b", source_event_id=EVENT)
-    with nobody_at_the_keyboard(), capture_logs() as logs:
+    with released_at_the_end(), nobody_at_the_keyboard(), capture_logs() as logs:
         for _ in range(MAX_ATTEMPTS):
             assert world.status(request_id).state == "open"
             await world.deliver()

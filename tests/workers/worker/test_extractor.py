@@ -8,7 +8,15 @@ from structlog.testing import capture_logs
 
 from kernel.model.extraction_result import ExtractionRefused, ExtractionResult
 from kernel.work.extraction_sources import SourceText
-from tests.foreign_ends import ASYNC_ENDS, ENDS, nobody_at_the_keyboard
+from tests.foreign_ends import (
+    ASYNC_ENDS,
+    ASYNC_HANGS,
+    ENDS,
+    nobody_at_the_keyboard,
+    released_at_the_end,
+    until_nothing_is_left_behind,
+)
+from workers.environment import foreign_calls, foreign_threads
 from workers.worker.handlers.extractor import Extracted, SourceToRead, checked_extraction
 from workers.worker.handlers.extractors import DocketEntryExtractor, Extractors
 
@@ -148,6 +156,29 @@ async def test_what_is_no_answer_of_an_extractor_is_its_failure(answer: Any):
     with pytest.raises(ExtractionRefused, match="TypeError") as caught:
         await checked_extraction(Odd(None), source())
     assert caught.value.code == "extractor_failed"
+
+
+@pytest.mark.parametrize("name", ASYNC_HANGS)
+async def test_an_extractor_that_does_not_return_is_refused_with_its_place(
+    monkeypatch: pytest.MonkeyPatch, name: str
+):
+    monkeypatch.setattr(foreign_calls, "END_S", 0.02)
+    monkeypatch.setattr(foreign_threads, "LEFT_BEHIND", [])
+
+    class Odd:
+        limit_s = 0.02
+        extract = staticmethod(ASYNC_HANGS[name])
+
+    with (
+        released_at_the_end(),
+        capture_logs() as logs,
+        pytest.raises(ExtractionRefused) as caught,
+    ):
+        await checked_extraction(Odd(), source())
+    await until_nothing_is_left_behind()
+    assert caught.value.code == "extractor_timed_out"
+    [said] = [log for log in logs if log["event"] == "extractor_failed"]
+    assert f"in {ASYNC_HANGS[name].__name__}" in said["exception"]
 
 
 async def test_an_extraction_that_is_cancelled_is_cancelled():

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import anyio
@@ -17,10 +18,20 @@ from kernel.work.requests import WorkRequest
 from queues.job_progress import JobProgress, NotedProgress
 from queues.retries import MAX_ATTEMPTS
 from queues.work_queue import WorkQueue
-from tests.foreign_ends import ASYNC_ENDS, ENDS, nobody_at_the_keyboard
+from tests.foreign_ends import (
+    ASYNC_ENDS,
+    ASYNC_HANGS,
+    ENDS,
+    nobody_at_the_keyboard,
+    released_at_the_end,
+    stands_still,
+    until_nothing_is_left_behind,
+)
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import ONTOLOGY, SESSION, Door, client_of
 from tests.world import DoorWorld, behind_a_door
+from workers.environment import foreign_calls, foreign_threads
+from workers.environment.foreign_threads import call_within
 from workers.plugins import JobContext, JobRefused, QueuePlugin
 from workers.worker.batches import BatchProcessor
 from workers.worker.handlers.plugin import PluginHandler
@@ -85,9 +96,7 @@ async def world(anyio_backend: str) -> AsyncIterator[ParcelWorld]:
     rows = queue_kinds._kinds  # noqa: SLF001 - rows stay otherwise
     before = dict(rows)
 
-    async def nobody(_: JobContext[Parcel]) -> None: ...
-
-    queue_kinds.register_queue(QueuePlugin(QUEUE, Parcel, "parcel_id", nobody).kind)
+    queue_kinds.register_queue(world_kind())
     async with behind_a_door(ParcelWorld) as world:
         yield world
         world.check()
@@ -179,6 +188,28 @@ async def test_a_handler_is_cancelled_at_its_deadline_and_tried_again_so_often(w
     assert (status.state, status.reason) == ("dead_letter", "handler_timed_out")
     assert ended == ["cancelled"] * MAX_ATTEMPTS
     assert all(0 < seconds <= LIMIT_S for seconds in remaining_s)
+
+
+@pytest.mark.parametrize("name", ASYNC_HANGS)
+async def test_each_attempt_of_a_handler_that_does_not_return_has_failed_with_its_place(
+    world: ParcelWorld, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    monkeypatch.setattr(foreign_calls, "END_S", 0.02)
+    monkeypatch.setattr(foreign_threads, "LEFT_BEHIND", [])
+    world.handle, world.limit_s = ASYNC_HANGS[name], LIMIT_S
+    world.begin()
+    [request_id] = await world.ask_for("p")
+    with released_at_the_end(), capture_logs() as logs:
+        for _ in range(MAX_ATTEMPTS):
+            assert world.status(request_id).state == "open"
+            await world.deliver()
+            world.pass_s(24 * 3600)
+    await until_nothing_is_left_behind()
+    status = world.status(request_id)
+    assert (status.state, status.reason) == ("dead_letter", "handler_timed_out")
+    said = [log for log in logs if log["event"] == "handler_timed_out"]
+    assert [log["attempt"] for log in said] == [*range(1, MAX_ATTEMPTS + 1)]
+    assert all(f"in {ASYNC_HANGS[name].__name__}" in log["exception"] for log in said)
 
 
 async def test_a_job_that_is_cancelled_ends_with_the_next_renewal(world: ParcelWorld):
@@ -333,11 +364,38 @@ class OddParcel(Parcel):
     def _end(self) -> Self:
         if self.parcel_id in ENDS and odd_models:
             ENDS[self.parcel_id]()
+        if self.parcel_id == "stands-still" and odd_models:
+            stands_still()
         return self
 
 
 odd_models: list[bool] = []
 """Whether models end oddly: a gateway takes what its worker cannot read."""
+
+
+async def test_a_content_model_that_does_not_return_is_refused_and_commits_go_on(
+    world: ParcelWorld, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(foreign_threads, "LEFT_BEHIND", [])
+    monkeypatch.setitem(
+        queue_kinds._kinds,  # noqa: SLF001 - rows stay otherwise
+        QUEUE,
+        replace(world_kind(), content=OddParcel, call=partial(call_within, 0.02)),
+    )
+    assert world_kind().call.func is call_within, "the queue of a plug-in is bounded"
+    monkeypatch.setattr(f"{__name__}.odd_models", [True])
+    with released_at_the_end():
+        with pytest.raises(WorkRefused, match="ForeignCodeHangs"):
+            await world.ask_for("stands-still")
+        [request_id] = await world.ask_for("p")
+    await world.deliver()
+    assert world.status(request_id).state == "completed"
+
+
+def world_kind() -> Any:
+    async def nobody(_: JobContext[Parcel]) -> None: ...
+
+    return QueuePlugin(QUEUE, Parcel, "parcel_id", nobody).kind
 
 
 async def test_however_a_content_model_ends_a_gateway_refuses_and_a_worker_counts(

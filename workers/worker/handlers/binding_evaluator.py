@@ -10,7 +10,6 @@ import anyio.to_thread
 from kernel.bindings.dispatch import EvaluatedOn
 from kernel.bindings.outcomes import BindingOutcomeRecord
 from kernel.bindings.particulars import NONE_STATED, Particulars
-from kernel.foreign_code import call_foreign
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.pressure import (
     NOTHING,
@@ -28,8 +27,12 @@ from kernel.work.reports import ReportedCapacity
 from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.lease_holder import LeaseHolder, capacity_of
 from queues.work_queue import WorkQueue
+from workers.environment.foreign_threads import call_within
 
 EVALUATION_S_MAX = 30.0
+READ_S_MAX = 25.0
+"""How long a reader of a plug-in may take of that."""
+
 LEASE_TTL_MS = 5_000
 """How long the slot of a worker that died is missing; one that evaluates renews it."""
 
@@ -84,7 +87,7 @@ class ReadersOfPlugins:
         reader = self._by_kind.get(target_kind)
         if reader is None:
             return self._other.read(view, target_kind, artifact)
-        particulars: object = call_foreign(reader.read, view, target_kind, artifact)
+        particulars: object = call_within(READ_S_MAX, reader.read, view, target_kind, artifact)
         if not isinstance(particulars, Particulars):
             raise TypeError(f"it returned a {type(particulars).__name__}, no Particulars")
         return particulars

@@ -19,6 +19,7 @@ from kernel.model.extraction_result import (
 from kernel.model.model_output import CapturedOutput
 from kernel.work.extraction_sources import SourceText
 from workers.environment.foreign_calls import await_foreign
+from workers.environment.foreign_threads import ForeignCodeHangs
 
 EXTRACTION_S_MAX = 60.0
 RESULT_BYTES_MAX = 256 * 1024
@@ -89,13 +90,18 @@ async def checked_extraction(extractor: Extractor, source: SourceToRead) -> Chec
     answered: Any = None
     try:
         limit_s = call_foreign(lambda: float(extractor.limit_s))
-        with anyio.move_on_after(limit_s) as limit:
-            if isinstance(extractor, BuiltInExtractor):
+        is_ours = isinstance(extractor, BuiltInExtractor)
+        with anyio.move_on_after(limit_s if is_ours else None) as limit:
+            if is_ours:
                 answered = await extractor.extract(source)
             else:
-                answered = await await_foreign("extractor", extractor.extract, source)
+                name = f"the extractor for {source.source_ref}"
+                answered = await await_foreign(name, extractor.extract, source, limit_s=limit_s)
     except ExtractionRefused:
         raise
+    except ForeignCodeHangs as error:
+        _log_failure(source, error)
+        raise ExtractionRefused("extractor_timed_out", str(error)) from error
     except ModelError as error:
         raise ExtractionRefused(error.code, str(error)) from error  # type: ignore[arg-type]
     except Exception as error:  # noqa: BLE001 - whatever it raises is its failure and not ours
@@ -114,13 +120,17 @@ async def checked_extraction(extractor: Extractor, source: SourceToRead) -> Chec
 
 
 def _fail(source: SourceToRead, error: Exception) -> NoReturn:
+    _log_failure(source, error)
+    raise ExtractionRefused("extractor_failed", type(cause_of(error)).__name__) from error
+
+
+def _log_failure(source: SourceToRead, error: Exception) -> None:
     _log.error(
         "extractor_failed",
         source_ref=source.source_ref,
         error=type(cause_of(error)).__name__,
         exception=traceback_of(error),
     )
-    raise ExtractionRefused("extractor_failed", type(cause_of(error)).__name__) from error
 
 
 def _checked(answered: Extracted, text: str) -> ExtractionResult:

@@ -29,6 +29,7 @@ from queues.errors import QueueError
 from queues.items import Claim
 from queues.job_progress import NOTE_CHARS_MAX, JobProgress
 from workers.environment.foreign_calls import await_foreign
+from workers.environment.foreign_threads import ForeignCodeHangs
 from workers.plugins import JobContext, JobRefused, QueuePlugin
 from workers.worker.batch_progress import progressed
 from workers.worker.batches import ClaimResult, Handler, left_out, settlement_of
@@ -121,24 +122,23 @@ class PluginHandler(Handler):
         return outcome
 
     async def _call(self, claim: Claim, request: Request, content: Any) -> ClaimResult:
-        ended: ClaimResult | None = None
-        with anyio.move_on_after(self._plugin.limit_s) as limit:
-            context = JobContext(
-                request_id=request.request_id,
-                content=content,
-                attempt=claim.attempt,
-                deadline_s=limit.deadline,
-                view=self._ledger.view,
-                submit=self._submit,
-                progress=partial(self._note, request.request_id),
-            )
-            ended = await self._ended(claim, context)
-        return ended or ClaimResult(claim, "failed", "handler_timed_out")
-
-    async def _ended(self, claim: Claim, context: JobContext[Any]) -> ClaimResult:
+        limit_s = self._plugin.limit_s
+        context = JobContext(
+            request_id=request.request_id,
+            content=content,
+            attempt=claim.attempt,
+            deadline_s=anyio.current_time() + limit_s,
+            view=self._ledger.view,
+            submit=self._submit,
+            progress=partial(self._note, request.request_id),
+        )
         try:
-            name = f"the handler of {self._plugin.name}"
-            result = await await_foreign(name, self._plugin.handler, context, tick=progressed)
+            name = f"the handler of {self._plugin.name} for {request.request_id}"
+            result = await await_foreign(
+                name, self._plugin.handler, context, tick=progressed, limit_s=limit_s
+            )
+        except ForeignCodeHangs as error:
+            return self._failed(claim, "handler_timed_out", error, "handler_timed_out")
         except JobRefused as refused:
             reason = message_of(refused.reason)[:200] or "refused"
             return ClaimResult(claim, "failed", reason, final=True)
@@ -151,7 +151,9 @@ class PluginHandler(Handler):
             return self._failed(claim, "handler_failed", error)
         return await self._report(claim, result)
 
-    def _failed(self, claim: Claim, event: str, error: Exception) -> ClaimResult:
+    def _failed(
+        self, claim: Claim, event: str, error: Exception, code: str | None = None
+    ) -> ClaimResult:
         kind = type(cause_of(error)).__name__
         _log.error(
             event,
@@ -161,7 +163,7 @@ class PluginHandler(Handler):
             error=f"{kind}: {message_of(cause_of(error))}",
             exception=traceback_of(error),
         )
-        return ClaimResult(claim, "failed", f"{event}: {kind}"[:200])
+        return ClaimResult(claim, "failed", code or f"{event}: {kind}"[:200])
 
     async def _report(self, claim: Claim, result: object) -> ClaimResult:
         document = {} if result is None else result
