@@ -8,8 +8,8 @@ from typing_extensions import TypedDict
 from actors.commit.unit_context import CommitContext
 from actors.orchestrator.intents import SealRun
 from kernel.canonical import digest
-from kernel.landscape.record_anchors import anchor_groups
-from kernel.landscape.record_chain import Entry, RecordChain, has_group
+from kernel.landscape.record_anchors import anchor_groups, take_in_earlier
+from kernel.landscape.record_chain import Entry
 from kernel.landscape.runtime.records import digest_of_stretch
 from kernel.landscape.runtime.stretches import RuntimeRun, sealed_last
 from kernel.landscape.seals import check_over, seal_of, stated
@@ -66,8 +66,7 @@ class AnchorGroupsUnit:
 class TakeRunInUnit:
     """Take a run that was recorded before there were groups into their chain.
 
-    Its entries were made in a snapshot. Whoever writes of such a run takes it in first, so while it
-    is in no group nothing of it has changed.
+    Its groups were made in a snapshot.
     """
 
     run_id: str
@@ -75,13 +74,7 @@ class TakeRunInUnit:
 
     def run(self, context: CommitContext) -> bool:
         """Append its groups; tell whether it was in none."""
-        tables = context.transaction.tables
-        if has_group(tables, self.run_id):
-            return False
-        chain = RecordChain(tables)
-        for entries in self.groups:
-            chain.append_entries(self.run_id, entries)
-        return True
+        return take_in_earlier(context.transaction, self.run_id, self.groups)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,19 @@ gateway anchors when it seals receipts, and the seal of a run anchors what it se
 kernel/0610).
 """
 
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import orjson
 
 from kernel.errors import LedgerCorrupt
-from kernel.landscape.record_chain import newest_group
+from kernel.landscape.record_chain import (
+    Entry,
+    RecordChain,
+    earlier_entries,
+    has_group,
+    newest_group,
+)
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
@@ -83,3 +90,28 @@ def earlier_runs(view: LedgerView) -> list[str]:
         )
     )
     return sorted(run_id for (run_id,) in runs - sealed - taken_in)
+
+
+def groups_to_take_in(view: LedgerView, run_id: str) -> tuple[dict[str, Entry], ...]:
+    """Return the groups that take a run in, as it is stored; linear in its records.
+
+    Raises:
+        RecordDamaged: one breaks a rule.
+    """
+    return tuple(earlier_entries(view.tables, run_id))
+
+
+def take_in_earlier(
+    transaction: LedgerTransaction, run_id: str, groups: Iterable[Mapping[str, Entry]]
+) -> bool:
+    """Append the groups that take a run in; tell whether it was in none.
+
+    Whoever writes of such a run takes it in first, so while it is in no group nothing of it has
+    changed since the groups were made.
+    """
+    if has_group(transaction.tables, run_id):
+        return False
+    chain = RecordChain(transaction.tables)
+    for entries in groups:
+        chain.append_entries(run_id, entries)
+    return True

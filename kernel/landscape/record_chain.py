@@ -32,13 +32,14 @@ GENESIS = "0" * 64
 EARLIER_RECORDS = 1024
 """Records of a group that takes in what was recorded before there were groups."""
 
-_FINISHED: Mapping[str, tuple[str, ...]] = {
-    # One that failed or was interrupted may go on.
+FINISHED: Mapping[str, tuple[str, ...]] = {
+    # A run that failed or was interrupted may go on.
     "landscape_runs": ("completed",),
     "landscape_node_states": ("completed", "failed"),
     "landscape_operations": ("completed", "failed"),
     "landscape_batches": ("completed", "failed"),
 }
+"""Statuses in which a record does not change any more."""
 
 Entry = dict[str, Any]
 """Of the records of one table: `keys`, the `digest`, and `open`, the texts of what may change of
@@ -67,14 +68,8 @@ def _form_of(table: Table) -> _Form:
         values_getter(names),
         values_getter(kept),
         values_getter(changing) if changing else None,
-        _FINISHED.get(str(table.name)),
+        FINISHED.get(str(table.name)),
     )
-
-
-def is_finished(table: Table, row: Row) -> bool:
-    """Tell whether a record will not change any more."""
-    finished = _form_of(table).finished
-    return finished is None or row["status"] in finished
 
 
 def entry_of(table: Table, rows: Sequence[Row]) -> Entry:

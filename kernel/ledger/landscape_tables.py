@@ -362,7 +362,7 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
         # What one transaction wrote of a run: its bytes name the records, and the group before.
         Column("group_sequence", Integer, primary_key=True),
         Column("run_id", String, nullable=False),
-        Column("prior_group_hash", String, nullable=False, unique=True),
+        Column("prior_group_hash", String, nullable=False),
         Column("group_hash", String, nullable=False),
         Column("group_bytes", LargeBinary, nullable=False),
         Index("landscape_record_groups_by_run", "run_id", "group_sequence"),

@@ -250,6 +250,8 @@ class _Run:
             self._progress(self._total, self._total)
 
     def _not_read(self) -> Iterator[str]:
+        if earlier := self._groups.earlier_runs:
+            yield f"the records of {earlier} runs that are in no group: a gateway takes them in"
         unreadable = len(self._thoughts.unreadable)
         if unreadable:
             yield f"{unreadable} sessions of thoughts: a segment of each cannot be read"

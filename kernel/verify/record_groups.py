@@ -44,6 +44,8 @@ class GroupCounts:
 
     groups: int = 0
     not_anchored: int = 0
+    earlier_runs: int = 0
+    """Runs without a seal that are in no group: recorded before there were groups."""
 
 
 def check_record_groups(reader: Reader) -> GroupCounts:
@@ -53,7 +55,7 @@ def check_record_groups(reader: Reader) -> GroupCounts:
     walk.check_newest()
     walk.check_counts()
     anchored = _check_anchors(reader, 0)
-    return GroupCounts(walk.chain.last, walk.chain.last - anchored)
+    return GroupCounts(walk.chain.last, walk.chain.last - anchored, walk.earlier_runs())
 
 
 def check_groups_behind(reader: Reader, receipt_sequence: int) -> GroupCounts:
@@ -155,6 +157,16 @@ class _Walk:
                     if run_id in self._runs and count > expected:
                         message = f"it has {count} records there, of which groups have {expected}"
                         self._reader.findings.add(table, run_id, "extra", message)
+
+    def earlier_runs(self) -> int:
+        """Return how many runs have neither a group nor a seal."""
+        with self._reader.findings.guard(schema.landscape_runs, "runs"):
+            runs, sealed = (
+                {run_id for (run_id,) in self._reader.tables.counts(table, "run_id")}
+                for table in (schema.landscape_runs, schema.landscape_seals)
+            )
+            return len(runs - sealed - self._runs)
+        return 0
 
 
 def _anchor_before(reader: Reader, receipt_sequence: int) -> Anchor | None:

@@ -18,9 +18,8 @@ from actors.commit.receipt_units import SealReceiptsUnit
 from actors.commit.run_units import AnchorGroupsUnit, TakeRunInUnit
 from actors.errors import ActorError
 from kernel.errors import KernelError
-from kernel.landscape.record_anchors import earlier_runs, groups_not_anchored
-from kernel.landscape.record_chain import Entry, earlier_entries
-from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.landscape.record_anchors import earlier_runs, groups_not_anchored, groups_to_take_in
+from kernel.ledger.ledger import Ledger
 from kernel.model.result import RejectedResult
 from kernel.receipt_seals import RANGE_MAX, ReceiptRange, range_to_seal
 from workers.use_cases.authority_sweeps import FencedWrite
@@ -68,7 +67,7 @@ class ReceiptSealing:
             return
         for run_id in run_ids:
             try:
-                groups = await on_a_thread(read, partial(_groups_of, run_id=run_id))
+                groups = await on_a_thread(read, partial(groups_to_take_in, run_id=run_id))
                 await self._write(TakeRunInUnit(run_id, groups))
             except (ActorError, KernelError) as error:
                 _log.warning("run_not_taken_in", run_id=run_id, error=str(error))
@@ -98,7 +97,3 @@ class ReceiptSealing:
             _log.warning("receipts_not_sealed", error=result.rejection.reason_code)
             return None
         return None if result is None else sealed
-
-
-def _groups_of(view: LedgerView, run_id: str) -> tuple[dict[str, Entry], ...]:
-    return tuple(earlier_entries(view.tables, run_id))

@@ -15,10 +15,12 @@ from kernel.canonical import sha256_hex
 from kernel.landscape.checkpoints import reopen_run
 from kernel.landscape.export import export_run, import_run
 from kernel.landscape.record_anchors import anchor_groups, earlier_runs, groups_not_anchored
-from kernel.landscape.record_chain import GENESIS, entry_of, newest_group
+from kernel.landscape.record_chain import FINISHED, GENESIS, entry_of, newest_group
+from kernel.landscape.record_group import unfinished_statuses
 from kernel.landscape.record_rules import KEYS, TABLES
 from kernel.landscape.recorder import Recorder
 from kernel.ledger import schema
+from kernel.ledger.landscape_tables import CHANGING
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
 from kernel.verify import verify
@@ -140,6 +142,14 @@ def test_an_imported_run_is_in_the_chain(ledger, tmp_path):
     assert findings(ledger) == []
 
 
+def test_a_record_is_finished_in_a_group_where_no_recorder_may_change_it():
+    assert FINISHED.keys() == CHANGING.keys()
+    for table in map(schema.metadata.tables.get, FINISHED):
+        statuses = {*table.columns["status"].info["values"], *unfinished_statuses(table)}
+        reopened = {"failed", "interrupted"} if table is TABLES["runs"] else set()
+        assert {*FINISHED[table.name]} == statuses - {*unfinished_statuses(table)} - reopened
+
+
 @pytest.fixture(scope="module")
 def unfinished(tmp_path_factory):
     """A file with an unfinished run that has a record in every table, sealed as at a stop."""
@@ -183,7 +193,7 @@ def test_every_changed_column_of_an_unfinished_run_is_found_and_its_table_named(
                 db.execute(update, (value, key))
             except sqlite3.IntegrityError:
                 continue
-            assert str(table.name) in {found for found, _ in findings(ledger)}, column.name
+            assert str(table.name) in {name for name, _ in findings(ledger)}, column.name
             db.execute(update, (held, key))
             changed += 1
     assert findings(ledger) == []
@@ -248,8 +258,8 @@ def test_whatever_is_done_to_records_or_groups_is_found(copy, statement, table, 
 
 def test_who_computes_the_groups_anew_contradicts_the_anchor_that_the_tree_commits_to(copy):
     forge_record(copy, TABLES["rows"], "late", source_data_hash="ab" * 32)
-    found = copy.verify(fold=False).findings
-    assert {(each.table, each.rule) for each in found} == {
+    faults = copy.verify(fold=False).findings
+    assert {(each.table, each.rule) for each in faults} == {
         ("landscape_record_groups", "link_broken")
     }
 
@@ -281,9 +291,9 @@ def test_a_state_that_was_open_at_a_checkpoint_keeps_its_input_when_it_is_finish
         db.commit()
     ledger = Ledger(SqliteStore(path), FakeHost().host)
     with ledger.view() as view:
-        found = verify(view, fold=False).findings
+        faults = verify(view, fold=False).findings
     ledger.close()
-    messages = [each.message for each in found if each.rule == "digest_differs"]
+    messages = [each.message for each in faults if each.rule == "digest_differs"]
     assert [f"group {number} " in message for number, message in enumerate(messages, 1)] == [
         True
     ] * 3
@@ -307,9 +317,9 @@ def test_a_verification_since_a_kept_head_checks_the_groups_behind_it(unfinished
     copy.close()
     ledger = Ledger(SqliteStore(path), FakeHost().host)
     with ledger.view() as view:
-        [found] = verify_since(view, kept).findings
+        [fault] = verify_since(view, kept).findings
     ledger.close()
-    assert (found.table, found.rule) == ("landscape_rows", "digest_differs")
+    assert (fault.table, fault.rule) == ("landscape_rows", "digest_differs")
 
 
 @pytest.fixture
@@ -328,13 +338,16 @@ def earlier(unfinished, tmp_path):
 
 
 def of_groups(ledger):
-    return [found for found in findings(ledger) if found[0].startswith("landscape_")]
+    return [each for each in findings(ledger) if each[0].startswith("landscape_")]
 
 
 @pytest.mark.parametrize("how", ["recorded", "ended", "reopened"])
 def test_whoever_writes_of_a_run_from_before_there_were_groups_takes_it_in(earlier, how):
     assert earlier.read(earlier_runs) == ["run-1"]
     assert of_groups(earlier) == []
+    with earlier.view() as view:
+        [reason] = [each for each in verify(view, fold=False).not_checked if "group" in each]
+    assert reason.startswith("the records of 1 runs")
     if how == "reopened":
         reopen_run(earlier, "run-1")
     elif how == "ended":

@@ -20,7 +20,6 @@ def upgrade() -> None:
         sa.Column("group_hash", TEXT, nullable=False),
         sa.Column("group_bytes", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("group_sequence"),
-        sa.UniqueConstraint("prior_group_hash"),
     )
     op.create_index(
         "landscape_record_groups_by_run",
