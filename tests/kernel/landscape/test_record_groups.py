@@ -193,7 +193,7 @@ def test_every_changed_column_of_an_unfinished_run_is_found_and_its_table_named(
                 db.execute(update, (value, key))
             except sqlite3.IntegrityError:
                 continue
-            assert str(table.name) in {name for name, _ in findings(ledger)}, column.name
+            assert str(table.name) in {where for where, _ in findings(ledger)}, column.name
             db.execute(update, (held, key))
             changed += 1
     assert findings(ledger) == []
