@@ -153,6 +153,7 @@ _CHECKS: Mapping[Table, RowCheck] = MappingProxyType(
         schema.ephemeral_receipts: _object("receipt_bytes"),
         schema.pre_images: _hashed("content", "content_hash"),
         schema.landscape_payloads: _hashed("content", "content_hash"),
+        schema.landscape_record_groups: _hashed("group_bytes", "group_hash"),
         schema.thought_records: _hashed("record_bytes", "content_hash", content_hash),
         schema.blobs: _blob,
         schema.tree_tiles: _tile,

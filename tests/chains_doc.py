@@ -35,6 +35,7 @@ from tests.kernel import build
 from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.honest import Believer
 from tests.kernel.jobs import do_jobs, seal_receipts
+from tests.kernel.landscape.runs import begin_with_token, step
 from tests.kernel.landscape.runs import seal as seal_run
 
 Write = Callable[[Ledger, bool], Iterator[None]]
@@ -46,6 +47,7 @@ _BELIEF = (
     *(schema.belief_events, schema.belief_sessions, schema.belief_snapshots),
     schema.belief_anchors,
 )
+_RUNS = (*schema.LANDSCAPE_TABLES, schema.landscape_record_groups)
 _THOUGHTS = (schema.audit_sessions, schema.thought_records, schema.merkle_nodes, schema.blobs)
 
 
@@ -116,13 +118,38 @@ def _run(ledger: Ledger, forged: bool) -> Iterator[None]:  # noqa: FBT001
     seal_run(ledger)
 
 
+def _unfinished_run(ledger: Ledger, forged: bool) -> Iterator[None]:  # noqa: FBT001
+    submit(ledger, create("n-1", "Note"))
+    yield
+    recorder = Recorder(ledger)
+    begin_with_token(recorder)
+    step(recorder, {"run_id": "run-1", "token_id": "t"}, "parse", 0, {"n": 2 if forged else 1})
+    recorder.complete_run("run-1", "interrupted")
+    seal_receipts(ledger)
+
+
+def _run_that_goes_on(ledger: Ledger, forged: bool) -> Iterator[None]:  # noqa: FBT001
+    submit(ledger, create("n-1", "Note"))
+    yield
+    recorder = Recorder(ledger)
+    begin_with_token(recorder)
+    recorder.flush()
+    seal_receipts(ledger)
+    routed = "unsure" if forged else "sure"
+    recorder.record_token_outcome("run-1", "t", "completed", sink_name=routed)
+    recorder.flush()
+    seal_receipts(ledger)
+
+
 SCENARIOS = {
     "the outcome of a plug-in's job, of jobs alone, sealed at a stop": Scenario(_jobs, _OUTCOMES),
     "the outcome of a plug-in's job among operations": Scenario(_jobs_among_operations, _OUTCOMES),
     "a receipt: what was refused and why": Scenario(_refusals, _RECEIPTS),
     "the trail of a belief session": Scenario(_trail, _BELIEF),
     "the thoughts of a session": Scenario(_thoughts, _THOUGHTS),
-    "the records of a run that is sealed": Scenario(_run, schema.LANDSCAPE_TABLES),
+    "the records of a run that is sealed": Scenario(_run, _RUNS),
+    "the records of a run that was interrupted": Scenario(_unfinished_run, _RUNS),
+    "the records of a run that goes on": Scenario(_run_that_goes_on, _RUNS),
 }
 
 
@@ -152,11 +179,14 @@ def chain_alone(scenario: Scenario) -> Ledger:
     store = MemoryStore()
     with honest.view() as view, forged.view() as other, store.transaction() as tables:
         for table in schema.metadata.tables.values():
-            rows = (other if table in scenario.chain else view).tables.select(table)
-            if table is schema.chain_head:
+            if table not in scenario.chain:
+                rows = view.tables.select(table)
+            elif table is schema.chain_head:
                 rows = _with_other_receipts(view, other)
             elif table is schema.blobs:
                 rows = _with_other_contents(view, other)
+            else:
+                rows = other.tables.select(table)
             tables.insert_many(table, rows)
     return Ledger(store, FakeHost().host)
 

@@ -8,6 +8,8 @@ from typing_extensions import TypedDict
 from actors.commit.unit_context import CommitContext
 from actors.orchestrator.intents import SealRun
 from kernel.canonical import digest
+from kernel.landscape.record_anchors import anchor_groups, take_in_earlier
+from kernel.landscape.record_chain import Entry
 from kernel.landscape.runtime.records import digest_of_stretch
 from kernel.landscape.runtime.stretches import RuntimeRun, sealed_last
 from kernel.landscape.seals import check_over, seal_of, stated
@@ -43,11 +45,36 @@ class SealRunUnit:
         if seal is None:
             # Somebody may have let it go on since it was read.
             check_over(context.transaction, run_id)
+            anchor_groups(context.transaction)
             rejected = _seal(context, self.stated)
             if rejected is not None:
                 return rejected
             seal = seal_of(context.transaction, run_id)
         return seal_document(seal or {})
+
+
+@dataclass(frozen=True, slots=True)
+class AnchorGroupsUnit:
+    """State the newest group of records of runs in a receipt, where none states it."""
+
+    def run(self, context: CommitContext) -> bool:
+        """Record the receipt; tell whether there was something to state."""
+        return anchor_groups(context.transaction)
+
+
+@dataclass(frozen=True, slots=True)
+class TakeRunInUnit:
+    """Take a run that was recorded before there were groups into their chain.
+
+    Its groups were made in a snapshot.
+    """
+
+    run_id: str
+    groups: tuple[dict[str, Entry], ...]
+
+    def run(self, context: CommitContext) -> bool:
+        """Append its groups; tell whether it was in none."""
+        return take_in_earlier(context.transaction, self.run_id, self.groups)
 
 
 @dataclass(frozen=True, slots=True)

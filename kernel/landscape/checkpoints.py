@@ -22,6 +22,7 @@ from kernel.landscape.canonical_types import (
 from kernel.landscape.digest import records_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.payloads import read_payload
+from kernel.landscape.record_chain import RecordChain
 from kernel.landscape.record_counts import hold_to_total
 from kernel.landscape.record_rules import TABLES, check_stored, key_text
 from kernel.landscape.recorder import Recorder
@@ -221,7 +222,10 @@ def reopen_run(ledger: Ledger, run_id: str) -> Row:
             raise LandscapeRefused(f"the run {run_id} is over", code="landscape_run_over")
         ended = ("completed_at_us", "reproducibility_grade")
         running = run | {"status": "running"} | dict.fromkeys(ended)
+        chain = RecordChain(tables)
+        chain.take_in(run_id)
         tables.put(TABLES["runs"], running)
+        chain.append(run_id, {str(TABLES["runs"].name): [running]})
     return running
 
 

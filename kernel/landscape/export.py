@@ -20,6 +20,7 @@ from kernel.errors import FieldRefused
 from kernel.json_lines import JsonLine, LineRefused, json_lines
 from kernel.landscape.digest import records_of
 from kernel.landscape.errors import LandscapeRefused
+from kernel.landscape.record_chain import RecordChain
 from kernel.landscape.record_rules import (
     KEYS,
     TABLES,
@@ -92,6 +93,7 @@ def import_run(
                         raise _invalid(number, "the manifest is of other records")
                     waiting.write()
                     _check_whole(tables, totals.run_id, lines, number)
+                    RecordChain(tables).take_in(totals.run_id)
                     return document
                 name, row = _record(document, number, totals)
                 totals.add(name, row)

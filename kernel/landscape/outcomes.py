@@ -4,6 +4,7 @@ from typing import Any
 
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.grades import grade_of_run
+from kernel.landscape.record_chain import RecordChain
 from kernel.landscape.record_group import RecordUnit
 from kernel.landscape.record_rules import TABLES, check_new, check_stored
 from kernel.landscape.recording import Recording
@@ -55,7 +56,10 @@ class OutcomeRecording(Recording):
                 "reproducibility_grade": grade_of_run(LedgerView(tables), run_id),
             }
             check_new(_RUNS, ended)
+            chain = RecordChain(tables)
+            chain.take_in(run_id)
             tables.put(_RUNS, ended)
+            chain.append(run_id, {str(_RUNS.name): [ended]})
         return ended
 
     def _outcome(

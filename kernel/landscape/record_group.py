@@ -21,7 +21,8 @@ from sqlalchemy import Table
 
 from kernel.errors import TextNotStorable
 from kernel.landscape.errors import LandscapeRefused
-from kernel.landscape.record_rules import TABLES, check_new, check_stored, key_text
+from kernel.landscape.record_chain import RecordChain
+from kernel.landscape.record_rules import KEYS, TABLES, check_new, check_stored, key_text
 from kernel.landscape.references import dangling_reference
 from kernel.landscape.run_rules import ids_by_run, lineage_problems
 from kernel.ledger import schema
@@ -84,8 +85,11 @@ class RecordUnit:
     @property
     def size(self) -> int:
         """How many records it writes; a large payload counts as several."""
+        records = len(self.added) + len(self.changed)
+        if not self.payloads:
+            return records
         payloads = sum(len(row["content"]) // PAYLOAD_BYTES for row in self.payloads)
-        return len(self.added) + len(self.changed) + len(self.payloads) + payloads
+        return records + len(self.payloads) + payloads
 
 
 class RecordGroup:
@@ -132,8 +136,9 @@ class RecordGroup:
             LedgerUnavailable: nothing could be written. The unit was taken, unless that would have
                 gone beyond the bound.
         """
+        size = unit.size
         with self.lock:
-            if self._whole is None and self._size + unit.size > max(BOUND_RECORDS, unit.size):
+            if self._whole is None and self._size + size > max(BOUND_RECORDS, size):
                 self.flush()
             for table, row in unit.records():
                 self._waiting[_place_of(table, row)] = row
@@ -141,7 +146,7 @@ class RecordGroup:
                 self._whole.take(unit)
                 return
             self._units.append(unit)
-            self._size += unit.size
+            self._size += size
             is_group = self._size >= self._group_records
         if is_group:
             self.flush()
@@ -303,6 +308,7 @@ def _write_alone(tables: Tables, unit: RecordUnit) -> Iterable[LandscapeRefused]
 def _write_units(tables: Tables, units: Sequence[RecordUnit]) -> None:
     added: dict[str, list[Row]] = {}
     changed: dict[str, list[tuple[Row, Row]]] = {}
+    run_ids = {unit.run_id for unit in units}
     for unit in units:
         for table, row in unit.added:
             added.setdefault(_named(table)[0], []).append(row)
@@ -310,7 +316,10 @@ def _write_units(tables: Tables, units: Sequence[RecordUnit]) -> None:
             changed.setdefault(_named(table)[0], []).append((before, row))
     _check_lineage(tables, added)
     begun = {row["run_id"] for row in added.get(str(_RUNS.name), ())}
-    _check_running(tables, {unit.run_id for unit in units} - begun)
+    _check_running(tables, run_ids - begun)
+    chain = RecordChain(tables)
+    for run_id in sorted(run_ids - begun):
+        chain.take_in(run_id)
     _number_calls(tables, added.get(str(_CALLS.name), []))
     for table in TABLES.values():
         rows = added.get(str(table.name))
@@ -320,11 +329,32 @@ def _write_units(tables: Tables, units: Sequence[RecordUnit]) -> None:
         if replaced:
             _check_unchanged(tables, table, replaced)
             tables.put_many(table, [row for _, row in replaced])
+    for run_id in sorted(run_ids):
+        chain.append(run_id, _written(added, changed, None if len(run_ids) == 1 else run_id))
     payloads = {
         (row["run_id"], row["content_hash"]): row for unit in units for row in unit.payloads
     }
     if payloads:
         tables.put_many(schema.landscape_payloads, list(payloads.values()))
+
+
+def _written(
+    added: Mapping[str, list[Row]],
+    changed: Mapping[str, list[tuple[Row, Row]]],
+    run_id: str | None,
+) -> dict[str, list[Row]]:
+    """Return what was written, by table, each record as it then stands; of one run where asked."""
+    written = dict(added)
+    for name, pairs in changed.items():
+        key = KEYS[name.removeprefix("landscape_")]
+        # Of a record that was changed twice the last one stands.
+        newest = {(row["run_id"], row[key]): row for _, row in pairs}
+        written[name] = [*added.get(name, ()), *newest.values()]
+    if run_id is None:
+        return written
+    return {
+        name: [row for row in rows if row["run_id"] == run_id] for name, rows in written.items()
+    }
 
 
 def _check_running(tables: Tables, run_ids: Iterable[str]) -> None:

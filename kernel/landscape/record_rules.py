@@ -259,11 +259,12 @@ def _is_text(chars_max: int) -> ColumnRule:
 
 def record_bytes(table: Table, row: Mapping[str, Any]) -> bytes:
     """Return the bytes by which a record enters the digest of its table: its values in order."""
-    return orjson.dumps([row[name] for name in _digested(table)]) + b"\n"
+    return orjson.dumps([row[name] for name in digested_names(table)]) + b"\n"
 
 
 @cache
-def _digested(table: Table) -> tuple[str, ...]:
+def digested_names(table: Table) -> tuple[str, ...]:
+    """Return the columns of a table that its digest covers, in their order."""
     return tuple(
         column.name for column in table.columns if not column.info.get("after_the_end", False)
     )

@@ -4,12 +4,15 @@ They are no fold of the log. Rows of a run come and are completed while it runs;
 the digests of its tables are stated by an operation, and `landscape_seals` holds what was stated:
 that table is folded (decision kernel/0420). Every key begins with the run, and the column behind it
 orders a table: so a run is read, exported and digested in one total order. What a record names of
-its run is there, which the database sees to by foreign keys (decision kernel/0478).
+its run is there, which the database sees to by foreign keys (decision kernel/0478). What each
+transaction wrote of a run is a group, and the groups are a chain (decision kernel/0610).
 
 What a column holds is said by its name and its `info`: `values` are those that it admits. `_hash`
 and `_ref` are SHA-256 in hex, `_json` is canonical data, `_us` is microseconds.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
@@ -48,6 +51,24 @@ TERMINAL_OUTCOMES = (
 OUTCOMES = (*TERMINAL_OUTCOMES, "buffered")
 GRADES = ("full_reproducible", "replay_reproducible", "attributable_only")
 OUTPUT_TYPES = ("token", "artifact")
+
+CHANGING: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "landscape_runs": ("status", "completed_at_us", "reproducibility_grade"),
+        "landscape_node_states": (
+            *("status", "output_hash", "output_ref", "context_after_json", "error_json"),
+            *("success_reason_json", "completed_at_us", "duration_us"),
+        ),
+        "landscape_operations": (
+            *("status", "output_data_ref", "error_message", "completed_at_us", "duration_us"),
+        ),
+        "landscape_batches": (
+            *("aggregation_state_id", "trigger_type", "trigger_reason"),
+            *("status", "completed_at_us"),
+        ),
+    }
+)
+"""The columns that a record may change until it is finished; every other one stays as written."""
 
 _ONE_PARENT = (
     "state_id IS NOT NULL AND operation_id IS NULL OR state_id IS NULL AND operation_id IS NOT NULL"
@@ -334,6 +355,18 @@ def landscape_tables(metadata: MetaData) -> tuple[Table, ...]:
         Column("content_hash", String, primary_key=True),
         Column("content", LargeBinary, nullable=False),
         *_refers("runs", "run_id"),
+    )
+    Table(
+        "landscape_record_groups",
+        metadata,
+        # What one transaction wrote of a run: its bytes name the records, and the group before.
+        Column("group_sequence", Integer, primary_key=True),
+        Column("run_id", String, nullable=False),
+        Column("prior_group_hash", String, nullable=False),
+        Column("group_hash", String, nullable=False),
+        Column("group_bytes", LargeBinary, nullable=False),
+        Index("landscape_record_groups_by_run", "run_id", "group_sequence"),
+        info={"append_only": True},
     )
     Table(
         "landscape_seals",

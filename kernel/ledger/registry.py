@@ -83,6 +83,7 @@ _ENTRIES = (
         for table in schema.LANDSCAPE_TABLES
     ),
     StorageRegistryEntry("landscape_payloads", "blob_store", "durable", _LANDSCAPE, False),
+    StorageRegistryEntry("landscape_record_groups", "table", "durable", _LANDSCAPE, False),
     *_durable(_LANDSCAPE, "current_view", "landscape_seals"),
 )
 

@@ -53,7 +53,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 35
+SCHEMA_VERSION = 36
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -1039,6 +1039,7 @@ LANDSCAPE_TABLES = landscape_tables(metadata)
 
 landscape_runs = metadata.tables["landscape_runs"]
 landscape_payloads = metadata.tables["landscape_payloads"]
+landscape_record_groups = metadata.tables["landscape_record_groups"]
 landscape_seals = metadata.tables["landscape_seals"]
 
 

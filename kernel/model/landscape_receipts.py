@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from kernel.model.numbers import Count
-from kernel.model.receipt_bodies import ReceiptBody, Sha256
+from kernel.model.receipt_bodies import ReceiptBody, Sequence, Sha256
 
 RunName = Annotated[
     str, StringConstraints(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f]+$")
@@ -27,3 +27,10 @@ class RunSealed(ReceiptBody):
     record_count: Count
     run_digest: Sha256
     table_digests: Annotated[dict[_TableName, TableDigest], Field(max_length=64)]
+
+
+class RunRecordsAnchored(ReceiptBody):
+    """The newest group of what was recorded of runs, which names the one before."""
+
+    group_sequence: Sequence
+    group_hash: Sha256

@@ -150,6 +150,7 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "implication_detection_resumed": _durable(stated.ImplicationResumed),
         "implication_detection_cycle_exceeded": _durable(own.ImplicationCycleExceeded),
         "landscape_run_sealed": _durable(landscape.RunSealed),
+        "run_records_anchored": _durable(landscape.RunRecordsAnchored),
         "audit_session_started": _durable(thoughts.AuditSessionStarted),
         "thought_recorded": _durable(thoughts.ThoughtRecorded),
         "thought_chain_verified": _durable(thoughts.ThoughtChainVerified),
@@ -165,7 +166,10 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
 """Every kind; a version of the rules has a table of its own (`kernel/rules.py`)."""
 
 _KINDS_SINCE_2 = frozenset(
-    {"log_quarantine_lifted", "ledger_went_back", "ledger_head_accepted", "receipts_sealed"}
+    {
+        *("log_quarantine_lifted", "ledger_went_back", "ledger_head_accepted"),
+        *("receipts_sealed", "run_records_anchored"),
+    }
 )
 
 RECEIPT_KINDS_1: Mapping[str, ReceiptKind] = MappingProxyType(

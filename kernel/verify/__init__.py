@@ -12,7 +12,8 @@ A. Chains. Log and receipts are numbered without gaps and linked; every hash is 
 B. State. Applying every envelope again gives the stored effects, receipts, records and requests.
 C. Belief and thoughts. Every belief session replays, and the log anchors its newest event. Every
    chain of thoughts leads to the head, and every tree to the root, that the log states. The
-   records of every run that has a seal are those of its seal.
+   records of every run are those of its groups, whose newest one receipts state, and those of
+   every run that has a seal are those of its seal.
 D. Authorities. Each stored authority is what its inputs give.
 I. Indexes hold what their tables hold, and pages are sound, as far as the database can tell.
 
@@ -50,6 +51,7 @@ from kernel.verify.reading import (
     Reader,
 )
 from kernel.verify.receipt_seals import check_receipt_seals
+from kernel.verify.record_groups import GroupCounts, check_record_groups
 from kernel.verify.records import (
     answered_hash,
     check_answers,
@@ -95,6 +97,12 @@ class Verification:
 
     receipts_not_under_the_tree: int = 0
     """How many receipts stand behind the last row, which seals those before it."""
+
+    run_groups: int = 0
+    """How many groups of records of runs there are: what each transaction wrote of a run."""
+
+    run_groups_not_under_the_tree: int = 0
+    """How many of them no receipt states yet, so that no tree head commits to them."""
 
     rows_archived: int = 0
     """How many of the rows were read from the archive."""
@@ -194,6 +202,7 @@ class _Run:
         self._archived = 0
         self._view = view
         self._belief = BeliefCounts()
+        self._groups = GroupCounts()
         self._thoughts = ThoughtCounts()
         self._authority = AuthorityCheck(self._reader, view, strategy)
         self._done = self._total = 0
@@ -225,6 +234,8 @@ class _Run:
             check_belief(self._reader, self._belief)
         with findings.guard(schema.landscape_seals, "runs"):
             check_runs(self._reader, self._view)
+        with findings.guard(schema.landscape_record_groups, "groups"):
+            self._groups = check_record_groups(self._reader)
         with findings.guard(schema.nodes, "authorities"):
             self._authority.run()
         if not findings.entries:
@@ -239,6 +250,8 @@ class _Run:
             self._progress(self._total, self._total)
 
     def _not_read(self) -> Iterator[str]:
+        if earlier := self._groups.earlier_runs:
+            yield f"the records of {earlier} runs that are in no group: a gateway takes them in"
         unreadable = len(self._thoughts.unreadable)
         if unreadable:
             yield f"{unreadable} sessions of thoughts: a segment of each cannot be read"
@@ -388,6 +401,8 @@ class _Run:
             head_hash=self._log.chain.tail_hash,
             authorities_equal=self._authority.counts.equal,
             authorities_pending=self._authority.counts.pending,
+            run_groups=self._groups.groups,
+            run_groups_not_under_the_tree=self._groups.not_anchored,
             rows_archived=self._archived,
             thoughts_archived=self._thoughts.cold,
             tree_root=self._tree_root,

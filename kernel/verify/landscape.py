@@ -1,7 +1,7 @@
 """Runs against their seals: every record of a sealed run read and digested again (ruling L4).
 
-A run without a seal is running, or its process ended before the seal; then a record is only held
-to the rules of its table by whoever reads it.
+A run without a seal is running, or its process ended before the seal; its records are those of its
+groups (`record_groups.py`), as those of a sealed run are.
 """
 
 from hashlib import sha256

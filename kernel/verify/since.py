@@ -3,7 +3,8 @@
 The head is a size and a root, as an earlier verification printed them, or as a checkpoint states
 them. The log has to begin with that tree, which its tiles show. Rows behind it are checked as level
 A checks them, the tree goes on over them, every operation is computed again on the state that it
-met, and every record that they wrote has to stand as its newest effect left it.
+met, and every record that they wrote has to stand as its newest effect left it. Groups of records
+of runs are checked behind the last one to which the kept head commits.
 
 What it does not do, and a whole verification does: read a row before the head (a tile would show
 that it is another one, the row by itself does not), fold the state that no effect names, replay
@@ -42,6 +43,7 @@ from kernel.verify.reading import (
     parts,
 )
 from kernel.verify.receipt_seals import check_receipt_seals
+from kernel.verify.record_groups import GroupCounts, check_groups_behind
 from kernel.verify.records import answered_hash, check_row_answers
 from kernel.verify.storage import add_faults
 from kernel.verify.tree import TreeCheck
@@ -106,6 +108,7 @@ class _Since:
         self._tree = TreeCheck(self._reader, LIMIT_FINDINGS)
         self._root = b""
         self._done = self._total = self._sealed_to = 0
+        self._groups = GroupCounts()
 
     def check(self, expect_head: ExpectedHead | None) -> None:
         findings = self._findings
@@ -190,6 +193,8 @@ class _Since:
                     check_receipt(self._reader, schema.receipts, row["receipt_sequence"], document)
         with self._findings.guard(schema.receipts, "seals"):
             self._sealed_to = check_receipt_seals(self._reader, after=before)
+        with self._findings.guard(schema.landscape_record_groups, "groups"):
+            self._groups = check_groups_behind(self._reader, before)
 
     def _reproduce(self) -> None:
         try:
@@ -257,6 +262,8 @@ class _Since:
             receipts=self._receipts.last,
             receipts_sealed=self._sealed_to,
             receipts_not_under_the_tree=self._receipts.last - self._log.receipt_position,
+            run_groups=self._groups.groups,
+            run_groups_not_under_the_tree=self._groups.not_anchored,
             blobs=log.blobs,
             belief_sessions=0,
             belief_events=0,

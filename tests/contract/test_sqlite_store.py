@@ -288,7 +288,7 @@ def test_history_refuses_to_be_changed_or_deleted(store, path, table):
         assert tables.select(table) == [row]
 
 
-def test_the_log_and_its_receipts_effects_outcomes_and_belief_are_history():
+def test_the_log_its_receipts_effects_outcomes_belief_and_groups_are_history():
     assert {table.name for table in schema.APPEND_ONLY_TABLES} == {
         "kernel_event_log",
         "causal_parents",
@@ -299,6 +299,7 @@ def test_the_log_and_its_receipts_effects_outcomes_and_belief_are_history():
         "archived_rows",
         "merkle_nodes",
         "thought_records",
+        "landscape_record_groups",
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from actors.commit.receipt_units import SealReceiptsUnit
+from actors.commit.run_units import AnchorGroupsUnit
 from actors.commit.unit_context import CommitContext
 from actors.commit.work_units import WorkReportUnit
 from actors.orchestrator.orchestrator import Orchestrator
@@ -69,7 +70,11 @@ def do_jobs(ledger: Ledger, *results: dict[str, Any]) -> list[str]:
 
 
 def seal_receipts(ledger: Ledger, *, for_outcomes: bool = False) -> Any:
-    """Seal the next range of receipts where one is due, as a gateway does."""
+    """Anchor the groups of records of runs, and seal the next range of receipts, as a gateway does.
+
+    Each is done where it is due.
+    """
+    unit(ledger, AnchorGroupsUnit())
     with ledger.view() as view:
         due = range_to_seal(view, for_outcomes=for_outcomes)
     return None if due is None else unit(ledger, SealReceiptsUnit(due))

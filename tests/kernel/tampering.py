@@ -7,6 +7,8 @@ from typing import get_args
 import orjson
 
 from kernel.canonical import canonicalize, sha256_hex
+from kernel.landscape.record_chain import GENESIS, entry_of
+from kernel.landscape.record_rules import KEYS, TABLES
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite import SqliteStore
@@ -109,6 +111,32 @@ def forge_outcome(copy, width):
         prior = values["receipt_hash"]
     head = copy.a_row(schema.chain_head)
     copy.set(schema.chain_head, head, receipt_hash=prior)
+
+
+def forge_record(copy, table, key, **values):
+    """Change a record, and compute its groups and all behind them anew, as the program would."""
+    [row] = [
+        row for row in copy.rows(table) if row[KEYS[table.name.removeprefix("landscape_")]] == key
+    ]
+    copy.set(table, row, **values)
+    stored = {
+        (held.name, row["run_id"], row[KEYS[name]]): row
+        for name, held in TABLES.items()
+        for row in copy.rows(held)
+    }
+    prior = GENESIS
+    for group in copy.rows(schema.landscape_record_groups):
+        document = orjson.loads(group["group_bytes"])
+        for name, entry in document["records"].items():
+            of = TABLES[name.removeprefix("landscape_")]
+            rows = [stored[name, document["run_id"], each] for each in entry["keys"]]
+            if not entry.get("open"):
+                document["records"][name] = entry_of(of, rows)
+        document["prior_group_hash"] = prior
+        content = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+        hashes = {"prior_group_hash": prior, "group_hash": sha256_hex(content)}
+        copy.set(schema.landscape_record_groups, group, group_bytes=content, **hashes)
+        prior = hashes["group_hash"]
 
 
 def verify_file(path, **options):

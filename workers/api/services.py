@@ -17,7 +17,6 @@ from kernel.checked_reading import checked
 from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
-from kernel.receipt_seals import not_under_the_tree
 from kernel.rollback.confirmation import Confirmations
 from queues.capacity_leases import CapacityLeases
 from queues.connection import RedisClient
@@ -31,7 +30,7 @@ from workers.api.operation_stream import OperationStreams
 from workers.api.outcome_watch import OutcomeWatch
 from workers.use_cases.log_archiving import KEEPS_ALL, RetentionPolicy
 from workers.use_cases.log_publishing import LogPublishing
-from workers.views.checkpoints import CheckpointStatusDocument, checkpoint_status
+from workers.views.checkpoints import CheckpointStatusDocument, checkpoint_status, what_waits
 from workers.views.cold_reads import note_archive_read
 
 T = TypeVar("T")
@@ -144,12 +143,12 @@ class Services:
         """Return the published checkpoint with its verdict."""
         publishing = self.publishing
         if publishing is None:
-            waiting = await self.read(not_under_the_tree)
+            waiting = await self.read(what_waits)
             return {
                 "publishes": False,
                 "problem": None,
                 "checkpoint": None,
-                "receipts_not_under_the_tree": waiting,
+                **waiting,
             }
         return await self.read(
             lambda view: checkpoint_status(

@@ -19,7 +19,6 @@ from kernel.proof.signing_keys import (
     public_verifier,
 )
 from kernel.proof.verification import ProofInvalid
-from kernel.receipt_seals import not_under_the_tree
 from workers.cli.checkpoint_stamp import PEM_BYTES_MAX, stamp, verify_stamp
 from workers.cli.checkpoint_verify import policy_of, verify
 from workers.cli.common import (
@@ -37,6 +36,7 @@ from workers.environment.checkpoint_key import create_key, held_key
 from workers.environment.command_key import CommandKey
 from workers.environment.ledger_access import ledger_place, read_record
 from workers.use_cases.log_publication import LogPublisher
+from workers.views.checkpoints import what_waits
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _VKEY = {KeyKind.ED25519: "vkey", KeyKind.ML_DSA_44: "vkey_ml_dsa_44"}
@@ -115,7 +115,7 @@ def publish_to(
             while True:
                 published = await publisher.publish()
                 document = _document(published.checkpoint.stated)
-                document |= {"receipts_not_under_the_tree": read(not_under_the_tree)}
+                document |= read(what_waits)
                 print_document(document, as_json=as_json)
                 if every is None:
                     return

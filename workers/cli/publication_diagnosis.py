@@ -8,6 +8,7 @@ more, and learns nothing new.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from kernel.landscape.record_anchors import groups_not_anchored
 from kernel.ledger.ledger import LedgerView
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.checkpoint_verdict import CheckpointVerdict, JudgedCheckpoint, judged
@@ -66,6 +67,10 @@ def published(settings: Settings) -> Iterator[Diagnosis]:
         if waiting := not_under_the_tree(view):
             what = f"{waiting} receipts stand behind the last row, and no tree head commits to them"
             todo = "a running gateway seals them within ROTULUS_RECEIPTS_SEAL_S"
+            yield Diagnosis("published", "note", what, todo)
+        if groups := groups_not_anchored(view):
+            what = f"{groups} groups of records of runs are stated by no receipt"
+            todo = "a running gateway states them within ROTULUS_RECEIPTS_SEAL_S"
             yield Diagnosis("published", "note", what, todo)
         if verdict.stated is not None and verdict.verdict in (
             CheckpointVerdict.UNWITNESSED,

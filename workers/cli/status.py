@@ -66,13 +66,24 @@ def _about(url: str, state: Mapping[str, Any]) -> Iterator[str]:
     owned = f", owns {shards['owned']} of {shards['of']} shards" if shards else ""
     yield f"gateway    {url} is {readiness.get('status', 'unknown')}{owned}"
     if "root_hash" in tree:
-        waiting = state["checkpoint"].get("receipts_not_under_the_tree")
-        behind = f", {waiting} receipts behind them not yet under the root" if waiting else ""
+        behind = "".join(_behind(state["checkpoint"]))
         yield f"record     {tree['tree_size']} rows, root {tree['root_hash']}{behind}"
     if checkpoint := state["checkpoint"].get("checkpoint"):
         yield f"published  {checkpoint['tree_size']} rows, {checkpoint['message']}"
     yield from _archive(state["archive"])
     yield from _workers(state["queues"])
+
+
+_WAITING = {
+    "receipts_not_under_the_tree": "receipts behind them",
+    "run_groups_not_under_the_tree": "groups of records of runs",
+}
+
+
+def _behind(checkpoint: Mapping[str, Any]) -> Iterator[str]:
+    for name, what in _WAITING.items():
+        if waiting := checkpoint.get(name):
+            yield f", {waiting} {what} not yet under the root"
 
 
 def _archive(archive: Mapping[str, Any]) -> Iterator[str]:

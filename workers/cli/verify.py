@@ -163,6 +163,8 @@ def verify(  # noqa: PLR0913 - as many ways to name what is verified
         "receipts": verification.receipts,
         "receipts_sealed": verification.receipts_sealed,
         "receipts_not_under_the_tree": verification.receipts_not_under_the_tree,
+        "run_groups": verification.run_groups,
+        "run_groups_not_under_the_tree": verification.run_groups_not_under_the_tree,
         "blobs": verification.blobs,
         "belief_sessions": verification.belief_sessions,
         "belief_events": verification.belief_events,

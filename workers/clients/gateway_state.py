@@ -120,6 +120,7 @@ class _Checkpoint(TypedDict):
     problem: _Problem | None
     checkpoint: _Published | None
     receipts_not_under_the_tree: NotRequired[_Count | None]
+    run_groups_not_under_the_tree: NotRequired[_Count | None]
 
 
 @with_config(_STRICT)

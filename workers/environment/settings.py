@@ -546,7 +546,8 @@ class Settings(BaseSettings):
         ge=1,
         le=3600,
         description="Seconds after which receipts that no row of the log seals (outcomes of "
-        "plug-ins' jobs, refusals) are sealed by an operation of their own.",
+        "plug-ins' jobs, refusals, what was recorded of runs) are sealed by an operation of their "
+        "own.",
     )
     verified_head: Path | None = Field(
         default=None,

@@ -1,6 +1,7 @@
 """Runs a pipeline in this process, on the ledger that the settings name.
 
-Where nothing else uses the data folder, this process holds it and states the run on the log itself.
+Where nothing else uses the data folder, this process holds it and states the run on the log itself,
+and what it recorded of one that is not completed.
 Where a tree runs on it, the records go into the same database beside the tree's own, rows may be
 walked by its workers, and the gateway states the run.
 """
@@ -8,7 +9,7 @@ walked by its workers, and the gateway states the run.
 import fcntl
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,19 +17,22 @@ from typing import Any
 import anyio.to_thread
 import orjson
 
-from actors.commit.run_units import SealRunUnit
+from actors.commit.receipt_units import SealReceiptsUnit
+from actors.commit.run_units import AnchorGroupsUnit, SealRunUnit
 from actors.commit.units import commit_alone
 from actors.errors import PipelineInvalid
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.pipelines.pipeline import Pipeline
 from actors.pipelines.runner import PipelineRun, RunEnd
 from actors.pipelines.walks import LocalWalks, Walks
+from kernel.errors import KernelError
 from kernel.kernel import Kernel
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.open_work import failed_tokens
 from kernel.landscape.reports import run_of_id
 from kernel.landscape.seals import seal_of, seal_to_state
 from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.receipt_seals import range_to_seal
 from workers.clients.configured_model import close_model, model_of
 from workers.clients.gateway import GatewayClient
 from workers.environment.data_folder import DataFolder, DataFolderBusyError
@@ -135,7 +139,22 @@ async def _opened(settings: Settings) -> AsyncIterator[tuple[Ledger, bool]]:
         try:
             yield ledger, is_alone
         finally:
+            if is_alone:
+                with anyio.CancelScope(shield=True), suppress(KernelError):
+                    await anyio.to_thread.run_sync(_bring_under_the_tree, ledger)
             ledger.close()
+
+
+def _bring_under_the_tree(ledger: Ledger) -> None:
+    """Anchor what was recorded of runs, whatever became of them, and let a row commit to it.
+
+    Where nothing is done the next gateway does it.
+    """
+    kernel, orchestrator = Kernel(), Orchestrator(ledger.host)
+    if commit_alone(AnchorGroupsUnit(), ledger, kernel, orchestrator):
+        due = ledger.read(range_to_seal)
+        if due is not None:
+            commit_alone(SealReceiptsUnit(due), ledger, kernel, orchestrator)
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 What jobs of plug-ins answer, and what is refused, is recorded without a row of the log, so no tree
 head commits to it before a row follows. Here one is asked for where none came by itself. Nothing is
 done for a receipt when it is recorded; its share of a range is a read and two hashes, on a thread
-(decision workers/0340).
+(decision workers/0340). What pipelines recorded of their runs since is stated in a receipt first,
+so the same row commits to it (decision kernel/0610).
 """
 
 from collections.abc import Callable
@@ -14,8 +15,10 @@ import anyio.to_thread
 import structlog
 
 from actors.commit.receipt_units import SealReceiptsUnit
+from actors.commit.run_units import AnchorGroupsUnit, TakeRunInUnit
 from actors.errors import ActorError
 from kernel.errors import KernelError
+from kernel.landscape.record_anchors import earlier_runs, groups_not_anchored, groups_to_take_in
 from kernel.ledger.ledger import Ledger
 from kernel.model.result import RejectedResult
 from kernel.receipt_seals import RANGE_MAX, ReceiptRange, range_to_seal
@@ -44,7 +47,8 @@ class ReceiptSealing:
         self._outcomes_at_s = clock_s()
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Take in the runs of before there were groups; then look until cancelled."""
+        await self._take_in_earlier_runs()
         rest_s = self._every_s
         while True:
             await anyio.sleep(rest_s)
@@ -53,6 +57,20 @@ class ReceiptSealing:
             is_full = sealed is not None and sealed.last - sealed.first + 1 == RANGE_MAX
             rest_s = min(self._every_s, REST * (self._clock_s() - began_s))
             rest_s = rest_s if is_full else self._every_s
+
+    async def _take_in_earlier_runs(self) -> None:
+        read, on_a_thread = self._ledger.read, anyio.to_thread.run_sync
+        try:
+            run_ids = await on_a_thread(read, earlier_runs)
+        except KernelError as error:
+            _log.warning("run_not_taken_in", error=str(error))
+            return
+        for run_id in run_ids:
+            try:
+                groups = await on_a_thread(read, partial(groups_to_take_in, run_id=run_id))
+                await self._write(TakeRunInUnit(run_id, groups))
+            except (ActorError, KernelError) as error:
+                _log.warning("run_not_taken_in", run_id=run_id, error=str(error))
 
     async def seal_next(self) -> ReceiptRange | None:
         """Seal the next range if one is due, and return it."""
@@ -68,6 +86,8 @@ class ReceiptSealing:
             self._outcomes_at_s = self._clock_s()
         due = partial(range_to_seal, for_outcomes=for_outcomes)
         try:
+            if await anyio.to_thread.run_sync(self._ledger.read, groups_not_anchored) > 0:
+                await self._write(AnchorGroupsUnit())
             sealed = await anyio.to_thread.run_sync(self._ledger.read, due)
             result = None if sealed is None else await self._write(SealReceiptsUnit(sealed))
         except (ActorError, KernelError) as error:

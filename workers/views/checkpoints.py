@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from typing_extensions import TypedDict
 
+from kernel.landscape.record_anchors import groups_not_anchored
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.log_tree import LogTree
 from kernel.proof.checkpoint import Checkpoint
@@ -24,15 +25,23 @@ class PublicationProblemDocument(TypedDict):
     message: str
 
 
-class CheckpointStatusDocument(TypedDict):
+class NotUnderTheTreeDocument(TypedDict):
+    """How much is on the record to which no tree head commits yet."""
+
+    receipts_not_under_the_tree: int
+    """How many receipts stand behind the last row of the log, so that no tree head commits to
+    them yet."""
+
+    run_groups_not_under_the_tree: int
+    """How many groups of records of runs, each of one transaction, no receipt states yet."""
+
+
+class CheckpointStatusDocument(NotUnderTheTreeDocument):
     """The published checkpoint with its verdict, and whether this gateway goes on publishing."""
 
     publishes: bool
     problem: PublicationProblemDocument | None
     checkpoint: CheckpointVerdictDocument | None
-    receipts_not_under_the_tree: int
-    """How many receipts stand behind the last row of the log, so that no tree head commits to
-    them yet."""
 
 
 def checkpoint_status(
@@ -57,7 +66,15 @@ def checkpoint_status(
         "publishes": publishes,
         "problem": None if problem is None else {"code": problem[0], "message": problem[1]},
         "checkpoint": None if verdict is None else verdict.document(),
+        **what_waits(view),
+    }
+
+
+def what_waits(view: LedgerView) -> NotUnderTheTreeDocument:
+    """Return how much of the record no tree head commits to yet."""
+    return {
         "receipts_not_under_the_tree": not_under_the_tree(view),
+        "run_groups_not_under_the_tree": groups_not_anchored(view),
     }
 
 

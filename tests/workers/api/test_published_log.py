@@ -139,7 +139,12 @@ async def test_before_anything_is_published_nothing_is_answered(published, door)
     for gateway in (published[0], door):
         error_of(await gateway.http.get("/checkpoint"), 404, "checkpoint_not_published")
         error_of(await gateway.http.get("/tile/0/000"), 404, "tile_not_published")
-    unpublished = {"problem": None, "checkpoint": None, "receipts_not_under_the_tree": 0}
+    unpublished = {
+        "problem": None,
+        "checkpoint": None,
+        "receipts_not_under_the_tree": 0,
+        "run_groups_not_under_the_tree": 0,
+    }
     answers = [
         (await gateway.http.get("/v1/checkpoint")).json() for gateway in (published[0], door)
     ]

@@ -43,6 +43,11 @@ def changed(folder: Path, old: str, new: str) -> None:
     sys.modules.pop("orders", None)
 
 
+def waiting_in(verified: dict[str, object]) -> set[object]:
+    """How much of the record no tree head commits to, by what it is."""
+    return {verified[f"{what}_not_under_the_tree"] for what in ("receipts", "run_groups")}
+
+
 def test_the_program_of_the_readme_runs_and_says_where_every_order_is(folder):
     assert len(program().splitlines()) <= PROGRAM_LINES_MAX
     ended = printed("pipeline", "run", "orders:pipeline", "--run", "monday", "--json")
@@ -101,8 +106,14 @@ def test_a_run_that_is_told_to_stop_ends_behind_the_rows_in_hand_and_goes_on(fol
     stopped = rotulus("pipeline", "run", "orders:pipeline", "--run", "r")
     assert (stopped.exit_code, "rotulus pipeline resume r" in stopped.output) == (130, True)
     assert printed("landscape", "report", "r", "--json")["status"] == "interrupted"
+    verified = printed("verify", "--kept", "head", "--json")
+    assert verified["run_groups"] > 1
+    assert waiting_in(verified) == {0}
     sys.modules.pop("orders", None)
     assert printed("pipeline", "resume", "r", "--json")["rows"] == 100
+    again = printed("verify", "--kept", "head", "--json")
+    assert (again["since"], waiting_in(again)) == (verified["tree_head"], {0})
+    assert rotulus("verify", "--full").exit_code == 0
 
 
 def test_other_rows_in_the_source_are_not_taken_for_those_on_record(folder):

@@ -9,6 +9,7 @@ import anyio
 import httpx
 import pytest
 
+from kernel.landscape.recorder import Recorder
 from kernel.ledger.archive import NO_ARCHIVE
 from kernel.ledger.ledger import Ledger
 from tests.kernel.archives import memory_archive
@@ -67,6 +68,7 @@ def state(**changes):
             "problem": None,
             "checkpoint": None,
             "receipts_not_under_the_tree": 0,
+            "run_groups_not_under_the_tree": 0,
         },
         "runs": {"problems": []},
         "archive": {"is_configured": True, "retention_days": 90, "audit_horizon_days": 2557},
@@ -193,6 +195,14 @@ def test_it_says_how_many_receipts_no_tree_head_commits_to(record):
     do_jobs(Ledger(record.store, record.host), {"width": 80})
     [line] = [line for line in rotulus("status").stdout.splitlines() if line.startswith("record")]
     assert line.endswith(", 2 receipts behind them not yet under the root")
+
+
+@pytest.mark.spec("§17.5", "L4")
+def test_it_says_how_many_groups_of_records_of_runs_no_tree_head_commits_to(record):
+    ledger = Ledger(record.store, record.host)
+    Recorder(ledger, group_records=1).begin_run({}, run_id="run-1")
+    [line] = [line for line in rotulus("status").stdout.splitlines() if line.startswith("record")]
+    assert line.endswith(", 1 groups of records of runs not yet under the root")
 
 
 @pytest.mark.spec("§17.7")

@@ -5,6 +5,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from kernel.landscape.record_anchors import earlier_runs, groups_not_anchored
+from kernel.landscape.record_chain import RecordChain
+from kernel.landscape.record_rules import TABLES
+from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.memory import MemoryStore
 from kernel.ledger.sqlite import SqliteStore
@@ -13,7 +17,8 @@ from kernel.receipt_seals import not_under_the_tree, sealed_last
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.jobs import do_jobs
-from tests.kernel.tampering import Copy, forge_outcome
+from tests.kernel.landscape.runs import begin_with_token
+from tests.kernel.tampering import Copy, forge_outcome, forge_record
 from tests.workers.api.door import Door, eventually, running_door
 from tests.workers.gateway.test_wiring import gateway_in
 from tests.workers.use_cases.published import LogWorld
@@ -76,6 +81,44 @@ async def test_outcomes_come_into_a_range_once_a_minute_where_rows_seal_them(
     assert await sealing.seal_next() is None
 
 
+@pytest.mark.spec("seed 003", "L4")
+async def test_what_is_recorded_of_a_run_that_goes_on_comes_under_the_tree_once(
+    door: Door, clock: Clock
+):
+    sealing = sealing_of(door, clock)
+    recorder = Recorder(door.ledger)
+    for run_id in ("run-1", "run-2"):
+        begin_with_token(recorder, run_id)
+        recorder.flush()
+        assert door.ledger.read(groups_not_anchored) == 1
+        assert await sealing.seal_next() is not None
+        assert door.ledger.read(groups_not_anchored) == 0
+        assert door.ledger.read(not_under_the_tree) == 0
+    assert await sealing.seal_outcomes() is None
+    assert rows_of(door) == 2
+    with door.ledger.view() as view:
+        assert verify(view).findings == ()
+
+
+async def test_runs_from_before_there_were_groups_are_taken_in_when_it_starts(
+    door: Door, clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as earlier:
+        earlier.setattr(RecordChain, "append", lambda *_: None)
+        recorder = Recorder(door.ledger)
+        begin_with_token(recorder)
+        recorder.flush()
+    assert door.ledger.read(earlier_runs) == ["run-1"]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(sealing_of(door, clock, every_s=0.01).run)
+        await eventually(lambda: rows_of(door) == 1)
+        tasks.cancel_scope.cancel()
+    assert door.ledger.read(earlier_runs) == []
+    assert door.ledger.read(groups_not_anchored) == 0
+    with door.ledger.view() as view:
+        assert verify(view).findings == ()
+
+
 async def test_the_loop_seals_until_it_is_cancelled(door: Door, clock: Clock):
     sealing = sealing_of(door, clock, every_s=0.01)
     async with anyio.create_task_group() as tasks:
@@ -126,6 +169,9 @@ async def test_a_gateway_that_stops_seals_and_signs_what_it_answered(tmp_path: P
         await eventually((out / "checkpoint").exists)
         do_jobs(ledger, {"width": 40}, {"width": 80}, {"width": 120})
         assert ledger.read(not_under_the_tree) == 6
+        recorder = Recorder(ledger)
+        begin_with_token(recorder)
+        recorder.flush()
         await gateway.leave()
 
     await gateway.sharing.begin()
@@ -139,10 +185,15 @@ async def test_a_gateway_that_stops_seals_and_signs_what_it_answered(tmp_path: P
     assert (stated.size, stated.root) == (size, root)
     assert size > 0
     copy = Copy(path)
+    forge_record(copy, TABLES["tokens"], "t", step_in_pipeline=7)
+    assert ("landscape_record_groups", "link_broken") in found_in(copy)
+    copy = Copy(path)
     forge_outcome(copy, 9999)
-    assert ("kernel_event_log", "link_broken") in {
-        (finding.table, finding.rule) for finding in copy.verify().findings
-    }
+    assert ("kernel_event_log", "link_broken") in found_in(copy)
+
+
+def found_in(copy: Copy) -> set[tuple[str, str]]:
+    return {(finding.table, finding.rule) for finding in copy.verify().findings}
 
 
 async def test_a_backlog_is_sealed_in_ranges_without_waiting(clock: Clock, monkeypatch):
