@@ -16,7 +16,7 @@ from tests.chaos.another_version import VARIABLE
 from tests.chaos.fleet import ChaosFleet, FleetProcess
 from tests.chaos.redis_places import ReplicatedRedis, SingleRedis, preloaded
 from tests.chaos.schedule import Fault
-from tests.queues.topologies import Cluster, Server
+from tests.queues.topologies import Cluster, Server, is_well
 from tests.system.tree_run import wait_for
 
 AIM_S = 1.0
@@ -238,8 +238,14 @@ def _kill_other_node(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     """Kill a node that serves none of our keys, without which a cluster serves nobody."""
     servers = _replicated(fleet).servers
     assert isinstance(servers, Cluster)
+    serving = _replicated(fleet).serving()
     other = random.Random(fault.at_s).choice(servers.others())
-    _lose(fleet, other, other.kill, fault, wait)
+
+    def kill_until_noticed() -> None:
+        other.kill()
+        wait_for("a cluster that is down", lambda: not is_well(serving), CHANGED_S)
+
+    _lose(fleet, other, kill_until_noticed, fault, wait)
 
 
 def _lose(

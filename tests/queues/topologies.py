@@ -291,7 +291,7 @@ class Cluster:
         """Kill the node that serves, and wait until its replica does."""
         self.serving_first.kill()
         until(lambda: self.replica.say("ROLE")[0] == b"master")
-        until(lambda: _is_well(self.replica))
+        until(lambda: is_well(self.replica))
 
     def serving(self) -> Server | None:
         named = {self._named_by(node) for node in self._up()}
@@ -319,7 +319,7 @@ class Cluster:
     def does_without(self, lost: Server) -> bool:
         rest = [node for node in self._up() if node is not lost]
         masters = [node for node in rest if node.say("ROLE")[0] == b"master"]
-        return len(masters) == NODES and all(map(_is_well, rest)) and self.serving() is not lost
+        return len(masters) == NODES and all(map(is_well, rest)) and self.serving() is not lost
 
     def is_whole(self) -> bool:
         if len(self._up()) < len(self.servers) or self.serving() is None:
@@ -328,7 +328,7 @@ class Cluster:
         return (
             len(masters) == NODES
             and all(_has_replica(master) for master in masters)
-            and all(_is_well(node) for node in self.servers)
+            and all(is_well(node) for node in self.servers)
         )
 
     def _up(self) -> list[Server]:
@@ -350,7 +350,8 @@ class Cluster:
                 node.say("CONFIG", "SET", "cluster-replica-no-failover", value)
 
 
-def _is_well(node: Server) -> bool:
+def is_well(node: Server) -> bool:
+    """Tell whether a node thinks that its cluster serves."""
     return bool(node.say("CLUSTER INFO")["cluster_state"] == "ok")
 
 
@@ -388,7 +389,7 @@ def cluster(folder: Path, prefix: str, *node_options: str, replicas: int = 1) ->
             until(lambda replica=replica: len(replica.say("CLUSTER NODES")) == len(nodes))
             until(lambda replica=replica, node=master: _replicates(replica, node))
         for node in nodes:
-            until(lambda node=node: _is_well(node))
+            until(lambda node=node: is_well(node))
         for replica in followers:
             until(lambda replica=replica: _is_in_step(replica))
         yield Cluster(masters, serving, followers, slot)
