@@ -65,7 +65,7 @@ paths: $(STAMP) ## Functions, files and changes of folder on the path of an elim
 ratchet: $(STAMP) ## Count what a request costs, and lower the bounds that tests hold: ARGS="--raise job.calls"
 	@$(BIN)/python -m tests.ratchet.bounds $(ARGS)
 
-chaos: $(STAMP) ## A fleet through a seeded schedule of faults: ARGS="--seed N --requests 100000 --minutes M"
+chaos: $(STAMP) ## A fleet through a seeded schedule of faults: ARGS="--seed N --shape cluster --requests 100000 --minutes M"
 	@$(BIN)/python -m tests.chaos.run $(ARGS)
 
 fuzz: $(STAMP) ## A fleet under hostile requests and values: ARGS="--seed N --requests R --minutes M --replay FILE"
@@ -74,8 +74,9 @@ fuzz: $(STAMP) ## A fleet under hostile requests and values: ARGS="--seed N --re
 mutants: $(STAMP) ## Change the rules one by one, and see which change no test notices: ARGS="--only kernel/checks --sample 200 --seed 1"
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
-nightly: $(STAMP) ## What takes longer: the tests with examples of this night, then an hour of fuzz
+nightly: $(STAMP) ## What takes longer: the tests with examples of this night, every fault on each shape of Redis, an hour of fuzz
 	@HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest $(PARALLEL) tests/properties tests/kernel tests/workers/api $(ARGS)
+	@for shape in single sentinels cluster; do $(BIN)/python -m tests.chaos.run --shape $$shape || exit 1; done
 	@$(BIN)/python -m tests.fuzz.run --minutes 60
 
 spec: $(STAMP) ## Which rule of the specification is proved by which tests; checks the rulings

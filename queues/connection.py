@@ -167,5 +167,10 @@ async def follow_place(redis: RedisClient) -> None:
     """
     place: RedisPlace | None = getattr(redis, "place", None)
     if place is not None and await place.look():
-        with suppress(RedisError, OSError):
-            await redis.connection_pool.disconnect()
+        await end_connections(redis)
+
+
+async def end_connections(redis: RedisClient) -> None:
+    """End every connection of a client, with what waits there for an answer."""
+    with suppress(RedisError, OSError):
+        await redis.connection_pool.disconnect()

@@ -3,7 +3,8 @@
 A server may answer PING and refuse every write. So one look runs the script `watch`, which uses
 every command that the other scripts use, and, as long as the last look found something, the
 commands that no script can send. Readiness, the metric and `rotulus doctor` say what a look says
-(decision queues/0091).
+(decision queues/0091). Beside the looks a process asks twice a second where the server is: one that
+hangs lets a look wait while another one serves already.
 
 The keys of a prefix are of one ledger. Its id stands beside them for `OWNER_KEPT_MS` after its last
 look. Whoever comes with another ledger is refused, because two that share shards and queues stop
@@ -11,6 +12,7 @@ each other. After a flush the owner's next look writes it again (decision queues
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -19,7 +21,7 @@ import structlog
 from redis import exceptions
 from redis.asyncio import Redis
 
-from queues.connection import follow_place
+from queues.connection import end_connections, follow_place
 from queues.dropped import dropped
 from queues.keys import key_prefix_of, prefix_of
 from queues.redis_scripts import Scripts, script_text
@@ -29,6 +31,7 @@ LOOK_EVERY_S: Final = 1.0
 LOOK_S: Final = 2.0
 """How long a look may take; then Redis is away."""
 
+FOLLOW_EVERY_S: Final = 0.5
 FRESH_S: Final = 0.5
 OWNER_KEPT_MS: Final = 10 * 60 * 1000
 NAME_CHARS_MAX: Final = 200
@@ -140,6 +143,13 @@ class RedisWatch:
             await self.refuse_another()
             await anyio.sleep(LOOK_EVERY_S)
 
+    async def follow(self) -> None:
+        """Go where the server is, also while a look waits for one that hangs, until cancelled."""
+        while True:
+            await anyio.sleep(FOLLOW_EVERY_S)
+            with suppress(*_FAILED):
+                await follow_place(self._redis)
+
     async def _look(self) -> RedisOfAnotherLedgerError | None:
         stranger, problem = None, None
         try:
@@ -152,6 +162,9 @@ class RedisWatch:
                     await self._try_what_no_script_sends()
         except _FAILED as error:
             problem = problem_of(error)
+            if isinstance(error, TimeoutError):
+                # A network that lost one connection has lost the others, and tells nobody.
+                await end_connections(self._redis)
         if stranger is not None:
             problem = RedisProblem("refused", stranger.code, stranger.what, stranger.todo)
         self._say(problem)
@@ -179,7 +192,8 @@ class RedisWatch:
         )
 
     async def _try_what_no_script_sends(self) -> None:
-        key = f"{self._scripts.prefix}try:list"
+        # The script of another process writes every other key: what is watched would have changed.
+        key = f"{self._scripts.prefix}try:nothing"
         async with self._redis.pipeline(transaction=True) as pipe:
             await pipe.watch(key)
             await pipe.exists(key)

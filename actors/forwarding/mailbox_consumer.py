@@ -12,6 +12,11 @@ was taken, because the next owner may have the entry in hand: such a refusal is 
 fence is still held once the entry is deleted, and `reply_lost` in its place where it is not, or
 where nobody can tell (decision actors/0100).
 
+A Redis that is back after it was away may lack what it had said it has: the server that took over
+has not got the newest entries and answers. So whoever waited for an answer by then is told
+`reply_lost`, unless the answer comes within `ANSWERS_AGAIN_S`. An owner sends an answer that Redis
+did not take again, and gives back again what it could not give back (decision queues/0097).
+
 An entry is counted as taken before it is begun, until it is answered or given back;
 `poisoned_entries.py` says what becomes of one that was in hand when a process ended.
 """
@@ -58,6 +63,12 @@ LOOK_EVERY_S = 1.0
 """How long a lost wake may delay an entry."""
 
 UNREACHABLE_PAUSE_S = 0.25
+ANSWERS_AGAIN_S = LOOK_EVERY_S + 0.5
+"""How long an answer may take once Redis is back: its owner looks into every mailbox, and sends."""
+
+SENT_AGAIN_S = 30.0
+"""How long an answer is sent again; its asker has given up before."""
+
 ENTRIES_AT_ONCE_MAX = 256
 """Entries of one shard that may be with their actors at once."""
 
@@ -104,6 +115,7 @@ class MailboxConsumer:
         runtime: SessionRuntime,
         *,
         answered: Callable[[bytes], None],
+        answers_lost: Callable[[float], None],
         leases_changed: Callable[[], None],
         work_recorded: Callable[[], None] = lambda: None,
     ) -> None:
@@ -111,15 +123,21 @@ class MailboxConsumer:
         self._held_shards = held_shards
         self._runtime = runtime
         self._answered = answered
+        self._answers_lost = answers_lost
         self._leases_changed = leases_changed
         self._work_recorded = work_recorded
         self._readings: dict[Fence, _Reading] = {}
         self._woken: set[int] = set()
         self._wake = WakeSignal()
         self._undeleted: dict[int, set[str]] = {}
+        self._unreturned: dict[int, list[str]] = {}
+        """Entries that are counted as taken and were given back."""
+
         self._finished, self._to_tell = anyio.create_memory_object_stream[_Finished](FINISHED_MAX)
         self._open = 0
         self._emptied = anyio.Event()
+        self.is_listening = True
+        """Whether notes arrived, or could have, at the last look."""
 
     async def run(self) -> None:
         """Listen, take entries and send answers until cancelled."""
@@ -140,13 +158,20 @@ class MailboxConsumer:
             await self._emptied.wait()
 
     async def _listen(self) -> None:
+        back_at_s: float | None = None
         while True:
             heard = await self._mail.listen(LOOK_EVERY_S)
             if heard is None:
+                self.is_listening = False
                 await anyio.sleep(UNREACHABLE_PAUSE_S)
                 continue
+            if not self.is_listening:
+                self.is_listening, back_at_s = True, anyio.current_time()
             for reply in heard.replies:
                 self._answered(reply)
+            if back_at_s is not None and anyio.current_time() - back_at_s >= ANSWERS_AGAIN_S:
+                self._answers_lost(back_at_s)
+                back_at_s = None
             if heard.mail_for:
                 self._look_at(heard.mail_for)
             if heard.leases_changed:
@@ -165,6 +190,7 @@ class MailboxConsumer:
             everywhere = anyio.current_time() - looked_at_s >= LOOK_EVERY_S
             if everywhere:
                 looked_at_s = anyio.current_time()
+                await self._give_back({})
             shards, self._woken = self._woken, set()
             held = self._held_shards.held
             self._readings = {
@@ -205,7 +231,7 @@ class MailboxConsumer:
         suspects = []
         for shard, fence in held.items():
             if self._held_shards.held.get(shard) != fence:
-                await self._mail.give_back({shard: offsets.get(shard, ())})
+                await self._give_back({shard: offsets.get(shard, ())})
                 continue
             reading, entries = self._readings[fence], by_shard.get(shard, ())
             reading.begun = True
@@ -346,8 +372,7 @@ class MailboxConsumer:
                 given_back.setdefault(message.shard, []).append(message.offset)
             else:
                 self._undeleted.setdefault(message.shard, set()).add(message.offset)
-        if given_back:
-            await self._mail.give_back(given_back)
+        await self._give_back(given_back)
         if self._undeleted and await self._mail.delete(self._undeleted):
             self._undeleted = {}
         still_owned = await self._still_owned(batch)
@@ -359,7 +384,23 @@ class MailboxConsumer:
             if message.untaken_under not in still_owned:
                 reply = encode_reply(message.ask_id, None, ReplyLost(MAY_BE_TAKEN))
             replies.setdefault(message.gateway, []).append((message.ask_id, reply))
-        await self._mail.reply(replies)
+        until_s = anyio.current_time() + SENT_AGAIN_S
+        while not await self._mail.reply(replies):
+            if anyio.current_time() >= until_s:
+                return
+            await anyio.sleep(UNREACHABLE_PAUSE_S)
+
+    async def _give_back(self, offsets: Mapping[int, Sequence[str]]) -> None:
+        """Count entries as not taken: these, and those of before that Redis did not hear of.
+
+        Otherwise a loss of Redis would count as an end of a process, of which an entry has three.
+        """
+        returned, self._unreturned = self._unreturned, {}
+        for shard, of_shard in offsets.items():
+            returned.setdefault(shard, []).extend(of_shard)
+        if any(returned.values()) and not await self._mail.give_back(returned):
+            for shard, of_shard in returned.items():
+                self._unreturned.setdefault(shard, []).extend(of_shard)
 
     async def _still_owned(self, batch: Sequence[_Finished]) -> Collection[Fence | None]:
         """Return None and the fences under which nobody else can have taken a deleted entry.

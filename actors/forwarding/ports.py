@@ -81,5 +81,5 @@ class Inbound(Protocol):
     async def set_aside(self, shard: int, offset: str) -> None:
         """Move an entry where nobody takes it; raises when the mailbox is unreachable."""
 
-    async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
-        """Send answers by gateway, each with the id of its request."""
+    async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> bool:
+        """Send answers by gateway, each with the id of its request; some may be sent at False."""

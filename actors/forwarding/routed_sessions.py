@@ -7,6 +7,7 @@ effect: the caller may ask again under its own key.
 """
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any
 
 import anyio
@@ -57,7 +58,8 @@ class RoutedSessions:
         self._gateway = gateway
         self._host = host
         self._reply_s = reply_s
-        self._waiting: dict[str, Reply[bytes]] = {}
+        self._waiting: dict[str, tuple[Reply[bytes], float]] = {}
+        """By the id of a request: its answer, and since when it is waited for."""
 
     @property
     def corrupt_sessions(self) -> Mapping[str, str]:
@@ -85,12 +87,13 @@ class RoutedSessions:
             _log.error("reply_unreadable", error=repr(error))
             return
         if waiting is not None:
-            waiting.set(content)
+            waiting[0].set(content)
 
-    def give_up(self) -> None:
-        """Fail every caller that waits for an answer, because the mailboxes were lost."""
-        for waiting in self._waiting.values():
-            waiting.fail(ReplyLost("the mailboxes were lost; ask again"))
+    def give_up(self, since_s: float = inf) -> None:
+        """Fail who waits for an answer since before a time, because the mailboxes were lost."""
+        for reply, asked_s in self._waiting.values():
+            if asked_s < since_s:
+                reply.fail(ReplyLost("the mailboxes were lost; ask again"))
 
     async def _forward(self, session_id: str, message: Message) -> Any:
         shard = shard_of(session_id, self._held_shards.shards)
@@ -107,7 +110,7 @@ class RoutedSessions:
         if len(entry) > ENTRY_BYTES_MAX:
             raise RequestTooLarge(f"more than {ENTRY_BYTES_MAX} bytes")
         reply: Reply[bytes] = Reply()
-        self._waiting[ask_id] = reply
+        self._waiting[ask_id] = reply, anyio.current_time()
         try:
             with anyio.fail_after(self._reply_s):
                 if not await self._mail.post(shard, ask_id, entry, owner):

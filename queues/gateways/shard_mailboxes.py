@@ -290,8 +290,11 @@ class ShardMail:
             entries += [SetAside(shard, offset, size) for offset, size in places]
         return entries
 
-    async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
-        """Send answers by gateway, each with the id of its request; lost when Redis is away."""
+    async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> bool:
+        """Send answers by gateway, each with the id of its request.
+
+        False as for `delete`; some of them may have been sent, and may be sent again.
+        """
         try:
             for gateway, answers in replies.items():
                 place, soon_ms = _reply_place(gateway), self._expiry_ms()
@@ -303,7 +306,8 @@ class ShardMail:
                     notes.append(reply_note(sealed))
                 await self._inbox.tell([gateway], *notes)
         except QueueError:
-            return
+            return False
+        return True
 
     def _open(
         self, shard: int, offset: str, mailbox_id: bytes, body: bytes, ends: int, age_ms: int

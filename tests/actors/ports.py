@@ -219,7 +219,8 @@ class MemoryMail:
             if shard in shards
         ]
 
-    async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> None:
+    async def reply(self, replies: Mapping[str, Sequence[tuple[str, bytes]]]) -> bool:
         if self._hub.reachable:
             for gateway, answers in replies.items():
                 self._hub.inboxes[gateway].replies.extend(answer for _, answer in answers)
+        return self._hub.reachable

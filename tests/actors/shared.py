@@ -73,6 +73,7 @@ class SharedGateway:
             self.held_shards,
             self.runtime,
             answered=self.sessions.answered,
+            answers_lost=self.sessions.give_up,
             leases_changed=lambda: None,
         )
         self._scope = anyio.CancelScope()

@@ -6,16 +6,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from urllib.parse import urlsplit
 
 import psycopg
 from redis import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from tests.chaos import witness
 from tests.chaos.another_version import VARIABLE
-from tests.chaos.fleet import ChaosFleet, FleetProcess, preloaded
+from tests.chaos.fleet import ChaosFleet, FleetProcess
+from tests.chaos.redis_places import ReplicatedRedis, SingleRedis, preloaded
 from tests.chaos.schedule import Fault
+from tests.queues.topologies import Cluster, Server, is_well
+from tests.system.tree_run import wait_for
 
 AIM_S = 1.0
 """How long a fault that meets a certain moment waits for it."""
@@ -26,6 +28,9 @@ EVICTED = 0.5
 STEP_BACK_S = 90
 AHEAD = "+25h"
 """Longer than a key has its answer."""
+
+CHANGED_S = 60.0
+"""Generous, as machines are busy: until servers are what a command or a loss makes of them."""
 
 SERVES_S = 4.0
 """How long a program that is started from its beginning may take until it answers."""
@@ -103,11 +108,12 @@ def _start_ahead(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
 
 
 def _flush(fleet: ChaosFleet, _fault: Fault, _wait: Wait) -> None:
-    fleet.flush_redis()
+    with fleet.redis.administrator() as redis:
+        assert redis.flushall()
 
 
 def _evict(fleet: ChaosFleet, fault: Fault, _wait: Wait) -> None:
-    with _administrator(fleet) as redis:
+    with fleet.redis.administrator() as redis:
         keys = sorted(redis.scan_iter(count=1000))
         drawn = random.Random(fault.at_s).sample(keys, int(len(keys) * EVICTED))
         if drawn:
@@ -116,7 +122,7 @@ def _evict(fleet: ChaosFleet, fault: Fault, _wait: Wait) -> None:
 
 def _refuse(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     """Have every write refused as a primary does that lost its replicas (NOREPLICAS)."""
-    with _configured(fleet, "min-replicas-to-write", "1", "0"):
+    with _configured(fleet, "min-replicas-to-write", "9", "0"):
         wait(fault.lasts_s)
 
 
@@ -129,29 +135,41 @@ def _fill(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
 def _busy(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     """Run a script without an end, while which others are told so (BUSY)."""
 
-    def run_for_ever() -> None:
-        with _administrator(fleet) as redis, suppress(RedisError):
+    def run_for_ever(redis: "Redis[bytes]") -> None:
+        with suppress(RedisError):
             redis.eval("while true do end", 0)
 
-    with _configured(fleet, "busy-reply-threshold", "20", "5000"):
-        thread = threading.Thread(target=run_for_ever, daemon=True)
+    with (
+        _nobody_promoted(fleet),
+        _configured(fleet, "busy-reply-threshold", "20", "5000") as redis,
+        redis.client() as runner,
+    ):
+        thread = threading.Thread(target=run_for_ever, args=[runner], daemon=True)
         thread.start()
+        wait_for("a busy server", lambda: _is_refused(redis.ping), CHANGED_S)
         try:
             wait(fault.lasts_s)
         finally:
-            with _administrator(fleet) as redis, suppress(RedisError):
+            with suppress(RedisError):
                 redis.script_kill()
             thread.join()
 
 
+def _is_refused(ask: Callable[[], object]) -> bool:
+    try:
+        ask()
+    except ResponseError:
+        return True
+    return False
+
+
 def _demote(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     """Make a replica of the server, of a primary that is not there (READONLY), and undo that."""
-    with _administrator(fleet) as redis:
+    with _nobody_promoted(fleet), fleet.redis.administrator() as redis:
         redis.replicaof("127.0.0.1", "1")
-    try:
-        wait(fault.lasts_s)
-    finally:
-        with _administrator(fleet) as redis:
+        try:
+            wait(fault.lasts_s)
+        finally:
             redis.replicaof("NO", "ONE")
 
 
@@ -163,52 +181,115 @@ def _deny(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
 
 def _lock_out(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     """Change the password of the fleet's user, and end what it has open (WRONGPASS)."""
-    password = urlsplit(fleet.redis.url).password
-    with _user_changed(fleet, ["resetpass", ">another"], ["resetpass", f">{password}"]):
-        with _administrator(fleet) as redis:
-            redis.execute_command("CLIENT", "KILL", "USER", "default")
+    user, password = fleet.redis.user, fleet.redis.password
+    with _user_changed(fleet, ["resetpass", ">another"], ["resetpass", f">{password}"]) as redis:
+        redis.execute_command("CLIENT", "KILL", "USER", user)
         wait(fault.lasts_s)
 
 
 @contextmanager
-def _user_changed(fleet: ChaosFleet, rules: list[str], before: list[str]) -> Iterator[None]:
-    with _administrator(fleet) as redis:
-        redis.execute_command("ACL", "SETUSER", "default", *rules)
-    try:
-        yield
-    finally:
-        with _administrator(fleet) as redis:
-            redis.execute_command("ACL", "SETUSER", "default", *before)
+def _user_changed(
+    fleet: ChaosFleet, rules: list[str], before: list[str]
+) -> Iterator["Redis[bytes]"]:
+    with fleet.redis.administrator() as redis:
+        redis.execute_command("ACL", "SETUSER", fleet.redis.user, *rules)
+        try:
+            yield redis
+        finally:
+            redis.execute_command("ACL", "SETUSER", fleet.redis.user, *before)
 
 
 @contextmanager
-def _configured(fleet: ChaosFleet, name: str, value: str, before: str) -> Iterator[None]:
-    with _administrator(fleet) as redis:
+def _configured(fleet: ChaosFleet, name: str, value: str, before: str) -> Iterator["Redis[bytes]"]:
+    with fleet.redis.administrator() as redis:
         redis.config_set(name, value)
-    try:
-        yield
-    finally:
-        with _administrator(fleet) as redis:
+        try:
+            yield redis
+        finally:
             redis.config_set(name, before)
 
 
 @contextmanager
-def _administrator(fleet: ChaosFleet) -> Iterator["Redis[bytes]"]:
-    with Redis.from_url(fleet.redis_administrator_url) as redis:
-        yield redis
+def _nobody_promoted(fleet: ChaosFleet) -> Iterator[None]:
+    """Have no replica take over in the time of a block, however long it takes."""
+    if not isinstance(fleet.redis, ReplicatedRedis):
+        yield
+        return
+    fleet.redis.servers.hold()
+    try:
+        yield
+    finally:
+        fleet.redis.servers.release()
+
+
+def _kill_primary(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Kill the server that serves; it comes back once another one does."""
+    serving = _replicated(fleet).serving()
+    _lose(fleet, serving, serving.kill, fault, wait)
+
+
+def _hang_primary(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Stop the server that serves; it goes on, as what it was, once another one does."""
+    serving = _replicated(fleet).serving()
+    _lose(fleet, serving, serving.hang, fault, wait)
+
+
+def _kill_other_node(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
+    """Kill a node that serves none of our keys, without which a cluster serves nobody."""
+    servers = _replicated(fleet).servers
+    assert isinstance(servers, Cluster)
+    serving = _replicated(fleet).serving()
+    other = random.Random(fault.at_s).choice(servers.others())
+
+    def kill_until_noticed() -> None:
+        other.kill()
+        wait_for("a cluster that is down", lambda: not is_well(serving), CHANGED_S)
+
+    _lose(fleet, other, kill_until_noticed, fault, wait)
+
+
+def _lose(
+    fleet: ChaosFleet, server: Server, lose: Callable[[], None], fault: Fault, wait: Wait
+) -> None:
+    """Lose a server until others do what it did; `ReplicatedRedis.restore` brings it back."""
+    with _nobody_promoted(fleet):
+        lose()
+        wait(fault.lasts_s)
+    servers = _replicated(fleet).servers
+    wait_for("a promoted replica", lambda: servers.does_without(server), CHANGED_S)
+
+
+def _switch(fleet: ChaosFleet, _fault: Fault, _wait: Wait) -> None:
+    """Have a replica promoted while its primary is well."""
+    redis = _replicated(fleet)
+    before = redis.serving()
+    redis.servers.switch()
+    wait_for("a promoted replica", lambda: redis.servers.does_without(before), CHANGED_S)
+
+
+def _replicated(fleet: ChaosFleet) -> ReplicatedRedis:
+    assert isinstance(fleet.redis, ReplicatedRedis)
+    return fleet.redis
+
+
+def _single(fleet: ChaosFleet) -> SingleRedis:
+    assert isinstance(fleet.redis, SingleRedis)
+    return fleet.redis
 
 
 def _restart_redis(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
-    fleet.kill_redis()
+    redis = _single(fleet)
+    redis.kill()
     wait(fault.lasts_s)
-    fleet.redis.start()
+    redis.server.start()
 
 
 def _step_redis_clock(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
     """Set the clock of Redis back, and right again."""
-    fleet.set_redis_clock(-STEP_BACK_S)
+    redis = _single(fleet)
+    redis.set_clock(-STEP_BACK_S)
     wait(fault.lasts_s)
-    fleet.set_redis_clock(0)
+    redis.set_clock(0)
 
 
 def _wait_for_disk(fleet: ChaosFleet, fault: Fault, wait: Wait) -> None:
@@ -293,6 +374,11 @@ INFLICT: Mapping[str, Inflict] = {
     "lock_redis": _lock_out,
     "restart_redis": _restart_redis,
     "clock_redis": _step_redis_clock,
+    "promote_redis": _kill_primary,
+    "kill_redis_node": _kill_primary,
+    "kill_other_redis_node": _kill_other_node,
+    "hang_redis": _hang_primary,
+    "switch_redis": _switch,
     "restart_postgres": _restart_postgres,
     "fsync_postgres": _wait_for_disk,
     "delay_redis": _delay,

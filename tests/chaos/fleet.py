@@ -1,7 +1,5 @@
 """Two gateways and three workers on a PostgreSQL and a Redis, each a process that may be killed."""
 
-import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -13,14 +11,13 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import psycopg
 from pydantic import SecretStr
-from redis import Redis
 
 from kernel.ledger.ledger import Ledger
-from queues.embedded.server import EmbeddedRedis, ServerBinary, find_server
 from tests import loopback
 from tests.chaos import witness
 from tests.chaos.proxy import Proxies, Proxy
-from tests.chaos.schedule import GATEWAYS, WORKERS
+from tests.chaos.redis_places import RedisPlace, SingleRedis, redis_place
+from tests.chaos.schedule import GATEWAYS, SINGLE, WORKERS
 from tests.forked import ForkedProgram
 from tests.ports import free_ports
 from tests.postgres import OwnPostgres, own_postgres
@@ -32,7 +29,6 @@ from workers.environment.system_host import system_host
 LEASE_S = 2.0
 READY_S = 60.0
 TOKEN = "chaos-" + "0" * 16
-ADMINISTRATOR = "chaos"
 PRODUCERS = "producers"
 TAIL = 4000
 ROOT = Path(__file__).parents[2]
@@ -128,6 +124,7 @@ class ChaosFleet:
         self,
         folder: Path,
         postgres: OwnPostgres,
+        redis: RedisPlace,
         proxies: Proxies,
         settings: dict[str, str],
         *,
@@ -138,21 +135,17 @@ class ChaosFleet:
         self._proxied = proxied
         self._settings = settings
         self.postgres = postgres
+        self.redis = redis
         self.proxies = proxies
-        self.redis = EmbeddedRedis(folder, _with_administrator(folder))
-        self.redis.start()
         self.database_url = postgres.new_database()
         Ledger.create(open_store(self.place), system_host()).close()
         witness.install(self.database_url, GATEWAYS)
         server_folder = parse_qs(urlsplit(self.database_url).query)["host"][0]
-        self._ways = {
-            (server, name): way
-            for name in (*GATEWAYS, *WORKERS, PRODUCERS)
-            for server, way in (
-                ("redis", proxies.to_port(_port_of(self.redis.url))),
-                ("postgres", proxies.to_socket(f"{server_folder}/.s.PGSQL.5432")),
-            )
-        }
+        names = (*GATEWAYS, *WORKERS, PRODUCERS)
+        socket = f"{server_folder}/.s.PGSQL.5432"
+        self._ways = {("postgres", name): proxies.to_socket(socket) for name in names}
+        if isinstance(redis, SingleRedis):
+            self._ways |= {("redis", name): proxies.to_port(redis.port) for name in names}
         ports = dict(zip(GATEWAYS, free_ports(len(GATEWAYS)), strict=True))
         self.urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         self.processes = {
@@ -190,11 +183,6 @@ class ChaosFleet:
             f"postgresql://{role}@127.0.0.1:{port}{database}?sslmode=disable&gssencmode=disable"
         )
 
-    @property
-    def redis_administrator_url(self) -> str:
-        """Redis, past the proxies, for whoever may configure it."""
-        return f"redis://{ADMINISTRATOR}:{TOKEN}@127.0.0.1:{_port_of(self.redis.url)}/0"
-
     def start(self) -> None:
         """Start every process and wait until the gateways share the shards."""
         for process in self.processes.values():
@@ -223,25 +211,10 @@ class ChaosFleet:
             if name != except_for:
                 process.keep_up()
 
-    def set_redis_clock(self, ahead_s: int) -> None:
-        """Have the clock of Redis step; nothing happens where there is no libfaketime."""
-        _clock_of(self.folder).write_text(f"{ahead_s:+d}s\n")
-
     def set_fsync(self, value: str) -> None:
         """Have PostgreSQL wait for its disk from now on, or not any more."""
         self.postgres.run(f"ALTER SYSTEM SET fsync = {value}")
         self.postgres.run("SELECT pg_reload_conf()")
-
-    def flush_redis(self) -> None:
-        """Let Redis forget everything."""
-        with Redis.from_url(self.redis.url) as client:
-            assert client.flushall()
-
-    def kill_redis(self) -> None:
-        """Kill the server of Redis; `redis.start` brings it back."""
-        assert self.redis.pid is not None
-        os.kill(self.redis.pid, signal.SIGKILL)
-        wait_for("the end of redis", lambda: not self.redis.alive(), 10.0)
 
     def open_requests(self) -> dict[str, int]:
         """Return how many requests of each queue are open."""
@@ -265,11 +238,12 @@ class ChaosFleet:
         ]
 
     def _environment(self, name: str, role: str) -> dict[str, str]:
-        port = _port_of(self.redis.url)
-        way = self._ways["redis", name].port if self._proxied else port
+        redis_url = self.redis.url
+        if self._proxied and isinstance(self.redis, SingleRedis):
+            redis_url = self.redis.url_through(self._ways["redis", name].port)
         return {
             "ROTULUS_DATA_DIR": str(self.folder / "data"),
-            "ROTULUS_REDIS_URL": self.redis.url.replace(f":{port}/", f":{way}/"),
+            "ROTULUS_REDIS_URL": redis_url,
             "ROTULUS_DATABASE_URL": self.place_of(name, role).get_secret_value(),
             "ROTULUS_SHARD_LEASE_S": str(LEASE_S),
             "ROTULUS_WORKER_TOKEN": TOKEN,
@@ -278,48 +252,16 @@ class ChaosFleet:
         }
 
 
-def _port_of(url: str) -> int:
-    port = urlsplit(url).port
-    assert port is not None
-    return port
-
-
-def preloaded(library: str) -> dict[str, str]:
-    """Return the environment of a program whose clock is libfaketime's; empty where it is not."""
-    for path in Path("/usr/lib").glob(f"*/faketime/{library}"):
-        return {"LD_PRELOAD": str(path), "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-    return {}
-
-
-def _clock_of(folder: Path) -> Path:
-    return folder / "redis-clock"
-
-
-def _with_administrator(folder: Path) -> ServerBinary:
-    """Return a server that somebody beside the fleet may configure."""
-    user = shlex.join(["--user", ADMINISTRATOR, "on", f">{TOKEN}", "~*", "&*", "+@all"])
-    program = folder / "redis-with-administrator"
-    clock = _clock_of(folder)
-    clock.write_text("+0s\n")
-    environment = {
-        **preloaded("libfaketime.so.1"),
-        "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_CACHE_DURATION": "1",
-    }
-    variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
-    program.write_text(f'#!/bin/sh\nexec env {variables} {find_server().path} "$@" {user}\n')
-    program.chmod(0o700)
-    return ServerBinary(program, "path")
-
-
 @contextmanager
-def running_fleet(folder: Path, *, proxied: bool = True, **settings: str) -> Iterator[ChaosFleet]:
+def running_fleet(
+    folder: Path, *, proxied: bool = True, shape: str = SINGLE, **settings: str
+) -> Iterator[ChaosFleet]:
     """Start a fleet for the time of a block and leave nothing of it behind."""
     with ExitStack() as stack:
         postgres = stack.enter_context(own_postgres())
+        redis = stack.enter_context(redis_place(shape, folder))
         proxies = stack.enter_context(Proxies())
-        fleet = ChaosFleet(folder, postgres, proxies, settings, proxied=proxied)
-        stack.callback(fleet.redis.stop)
+        fleet = ChaosFleet(folder, postgres, redis, proxies, settings, proxied=proxied)
         stack.callback(fleet.stop)
         fleet.start()
         yield fleet

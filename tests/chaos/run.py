@@ -1,8 +1,11 @@
 """One run: a fleet, its load, its faults, its judgement. `make chaos` is this as a command.
 
-A seed is the schedule, not the run: the same faults come at the same times for the same targets,
-and what they meet depends on the machine. When something is wrong, seed, schedule, answers, logs
-and the rows of the ledger stay in the folder that the last line names. A process that ends by
+A seed is the schedule and the shape of the Redis, not the run: the same faults come in the same
+order to the same targets, at the same times if the machine keeps up, and what they meet depends on
+it. A fault of Redis waits for a gateway that is ready, lasts until each of those has said that
+Redis does not serve, and nothing else happens until they are ready again (`readiness.py`). When
+something is wrong, seed, schedule, answers, logs and the rows of the ledger stay in the folder that
+the last line names. A process that ends by
 itself is started again, as a supervisor would, and fails the run by itself: it is the first
 finding, with the end of its log, even if the record is sound.
 """
@@ -17,42 +20,53 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import accumulate
+from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 import anyio
 import psycopg
 
+from tests.chaos.availability import bounds, silences, takeover_times
 from tests.chaos.faults import INFLICT
-from tests.chaos.fleet import LEASE_S, ChaosFleet, FleetProcess, running_fleet
+from tests.chaos.fleet import ChaosFleet, FleetProcess, running_fleet
 from tests.chaos.judge import judge, read_record
 from tests.chaos.load import Answers, LoadPlan, produce, read_answers
-from tests.chaos.schedule import KINDS, SECONDS_MIN, Fault, schedule
+from tests.chaos.readiness import (
+    READINESS_BOUNDS,
+    ReadinessWatch,
+    RedisFault,
+    readiness_bounds,
+    readiness_findings,
+    readiness_times,
+    work_spans,
+    work_times,
+)
+from tests.chaos.schedule import (
+    GATEWAYS,
+    KINDS,
+    SHAPES,
+    Fault,
+    is_failover,
+    is_of_redis,
+    kinds_of,
+    schedule,
+    seconds_min,
+    shape_of,
+)
 from tests.chaos.witness import takeovers
 
 PATIENCE_S = 180.0
 """After the last fault, until everything was answered; and then, until every request is closed."""
 
+READINESS_S = 60.0
+"""Generous, as machines are busy: until readiness follows Redis, before the run goes on."""
+
 POLL_S = 0.2
 
 PRODUCERS = 8
-
-SLACK_S = 3.0
-"""What silence and a takeover may take beyond a lease."""
-
-TAKEOVERS: Mapping[str, Collection[str]] = MappingProxyType(
-    {
-        "a kill": ("kill_gateway",),
-        "a pause": ("pause_gateway", "pause_writer"),
-        "a lost ledger": ("cut_postgres_of_gateway",),
-        "a lost Redis": ("cut_redis_of_gateway",),
-    }
-)
-"""What a gateway's shards are taken over after, and the kinds of fault that it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +74,7 @@ class ChaosReport:
     """What a run came to."""
 
     seed: int
+    shape: str
     requests: int
     answers: int
     asked_again: dict[str, int]
@@ -74,13 +89,28 @@ class ChaosReport:
     takeover_s: dict[str, float]
     """By kind of fault of a gateway: the longest time until others had its shards."""
 
+    readiness: dict[str, dict[str, float]]
+    """By kind of fault of Redis, the longest: how long it lasted, until each gateway that had been
+    ready said so, until it was ready again, and how long work waited until any was done.
+    """
+
     bounds: dict[str, dict[str, float]]
     """What must hold of availability: how much there was, and how much there may be.
 
-    A busy machine makes everything longer, so that a bound that is passed fails no run.
+    A busy machine makes everything longer, so that a bound that is passed fails no test; those of
+    readiness fail the command.
     """
 
     wrong: dict[str, list[str]]
+
+    @property
+    def late(self) -> list[str]:
+        """The bounds of readiness that were passed."""
+        return [
+            name
+            for name, bound in self.bounds.items()
+            if name in READINESS_BOUNDS and bound["was"] > bound["at most"]
+        ]
 
 
 class _Load(threading.Thread):
@@ -114,21 +144,26 @@ def run(
     seconds: float,
     say: Callable[[str], None],
     producers: int = PRODUCERS,
-    kinds: Collection[str] = KINDS,
+    *,
+    kinds: Collection[str] = (),
     patience_s: float = PATIENCE_S,
+    shape: str = "",
     **settings: str,
 ) -> ChaosReport:
     """Run everything and return what it came to; the folder keeps what was said and answered.
 
-    The processes of the fleet have the settings in their environments.
+    The processes of the fleet have the settings in their environments. Where no shape is named, it
+    is the seed's; where no kinds are, they are all of the shape.
     """
     started_s = time.monotonic()
-    with running_fleet(folder, **settings) as fleet:
-        say(f"started in {time.monotonic() - started_s:.1f} s")
+    shape = shape or shape_of(seed)
+    faults = schedule(seed, seconds, kinds or kinds_of(shape))
+    with running_fleet(folder, shape=shape, **settings) as fleet:
+        say(f"{shape}: started in {time.monotonic() - started_s:.1f} s")
         try:
-            faults = schedule(seed, seconds, kinds=kinds)
             plan = LoadPlan.of(requests, seconds, producers)
-            report = _run(fleet, seed, plan, faults, patience_s, say)
+            with ReadinessWatch(fleet.urls) as watch:
+                report = _run(fleet, watch, seed, shape, plan, faults, patience_s, say)
         except BaseException:
             with suppress(psycopg.OperationalError):
                 _dump(fleet, folder)
@@ -140,7 +175,9 @@ def run(
 
 def _run(
     fleet: ChaosFleet,
+    watch: ReadinessWatch,
     seed: int,
+    shape: str,
     plan: LoadPlan,
     faults: Sequence[Fault],
     patience_s: float,
@@ -153,7 +190,7 @@ def _run(
     began_s = time.monotonic()
     load = _Load(plan, fleet, answers, patience_s)
     load.start()
-    faults = _inflict(fleet, faults, began_s, say)
+    faults, of_redis = _inflict(fleet, watch, faults, began_s, say)
     faults_s = time.monotonic()
     _wait(fleet, lambda: not load.is_alive())
     answers.close()
@@ -167,15 +204,22 @@ def _run(
     record, answered = read_record(fleet.database_url), read_answers(answers.path)
     silence_s = silences(faults, began_s, answers.waits_s)
     # Both clocks are this machine's.
-    epoch_s = time.time() - time.monotonic() + began_s
-    takeover_s = takeover_times(faults, [(at_s - epoch_s, *who) for at_s, *who in owners])
+    epoch_s = time.time() - time.monotonic()
+    takeover_s = takeover_times(faults, [(at_s - epoch_s - began_s, *who) for at_s, *who in owners])
+    readiness = readiness_times(watch.sightings, of_redis)
+    for kind, seconds in work_times(of_redis, work_spans(fleet.database_url, epoch_s)).items():
+        readiness[kind]["work_after_s"] = seconds
     wrong = ends(fleet.processes.values()) | judge(record, answered)
+    reddening = [name for name, kind in KINDS.items() if kind.reddens]
+    if findings := readiness_findings(watch.sightings, of_redis, reddening):
+        wrong["readiness does not follow Redis"] = findings
     if load.error is not None:
         wrong["the load failed"] = traceback.format_exception(load.error)
     if load.is_given_up:
         wrong["the load did not end"] = [f"within {patience_s:g} s: {dict(answers.again)}"]
     return ChaosReport(
         seed=seed,
+        shape=shape,
         requests=plan.requests,
         answers=len(answered),
         asked_again=dict(answers.again),
@@ -193,83 +237,10 @@ def _run(
         },
         silence_s=silence_s,
         takeover_s=takeover_s,
-        bounds=bounds(silence_s, takeover_s, record.outcomes),
+        readiness=readiness,
+        bounds=bounds(silence_s, takeover_s, record.outcomes) | readiness_bounds(readiness),
         wrong=wrong,
     )
-
-
-def bounds(
-    silence_s: Mapping[str, float],
-    takeover_s: Mapping[str, float],
-    outcomes: Iterable[tuple[str, str]],
-) -> dict[str, dict[str, float]]:
-    """Return what was measured of each thing that is bounded, beside its bound.
-
-    Where no shard changed hands after a kind of fault, there is no takeover to be bounded.
-    """
-    within_s = LEASE_S + SLACK_S
-    return {
-        "longest silence, s": {"was": max(silence_s.values(), default=0.0), "at most": within_s},
-        "dead letters": {
-            "was": sum(outcome == "dead_letter" for _, outcome in outcomes),
-            "at most": 0,
-        },
-        **{
-            f"takeover after {name}, s": {
-                "was": max(takeover_s.get(kind, 0.0) for kind in kinds),
-                "at most": within_s,
-            }
-            for name, kinds in TAKEOVERS.items()
-            if takeover_s.keys() & set(kinds)
-        },
-    }
-
-
-def takeover_times(
-    faults: Sequence[Fault], owners: Iterable[tuple[float, str, str]]
-) -> dict[str, float]:
-    """Return by kind the longest time from a fault of a gateway until another had a shard of its.
-
-    A shard that stays with the gateway until the next fault was not taken over.
-
-    Args:
-        faults: in order.
-        owners: when which shard came to which gateway, in order, in seconds of the run.
-    """
-    longest: dict[str, float] = {}
-    owner_of: dict[str, str] = {}
-    for at_s, shard, name in owners:
-        if not name:  # released
-            continue
-        before, owner_of[shard] = owner_of.get(shard, ""), name
-        fault = next((fault for fault in reversed(faults) if fault.at_s <= at_s), None)
-        if fault is not None and fault.target == before != name:
-            longest[fault.kind] = max(longest.get(fault.kind, 0.0), round(at_s - fault.at_s, 2))
-    return dict(sorted(longest.items(), key=lambda item: -item[1]))
-
-
-def silences(
-    faults: Sequence[Fault], began_s: float, waits_s: Sequence[tuple[float, float]]
-) -> dict[str, float]:
-    """Return the longest time in which somebody waited and nobody was answered, by kind of fault.
-
-    Args:
-        faults: in order, each with its beginning in seconds of the run.
-        began_s: when the run began.
-        waits_s: when something was asked for, and when it was answered.
-    """
-    waits = sorted(waits_s, key=lambda wait: wait[1])
-    # Of what is answered from some answer on: when the first of it was asked for.
-    asked_first = list(accumulate((asked_s for asked_s, _ in reversed(waits)), min))[::-1]
-    longest: dict[str, float] = {}
-    before_s = began_s
-    for (_, answered_s), asked_s in zip(waits, asked_first, strict=True):
-        silence_s = answered_s - max(before_s, asked_s)
-        last = [fault.kind for fault in faults if began_s + fault.at_s <= answered_s]
-        kind = last[-1] if last else "before any"
-        longest[kind] = max(longest.get(kind, 0.0), round(silence_s, 2))
-        before_s = answered_s
-    return dict(sorted(longest.items(), key=lambda item: -item[1]))
 
 
 def ends(processes: Iterable[FleetProcess]) -> dict[str, list[str]]:
@@ -283,21 +254,59 @@ def ends(processes: Iterable[FleetProcess]) -> dict[str, list[str]]:
 
 
 def _inflict(
-    fleet: ChaosFleet, faults: Sequence[Fault], began_s: float, say: Callable[[str], None]
-) -> list[Fault]:
-    """Inflict faults one after the other, and return them with the times at which they began."""
-    begun = []
+    fleet: ChaosFleet,
+    watch: ReadinessWatch,
+    faults: Sequence[Fault],
+    began_s: float,
+    say: Callable[[str], None],
+) -> tuple[list[Fault], list[RedisFault]]:
+    """Inflict faults one after the other.
+
+    Returns:
+        The faults with the times at which they began, and what came of those of Redis.
+    """
+    begun, of_redis = [], []
     for planned in faults:
         _sleep(fleet, began_s + planned.at_s - time.monotonic(), "")
+        redis_fault = _prepare(fleet, watch, planned) if is_of_redis(planned.kind) else None
         fault = replace(planned, at_s=round(time.monotonic() - began_s, 3))
         begun.append(fault)
         say(f"{time.monotonic() - began_s:7.2f} s {fault}")
+        if redis_fault is None:
+            INFLICT[fault.kind](fleet, fault, partial(_sleep, fleet, target=fault.target))
+        else:
+            of_redis.append(redis_fault)
+            _disturb_redis(fleet, watch, fault, redis_fault)
+    return begun, of_redis
 
-        def wait(seconds: float, target: str = fault.target) -> None:
-            _sleep(fleet, seconds, target)
 
-        INFLICT[fault.kind](fleet, fault, wait)
-    return begun
+def _prepare(fleet: ChaosFleet, watch: ReadinessWatch, fault: Fault) -> RedisFault:
+    """Wait until a gateway that a fault will meet is ready, and a replica is, if it takes over."""
+    gateways = [fault.target] if fault.target else GATEWAYS
+    _wait(fleet, lambda: bool(watch.ready(gateways)), READINESS_S)
+    if is_failover(fault.kind):
+        _wait(fleet, fleet.redis.is_whole, READINESS_S)
+    return RedisFault(fault.kind, watch.ready(gateways))
+
+
+def _disturb_redis(
+    fleet: ChaosFleet, watch: ReadinessWatch, fault: Fault, redis_fault: RedisFault
+) -> None:
+    """Inflict a fault of Redis until every gateway is red, and wait until they are green."""
+    redis_fault.begun_s = time.monotonic()
+
+    def wait(seconds: float) -> None:
+        redis_fault.begun_s = time.monotonic()
+        _sleep(fleet, seconds, fault.target)
+        if KINDS[fault.kind].reddens:
+            _wait(fleet, lambda: watch.red(redis_fault), READINESS_S)
+
+    INFLICT[fault.kind](fleet, fault, wait)
+    # A cluster may take a while to believe that a node is well.
+    _wait(fleet, fleet.redis.serves, READINESS_S)
+    redis_fault.ended_s = time.monotonic()
+    _wait(fleet, lambda: watch.green(redis_fault), READINESS_S)
+    fleet.redis.restore()
 
 
 def _sleep(fleet: ChaosFleet, seconds: float, target: str) -> None:
@@ -336,34 +345,43 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32))
     parser.add_argument("--requests", type=int, default=1000)
-    parser.add_argument("--minutes", type=float, default=SECONDS_MIN / 60)
+    parser.add_argument("--minutes", type=float, help="without them, every kind comes once")
     parser.add_argument("--producers", type=int, default=PRODUCERS)
     parser.add_argument(
         "--patience", type=float, default=PATIENCE_S, help="seconds for what is late at the end"
     )
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--shape", choices=SHAPES, help="of the Redis; else the seed's")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, help="else all of the shape")
     options = parser.parse_args()
+    shape = options.shape or shape_of(options.seed)
+    kinds = options.kinds or kinds_of(shape)
+    if unfit := set(kinds) - set(kinds_of(shape)):
+        parser.error(f"not on a Redis of the shape {shape}: {', '.join(sorted(unfit))}")
+    seconds = 60 * options.minutes if options.minutes else seconds_min(kinds)
     folder = Path(tempfile.mkdtemp(prefix="rotulus-chaos-"))
     try:
         report = run(
             folder,
             options.seed,
             options.requests,
-            options.minutes * 60,
+            seconds,
             _say,
             options.producers,
-            options.kinds,
-            options.patience,
+            kinds=kinds,
+            patience_s=options.patience,
+            shape=shape,
         )
     except BaseException:
         _say(f"seed {options.seed}; kept: {folder}")
         raise
     _say(json.dumps(asdict(report), indent=1))
-    if report.wrong:
-        _say(f"seed {options.seed}; kept: {folder}")
-    else:
+    if report.late:
+        _say(f"later than it may be, on an idle machine: {', '.join(report.late)}")
+    if not (report.wrong or report.late):
         shutil.rmtree(folder)
-    return 1 if report.wrong else 0
+        return 0
+    _say(f"seed {options.seed}; kept: {folder}")
+    return 1
 
 
 if __name__ == "__main__":

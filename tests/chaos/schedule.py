@@ -3,7 +3,7 @@
 Time is cut into one stretch for each fault, of as many slots as its kind takes. A fault begins and
 ends within its own, so that whatever goes wrong has one cause. What goes past a lease goes past
 that of a shard (2 s in these runs). Every kind comes once before any comes twice, in an order that
-the seed decides.
+the seed decides. Which kinds there are depends on the shape of the Redis.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 GATEWAYS = ("a", "b")
 WORKERS = ("w0", "w1", "w2")
+SINGLE, SENTINELS, CLUSTER = SHAPES = ("single", "sentinels", "cluster")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,12 @@ class Kind:
     slots: int = 1
     """How many it takes; what starts a program from its beginning takes more than one."""
 
+    shapes: tuple[str, ...] = SHAPES
+    """Of a Redis that this may happen to."""
+
+    reddens: bool = False
+    """Whether Redis serves nobody meanwhile, so that each gateway has to say that it is unready."""
+
 
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
@@ -40,23 +47,30 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "gateway_a_day_ahead": Kind(GATEWAYS, past_lease=True, slots=2),
         "flush_redis": Kind(),
         "evict_redis": Kind(),
-        "refuse_redis": Kind(),
-        "fill_redis": Kind(),
-        "busy_redis": Kind(),
-        "demote_redis": Kind(past_lease=True),
-        "deny_redis": Kind(),
-        "lock_redis": Kind(),
-        "restart_redis": Kind(),
-        "clock_redis": Kind(past_lease=True),
+        "refuse_redis": Kind(reddens=True),
+        "fill_redis": Kind(reddens=True),
+        "busy_redis": Kind(reddens=True),
+        # A node of a cluster cannot be made a replica by this command.
+        "demote_redis": Kind(past_lease=True, shapes=(SINGLE, SENTINELS), reddens=True),
+        "deny_redis": Kind(reddens=True),
+        "lock_redis": Kind(reddens=True),
+        "restart_redis": Kind(shapes=(SINGLE,), reddens=True),
+        "clock_redis": Kind(past_lease=True, shapes=(SINGLE,)),
+        "promote_redis": Kind(shapes=(SENTINELS,), slots=2, reddens=True),
+        "kill_redis_node": Kind(shapes=(CLUSTER,), slots=2, reddens=True),
+        "kill_other_redis_node": Kind(shapes=(CLUSTER,), slots=2, reddens=True),
+        "hang_redis": Kind(shapes=(SENTINELS, CLUSTER), slots=2, reddens=True),
+        # The one that is to be relieved serves until the other one does.
+        "switch_redis": Kind(shapes=(SENTINELS, CLUSTER)),
         "restart_postgres": Kind(),
         "fsync_postgres": Kind(past_lease=True),
-        "delay_redis": Kind(is_delay=True),
+        "delay_redis": Kind(is_delay=True, shapes=(SINGLE,)),
         "delay_postgres": Kind(is_delay=True),
-        "cut_redis": Kind(),
+        "cut_redis": Kind(shapes=(SINGLE,), reddens=True),
         "cut_postgres": Kind(),
-        "cut_redis_of_gateway": Kind(GATEWAYS, past_lease=True),
+        "cut_redis_of_gateway": Kind(GATEWAYS, past_lease=True, shapes=(SINGLE,), reddens=True),
         "cut_postgres_of_gateway": Kind(GATEWAYS, past_lease=True),
-        "silence_redis": Kind(),
+        "silence_redis": Kind(shapes=(SINGLE,), reddens=True),
         "silence_postgres": Kind(),
         # As long, so that the gateway commits in this time.
         "lose_commit": Kind(GATEWAYS, past_lease=True),
@@ -65,9 +79,6 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 )
 
 SLOT_S_MIN = 4.0
-SECONDS_MIN = sum(kind.slots for kind in KINDS.values()) * SLOT_S_MIN
-"""In which every kind comes once."""
-
 PAST_LEASE_S_MIN = 2.5
 DELAY_MS_MAX = 60
 
@@ -86,17 +97,42 @@ class Fault:
     """Added to each piece of data in each direction; only of delays."""
 
 
+def shape_of(seed: int) -> str:
+    """Return the shape that a seed stands for."""
+    return SHAPES[seed % len(SHAPES)]
+
+
+def kinds_of(shape: str) -> list[str]:
+    """Return the kinds of fault that may happen on a Redis of a shape."""
+    return [name for name, kind in KINDS.items() if shape in kind.shapes]
+
+
+def is_of_redis(kind: str) -> bool:
+    """Tell whether a fault of a kind is one of Redis."""
+    return "redis" in kind.split("_")
+
+
+def is_failover(kind: str) -> bool:
+    """Tell whether a replica takes over in a fault of a kind."""
+    return SINGLE not in KINDS[kind].shapes
+
+
+def seconds_min(kinds: Collection[str]) -> float:
+    """Return the seconds in which every kind comes once."""
+    return sum(KINDS[kind].slots for kind in kinds) * SLOT_S_MIN
+
+
 def schedule(
-    seed: int, seconds: float, slot_s: float = SLOT_S_MIN, kinds: Collection[str] = KINDS
+    seed: int, seconds: float, kinds: Collection[str], slot_s: float = SLOT_S_MIN
 ) -> list[Fault]:
     """Return the faults of a run, in order; the same for the same arguments.
 
     Raises:
         ValueError: when a slot is too short for what goes past a lease, or not every kind has one.
     """
-    least = sum(KINDS[kind].slots for kind in kinds)
-    if slot_s < SLOT_S_MIN or int(seconds / slot_s) < least:
-        raise ValueError(f"{len(kinds)} faults need {least * SLOT_S_MIN:g} s")
+    least_s = seconds_min(kinds)
+    if slot_s < SLOT_S_MIN or int(seconds / slot_s) * SLOT_S_MIN < least_s:
+        raise ValueError(f"{len(kinds)} faults need {least_s:g} s")
     random = Random(seed)
     faults: list[Fault] = []
     slot = 0

@@ -6,9 +6,10 @@ import pytest
 
 from actors.sharding.assignment import shard_of
 from tests.chaos import judge as j
+from tests.chaos.availability import bounds, silences, takeover_times
 from tests.chaos.fleet import FleetProcess
 from tests.chaos.load import STATES, session_of
-from tests.chaos.run import bounds, ends, silences, takeover_times
+from tests.chaos.run import ends
 from tests.chaos.schedule import Fault
 from tests.system.tree_run import wait_for
 

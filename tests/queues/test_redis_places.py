@@ -14,7 +14,7 @@ from queues.keys import cluster_prefix
 from queues.redis_address import parse_redis_url
 from queues.redis_watch import FRESH_S, RedisWatch
 from queues.work_queue import WorkQueue
-from tests.queues.topologies import Cluster, Sentineled, cluster, sentineled
+from tests.queues.topologies import Cluster, Sentineled, cluster, sentineled, server
 
 pytestmark = pytest.mark.anyio
 
@@ -169,6 +169,27 @@ async def test_who_is_connected_to_a_primary_that_was_demoted_goes_to_the_new_on
 
 
 @pytest.mark.slow
+async def test_a_look_at_a_primary_that_hangs_ends_as_another_one_is_promoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("queues.redis_watch.LOOK_S", 100.0)
+    with sentineled(tmp_path) as servers:
+        redis = connect_redis(servers.url)
+        watch = RedisWatch(redis)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch.follow)
+            await _is_well(watch)
+            servers.primary.hang()
+            with anyio.fail_after(RECOVERS_S):
+                while await watch.current() is None:
+                    await anyio.sleep(0.05)
+            await _is_well(watch)
+            tasks.cancel_scope.cancel()
+        assert redis.place.found == ("127.0.0.1", servers.replica.port)
+        await redis.aclose()
+
+
+@pytest.mark.slow
 async def test_a_cluster_serves_a_ledger_by_one_node_and_its_replica_is_followed(tmp_path: Path):
     with cluster(tmp_path, cluster_prefix("rotulus:")) as servers:
         redis = connect_redis(servers.url)
@@ -178,7 +199,7 @@ async def test_a_cluster_serves_a_ledger_by_one_node_and_its_replica_is_followed
         assert {servers.replica.say("CLUSTER", "KEYSLOT", key) for key in keys} == {
             servers.replica.say("CLUSTER", "KEYSLOT", "rotulus:{rotulus}:")
         }
-        others = [node for node in servers.nodes if node is not servers.serving]
+        others = [node for node in servers.nodes if node is not servers.serving_first]
         assert [node.say("DBSIZE") for node in others] == [0, 0]
         await redis.aclose()
 
@@ -190,10 +211,37 @@ async def test_a_cluster_that_lost_the_node_of_our_keys_is_well_again_with_it(tm
         watch = RedisWatch(redis)
         assert await watch.current() is None
         servers.replica.kill()
-        servers.serving.kill()
+        servers.serving_first.kill()
         await anyio.sleep(2 * FRESH_S)
         assert await watch.current() is not None
-        servers.serving.start()
+        servers.serving_first.start()
+        await _is_well(watch)
+        await redis.aclose()
+
+
+@pytest.mark.slow
+async def test_a_look_without_an_answer_ends_every_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A network may have lost them all, and nobody would be told."""
+    with server(tmp_path) as single:
+        redis = connect_redis(single.url)
+        watch = RedisWatch(redis)
+        assert await watch.current() is None
+        monkeypatch.setattr("queues.redis_watch.LOOK_S", 0.2)
+
+        async def wait() -> None:
+            with pytest.raises(QueueError):
+                await WorkQueue(redis, QUEUE).wait(50)
+
+        with anyio.fail_after(RECOVERS_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(wait)
+                await anyio.sleep(2 * FRESH_S)
+                single.hang()
+                assert await watch.current() is not None
+        monkeypatch.undo()
+        single.go_on()
         await _is_well(watch)
         await redis.aclose()
 

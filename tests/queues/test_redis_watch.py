@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
@@ -311,6 +312,30 @@ async def test_a_flush_changes_nothing_for_the_owner_and_who_only_looks_takes_no
     assert 0 < await redis.pttl("rotulus:{ledger}:owner") <= OWNER_KEPT_MS
     with pytest.raises(RedisOfAnotherLedgerError):
         await RedisWatch(redis, _marked(B), claims=False).refuse_another()
+
+
+async def test_the_looks_of_two_processes_do_not_disturb_one_another(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """One that looked while another one tried a transaction made it say that Redis is away."""
+    shared = FakeServer()
+    redis = FakeAsyncRedis(server=shared)
+    other = RedisWatch(FakeAsyncRedis(server=shared))
+    begin = redis.pipeline
+
+    def begin_and_be_met(**options: Any) -> Any:
+        pipe = begin(**options)
+        ask = pipe.exists
+
+        async def ask_after_the_other(key: str) -> Any:
+            assert await other.current() is None
+            return await ask(key)
+
+        monkeypatch.setattr(pipe, "exists", ask_after_the_other)
+        return pipe
+
+    monkeypatch.setattr(redis, "pipeline", begin_and_be_met)
+    assert await RedisWatch(redis).current() is None
 
 
 async def test_two_prefixes_are_two_fleets(limited: Server):

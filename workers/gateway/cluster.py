@@ -209,6 +209,7 @@ def share_sessions(
         held_shards,
         runtime,
         answered=sessions.answered,
+        answers_lost=sessions.give_up,
         leases_changed=keeper.wake,
         work_recorded=callbacks.work_recorded,
     )

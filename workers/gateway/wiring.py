@@ -296,9 +296,10 @@ def build_gateway(
         services,
         sharing,
         ending=(watch.run,) if halted else (committer.run, sharing.run, watch.run),
-        kept=()
+        kept=(watch.follow,)
         if halted
         else (
+            watch.follow,
             external.run,
             cascades.run,
             routing.run,

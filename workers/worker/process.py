@@ -105,6 +105,7 @@ async def serve_worker(
                 tasks.start_soon(clock.keep)
                 tasks.start_soon(_report_damage, ledger, gateway)
                 tasks.start_soon(process.watch.run)
+                tasks.start_soon(process.watch.follow)
                 tasks.start_soon(gateways.follow_table, gateway)
                 await process.run()
                 tasks.cancel_scope.cancel()

@@ -413,6 +413,73 @@ async def test_a_lost_redis_loses_what_waits_and_tells_who_waits(world):
         await a.keeper.look()
 
 
+async def test_who_waited_when_the_hub_went_away_is_told_soon_after_it_is_back(world, monkeypatch):
+    """A server that takes over lacks the newest entries and answers, and nothing says which."""
+    monkeypatch.setattr("actors.forwarding.mailbox_consumer.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("actors.forwarding.mailbox_consumer.ANSWERS_AGAIN_S", 0.1)
+    a, b = await world.pair(reply_s=60.0)
+    before, since = (session for session, _ in zip(world.sessions(b), range(2), strict=False))
+    shard = shard_of(before, SHARDS)
+    b.die()
+    outcomes = {}
+    async with anyio.create_task_group() as tasks:
+
+        async def ask(session_id):
+            try:
+                outcomes[session_id] = await a.sessions.ask(session_id, declare("h"))
+            except ReplyLost as error:
+                outcomes[session_id] = error
+
+        tasks.start_soon(ask, before)
+        await settle(lambda: world.hub.mail[shard])
+        world.hub.reachable = False
+        await anyio.sleep(0.05)
+        world.hub.mail[shard].clear()
+        world.hub.reachable = True
+        await settle(lambda: a.mailbox_consumer.is_listening)
+        tasks.start_soon(ask, since)
+        await settle(lambda: before in outcomes)
+        assert since not in outcomes
+        world.clock.pass_a_lease()
+        assert await a.turn() == list(range(SHARDS))
+    assert outcomes[before].retryable
+    assert outcomes[since]["survivors"] == ["h"]
+
+
+async def test_an_answer_that_cannot_be_sent_is_sent_when_it_can_be(world, monkeypatch):
+    monkeypatch.setattr("actors.forwarding.mailbox_consumer.UNREACHABLE_PAUSE_S", 0.01)
+    a, b = await world.pair(reply_s=60.0)
+    send, refused = b.mail.reply, count()
+
+    async def reply(replies):
+        return await send(replies) if next(refused) > 2 else False
+
+    monkeypatch.setattr(b.mail, "reply", reply)
+    with anyio.fail_after(10):
+        answer = await a.sessions.ask(next(world.sessions(b)), declare("h"))
+    assert answer["survivors"] == ["h"]
+    assert next(refused) == 4
+
+
+async def test_what_is_given_back_while_the_hub_is_away_counts_no_end_of_a_process(world):
+    a, b = await world.pair()
+    session_id = next(world.sessions(b))
+    shard = shard_of(session_id, SHARDS)
+
+    def lose_the_hub():
+        world.hub.reachable = False
+
+    refuses(b, ShardUnowned("another one's by now"), meanwhile=lose_the_hub)
+    entry = encode_asking(ForwardedMessage("ask-1", "c", session_id, declare("h")))
+    await a.mail.post(shard, "ask-1", entry, "b")
+    [waiting] = world.hub.mail[shard]
+    await settle(lambda: not world.hub.reachable)
+    await b.mailbox_consumer.empty()
+    assert world.hub.taken[shard, waiting.offset] == 1
+    world.hub.reachable = True
+    await settle(lambda: world.hub.taken[shard, waiting.offset] == 0)
+
+
 async def test_an_answer_that_does_not_come_in_time_is_given_up(world, monkeypatch):
     monkeypatch.setattr("actors.forwarding.routed_sessions.WAITING_MAX", 1)
     a, b = await world.pair(reply_s=0.05)
