@@ -71,7 +71,7 @@ Content = Annotated[
 ]
 """What a queue takes, of a plug-in's queue what its model says; the kernel reads it by that."""
 
-WaitSeconds = Annotated[float, Field(ge=0, le=WAIT_S_MAX, allow_inf_nan=False)]
+WaitSeconds = Annotated[float, Field(ge=0, le=WAIT_S_MAX, allow_inf_nan=False, strict=True)]
 
 router = json_router(prefix="/v1/queues/{queue}", tags=["producers"])
 
