@@ -39,6 +39,13 @@ def check_answer(method: str, path: str, status: int, answer: Any) -> None:
     assert not problems, f"{method} {path} {status}: {problems[:3]} in {json.dumps(answer)[:2000]}"
 
 
+def line_problems(line: str, content: str) -> list[str]:
+    """What is wrong with the lines of a stream, whose schema has this name."""
+    validator = _validator(json.dumps({"$ref": f"#/components/schemas/{line}"}))
+    lines = [json.loads(text) for text in content.splitlines()]
+    return [error.message for text in lines for error in validator.iter_errors(text)]
+
+
 def has_shape(schema: Any) -> bool:
     """Whether a schema says which fields there are, of each thing that an answer may be."""
     if "$ref" in schema:
