@@ -56,7 +56,10 @@ class LastLine(_Line):
     retry_after_s: Count | None = None
 
 
-LINES: dict[str, Any] = {"IntentLine": PublicIntent, "AnswerLine": ResultLine | RefusedLine | LastLine}
+LINES: dict[str, Any] = {
+    "IntentLine": PublicIntent,
+    "AnswerLine": ResultLine | RefusedLine | LastLine,
+}
 """What a line is, by its name in the OpenAPI document."""
 
 
