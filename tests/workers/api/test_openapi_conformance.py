@@ -152,3 +152,25 @@ def test_every_operation_answers_as_the_document_says(kept: KeptDoor, label, mod
 def test_each_check_that_is_switched_off_is_one_of_an_operation():
     assert set(UNCHECKED) <= {check.__name__ for check in CHECKS.get_all()}
     assert {label for labels in UNCHECKED.values() for label in labels} <= set(OPERATIONS)
+
+
+def test_the_document_has_nothing_that_only_a_sequence_of_requests_would_check():
+    """What schemathesis' checks of sequences, of credentials and of headers look for.
+
+    Nothing is deleted (use_after_free), no answer links to what it created
+    (ensure_resource_availability), no credential is asked for (ignored_auth,
+    object_level_authorization), no header is required (missing_required_header). Who adds one of
+    these adds the sequence that checks it.
+    """
+    operations = [
+        (method, operation)
+        for methods in openapi_doc.document()["paths"].values()
+        for method, operation in methods.items()
+    ]
+    for method, operation in operations:
+        assert method in ("get", "post")
+        assert "security" not in operation
+        assert not [answer for answer in operation["responses"].values() if "links" in answer]
+        for parameter in operation.get("parameters", ()):
+            assert not (parameter["in"] == "header" and parameter.get("required"))
+    assert "securitySchemes" not in openapi_doc.document()["components"]
