@@ -144,7 +144,7 @@ def _decoder(members_max: int) -> SteppedDecoder:
 def _number(text: str) -> int | float:
     """Return a number that has a fraction or an exponent, as an integer where it is a whole one.
 
-    To JSON Schema and to canonical form 1.0 and 1 are the same number.
+    To JSON Schema and to canonical form 1.0 and 1 are the same number (decision workers/0431).
     """
     number = float(text)
     is_whole = -MAX_SAFE_INTEGER <= number <= MAX_SAFE_INTEGER and number.is_integer()
