@@ -13,12 +13,13 @@ from fastapi import APIRouter
 from tests.kernel.build import FakeHost
 from workers.api.app import build_app
 from workers.api.middleware.admission import Admission
+from workers.api.openapi_document import openapi_document
 
 
 def document() -> dict[str, Any]:
     services = cast("Any", SimpleNamespace(admission=Admission(1), owner_url=None, went_back=None))
     app = build_app(services, APIRouter(), hosts=frozenset(), host=FakeHost().host)
-    return app.openapi()
+    return openapi_document(app)
 
 
 def text() -> str:

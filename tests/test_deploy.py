@@ -103,10 +103,11 @@ def test_the_alerts_are_raised_by_what_they_are_about(file: str):
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_ci_installs_chromium_and_fails_without_it():
+@pytest.mark.parametrize("program", ["chromium", "npm"])
+def test_ci_installs_a_program_and_fails_without_it(program):
     run = (DEPLOY.parent / ".ci" / "run").read_text()
-    assert re.search(r'packages=".*\bchromium\b.*"', run)
-    assert "CHROMIUM_REQUIRED=1" in run
+    assert re.search(rf'packages=".*\b{program}\b.*"', run)
+    assert f"{program.upper()}_REQUIRED=1" in run
 
 
 def test_the_dashboard_shows_every_metric_but_those_only_alerts_need():

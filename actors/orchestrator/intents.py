@@ -13,6 +13,7 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
+    StrictBool,
     StringConstraints,
 )
 
@@ -291,7 +292,7 @@ class SynthesizeByModel(Intent):
     corpus_id: Id
     query: Annotated[str, StringConstraints(min_length=1, max_length=4096)]
     source_refs: Annotated[tuple[Id, ...], Field(max_length=MAX_MODEL_SOURCES, fail_fast=True)]
-    may_search: bool = False
+    may_search: StrictBool = False
     """Whether the model may look up further sources of the corpus."""
 
     recompute_priority: Priority | None = None

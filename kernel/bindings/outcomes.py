@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from kernel.bindings.lifecycle import PairState
 from kernel.bindings.source_binding import BindingTargetKind
+from kernel.model.numbers import SchemaVersion
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 
@@ -121,4 +122,4 @@ class BindingOutcomeRecord(BaseModel):
         None
     )
     outcome_reason_code: Name
-    schema_version: Literal[1] = 1
+    schema_version: SchemaVersion = 1

@@ -6,7 +6,7 @@ same question was put to the same model in the same way.
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, Strict, StrictBool, StringConstraints
 
 from kernel.canonical import canonicalize, sha256_hex
 from kernel.model.numbers import Integer, Tokens
@@ -18,7 +18,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 USAGE_MAX = 16
 """Kinds of tokens that an answer counts."""
 
-TokenUsage = Annotated[dict[str, Tokens], Field(max_length=USAGE_MAX)]
+TokenUsage = Annotated[dict[str, Annotated[Tokens, Strict()]], Field(max_length=USAGE_MAX)]
 
 
 class RecordedModelOutput(BaseModel):
@@ -69,7 +69,7 @@ class CapturedOutput(BaseModel):
     """The sources in its prompt."""
 
     answered_at: str
-    tier_2_prompt_cache_used: bool
+    tier_2_prompt_cache_used: StrictBool
     token_usage: TokenUsage
 
 

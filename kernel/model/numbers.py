@@ -4,6 +4,8 @@ What is on the record is in canonical form, which has integers up to 2^53 - 1 an
 float. A model that reads the record takes all of these, because the rules of a version read every
 row that was recorded under it (K30). What is submitted is held to what its field measures, which is
 less (decision kernel/0535): a sum over so many rows as there can ever be is then finite.
+
+They are strict: a boolean is no number, and neither is a text that has digits.
 """
 
 import sys
@@ -27,25 +29,25 @@ TOKENS_MAX: Final = 10**12
 
 SPAN_CHARS_MAX: Final = 10**14
 
-Integer = Annotated[int, Field(ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
-Count = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
-PositiveCount = Annotated[int, Field(ge=1, le=MAX_SAFE_INTEGER)]
+Integer = Annotated[int, Field(strict=True, ge=-MAX_SAFE_INTEGER, le=MAX_SAFE_INTEGER)]
+Count = Annotated[int, Field(strict=True, ge=0, le=MAX_SAFE_INTEGER)]
+PositiveCount = Annotated[int, Field(strict=True, ge=1, le=MAX_SAFE_INTEGER)]
 """A number of things, or a place in a row of them, from 1 on."""
 
-SchemaVersion = Annotated[int, Field(ge=1, le=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
+SchemaVersion = Annotated[int, Field(strict=True, ge=1, le=1)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 """A part of a whole: an authority, a confidence."""
 
-Offset = Annotated[int, Field(ge=0, le=SPAN_CHARS_MAX)]
-Length = Annotated[int, Field(ge=1, le=SPAN_CHARS_MAX)]
+Offset = Annotated[int, Field(strict=True, ge=0, le=SPAN_CHARS_MAX)]
+Length = Annotated[int, Field(strict=True, ge=1, le=SPAN_CHARS_MAX)]
 Tokens = Annotated[int, Field(ge=0, le=TOKENS_MAX)]
-Cost = Annotated[float, Field(ge=0, le=COST_MAX)]
+Cost = Annotated[float, Field(strict=True, ge=0, le=COST_MAX)]
 """A cost that somebody states, in the unit of `estimated_capacity_cost`."""
 
-DurationMs = Annotated[float, Field(ge=0, le=DURATION_MS_MAX)]
+DurationMs = Annotated[float, Field(strict=True, ge=0, le=DURATION_MS_MAX)]
 
-Finite = Annotated[float, Field(ge=-FLOAT_MAX, le=FLOAT_MAX)]
+Finite = Annotated[float, Field(strict=True, ge=-FLOAT_MAX, le=FLOAT_MAX)]
 """On the record: any number that is one."""
 
-NonNegative = Annotated[float, Field(ge=0, le=FLOAT_MAX)]
+NonNegative = Annotated[float, Field(strict=True, ge=0, le=FLOAT_MAX)]
 """On the record: any number that is one and is not below zero."""

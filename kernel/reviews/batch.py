@@ -15,13 +15,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from kernel.algebra.verbs import BATCH_REVIEW, MEMBERSHIP_DEFER
 from kernel.canonical import canonicalize
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.model.numbers import SchemaVersion
 from kernel.model.stated_receipts import (
     BATCH_ITEMS_MAX,
     FAILURE_CHARS_MAX,
@@ -97,7 +98,7 @@ class BatchReview(BaseModel):
     item_operations: Annotated[
         tuple[ReviewItem, ...], Field(min_length=1, max_length=BATCH_ITEMS_MAX, fail_fast=True)
     ]
-    schema_version: Literal[1] = 1
+    schema_version: SchemaVersion = 1
 
     @property
     def operation_id(self) -> str:

@@ -9,7 +9,7 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?(Z|\+00:00)")
 _ZONE = re.compile(r"[A-Za-z_]+(/[A-Za-z0-9_+-]+){0,2}")
@@ -41,7 +41,7 @@ UNKNOWN_ZONE = "Etc/Unknown"
 
 Instant = Annotated[str, AfterValidator(_instant)]
 Zone = Annotated[str, AfterValidator(_zone)]
-Day = Annotated[str, AfterValidator(_day)]
+Day = Annotated[str, Field(json_schema_extra={"format": "date"}), AfterValidator(_day)]
 
 
 def check_same_day(instant: str, day: str) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool
 
 from kernel.bindings.dispatch import EvaluatedOn
 from kernel.bindings.outcomes import BindingOutcomeRecord
@@ -77,7 +77,7 @@ class CapacityRejected(_Model):
     report_kind: Literal["capacity_rejected"] = "capacity_rejected"
     request_id: RequestId
     binding_evaluation_id: Name | None = None
-    retry_eligible: bool = True
+    retry_eligible: StrictBool = True
     capacity_signal_at_rejection: ReportedCapacity
 
 

@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from actors.error_codes import status_of
 from actors.errors import ActorError
@@ -25,6 +26,7 @@ from kernel.reviews.errors import ReviewRefused
 from kernel.rollback.errors import RollbackRefused
 from kernel.work.errors import WorkRefused
 from queues.errors import QueueError
+from workers.api.middleware.head_requests import ENDLESS
 from workers.use_cases.authority_sweeps import SweepRefused
 
 Handler = Callable[[Request, Exception], Coroutine[Any, Any, JSONResponse]]
@@ -153,6 +155,28 @@ def answer_of(error: Exception) -> JSONResponse | None:
     return None
 
 
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+def allowed_methods(request: Request) -> list[str]:
+    """Return the methods that the path of a request has, over all routes that share it."""
+    routes, scope = request.app.router.routes, request.scope
+    methods = [
+        method
+        for method in _METHODS
+        if any(route.matches({**scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
+    is_headed = "GET" in methods and scope["path"] not in ENDLESS
+    return sorted([*methods, "HEAD"] if is_headed else methods)
+
+
+async def _not_allowed(request: Request, error: Exception) -> JSONResponse:
+    """Answer 405: the framework names the methods of the first route of a path, and of no other."""
+    response = _http(error)
+    response.headers["Allow"] = ", ".join(allowed_methods(request))
+    return response
+
+
 def install(app: FastAPI) -> None:
     """Translate every error that a route can mean."""
 
@@ -164,3 +188,4 @@ def install(app: FastAPI) -> None:
 
     for kind, answer in _ANSWERS.items():
         app.add_exception_handler(kind, handler(answer))
+    app.add_exception_handler(405, _not_allowed)

@@ -18,6 +18,7 @@ from anyio.lowlevel import RunVar
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.json_text import RepeatedKey, SteppedDecoder, unique_keys
 from workers.api.body_limits import BodyLimits
 from workers.api.errors import ApiError
@@ -137,4 +138,14 @@ def _decoder(members_max: int) -> SteppedDecoder:
             raise _too_large("members of an object", members_max, len(pairs))
         return unique_keys(pairs)
 
-    return SteppedDecoder(object_pairs_hook=members)
+    return SteppedDecoder(object_pairs_hook=members, parse_float=_number)
+
+
+def _number(text: str) -> int | float:
+    """Return a number that has a fraction or an exponent, as an integer where it is a whole one.
+
+    To JSON Schema and to canonical form 1.0 and 1 are the same number (decision workers/0431).
+    """
+    number = float(text)
+    is_whole = -MAX_SAFE_INTEGER <= number <= MAX_SAFE_INTEGER and number.is_integer()
+    return int(number) if is_whole else number

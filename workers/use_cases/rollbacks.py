@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from actors.commit.rollback_units import RollbackEpochUnit, RollbackOperationUnit
 from actors.commit.units import Unit
@@ -29,19 +29,27 @@ Name = Annotated[str, Field(min_length=1, max_length=512)]
 Token = Annotated[str | None, Field(max_length=2048)]
 
 
-class UndoOperation(BaseModel):
-    """Undo one wholly reversible operation."""
-
+class _Undoing(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_number(cls, document: Any) -> Any:
+        """Refuse a tier that is `true`, which a literal takes for 1."""
+        if isinstance(document, dict) and isinstance(document.get("tier"), bool):
+            raise ValueError("a tier is a number")  # noqa: TRY004 - pydantic takes no other
+        return document
+
+
+class UndoOperation(_Undoing):
+    """Undo one wholly reversible operation."""
 
     tier: Literal[1]
     operation_id: Name
 
 
-class UndoEpoch(BaseModel):
+class UndoEpoch(_Undoing):
     """Undo an epoch, or an operation that is one by itself, as far as it goes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tier: Literal[2]
     epoch_id: Name

@@ -19,7 +19,7 @@ DOCUMENT = json.loads(Path(workers.api.__file__).with_name("openapi.json").read_
 
 async def check_shape(response: httpx.Response) -> None:
     """Fail where a JSON answer is not as declared; `/internal` is not in the document."""
-    if response.headers.get("content-type") != "application/json":
+    if not is_json(response):
         return
     await response.aread()
     request = response.request
@@ -27,10 +27,23 @@ async def check_shape(response: httpx.Response) -> None:
         check_answer(request.method, request.url.path, response.status_code, response.json())
 
 
+def is_json(response: httpx.Response) -> bool:
+    """Whether there is a JSON document; the answer to HEAD has the head of one alone."""
+    is_head = response.request.method == "HEAD"
+    return response.headers.get("content-type") == "application/json" and not is_head
+
+
 def check_answer(method: str, path: str, status: int, answer: Any) -> None:
     validator = _validator(_declared(method, path, status))
     problems = [error.message for error in validator.iter_errors(answer)]
     assert not problems, f"{method} {path} {status}: {problems[:3]} in {json.dumps(answer)[:2000]}"
+
+
+def line_problems(line: str, content: str) -> list[str]:
+    """What is wrong with the lines of a stream, whose schema has this name."""
+    validator = _validator(json.dumps({"$ref": f"#/components/schemas/{line}"}))
+    lines = [json.loads(text) for text in content.splitlines()]
+    return [error.message for text in lines for error in validator.iter_errors(text)]
 
 
 def has_shape(schema: Any) -> bool:

@@ -35,7 +35,7 @@ from queues.capacity_leases import CapacityLeases
 from queues.redis_watch import RedisWatch
 from queues.work_queue import WorkQueue
 from queues.worker_heartbeats import Heartbeats
-from tests.workers.api.answer_shapes import check_shape
+from tests.workers.api.answer_shapes import check_shape, is_json
 from workers.api.app import build_app
 from workers.api.middleware.admission import Admission
 from workers.api.outcome_watch import OutcomeWatch
@@ -220,7 +220,7 @@ def share_routes(app: FastAPI, dashboard: APIRouter) -> None:
 async def check_numbers(response: httpx.Response) -> None:
     """K27, on every answer that any test gets: no integer that JavaScript would round."""
     await response.aread()
-    if response.headers.get("content-type") == "application/json":
+    if is_json(response):
         unsafe = [
             integer for integer in integers(response.json()) if abs(integer) > MAX_SAFE_INTEGER
         ]

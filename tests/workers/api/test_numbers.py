@@ -13,7 +13,7 @@ from tests.workers.api.door import SESSION, source, understanding
 from tests.workers.api.kept import KeptDoor, kept_door, typed
 
 PATHS = openapi_doc.document()["paths"]
-BEYOND = ("9" * 400, "-" + "9" * 400, "1e400", "NaN", "Infinity", str(2**64))
+BEYOND = ("true", "9" * 400, "-" + "9" * 400, "1e400", "NaN", "Infinity", str(2**64))
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,15 @@
 """The committed OpenAPI document is the one of the routes."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import workers.api
 from tests import openapi_doc
-from tests.workers.api.answer_shapes import DOCUMENT, check_answer, has_shape
+from tests.workers.api.answer_shapes import DOCUMENT, check_answer, has_shape, line_problems
 
 FILE = Path(workers.api.__file__).with_name("openapi.json")
 SESSION = "/v1/sessions/{session_id}"
@@ -76,3 +79,60 @@ def test_an_answer_of_another_shape_fails_the_test_that_gets_it(answer):
     check_answer("POST", "/v1/shards/put-back", 200, {"put_back": True})
     with pytest.raises(AssertionError):
         check_answer("POST", "/v1/shards/put-back", 200, answer)
+
+
+def test_the_document_has_one_error_for_every_route():
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            errors = {
+                status: response["content"]["application/json"]["schema"]["$ref"]
+                for status, response in operation["responses"].items()
+                if not status.startswith("2") and (path, status) != ("/readyz", "503")
+            }
+            body = "#/components/schemas/ErrorBody"
+            assert errors == {"4XX": body, "5XX": body}, (method, path)
+
+
+def test_no_route_for_a_person_or_a_worker_is_in_the_document():
+    paths = list(DOCUMENT["paths"])
+    assert not [path for path in paths if path.startswith("/internal") or path in ("/", "/events")]
+
+
+def test_what_tells_an_object_from_others_is_required():
+    schemas = DOCUMENT["components"]["schemas"]
+    discriminators = [
+        part["discriminator"]
+        for part in _parts(DOCUMENT)
+        if "mapping" in part.get("discriminator", ())
+    ]
+    assert {each["propertyName"] for each in discriminators} == {"intent_kind"}
+    for discriminator in discriminators:
+        for reference in discriminator["mapping"].values():
+            tagged = schemas[reference.rpartition("/")[2]]
+            assert discriminator["propertyName"] in tagged["required"], reference
+
+
+def test_a_stream_is_bytes_whose_lines_have_schemas():
+    operation = DOCUMENT["paths"][f"{SESSION}/operations:bulk"]["post"]
+    for line, content in (
+        ("IntentLine", operation["requestBody"]["content"]),
+        ("AnswerLine", operation["responses"]["200"]["content"]),
+    ):
+        stream = content["application/x-ndjson"]
+        assert stream["schema"] == {"type": "string", "format": "binary"}
+        assert stream["x-itemSchema"] == {"$ref": f"#/components/schemas/{line}"}
+    intent = {"intent_kind": "create_case", "intent_key": "k", "case_ref": "c", "corpus_id": "c"}
+    assert line_problems("IntentLine", json.dumps(intent)) == []
+    assert line_problems("IntentLine", json.dumps({"intent_key": "k"}))
+    refused = {"line": 1, "error": {"code": "INVALID_REQUEST", "message": "m"}}
+    assert line_problems("AnswerLine", json.dumps(refused)) == []
+    assert line_problems("AnswerLine", json.dumps({"line": 1}))
+
+
+def _parts(part: Any) -> Iterator[dict[str, Any]]:
+    """Every object below a part of the document."""
+    if isinstance(part, dict):
+        yield part
+    inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    for item in inner:
+        yield from _parts(item)

@@ -2,7 +2,7 @@
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_ENDLESS = frozenset({"/events"})
+ENDLESS = frozenset({"/events"})
 """Paths whose answer does not end, for which the method stays refused."""
 
 
@@ -15,7 +15,7 @@ class HeadRequestsMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
-        if scope["type"] == "http" and scope["method"] == "HEAD" and scope["path"] not in _ENDLESS:
+        if scope["type"] == "http" and scope["method"] == "HEAD" and scope["path"] not in ENDLESS:
             # A copy: the server looks at its own to leave the body out.
             scope = {**scope, "method": "GET"}
         await self._app(scope, receive, send)

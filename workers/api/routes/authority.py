@@ -43,7 +43,9 @@ class TickBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    threshold_hours: Annotated[int, Field(ge=0, le=1_000_000)] = DEFAULT_DECAY_THRESHOLD_HOURS
+    threshold_hours: Annotated[int, Field(ge=0, le=1_000_000, strict=True)] = (
+        DEFAULT_DECAY_THRESHOLD_HOURS
+    )
     """How old a decay event has to be."""
 
 

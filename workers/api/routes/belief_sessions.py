@@ -58,6 +58,9 @@ from workers.views.belief_sessions import (
 router = json_router(prefix="/v1/sessions", tags=["sessions"])
 
 ObligationId = Annotated[str, Path(min_length=1, max_length=MAX_ID_CHARS)]
+_ID_SIZE = {"minLength": 1, "maxLength": MAX_ID_CHARS}
+Id = Annotated[str, Field(json_schema_extra=_ID_SIZE)]
+"""An id of a caller, as the document says it; the session measures it, in its own words."""
 
 
 def _ids_of_at_most(count: int) -> PlainValidator:
@@ -75,7 +78,7 @@ def _ids_of_at_most(count: int) -> PlainValidator:
             raise PydanticKnownError("too_long", context)
         return value
 
-    schema = Annotated[list[str], Field(max_length=count, fail_fast=True)]
+    schema = Annotated[list[Id], Field(max_length=count, fail_fast=True)]
     return PlainValidator(taken, json_schema_input_type=schema)
 
 
@@ -167,8 +170,8 @@ class _VerbBody(_Body):
 class EliminateBody(_VerbBody):
     """An elimination; known by (source_id, observation_id) when it comes again."""
 
-    source_id: str
-    observation_id: str
+    source_id: Id
+    observation_id: Id
     eliminated: Annotated[list[str], _ids_of_at_most(MAX_CLAIMED_IDS)]
     justification: dict[str, Any] | None = None
 
@@ -176,14 +179,14 @@ class EliminateBody(_VerbBody):
 class ObligationBody(_VerbBody):
     """An obligation that so many further eliminations discharge."""
 
-    obligation_id: str
+    obligation_id: Id
     min_total_eliminations: Annotated[int, Field(ge=0, le=MAX_HYPOTHESES, strict=True)]
 
 
 class ExitBody(_VerbBody):
     """Why an obligation may be left; all of it is optional."""
 
-    obligation_id: str | None = None
+    obligation_id: Id | None = None
     """May be repeated from the path."""
 
     context: dict[str, Any] | None = None
@@ -192,7 +195,7 @@ class ExitBody(_VerbBody):
 class ConclusionBody(_VerbBody):
     """What a session is concluded with; `context` is kept in the audit."""
 
-    conclusion_id: str
+    conclusion_id: Id
     context: dict[str, Any] | None = None
 
 

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Response
+from starlette.convertors import StringConvertor, register_url_convertor
 from typing_extensions import TypedDict
 
 from actors.commit.run_units import RunSealDocument, SealRunUnit
@@ -39,6 +40,15 @@ REPORTS: Mapping[str, Callable[[LedgerView, str], Document]] = MappingProxyType(
         "errors": landscape.errors,
     }
 )
+
+
+class _ReportConvertor(StringConvertor):
+    """A part of a path that names a report; what else lies below a run has a path of its own."""
+
+    regex = "|".join(REPORTS)
+
+
+register_url_convertor("landscape_report", _ReportConvertor())
 
 _Limit = Annotated[int, Query(ge=1, le=landscape.LIMIT_MAX)]
 _Text = Annotated[str, Query(min_length=1, max_length=512)]
@@ -76,7 +86,7 @@ async def run_summary(run_id: RecordId, services: Given) -> landscape.RunSummary
     return await services.read(lambda view: landscape.run_summary(view, run_id))
 
 
-@router.get("/runs/{run_id}/{report}")
+@router.get("/runs/{run_id}/{report:landscape_report}")
 async def run_report(run_id: RecordId, report: ReportName, services: Given) -> RunReportDocument:
     """Return a report on a run."""
     content = await services.read(lambda view: REPORTS[report](view, run_id))

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
 
 from actors.messages import Operate
 from actors.orchestrator.intents import PublicIntent
@@ -56,11 +56,17 @@ class LastLine(_Line):
     retry_after_s: Count | None = None
 
 
-def _schema(kind: Any) -> dict[str, Any]:
-    """Return the schema of a line; what it refers to has its place in the document already."""
-    schema = TypeAdapter(kind).json_schema(ref_template="#/components/schemas/{model}")
-    schema.pop("$defs", None)
-    return schema
+LINES: dict[str, Any] = {
+    "IntentLine": PublicIntent,
+    "AnswerLine": ResultLine | RefusedLine | LastLine,
+}
+"""What a line is, by its name in the OpenAPI document."""
+
+
+def _stream(line: str) -> dict[str, Any]:
+    """Return the media type of a stream: bytes, because a schema of JSON says nothing of lines."""
+    reference = {"$ref": f"#/components/schemas/{line}"}
+    return {"schema": {"type": "string", "format": "binary"}, "x-itemSchema": reference}
 
 
 LIMITS = (
@@ -70,16 +76,16 @@ LIMITS = (
     " is sent sends no more."
 )
 ANSWERS: dict[str, Any] = {
-    "description": "A line for each line, in order; the schema is that of a line.",
-    "content": {
-        MEDIA_TYPE: {"schema": {"oneOf": [*map(_schema, (ResultLine, RefusedLine, LastLine))]}}
-    },
+    "description": "An `AnswerLine` for each line, in order.",
+    "content": {MEDIA_TYPE: _stream("AnswerLine")},
 }
 BULK: dict[str, Any] = {
     "requestBody": {
-        "required": True,
-        "description": f"An intent a line; the schema is that of a line. {LIMITS}",
-        "content": {MEDIA_TYPE: {"schema": _schema(PublicIntent)}},
+        # A stream of no lines is answered with none.
+        "required": False,
+        "description": f"An `IntentLine` a line. {LIMITS}",
+        # Generators that know of no lines know of bytes.
+        "content": dict.fromkeys((MEDIA_TYPE, "application/octet-stream"), _stream("IntentLine")),
     }
 }
 

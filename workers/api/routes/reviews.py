@@ -57,7 +57,7 @@ class Dismissal(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    receipt_id: Annotated[str, Field(min_length=1, max_length=1024)]
+    receipt_id: Annotated[str, Field(min_length=1, max_length=512)]
     reason: Grounds
 
 

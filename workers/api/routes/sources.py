@@ -26,9 +26,11 @@ from workers.api.operation_results import (
 )
 from workers.api.services import Given, Services
 from workers.use_cases.source_intake import (
+    ATTRIBUTE_CHARS_MAX,
     CLOUD_EVENT,
     CLOUD_EVENTS,
     EVENTS_MAX,
+    NEEDED,
     ArrivedSource,
     SourceRefused,
     binary_event_as_source,
@@ -42,6 +44,19 @@ router = json_router(prefix="/v1/sources", tags=["sources"])
 
 SourceName = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 
+_ATTRIBUTE = {"type": "string", "minLength": 1, "maxLength": ATTRIBUTE_CHARS_MAX}
+_EVENT: dict[str, Any] = {
+    "type": "object",
+    "required": [*NEEDED],
+    "properties": {
+        **dict.fromkeys(NEEDED, _ATTRIBUTE),
+        "specversion": {"type": "string", "enum": ["1.0"]},
+        "data": {},
+        "data_base64": {"type": "string", "contentEncoding": "base64"},
+    },
+}
+"""A CloudEvent in structured mode; its other attributes are texts, integers and booleans."""
+
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -49,8 +64,11 @@ _BODY: dict[str, Any] = {
             media_type: {"schema": schema}
             for media_type, schema in (
                 ("application/json", {}),
-                (CLOUD_EVENT, {"type": "object"}),
-                (CLOUD_EVENTS, {"type": "array", "maxItems": EVENTS_MAX}),
+                (CLOUD_EVENT, _EVENT),
+                (
+                    CLOUD_EVENTS,
+                    {"type": "array", "minItems": 1, "maxItems": EVENTS_MAX, "items": _EVENT},
+                ),
             )
         },
     }

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Path, Query, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from starlette.convertors import PathConvertor, register_url_convertor
 from typing_extensions import TypedDict
 
 from actors.commit.work_units import RequestWorkUnit
@@ -48,6 +49,15 @@ RequestId = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 Decider = Annotated[str, Field(max_length=DECIDER_CHARS_MAX)]
 """The name of who asks; the record has it with the address that the request came from."""
 
+
+class _RequestIdConvertor(PathConvertor):
+    """An id with any slashes in it, but for that of the path by which a request is cancelled."""
+
+    regex = ".*(?<!/cancel)"
+
+
+register_url_convertor("work_request", _RequestIdConvertor())
+
 RequestIdInPath = Annotated[str, Path(min_length=1, max_length=NAME_CHARS_MAX)]
 Content = Annotated[
     dict[str, Any],
@@ -61,7 +71,7 @@ Content = Annotated[
 ]
 """What a queue takes, of a plug-in's queue what its model says; the kernel reads it by that."""
 
-WaitSeconds = Annotated[float, Field(ge=0, le=WAIT_S_MAX, allow_inf_nan=False)]
+WaitSeconds = Annotated[float, Field(ge=0, le=WAIT_S_MAX, allow_inf_nan=False, strict=True)]
 
 router = json_router(prefix="/v1/queues/{queue}", tags=["producers"])
 
@@ -237,7 +247,7 @@ async def waiting(
     return {"request_id": request_id, "state": state if why is None else "open", "why": why}
 
 
-@router.get("/requests/{request_id:path}")
+@router.get("/requests/{request_id:work_request}")
 async def status(queue: QueueName, request_id: RequestIdInPath, services: Given) -> WorkStatus:
     """Return a request as it stands."""
     state = await services.read(lambda view: _status(view, queue, request_id))

@@ -13,7 +13,7 @@ from typing import Annotated, NotRequired, Self
 
 import anyio
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 from typing_extensions import TypedDict
 
 from actors.commit.recompute_units import RecomputeUnit
@@ -64,7 +64,7 @@ class _Batch(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     traceparents: GivenTraceparents = []
-    urgent: bool = False
+    urgent: StrictBool = False
     """Of critical work: it waits neither in a session's mailbox nor behind other commits."""
 
 

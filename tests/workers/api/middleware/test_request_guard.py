@@ -341,7 +341,7 @@ async def test_a_path_that_leads_nowhere_is_not_found(door: Door, path):
 async def test_a_method_that_a_path_does_not_know_is_named_as_such(door: Door):
     response = await door.http.delete("/v1/log")
     error_of(response, 405, "method_not_allowed")
-    assert response.headers["allow"] == "GET"
+    assert response.headers["allow"] == "GET, HEAD"
 
 
 @pytest.mark.parametrize(

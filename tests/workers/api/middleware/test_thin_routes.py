@@ -12,9 +12,10 @@ from fastapi.routing import APIRoute
 from hypothesis import given, settings
 
 from tests.kernel.build import FakeHost, create
+from tests.workers.api.bodies import BODIES, KEY
 from tests.workers.api.door import SESSION, TOKEN, Door, error_of, http_client
 from tests.workers.api.kept import KeptDoor, kept_door
-from tests.workers.api.test_fuzz import BODIES, KEY, contents
+from tests.workers.api.test_fuzz import contents
 from workers.api.app import HOT, build_app, hot_routes, work_out_routes
 from workers.api.json_bodies import READ_AT_ONCE_BYTES
 from workers.api.middleware.admission import Admission

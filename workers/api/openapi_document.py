@@ -1,0 +1,46 @@
+"""The OpenAPI document of a gateway: what the framework writes of its routes, and leaves out.
+
+Of an object that is told from others by a field, the field is required, whatever its default is in
+Python. The lines of a stream have their schemas among the components, where `x-itemSchema` points:
+OpenAPI has a keyword for them from 3.2 on (decision workers/0430).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import TypeAdapter
+
+from workers.api.routes.operation_streams import LINES
+
+_SCHEMAS = "#/components/schemas/"
+
+
+def openapi_document(app: FastAPI) -> dict[str, Any]:
+    """Return the document."""
+    document = app.openapi()
+    schemas = document["components"]["schemas"]
+    for name, kind in LINES.items():
+        schema = TypeAdapter(kind).json_schema(ref_template=f"{_SCHEMAS}{{model}}")
+        schemas.update({**schema.pop("$defs", {}), **schemas})
+        schemas[name] = {"title": name, **schema}
+    for discriminator in _discriminators(document):
+        tag = discriminator["propertyName"]
+        for reference in discriminator["mapping"].values():
+            tagged = schemas[reference.removeprefix(_SCHEMAS)]
+            required = tagged.setdefault("required", [])
+            if tag not in required:
+                required.append(tag)
+    return document
+
+
+def _discriminators(part: Any) -> Iterator[dict[str, Any]]:
+    """Return every discriminator below a part of a document."""
+    if isinstance(part, list):
+        for item in part:
+            yield from _discriminators(item)
+    if isinstance(part, dict):
+        if "mapping" in part.get("discriminator", ()):
+            yield part["discriminator"]
+        for item in part.values():
+            yield from _discriminators(item)
