@@ -817,6 +817,8 @@ belief_sessions = Table(
     Column("head_event_hash", String, nullable=False),
     Column("survivors_shown", LargeBinary, nullable=False),
     Column("updated_at_us", Integer, nullable=False, index=True),
+    Column("terminated", Integer),
+    Column("successor_id", String),
 )
 
 belief_events = Table(
