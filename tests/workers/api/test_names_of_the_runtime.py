@@ -15,15 +15,15 @@ OF_THE_RUNTIME = ("work:extraction-transition:0", "incident:i-1")
 async def test_no_door_takes_a_session_of_the_runtimes_own(door: Door):
     await door.declare(SESSION, "a")
     length = log_length(door.ledger)
-    asked = [
+    routes = [
         (method, path)
         for path, operations in DOCUMENT["paths"].items()
         for method in operations
         if "{session_id}" in path
     ]
-    assert len(asked) > 20
+    assert len(routes) > 20
     for name in OF_THE_RUNTIME:
-        for method, path in asked:
+        for method, path in routes:
             url = path.format(session_id=name, obligation_id="o", thought_sequence=1)
             body = None if method == "get" else {}
             error_of(await door.http.request(method, url, json=body), 422, "INVALID_REQUEST")
