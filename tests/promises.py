@@ -77,7 +77,9 @@ def documents() -> list[str]:
     paths = [ROOT / "README.md", *(ROOT / "deploy").glob("*.md")]
     for folder in ("kernel", "actors", "queues", "workers"):
         paths += (ROOT / folder).rglob("README.md")
-    names = {path.relative_to(ROOT).as_posix() for path in paths if path != TABLE}
+    paths.append(ROOT / "kernel" / "glossary.md")
+    paths = [path for path in paths if path != TABLE and path.parent.name != "decisions"]
+    names = {path.relative_to(ROOT).as_posix() for path in paths}
     return sorted(names - WRITTEN_BY_A_PROGRAM)
 
 
