@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0036"
+revision = "0035"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -161,8 +161,6 @@ def upgrade() -> None:
         sa.Column("head_event_hash", TEXT, nullable=False),
         sa.Column("survivors_shown", sa.LargeBinary(), nullable=False),
         sa.Column("updated_at_us", INTEGER, nullable=False),
-        sa.Column("terminated", INTEGER, nullable=True),
-        sa.Column("successor_id", TEXT, nullable=True),
         sa.PrimaryKeyConstraint("session_id"),
     )
     op.create_index(
