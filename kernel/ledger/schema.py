@@ -53,7 +53,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 36
+SCHEMA_VERSION = 37
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()

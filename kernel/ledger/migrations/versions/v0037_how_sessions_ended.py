@@ -6,8 +6,8 @@ Nothing follows the entry that ends a session but the one that names its success
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0036"
-down_revision = "0035"
+revision = "0037"
+down_revision = "0036"
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
 TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
