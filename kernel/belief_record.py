@@ -49,6 +49,12 @@ class BeliefBatch:
     survivors_shown: Sequence[str]
     """The first few survivors, for lists of sessions."""
 
+    terminated: bool = False
+    """Whether the session has ended (decision kernel/0615)."""
+
+    successor_id: str | None = None
+    """The session that goes on from this one, which is closed then."""
+
     snapshot: SessionSnapshot | None = None
     """The session's snapshot after the last event, where one is due."""
 
@@ -70,6 +76,8 @@ class BeliefBatch:
             n_universe=len(belief.universe),
             n_survivors=belief.n_survivors,
             survivors_shown=belief.first_survivors(SURVIVORS_SHOWN_MAX),
+            terminated=belief.terminated,
+            successor_id=belief.successor_id,
             snapshot=snapshot,
         )
 
@@ -164,6 +172,8 @@ def record_belief(transaction: LedgerTransaction, batch: BeliefBatch) -> None:
             "head_event_hash": batch.head_event_hash,
             "survivors_shown": canonicalize(list(batch.survivors_shown)),
             "updated_at_us": transaction.head_now.committed_at_us,
+            "terminated": int(batch.terminated),
+            "successor_id": batch.successor_id,
         },
     )
 

@@ -53,7 +53,7 @@ from kernel.ledger.storage import (
     state,
 )
 
-SCHEMA_VERSION = 36
+SCHEMA_VERSION = 37
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
 
 metadata = MetaData()
@@ -817,6 +817,8 @@ belief_sessions = Table(
     Column("head_event_hash", String, nullable=False),
     Column("survivors_shown", LargeBinary, nullable=False),
     Column("updated_at_us", Integer, nullable=False, index=True),
+    Column("terminated", Integer),
+    Column("successor_id", String),
 )
 
 belief_events = Table(

@@ -82,6 +82,8 @@ def _check_session(reader: Reader, summary: Row, counts: BeliefCounts) -> None:
         "n_events": session.n_events,
         "head_event_hash": session.head_event_hash,
         "survivors_shown": canonicalize(session.first_survivors(SURVIVORS_SHOWN_MAX)),
+        "terminated": int(session.terminated),
+        "successor_id": session.successor_id,
     }
     for name, value in expected.items():
         if summary[name] != value:

@@ -34,7 +34,15 @@ QUEUES_MAX: Final = 16
 """Rows of the table, because each has metrics, a relay and a lease of its own."""
 
 SERVICE_TARGET_S_MAX: Final = 7 * 24 * 3600
-_RESERVED: Final = frozenset({CASCADE_QUEUE, EXTERNAL_QUEUE, "implications"})
+_RESERVED: Final = frozenset(
+    {
+        *(CASCADE_QUEUE, EXTERNAL_QUEUE, "implications"),
+        *("arq", "crons", "gateways", "ledger", "progress", "workers"),
+    }
+)
+"""Names of the runtime's own: of work that is no queue's, and of rooms beside those of queues in
+Redis (`queues/keys.py`)."""
+
 """What the record and its leases call other work."""
 
 
@@ -140,7 +148,9 @@ def register_queue(kind: QueueKind) -> None:
         ValueError: the row cannot be used, or another has its name. Nothing was added.
     """
     _check(kind)
-    if kind.name in _kinds or kind.name in _RESERVED:
+    if kind.name in _RESERVED:
+        raise ValueError(f"{kind.name!r} is a name of the runtime's own")
+    if kind.name in _kinds:
         raise ValueError(f"there is a queue {kind.name!r} already")
     if len(_kinds) >= QUEUES_MAX:
         raise ValueError(f"a process has at most {QUEUES_MAX} queues")

@@ -18,7 +18,7 @@ from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
-from kernel.belief_record import SURVIVORS_SHOWN_MAX, BeliefBatch, record_belief
+from kernel.belief_record import BeliefBatch, record_belief
 from kernel.kernel import Kernel
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
@@ -263,17 +263,9 @@ class Believer:
         self.record(events)
 
     def record(self, events):
-        batch = BeliefBatch(
-            self.session_id,
-            "T",
-            self.session.n_events - len(events),
-            events[0].prev_event_hash,
-            tuple((event.event_id, event.event_hash, event.to_bytes()) for event in events),
-            len(self.session.universe),
-            self.session.n_survivors,
-            self.session.first_survivors(SURVIVORS_SHOWN_MAX),
-            self.session.take_snapshot(0) if self.session.n_events == SNAPSHOT_AT else None,
-        )
+        due = self.session.n_events == SNAPSHOT_AT
+        snapshot = self.session.take_snapshot(0) if due else None
+        batch = BeliefBatch.after(self.session, events, "T", snapshot)
         with self.ledger.transaction() as transaction:
             record_belief(transaction, batch)
         anchor = envelope_of_anchor([batch.anchored().model_dump()])

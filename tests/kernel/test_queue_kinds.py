@@ -1,5 +1,8 @@
 """A row that a plug-in adds: judged at the door, read by no rule of the record."""
 
+import ast
+from pathlib import Path
+
 import pytest
 from pydantic import BaseModel
 
@@ -13,7 +16,9 @@ from kernel.work.outcomes import close
 from kernel.work.queue_kinds import QUEUES_MAX, QueueKind, register_queue
 from kernel.work.requests import WorkRequest, enqueue, outcome_of, status_of
 from tests.kernel.build import FakeHost, findings
+from workers.worker import arq_runner
 
+ROOT = Path(__file__).parents[2]
 PARCELS = "parcels"
 ROWS = (QueuePriority("critical", "critical", 5), QueuePriority("background", "background", 60))
 
@@ -117,6 +122,27 @@ def test_a_row_that_cannot_be_used_adds_nothing(table, changes):
     with pytest.raises(ValueError, match=r"."):
         register_queue(kind(**changes))
     assert table == before
+
+
+def rooms() -> set[str]:
+    """What prefixes of keys in Redis are named by a constant."""
+    sources = [path for folder in ("queues", "workers") for path in (ROOT / folder).rglob("*.py")]
+    names = {
+        name.value
+        for path in sources
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "prefix_of"
+        for name in node.args[1:]
+        if isinstance(name, ast.Constant)
+    }
+    return names | {arq_runner.ROOM}
+
+
+def test_no_queue_has_the_name_of_a_room_of_the_runtime(table):
+    assert rooms() >= {"workers", "gateways", "crons", "ledger", "progress", "arq"}
+    for name in rooms():
+        with pytest.raises(ValueError, match="the runtime's own"):
+            register_queue(kind(name=name))
 
 
 def test_there_is_a_limit_to_the_queues_of_a_process(table):

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernel.pressure import Amount, Capacity
 from queues.capacity_leases import CapacityLeases
 from queues.errors import QueueError
 
@@ -71,10 +72,22 @@ async def test_resources_are_independent(leases) -> None:
     assert await leases.acquire("llm", 1, "w2", 1000)
 
 
-@pytest.mark.parametrize(("slots", "ttl_ms"), [(0, 1), (10_001, 1), (1, 0)])
+@pytest.mark.parametrize(
+    ("slots", "ttl_ms"), [(0, 1), (10_001, 1), (1, 0), (1, 7 * 24 * 3_600_000 + 1)]
+)
 async def test_numbers_outside_their_bounds_are_refused(leases, slots, ttl_ms) -> None:
     with pytest.raises(QueueError) as raised:
         await leases.acquire("gpu", slots, "w", ttl_ms)
+    assert raised.value.code == "queue_argument_invalid"
+
+
+async def test_a_cost_has_a_most_and_is_told_apart_to_the_millionth(leases) -> None:
+    capacity = Capacity(Amount(3, 1e9))
+    assert await leases.acquire("gpu", capacity, "a", 1000, cost=1e9 - 1e-6)
+    assert await leases.acquire("gpu", capacity, "b", 1000, cost=2e-6) is None
+    assert await leases.acquire("gpu", capacity, "b", 1000, cost=1e-6)
+    with pytest.raises(QueueError) as raised:
+        await leases.acquire("gpu", Capacity(Amount(3, 1e9 + 1)), "c", 1000, cost=1e9 + 1)
     assert raised.value.code == "queue_argument_invalid"
 
 

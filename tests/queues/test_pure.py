@@ -44,6 +44,18 @@ def test_the_priorities_of_authority_work_are_those_of_the_specification() -> No
     assert PRIORITIES[4].name == "background_low_priority"
 
 
+@pytest.mark.parametrize(
+    ("queue", "targets_s"),
+    [
+        ("authority-recompute", [5, 30, 5 * 60, 3600, 24 * 3600]),
+        ("binding-evaluation", [5, 30, 3600]),
+        ("extraction-transition", [5, 5 * 60, 3600]),
+    ],
+)
+def test_a_priority_has_the_service_target_that_is_promised(queue: str, targets_s: list[int]):
+    assert [row.service_target_ms / 1000 for row in priorities_of(queue)] == targets_s
+
+
 @pytest.mark.parametrize("queue", QUEUE_KINDS)
 def test_a_more_urgent_priority_has_a_lower_rank_and_a_shorter_target(queue: str) -> None:
     rows = priorities_of(queue)

@@ -235,11 +235,22 @@ async def test_a_batch_over_the_limit_is_refused(queue) -> None:
     assert raised.value.code == "queue_batch_too_large"
 
 
-@pytest.mark.parametrize(("limit", "visibility_ms"), [(0, 1), (257, 1), (1, 0)])
+@pytest.mark.parametrize(
+    ("limit", "visibility_ms"), [(0, 1), (257, 1), (1, 0), (1, 7 * 24 * 3_600_000 + 1)]
+)
 async def test_a_claim_outside_its_bounds_is_refused(queue, limit, visibility_ms) -> None:
     with pytest.raises(QueueError) as raised:
         await queue.claim(limit, visibility_ms)
     assert raised.value.code == "queue_argument_invalid"
+
+
+async def test_a_claim_that_would_last_beyond_seven_days_ends(queue, redis, clock) -> None:
+    await claimed(queue, "week", "longer")
+    week_ms = 7 * 24 * 3_600_000
+    ends = {"week": clock.now_ms + week_ms, "longer": clock.now_ms + week_ms + 1}
+    await redis.zadd(f"{queue.prefix}in-flight", ends)
+    assert await queue.reap() == 1
+    assert [claim.key for claim in await queue.claim(2, 1000)] == ["longer"]
 
 
 async def test_an_empty_batch_is_no_work(queue) -> None:

@@ -3,6 +3,7 @@
 import anyio
 import pytest
 
+from queues import work_queue
 from queues.items import NewItem
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +45,12 @@ async def test_waiting_returns_at_once_when_something_is_ready(queue) -> None:
 
 async def test_waiting_ends_without_a_wake_when_nothing_comes(queue) -> None:
     assert not await queue.wait(0.02)
+
+
+async def test_a_wait_is_no_longer_than_its_most(queue, monkeypatch) -> None:
+    monkeypatch.setattr(work_queue, "WAIT_S_MAX", 0.02)
+    with anyio.fail_after(10):
+        assert not await queue.wait(LONG_S)
 
 
 async def test_an_enqueue_wakes_a_sleeper(queue, redis) -> None:

@@ -26,6 +26,7 @@ from workers.cli.session_options import (
 )
 from workers.environment.system_host import system_host
 from workers.views.belief_sessions import Ontology
+from workers.views.session_lists import session_state
 
 PAGE_MAX = 500
 LINE_BYTES_MAX = 4 * MAX_ID_CHARS + 2
@@ -65,11 +66,13 @@ def list_sessions(
             row["updated_at"],
             f"{row['n_survivors']}/{row['n_universe']}",
             row["session_id"],
+            session_state(row),
             row["title"],
         )
         for row in answer["sessions"]
     ]
-    print_table(("last changed", "survivors", "session", "title"), rows, answer["next_after"])
+    headings = ("last changed", "survivors", "session", "state", "title")
+    print_table(headings, rows, answer["next_after"])
 
 
 @session.command()

@@ -14,7 +14,7 @@ from workers.cli.common import as_json, coded, limit, print_document, print_tabl
 from workers.cli.reading import read_record
 from workers.environment.output import echo
 from workers.views.records import count_requests, describe_operation
-from workers.views.session_lists import newest_sessions
+from workers.views.session_lists import newest_sessions, session_state
 
 HASH_CHARS = 12
 
@@ -57,10 +57,11 @@ def session(session_id: str | None, limit: int, *, as_json: bool) -> None:
         _table(
             summaries,
             as_json,
-            ("session", "survivors", "title"),
+            ("session", "survivors", "state", "title"),
             lambda row: (
                 row["session_id"],
                 f"{row['n_survivors']}/{row['n_universe']}",
+                session_state(row),
                 row["title"],
             ),
         )

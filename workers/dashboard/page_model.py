@@ -216,6 +216,7 @@ def _session(session: Session, now: datetime) -> Row:
     return {
         "title": session.title,
         "session": session.session_id,
+        "state": session.state,
         "left": f"{words.number(session.n_survivors)} of {words.number(session.n_universe)}",
         "survivors": [*session.survivors, *beyond],
         "active": words.clock_time(session.last_activity, now),

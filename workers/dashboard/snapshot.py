@@ -126,6 +126,8 @@ class Session:
     survivors: tuple[str, ...]
     """The names of the first survivors, at most twelve."""
     last_activity: datetime
+    state: str = "open"
+    """In a few words; of a session that is closed with the one that goes on."""
 
 
 @dataclass(frozen=True, slots=True)

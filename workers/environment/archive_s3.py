@@ -28,6 +28,7 @@ ANSWER_S = 60
 """For an answer to one request, its body included."""
 
 RETRIES = 2
+MARK_BYTES_MAX = 4096
 _CHUNK_BYTES = 1 << 20
 _MESSAGE_CHARS = 300
 _OBJECT = re.compile(r"(?:^|/)[0-9a-f]{2}/([0-9a-f]{64})" + re.escape(SUFFIX) + r"$")
@@ -74,6 +75,36 @@ class S3Files:
                         code="archive_segment_damaged",
                     )
             return bytes(content)
+
+    def claimed(self, mark: str, content: bytes) -> bytes:
+        """Return what lies under the name of a mark, which is this content where nothing lay there.
+
+        Of two at once one writes it, where the store knows conditional writes.
+        """
+        import obstore  # noqa: PLC0415 - see `_store_at`
+        from obstore.exceptions import AlreadyExistsError, NotSupportedError  # noqa: PLC0415 - see there
+
+        with self._translated():
+            if (there := self._mark(mark)) is not None:
+                return there
+            try:
+                obstore.put(self._store, mark, content, mode="create")
+            except AlreadyExistsError:
+                pass
+            except NotSupportedError:
+                obstore.put(self._store, mark, content)
+            return self._mark(mark) or b""
+
+    def _mark(self, mark: str) -> bytes | None:
+        import obstore  # noqa: PLC0415 - see `_store_at`
+
+        try:
+            chunks = obstore.get(self._store, mark).stream(min_chunk_size=MARK_BYTES_MAX)
+        except FileNotFoundError as error:
+            if _NO_BUCKET in str(error):
+                raise
+            return None
+        return bytes(next(iter(chunks), b""))[:MARK_BYTES_MAX]
 
     def delete(self, name: str) -> None:
         """Remove an object, if there is one of that name."""

@@ -1,7 +1,8 @@
 """The owner of a folder: a file in it names the ledger, and another ledger's gateway is refused.
 
 Two ledgers that archive into one folder, or let their effects appear in one, mix what nobody can
-tell apart afterwards (decision workers/0371). A folder in which nothing lies yet is nobody's.
+tell apart afterwards (decision workers/0371). A folder in which nothing lies yet is nobody's. A
+bucket that is an archive has the same mark as an object (decision workers/0440).
 """
 
 import os
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import ClassVar, Final
 from urllib.parse import unquote, urlsplit
 
+from kernel.ledger.archive import ArchiveUnavailable
 from queues.redis_watch import LedgerMark
+from workers.environment.archive_s3 import S3Files
 from workers.environment.data_folder import DataFolder
 from workers.environment.private_files import FILE_MODE, FOLDER_MODE
 from workers.environment.settings import Settings
@@ -20,28 +23,30 @@ ARCHIVE_OWNER: Final = "ledger-of-this-archive"
 EFFECTS_OWNER: Final = "ledger-of-these-effects"
 EFFECT_FOLDERS: Final = ("artifacts", "events", "materialized", "share-links")
 BYTES_MAX: Final = 4096
+ANSWER_S: Final = 5.0
+"""For a store to say whose a bucket is; one that is away holds no start up for longer."""
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class FolderOfAnotherLedgerError(Exception):
-    """Says that what lies in a folder is another ledger's."""
+    """Says that what lies in a folder, or below the prefix of a bucket, is another ledger's."""
 
     code: ClassVar[str] = "folder_of_another_ledger"
 
-    def __init__(self, file: Path, owner: str, mine: LedgerMark, setting: str) -> None:
+    def __init__(self, place: str, file: str, owner: str, mine: LedgerMark, setting: str) -> None:
         super().__init__(
-            f"{self.code}: {file.parent} is the folder of another ledger: {owner}; this one is"
+            f"{self.code}: {place} is the folder of another ledger: {owner}; this one is"
             f" {mine}; do: name a folder of its own by {setting}; if that ledger is gone for good"
-            f" and nobody needs what lies there, delete {file}"
+            f" and nobody needs what lies there, delete {place}/{file}"
         )
 
 
 def claim_folders(settings: Settings, mark: LedgerMark) -> None:
     """Leave the mark of a ledger in its folders, as far as there is something in them.
 
-    A folder that the settings name for an archive is made.
+    A folder that the settings name for an archive is made; a bucket has the mark at once.
 
     Raises:
         FolderOfAnotherLedgerError: another ledger has left its mark in one of them.
@@ -50,6 +55,11 @@ def claim_folders(settings: Settings, mark: LedgerMark) -> None:
         # Whoever uses a folder that cannot be written says what is wrong with it.
         with suppress(OSError):
             claim_file(file, mark, setting)
+    url = settings.archive_url or ""
+    if url.startswith("s3:"):
+        with suppress(ArchiveUnavailable):
+            there = S3Files(url, ANSWER_S).claimed(ARCHIVE_OWNER, _content(mark))
+            _refuse_another(there, mark, url.rstrip("/"), ARCHIVE_OWNER, "ROTULUS_ARCHIVE_URL")
 
 
 def claim_effects(folder: Path, mark: LedgerMark) -> None:
@@ -86,20 +96,29 @@ def claim_file(file: Path, mark: LedgerMark, setting: str) -> None:
     """
     owner = _read(file)
     if owner is None:
-        _write(file, f"{mark.id} {' '.join(mark.name.split())}\n".encode())
-        owner = _read(file) or ""
-    owner_id, _, name = owner.partition(" ")
+        _write(file, _content(mark))
+        owner = _read(file) or b""
+    _refuse_another(owner, mark, str(file.parent), file.name, setting)
+
+
+def _content(mark: LedgerMark) -> bytes:
+    return f"{mark.id} {' '.join(mark.name.split())}\n".encode()
+
+
+def _refuse_another(owner: bytes, mark: LedgerMark, place: str, file: str, setting: str) -> None:
+    owner_id, _, name = owner.decode("utf-8", "replace").strip().partition(" ")
     if owner_id != mark.id:
-        raise FolderOfAnotherLedgerError(file, f"{owner_id[:12]} ({name})", mark, setting)
+        stated = f"{owner_id[:12]} ({name})"
+        raise FolderOfAnotherLedgerError(place, file, stated, mark, setting)
 
 
-def _read(file: Path) -> str | None:
+def _read(file: Path) -> bytes | None:
     try:
         handle = os.open(file, _READ)
     except FileNotFoundError:
         return None
     with os.fdopen(handle, "rb") as there:
-        return there.read(BYTES_MAX).decode("utf-8", "replace").strip()
+        return there.read(BYTES_MAX)
 
 
 def _write(file: Path, content: bytes) -> None:

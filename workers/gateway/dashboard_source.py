@@ -50,6 +50,7 @@ from workers.environment.system_host import now_ms, utc_now
 from workers.views.backlog import backlog
 from workers.views.late_workers import is_late
 from workers.views.records import RequestCounts, count_requests
+from workers.views.session_lists import session_state
 
 TAIL_ROWS = 20
 SESSIONS_SHOWN = 50
@@ -369,4 +370,5 @@ def _session(row: Row) -> Session:
         n_survivors=row["n_survivors"],
         survivors=tuple(shown_survivors(row["survivors_shown"])),
         last_activity=datetime.fromtimestamp(row["updated_at_us"] / 1_000_000, UTC),
+        state=session_state(row),
     )

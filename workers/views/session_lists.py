@@ -1,6 +1,6 @@
 """Belief sessions from the record: summaries, one as it stands, its trail."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -26,6 +26,9 @@ class SessionSummaryDocument(TypedDict):
     survivors_shown: list[str]
     n_events: int
     updated_at: str
+    terminated: bool
+    successor_id: str | None
+    """The session that goes on from this one, which is closed."""
 
 
 class SessionSummariesDocument(TypedDict):
@@ -125,6 +128,13 @@ def session_trail(view: LedgerView, session_id: str, after: int, limit: int) -> 
     }
 
 
+def session_state(session: Mapping[str, Any]) -> str:
+    """Return in a few words whether a session is open, from a summary or a snapshot of it."""
+    if (successor_id := session.get("successor_id")) is not None:
+        return f"closed, goes on as {successor_id}"
+    return "terminated" if session["terminated"] else "open"
+
+
 def _summary(row: Row) -> SessionSummaryDocument:
     return {
         "session_id": row["session_id"],
@@ -134,4 +144,6 @@ def _summary(row: Row) -> SessionSummaryDocument:
         "survivors_shown": shown_survivors(row["survivors_shown"]),
         "n_events": row["n_events"],
         "updated_at": iso_time(row["updated_at_us"]),
+        "terminated": bool(row["terminated"]),
+        "successor_id": row["successor_id"],
     }

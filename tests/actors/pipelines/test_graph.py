@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from actors.errors import PipelineInvalid
+from actors.pipelines.graph import NODES_MAX
+from actors.pipelines.node import BATCH_ROWS_MAX
 from actors.pipelines.pipeline import Pipeline
 
 
@@ -103,6 +105,16 @@ def with_too_many_attempts(p: Pipeline) -> None:
     p.transform(row_of, name="a", attempts=21)
 
 
+def with_too_many_nodes(p: Pipeline) -> None:
+    for number in range(NODES_MAX):
+        p.transform(row_of, name=f"n{number}")
+    p.sink(kept, name="s")
+
+
+def with_a_batch_of_too_many(p: Pipeline) -> None:
+    p.aggregation(row_of, name="b", count=BATCH_ROWS_MAX + 1)
+
+
 def with_a_coroutine(p: Pipeline) -> None:
     async def later(row: Any) -> Any:
         return row
@@ -130,6 +142,8 @@ DECLARED = (
     (with_a_join_of_mixed_rows, "the aggregation b"),
     (with_an_unknown_option, "often"),
     (with_too_many_attempts, "attempts is 21"),
+    (with_too_many_nodes, "202 nodes"),
+    (with_a_batch_of_too_many, "count is 10001"),
     (with_a_coroutine, "no plain function"),
     (with_a_sink_of_one_argument, "a row and the id"),
 )

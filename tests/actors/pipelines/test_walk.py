@@ -18,7 +18,7 @@ from actors.pipelines.events import (
     events_of,
 )
 from actors.pipelines.pipeline import Pipeline
-from actors.pipelines.step import ModelReply, NodeStep, RowRefused, WalkTools
+from actors.pipelines.step import CALLS_MAX, ModelReply, NodeStep, RowRefused, WalkTools
 from actors.pipelines.walk import TOKENS_MAX, RowWalk
 from kernel.landscape.canonical_types import Canonical, restored, typed_data
 
@@ -213,6 +213,21 @@ def test_a_call_that_raises_is_on_record_with_its_error():
     [visited, _] = walked(pipeline, {"url": "/"})
     assert restored(visited.calls[0].error)["type"] == "ZeroDivisionError"
     assert visited.calls[0].response is None
+
+
+def test_a_node_makes_so_many_calls_for_a_row_and_no_more():
+    pipeline = started()
+
+    def call(row: Any, step: NodeStep) -> Any:
+        for _ in range(row["calls"]):
+            step.call("http", {}, dict)
+        return row
+
+    pipeline.transform(call, name="call")
+    pipeline.sink(kept, name="s")
+    assert [event.node for event in walked(pipeline, {"calls": CALLS_MAX})] == ["call", "s"]
+    [visited, *_] = walked(pipeline, {"calls": CALLS_MAX + 1})
+    assert restored(visited.error)["message"] == "more than 1000 calls"
 
 
 def test_a_row_that_becomes_too_many_is_given_up_as_a_whole():

@@ -1,13 +1,15 @@
 """A session whose tombstones live in a store elsewhere: core, store and audit say one thing."""
 
+import threading
 from collections import deque
 from contextlib import asynccontextmanager
 
+import anyio
 import pytest
 
 from actors.errors import ActorError, EliminationStoreConflict, EliminationStoreFailed
 from actors.messages import Audit, Query
-from actors.sessions.elimination_store import AsyncEliminationStore
+from actors.sessions.elimination_store import THREADS_MAX, AsyncEliminationStore
 from kernel.belief.elimination_store import EliminationProvenance, EliminationStoreUnavailable
 from kernel.belief.errors import BeliefError
 from kernel.belief.memory_store import InMemoryStore
@@ -206,6 +208,29 @@ async def test_without_its_store_a_session_is_neither_declared_nor_served(tombst
     async with serving(ledger, None) as sessions:
         with pytest.raises(EliminationStoreFailed):
             await sessions.ask("s", Query())
+
+
+async def test_a_store_is_called_so_often_at_once_and_no_more():
+    let_go = threading.Event()
+    inside = []
+
+    class Slow(InMemoryStore):
+        def get_survivors(self, session_id):
+            inside.append(session_id)
+            let_go.wait(60)
+            return frozenset()
+
+    store = AsyncEliminationStore(Slow())
+    async with anyio.create_task_group() as tasks:
+        for _ in range(THREADS_MAX + 1):
+            tasks.start_soon(store.get_survivors, "s")
+        with anyio.fail_after(30):
+            while len(inside) < THREADS_MAX:
+                await anyio.sleep(0.001)
+        await anyio.wait_all_tasks_blocked()
+        assert len(inside) == THREADS_MAX
+        let_go.set()
+    assert len(inside) == THREADS_MAX + 1
 
 
 async def test_the_five_methods_can_be_awaited_on_any_store():

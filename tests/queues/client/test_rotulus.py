@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from queues.client import BindingEvaluation, ExtractionTask, GatewayError, JobLost, NewRequest
-from queues.client.gateway_http import PAUSE_FIRST_S
+from queues.client.gateway_http import PAUSE_FIRST_S, PAUSE_MAX_S
 from queues.client.rotulus import DEFAULT_URL, gateway_urls
 from tests.queues.client.scripted_gateway import WORK, ScriptedGateway, outcomes, refusal, taken
 from workers.api.body_limits import MAX_BODY_BYTES
@@ -70,6 +70,14 @@ async def test_patience_ends_with_the_last_reason():
         assert caught.value.code == code
         assert sum(gateway.pauses_s) >= 1.0
         assert gateway.pauses_s[0] >= PAUSE_FIRST_S
+
+
+async def test_a_gateway_that_is_away_is_asked_for_a_minute():
+    gateway = ScriptedGateway(httpx.ConnectError("refused"))
+    async with gateway.client() as rotulus:
+        with pytest.raises(GatewayError):
+            await rotulus.enqueue(WORK)
+    assert 60 <= sum(gateway.pauses_s) < 60 + 2 * PAUSE_MAX_S
 
 
 async def test_what_was_refused_is_not_sent_again_and_says_which_and_why():

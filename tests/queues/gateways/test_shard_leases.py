@@ -57,6 +57,18 @@ async def test_the_living_are_in_the_table_until_they_are_silent_for_a_lease(pla
     assert (await b.beat(())).gateways == {"b"}
 
 
+async def test_a_gateway_lives_for_two_leases_at_most_whatever_stands_there(redis, clock):
+    place = OnRedis(redis, clock)
+    a, b = place.leases("a"), place.leases("b")
+    await a.beat(())
+    await redis.zadd("rotulus:{gateways}:alive", {"a": 99_999_999_999_999})
+    assert (await b.beat(())).gateways == {"a", "b"}
+    clock.advance(2 * TTL_MS - 1)
+    assert (await b.beat(())).gateways == {"a", "b"}
+    clock.advance(1)
+    assert (await b.beat(())).gateways == {"b"}
+
+
 async def test_who_misses_a_beat_is_late_until_it_beats_or_is_gone(place, clock):
     a, b = place.leases("a"), place.leases("b")
     await a.beat(())

@@ -160,6 +160,12 @@ async def test_costs_are_summed_up_by_intent_and_actor_page_by_page(door: Door):
         )
 
 
+async def test_a_page_of_sums_is_over_so_many_operations_and_no_more(door: Door):
+    for limit, status in ((10_000, 200), (10_001, 422)):
+        response = await door.http.get("/v1/audit/costs/totals", params={"limit": limit})
+        assert response.status_code == status
+
+
 async def test_costs_of_a_time_are_asked_for_by_its_bounds(door: Door):
     entries = (await audited(door, "costs"))["entries"]
     middle = entries[2]["recorded_at"]

@@ -1,14 +1,17 @@
 """A session that is succeeded, through the door, by the client and by the command."""
 
 import json
+import re
 
 import pytest
 
 from kernel.ledger import schema
+from queues.client import Rotulus
 from queues.client.errors import GatewayError
-from tests.workers.api.door import SESSION, Door, error_of, log_length, rows
+from tests.workers.api.door import SESSION, Door, error_of, log_length, rows, transport_to
 from tests.workers.cli.test_session import NEW, answered, kept, session
 from workers.clients.belief_session import SessionClient
+from workers.gateway.dashboard_source import LiveSource
 from workers.use_cases.session_replay import replay_audit
 
 __all__ = ["kept"]
@@ -47,6 +50,31 @@ async def test_the_conclusion_that_stands_is_that_of_the_successor(door: Door):
     trail = (await door.http.get(f"{PATH}/audit")).json()["events"]
     assert trail[-1]["payload"]["cause"] == {"words": "vacated"}
     assert not replay_audit(trail, closed).differences
+
+
+@pytest.mark.anyio
+async def test_lists_say_that_a_session_is_closed_and_which_goes_on(door: Door):
+    successor_id = await undone(door)
+    await door.declare(OTHER, "a")
+    ended = await door.http.post(f"/v1/sessions/{OTHER}/terminate", json={})
+    assert ended.json()["approved"]
+    states = {SESSION: (False, successor_id), successor_id: (False, None), OTHER: (True, None)}
+    listed = (await door.http.get("/v1/sessions")).json()["sessions"]
+    assert {row["session_id"]: (row["terminated"], row["successor_id"]) for row in listed} == states
+    async with Rotulus("http://127.0.0.1", transport=transport_to(door.app)) as rotulus:
+        assert [row async for row in rotulus.records.sessions()] == listed
+    page = (await door.http.get("/sessions")).text
+    closed = rf'closed, goes on as <a href="[./]*/sessions/{successor_id}">{successor_id}</a>'
+    for shown in (closed, "<td>terminated", "<td>open"):
+        assert len(re.findall(shown, page)) == 1
+    assert re.search(closed, (await door.http.get(f"/sessions/{SESSION}")).text)
+    live = (await LiveSource(door.services, 4).read()).sessions.value
+    assert live is not None
+    assert {session.session_id: session.state for session in live.newest} == {
+        SESSION: f"closed, goes on as {successor_id}",
+        successor_id: "open",
+        OTHER: "terminated",
+    }
 
 
 @pytest.mark.anyio

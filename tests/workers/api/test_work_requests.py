@@ -181,6 +181,13 @@ async def test_an_outcome_that_another_process_records_is_found_as_well(door: Do
     assert results[0]["state"] == "completed"
 
 
+@pytest.mark.parametrize(
+    "body", [{"request_ids": ["r"] * 257}, {"request_ids": ["r"], "wait_s": 30.5}]
+)
+async def test_outcomes_of_too_many_or_after_too_long_are_not_waited_for(door: Door, body):
+    error_of(await door.send(f"{EXTRACTIONS}/outcomes", body), 422, "INVALID_REQUEST")
+
+
 async def test_waits_have_a_limit_and_end_with_the_process(door: Door, monkeypatch):
     open_requests = await enqueued(door, EXTRACTIONS, step("r"), step("s"))
     ids = [request["request_id"] for request in open_requests]

@@ -348,9 +348,11 @@ def test_show_session_lists_sessions_or_tells_ones_trail(folder: DataFolder):
         "survivors_shown": ["b", "c"],
         "n_events": 2,
         "updated_at": "2023-11-14T22:13:20.000000Z",
+        "terminated": False,
+        "successor_id": None,
     }
     _, row = rotulus("show", "session").stdout.splitlines()
-    assert row.split(maxsplit=2) == [SESSION, "2/3", "A v. B"]
+    assert row.split(maxsplit=3) == [SESSION, "2/3", "open", "A v. B"]
     trail = printed("show", "session", SESSION, "--json")
     assert [event["verb"] for event in trail] == ["DECLARE_SESSION", "ELIMINATE"]
     lines = rotulus("show", "session", SESSION).stdout.splitlines()

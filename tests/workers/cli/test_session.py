@@ -83,6 +83,10 @@ def test_sessions_are_listed_and_searched(kept):
     [listed] = answered("list", "--words", NEW[-4:])["sessions"]
     assert (listed["session_id"], listed["n_survivors"]) == (NEW, 2)
     assert session("list", "--words", "nothing") == "none\n"
+    successor = answered("succeed", NEW, "--reason", "undone")["successor_id"]
+    [closed] = [line for line in session("list").splitlines() if "closed" in line]
+    assert closed.split(maxsplit=3)[1:3] == ["2/2", NEW]
+    assert f"closed, goes on as {successor}" in closed
 
 
 def test_if_match_and_force_are_passed_on(kept):

@@ -11,6 +11,7 @@ from multiprocessing import get_context
 from types import SimpleNamespace
 
 import boto3
+import obstore
 import pytest
 from moto.server import ThreadedMotoServer
 
@@ -25,6 +26,7 @@ from kernel.ledger.memory import MemoryStore
 from kernel.legal_holds import Grounds
 from kernel.verify import verify
 from kernel.verify.archive import verify_archive
+from queues.redis_watch import LedgerMark
 from tests.kernel.archives import archive_next, collect_next
 from tests.kernel.build import FakeHost, create, findings, submit
 from tests.kernel.deciding import deciding
@@ -35,6 +37,11 @@ from workers.environment import archive_s3
 from workers.environment.archive_files import FolderFiles, archive_at
 from workers.environment.archive_s3 import S3Files
 from workers.environment.child_environment import child_environment
+from workers.environment.folder_owner import (
+    ARCHIVE_OWNER,
+    FolderOfAnotherLedgerError,
+    claim_folders,
+)
 from workers.environment.settings import Settings
 from workers.use_cases.log_archiving import archive_steps
 
@@ -386,3 +393,41 @@ def test_credentials_reach_the_processes_that_have_a_bucket(monkeypatch, tmp_pat
     settings = Settings(data_dir=tmp_path, archive_url=url)
     for kind in ("gateway", "worker"):
         assert ("AWS_SECRET_ACCESS_KEY" in child_environment(kind, settings)) == reaches
+
+
+# --- whose it is --------------------------------------------------------------------------------
+
+A, B = LedgerMark("a" * 32, "/data/a on host-1"), LedgerMark("b" * 32, "/data/b on host-2")
+
+
+def test_a_bucket_is_its_first_ledgers_and_a_second_one_is_refused_with_both_names(
+    bucket, tmp_path
+):
+    settings = Settings(data_dir=tmp_path, archive_url=URL)
+    claim_folders(settings, A)
+    claim_folders(settings, LedgerMark(A.id, "/moved/elsewhere on host-3"))
+    with pytest.raises(FolderOfAnotherLedgerError) as refused:
+        claim_folders(settings, B)
+    said = str(refused.value)
+    assert all(part in said for mark in (A, B) for part in (mark.id[:12], mark.name))
+    assert f"delete {URL}/{ARCHIVE_OWNER}" in said
+    assert list(S3Files(URL).names()) == [], "a mark is no segment"
+    claim_folders(Settings(data_dir=tmp_path, archive_url="s3://rolls/of/another"), B)
+    bucket.delete_object(Bucket="rolls", Key=f"of/one/{ARCHIVE_OWNER}")
+    claim_folders(settings, B)
+
+
+def test_of_two_that_claim_a_bucket_at_once_one_has_it(bucket, monkeypatch):
+    put = obstore.put
+
+    def overtaken(store, path, content, **options):
+        monkeypatch.setattr(obstore, "put", put)
+        put(store, path, b"first")
+        return put(store, path, content, **options)
+
+    monkeypatch.setattr(obstore, "put", overtaken)
+    assert S3Files(URL).claimed("mark", b"second") == b"first"
+
+
+def test_a_bucket_that_is_not_there_is_left_to_who_uses_it(bucket, tmp_path):
+    claim_folders(Settings(data_dir=tmp_path, archive_url="s3://no-such-bucket/x"), A)

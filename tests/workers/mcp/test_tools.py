@@ -205,6 +205,19 @@ async def test_what_is_wrong_has_a_code_of_the_table(ask: Asker, tool, arguments
     assert error["is_retryable"] is ERRORS[code].is_retryable
 
 
+async def test_a_query_has_limits(ask: Asker):
+    many = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"
+    answer = await ask("query", sql=many, limit=200)
+    assert (len(answer["rows"]), answer["cut_by"]) == (200, "rows_max")
+    wide = many.replace("SELECT x FROM", "SELECT 'WIDE' AS x FROM").replace("WIDE", "w" * 1000)
+    answer = await ask("query", sql=wide, limit=200)
+    assert answer["cut_by"] == "bytes_max"
+    assert 22_000 < sum(len(row[0]) for row in answer["rows"]) <= 24_000
+    await ask("query", sql="SELECT 1 AS x".ljust(20_000))
+    for arguments in ({"sql": "SELECT 1 AS x", "limit": 201}, {"sql": "SELECT 1".ljust(20_001)}):
+        assert (await ask.refused("query", **arguments))["code"] == "INVALID_REQUEST"
+
+
 async def test_no_statement_of_the_corpus_is_answered(ask: Asker):
     for sql in hostile_queries.statements("/etc/hostname"):
         if not sql.isprintable() and "\ud800" in sql:

@@ -67,6 +67,7 @@ def test_what_was_asked_before_changes_no_answer(times: list[int]):
         Schedule("digest", content),
         Schedule("digest", content, every_s=60, cron="0 3 * * *"),
         Schedule("digest", content, every_s=0),
+        Schedule("digest", content, every_s=7 * 24 * 3600 + 1),
         Schedule("digest", content, every_s=60, offset_s=60),
         Schedule("digest", content, cron="0 3 * * *", offset_s=1),
         Schedule("digest", content, cron="0 3 * *"),
@@ -89,6 +90,25 @@ PLUGIN = QueuePlugin(
     BINDING_QUEUE, BindingEvaluation, "source_event_id", handle, schedules=(DAILY,)
 )
 """Of a queue that every gateway has, because a table of queues is its process's."""
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "beyond"),
+    [
+        ("limit_s", 3600.0, 3600.5),
+        ("concurrency", 64, 65),
+        ("schedules", 32, 33),
+    ],
+)
+def test_a_queue_of_a_plugin_has_limits(name: str, most: float, beyond: float):
+    def limited(value: Any) -> QueuePlugin:
+        if name == "schedules":
+            value = tuple(Schedule(f"s{number}", content, every_s=60) for number in range(value))
+        return replace(PLUGIN, **{name: value})
+
+    limited(most).check()
+    with pytest.raises(ValueError, match=name):
+        limited(beyond).check()
 
 
 class ScheduleWorld(DoorWorld):

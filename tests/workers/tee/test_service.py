@@ -350,6 +350,32 @@ def test_an_element_that_is_not_valid_is_refused_with_its_whole_delta(tee, ledge
     assert rows(ledger) == before
 
 
+@pytest.mark.parametrize("label", ["x" * 512, "x" * 513])
+def test_a_text_of_an_element_has_512_characters_at_most(tee, label):
+    sent = delta(changed(node("a"), label=label))
+    if len(label) > 512:
+        assert status_of(lambda: tee.MergeHypothesis(sent)) is grpc.StatusCode.INVALID_ARGUMENT
+    else:
+        tee.MergeHypothesis(sent)
+
+
+def test_lists_are_as_long_as_they_may_be_and_no_longer(tee):
+    for count, problem in ((10_000, "node.id"), (10_001, "at most 10000 together")):
+        with pytest.raises(grpc.RpcError, match=problem):
+            tee.MergeHypothesis(wire.HypothesisDelta(nodes=[wire.Node()] * count))
+    tee.MergeHypothesis(delta(node("a")))
+    open_incident(tee)
+    for count in (100_001, 100_000):
+        request = wire.NodeTombstoneRequest(incident_id="inc", provenance=why())
+        request.node_ids.extend(["a"] * count)
+        if count > 100_000:
+            with pytest.raises(grpc.RpcError, match="1 to 100000"):
+                tee.MergeNodeTombstones(request)
+        else:
+            tee.MergeNodeTombstones(request)
+    assert live(tee) == ([], [])
+
+
 def test_tombstones_that_are_not_valid_are_refused_and_nothing_is_struck(tee):
     tee.MergeHypothesis(delta(node("a")))
     open_incident(tee)

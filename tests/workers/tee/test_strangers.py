@@ -25,6 +25,7 @@ from tests.workers.tee.fake_tee import calling, node, why
 from tests.workers.tee.test_process import ENV, ROOT
 from workers.environment.ledger_access import open_record
 from workers.tee import tee_pb2 as wire
+from workers.tee.server import CALLS_MAX
 from workers.tee.service import ANSWERED_AT_ONCE
 
 SERVICE = wire.DESCRIPTOR.services_by_name["Tee"]
@@ -261,6 +262,21 @@ def test_calls_whose_message_never_comes_do_not_keep_others_out(tee):
     time.sleep(0.5)
     try:
         assert tee.serves()
+    finally:
+        over.set()
+        for call in started:
+            call.cancel()
+
+
+def test_a_call_beyond_those_that_may_be_under_way_is_refused(tee):
+    over = threading.Event()
+    ask = tee.channel.stream_unary(MERGE, lambda raw: raw, lambda raw: raw)
+    never = [iter(lambda: over.wait(CALL_S) and None, None) for _ in range(CALLS_MAX)]
+    started = [ask.future(messages, timeout=CALL_S) for messages in never]
+    try:
+        until_s = time.monotonic() + CALL_S
+        while tee.send(METHODS[0], b"") is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+            assert time.monotonic() < until_s
     finally:
         over.set()
         for call in started:

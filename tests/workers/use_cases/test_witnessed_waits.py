@@ -141,6 +141,13 @@ async def test_a_process_that_ends_ends_every_wait(published):
     assert [answer.reason_code for answer in published.answers] == ["gateway_stopping"] * 2
 
 
+async def test_no_wait_is_longer_than_the_longest(monkeypatch):
+    monkeypatch.setattr(witnessed_waits, "WAIT_S_MAX", 0.01)
+    with anyio.fail_after(20):
+        answer = await WitnessedWaits().wait(1, 1000.0)
+    assert answer.reason_code == "witnesses_not_in_time"
+
+
 async def test_so_many_wait_and_no_more(monkeypatch):
     monkeypatch.setattr(witnessed_waits, "WAITS_MAX", 2)
     waits = WitnessedWaits()

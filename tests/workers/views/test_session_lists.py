@@ -23,6 +23,7 @@ def ledger() -> Ledger:
         for number, at_us in enumerate(AT_US):
             row = {"session_id": f"s:{number}", "title": f"Case {number}", "updated_at_us": at_us}
             row |= {"n_universe": 2, "n_survivors": 1, "n_events": 1, "head_event_hash": "0" * 64}
+            row |= {"terminated": 0, "successor_id": None}
             transaction.tables.put(schema.belief_sessions, row | {"survivors_shown": b'["h"]'})
     return ledger
 

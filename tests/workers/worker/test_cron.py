@@ -8,6 +8,7 @@ import pytest
 
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
+from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.verify import recent
 from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.client.errors import GatewayError
@@ -17,6 +18,7 @@ from queues.work_queue import WorkQueue
 from tests.kernel.build import FakeHost, create
 from tests.workers.api.door import Door, client_of
 from tests.world import DoorWorld, behind_a_door
+from workers.use_cases.log_archiving import STEPS_AT_ONCE
 from workers.worker import cron as crons
 from workers.worker.cron import CRONS, Cron, CronRunner, CronTools
 from workers.worker.gateway_reports import GatewayReporter
@@ -116,6 +118,19 @@ async def test_the_archival_is_the_gateways_and_goes_on_while_more_is_due(world:
 
     await crons.archive_log(replace(world.tools, reporter=Reporter()))  # type: ignore[arg-type]
     assert answers == []
+
+
+async def test_an_hour_of_archivals_moves_so_many_rows_and_no_more(world: CronWorld):
+    calls: list[str] = []
+
+    class NeverDone:
+        async def post(self, path: str, _body: Any) -> Any:
+            calls.append(path)
+            return {"result": {"is_complete": False}}
+
+    await crons.archive_log(replace(world.tools, reporter=NeverDone()))  # type: ignore[arg-type]
+    assert len(calls) * STEPS_AT_ONCE * SEGMENT_ROWS == 81_920
+    assert CRONS[crons.LOG_ARCHIVAL].every_s == 3600
 
 
 @pytest.mark.spec("§8.2")

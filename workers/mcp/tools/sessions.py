@@ -10,6 +10,7 @@ from workers.mcp.tool import Document, Tool, ToolContext, ToolRefused
 from workers.views.session_lists import (
     newest_sessions,
     recorded_snapshot,
+    session_state,
     session_trail,
     sessions_after,
 )
@@ -18,7 +19,10 @@ EVENTS_MAX = 10_000_000
 
 
 class ListSessions(Tool):
-    """List belief sessions: of each its title, and how many hypotheses are left of how many."""
+    """List belief sessions: the title of each, how many hypotheses are left, whether it has ended.
+
+    A session with a `successor_id` is closed, and goes on as that one.
+    """
 
     after: AfterName = ""
     limit: Limit = 20
@@ -58,11 +62,8 @@ class GetSession(Tool):
         if snapshot is None:
             message = f"no belief session is called {self.session_id!r}"
             raise ToolRefused(message, code="SESSION_NOT_FOUND")
-        state = "terminated" if snapshot["terminated"] else "open"
-        if "successor_id" in snapshot:
-            state = f"closed, goes on as {snapshot['successor_id']}"
         count = snapshot["n_survivors"]
-        return {"summary": f"{state}: {count} hypotheses survive", **snapshot}
+        return {"summary": f"{session_state(snapshot)}: {count} hypotheses survive", **snapshot}
 
 
 class ListSessionEvents(Tool):

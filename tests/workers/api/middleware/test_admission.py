@@ -15,6 +15,7 @@ from workers.api.middleware.admission import (
     BEGUN_AT_ONCE_MAX,
     BODIES_BYTES_MAX,
     PAGES_MAX,
+    STREAMS_MAX,
     WORKERS_MAX,
     Admission,
     AdmissionMiddleware,
@@ -227,6 +228,15 @@ async def test_health_and_what_has_a_limit_of_its_own_is_never_refused(path):
 )
 def test_who_asks_is_told_by_the_path(path, asker):
     assert asker_of(path) == asker
+
+
+async def test_a_gateway_has_so_many_streams_and_no_more():
+    path = "/v1/sessions/s/operations:bulk"
+    world = AdmittingDoor(1)
+    async with world.asking(*[AsgiRequest(path) for _ in range(STREAMS_MAX)]):
+        assert world.admission.places["streams"].taken == STREAMS_MAX
+        assert await refused(world, path)
+        assert not await refused(world, POST)
 
 
 async def test_who_waits_gives_the_place_back_until_it_goes_on():
