@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0035"
+revision = "0037"
 down_revision = None
 
 INTEGER = sa.Integer().with_variant(sa.BigInteger(), "postgresql")
@@ -161,6 +161,8 @@ def upgrade() -> None:
         sa.Column("head_event_hash", TEXT, nullable=False),
         sa.Column("survivors_shown", sa.LargeBinary(), nullable=False),
         sa.Column("updated_at_us", INTEGER, nullable=False),
+        sa.Column("terminated", INTEGER, nullable=True),
+        sa.Column("successor_id", TEXT, nullable=True),
         sa.PrimaryKeyConstraint("session_id"),
     )
     op.create_index(
@@ -542,6 +544,21 @@ def upgrade() -> None:
         unique=False,
         sqlite_where=sa.text("session_id IS NOT NULL"),
         postgresql_where=sa.text("session_id IS NOT NULL"),
+    )
+    op.create_table(
+        "landscape_record_groups",
+        sa.Column("group_sequence", INTEGER, autoincrement=False, nullable=False),
+        sa.Column("run_id", TEXT, nullable=False),
+        sa.Column("prior_group_hash", TEXT, nullable=False),
+        sa.Column("group_hash", TEXT, nullable=False),
+        sa.Column("group_bytes", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("group_sequence"),
+    )
+    op.create_index(
+        "landscape_record_groups_by_run",
+        "landscape_record_groups",
+        ["run_id", "group_sequence"],
+        unique=False,
     )
     op.create_table(
         "landscape_runs",
@@ -1327,6 +1344,7 @@ def upgrade() -> None:
         op.execute(
             "CREATE TRIGGER kernel_event_log_refuses_statement BEFORE TRUNCATE ON kernel_event_log FOR EACH STATEMENT EXECUTE FUNCTION rotulus_refuses()"
         )
+    refuse_change("landscape_record_groups")
     if op.get_context().dialect.name == "sqlite":
         op.execute(
             "CREATE TRIGGER merkle_nodes_refuses_update BEFORE UPDATE ON merkle_nodes BEGIN SELECT RAISE(ABORT, 'append only'); END"
