@@ -59,7 +59,7 @@ bench: $(STAMP) ## The benchmarks, each figure with its ratio to a peer of the s
 proofs: $(STAMP) ## Random proofs, honest and mutated, before every verifier: ARGS="--cases 100000 --rows 65536 --seed 6962"
 	@$(BIN)/python -m tests.proof_verifiers $(ARGS)
 
-paths: $(STAMP) ## Functions, files and changes of folder on the path of an elimination, an operation, an item, a frame
+paths: $(STAMP) ## Functions, files and changes of room on the path of an elimination, an operation, an item, a frame
 	@$(BIN)/python -m tests.bench.call_paths $(ARGS)
 
 ratchet: $(STAMP) ## Count what a request costs, and lower the bounds that tests hold: ARGS="--raise job.calls"
@@ -71,7 +71,7 @@ chaos: $(STAMP) ## A fleet through a seeded schedule of faults: ARGS="--seed N -
 fuzz: $(STAMP) ## A fleet under hostile requests and values: ARGS="--seed N --requests R --minutes M --replay FILE"
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)
 
-mutants: $(STAMP) ## Change the rules one by one, and see which change no test notices: ARGS="--only kernel/checks --sample 200 --seed 1"
+mutants: $(STAMP) ## Change the rules one by one, and see which change no test notices: ARGS="--only kernel/transaction/checks --sample 200 --seed 1"
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
 nightly: $(STAMP) ## What takes longer: the tests with examples of this night, every fault on each shape of Redis, an hour of fuzz
@@ -82,19 +82,19 @@ nightly: $(STAMP) ## What takes longer: the tests with examples of this night, e
 spec: $(STAMP) ## Which rule of the specification is proved by which tests; checks the rulings
 	@$(BIN)/python -m tests.spec
 
-registry: $(STAMP) ## Write kernel/algebra/README.md from the registry
-	@$(BIN)/python -m tests.registry_doc > kernel/algebra/README.md
+registry: $(STAMP) ## Write kernel/algebra/REFERENCE.md from the registry
+	@$(BIN)/python -m tests.registry_doc > kernel/algebra/REFERENCE.md
 
-dockets: $(STAMP) ## Write workers/dockets/README.md from its rules
-	@$(BIN)/python -m tests.dockets_doc > workers/dockets/README.md
+dockets: $(STAMP) ## Write workers/dockets/REFERENCE.md from its rules
+	@$(BIN)/python -m tests.dockets_doc > workers/dockets/REFERENCE.md
 
-tamper: $(STAMP) ## Write kernel/verify/README.md by making every change that it tells of; ARGS=--bytes turns over every byte
+tamper: $(STAMP) ## Write kernel/verify/REFERENCE.md by making every change that it tells of; ARGS=--bytes turns over every byte
 	@if [ -n "$(ARGS)" ]; then $(BIN)/python -m tests.tamper_bytes; else \
-		$(BIN)/python -m tests.tamper_doc > kernel/verify/README.md.new && \
-		mv kernel/verify/README.md.new kernel/verify/README.md; fi
+		$(BIN)/python -m tests.tamper_doc > kernel/verify/REFERENCE.md.new && \
+		mv kernel/verify/REFERENCE.md.new kernel/verify/REFERENCE.md; fi
 
-errors: $(STAMP) ## Write workers/api/README.md from the table of error codes
-	@$(BIN)/python -m tests.errors_doc > workers/api/README.md
+errors: $(STAMP) ## Write workers/api/REFERENCE.md from the table of error codes
+	@$(BIN)/python -m tests.errors_doc > workers/api/REFERENCE.md
 
 openapi: $(STAMP) ## Write workers/api/openapi.json from the routes
 	@$(BIN)/python -m tests.openapi_doc > workers/api/openapi.json

@@ -1,8 +1,8 @@
 """The table of error codes: what each code says to whoever gets it, at every door.
 
 The API answers with its status, clients and workers decide by it what to do next, and
-`workers/api/README.md` and the OpenAPI document are written from it (actors/0071). A test holds it
-against what the code raises. Reasons for which the kernel rejects an operation are no errors but
+`workers/api/REFERENCE.md` and the OpenAPI document are written from it (actors/0071). A test holds
+it against what the code raises. Reasons for which the kernel rejects an operation are no errors but
 data of an answer, and are not in it; an operation that is all of a request is answered with 422.
 """
 

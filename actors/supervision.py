@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 import structlog
 
-from kernel.errors import LedgerCorrupt
+from kernel.values.errors import LedgerCorrupt
 
 PAUSE_S = 0.5
 """Pause after a turn that failed, so that a loop that fails at once does not take the processor."""

@@ -38,8 +38,8 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
-from kernel.pressure import COST_MAX, Amount, Capacity, CapacityState
-from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority
+from kernel.values.pressure import COST_MAX, Amount, Capacity, CapacityState
+from kernel.values.priorities import CAPACITY_PRIORITIES, CapacityPriority
 from queues.decoding import records, row, text, whole
 from queues.errors import QueueError
 from queues.items import DURATION_MS_MAX, NAME_BYTES_MAX, check_name, check_range

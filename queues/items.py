@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final, Literal, NamedTuple
 
-from kernel.canonical import sha256_hex
+from kernel.values.canonical import sha256_hex
 from queues.errors import QueueError
 from queues.priorities import Priority
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 from redis.asyncio import Redis
 
-from kernel.canonical import sha256_hex
+from kernel.values.canonical import sha256_hex
 from queues.decoding import Field, fields, json_object, records, text, whole
 from queues.keys import prefix_of
 from queues.redis_scripts import Scripts

@@ -24,16 +24,9 @@ from typing import Final
 import anyio
 import structlog
 
-from kernel.capacity import CapacityGrant
-from kernel.pressure import (
-    ANY_KIND,
-    COST_MAX,
-    Amount,
-    ByPriority,
-    Capacity,
-    CapacityState,
-)
-from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
+from kernel.records.capacity import CapacityGrant
+from kernel.values.pressure import ANY_KIND, COST_MAX, Amount, ByPriority, Capacity, CapacityState
+from kernel.values.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
 from queues.capacity_leases import CapacityLeases
 from queues.errors import QueueError
 

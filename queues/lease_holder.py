@@ -4,8 +4,8 @@ from math import inf
 
 import anyio
 
-from kernel.pressure import ONE_SLOT, Amount, Capacity
-from kernel.priorities import CapacityPriority
+from kernel.values.pressure import ONE_SLOT, Amount, Capacity
+from kernel.values.priorities import CapacityPriority
 from queues.capacity_leases import CapacityLeases, Lease
 from queues.errors import QueueError
 

@@ -38,10 +38,10 @@ from kernel.authority.requests import (
     freed_by,
     ready_items,
 )
-from kernel.errors import LedgerUnavailable
-from kernel.fleet_protocol import stated
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.ledger.shards import Fence, holds
+from kernel.values.errors import LedgerUnavailable
+from kernel.values.fleet_protocol import stated
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.pauses import pauses_of
 from kernel.work.ready_requests import due, first_of_each_run, next_of_runs, suspended_since

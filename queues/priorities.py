@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kernel.authority.requests import AUTHORITY_QUEUE
-from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
+from kernel.values.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
 from kernel.work.queue_kinds import QUEUE_KINDS
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 from redis.asyncio import Redis
 
-from kernel.fleet_protocol import PROTOCOL
+from kernel.values.fleet_protocol import PROTOCOL
 from queues.decoding import (
     Field,
     Foreign,

@@ -3,7 +3,7 @@
 Each scenario is written twice by the program itself, at the same times and under the same names:
 as it was, and with one thing that was not. Of the second the adversary takes the tables of one
 chain into the first, and leaves the log as it is; or all of it. `make tamper` puts the table into
-`kernel/verify/README.md`; a test compares.
+`kernel/verify/REFERENCE.md`; a test compares.
 """
 
 import itertools
@@ -23,8 +23,8 @@ from actors.commit.thought_units import (
 from kernel.landscape.recorder import Recorder
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.tables import Row
+from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import Row
 from kernel.proof.signing_keys import KeyKind, SeedKey
 from kernel.thoughts.chain import read_chain
 from kernel.verify import verify

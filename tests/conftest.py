@@ -104,7 +104,7 @@ def postgres() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def postgres_shared(postgres: Any) -> str:
     """A database with the ledger's tables, emptied after each test that uses it."""
-    from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - needs the driver
+    from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - needs the driver
 
     url: str = postgres.new_database()
     PostgresStore(url).close()

@@ -68,7 +68,7 @@ def watch_sqlite(patch):
 
 def watch_postgres(patch):
     """Watch the connections to servers that are opened until the patch is undone."""
-    from kernel.ledger import postgres_connection  # noqa: PLC0415 - the driver may not be there
+    from kernel.ledger.postgres import connection as postgres_connection  # noqa: PLC0415 - the driver may not be there
 
     connections = Connections()
     kind = connections.watched(postgres_connection.Connection)

@@ -1,6 +1,6 @@
 """`make dockets`: the rules of the dockets as text, from their tables alone.
 
-What it writes is `workers/dockets/README.md`; a test fails when that file says anything else.
+What it writes is `workers/dockets/REFERENCE.md`; a test fails when that file says anything else.
 """
 
 import json
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from itertools import groupby
 
-from kernel.bindings.selectors import VALUE_MAX
+from kernel.model.bindings.selectors import VALUE_MAX
 from workers.dockets.claims import ANY_OTHER, CLAIM_CHARS_MAX, DOCUMENT_KINDS
 from workers.dockets.dispositions import DISPOSITIONS
 from workers.dockets.fields import VALUES_OF_A_FIELD_MAX
@@ -31,7 +31,7 @@ HEAD = """# Dockets
 
 Lines of court dockets become plans of what to decide. The package is pure: bytes go in, frozen
 dataclasses come out; it uses no network, no queue, no ledger and no clock. Of the project outside
-this folder it imports `kernel/errors.py`, `kernel/json_lines.py` and
+this folder it imports `kernel/values/errors.py`, `kernel/values/json_lines.py` and
 `kernel/model/extraction_result.py`, and nothing else. `make dockets` writes this file.
 
 | File | What it holds |

@@ -1,6 +1,6 @@
 """`make errors`: the table of error codes as text, from `actors/error_codes.py` alone.
 
-What it writes is `workers/api/README.md`; a test fails when that file says anything else.
+What it writes is `workers/api/REFERENCE.md`; a test fails when that file says anything else.
 """
 
 import sys

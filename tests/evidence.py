@@ -4,7 +4,7 @@ from typing import Any
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.sources import state_taint
+from kernel.records.sources import state_taint
 from tests.actors.intents import put, source
 from tests.kernel.build import accept
 from tests.kernel.every import dated, own

@@ -9,7 +9,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from kernel.ledger import migrations, schema, sqlite_catalog, sqlite_schema
+from kernel.ledger import migrations, schema
+from kernel.ledger.sqlite import catalog as sqlite_catalog
+from kernel.ledger.sqlite import schema as sqlite_schema
 
 LATER = schema.SCHEMA_VERSION + 1
 
@@ -110,7 +112,7 @@ def later_facts_of_postgres(postgres):
     """Return the facts of a database that all revisions made."""
     import psycopg  # noqa: PLC0415 - where there is a server there is the driver
 
-    from kernel.ledger import postgres_catalog  # noqa: PLC0415 - needs the driver
+    from kernel.ledger.postgres import catalog as postgres_catalog  # noqa: PLC0415 - needs the driver
 
     url = postgres.new_database()
     with psycopg.connect(url) as connection:

@@ -1,6 +1,6 @@
 """Mutation testing of the kernel's rules.
 
-    make mutants ARGS="--only kernel/checks --sample 200"
+    make mutants ARGS="--only kernel/transaction/checks --sample 200"
 
 A mutant is a module with one thing changed in its syntax tree. The tests that concern it run until
 the first failure, in a process forked for it, which imports the changed tree instead of the file.

@@ -1,16 +1,16 @@
 """What is found of one who owns the file and computes the whole record anew, as a table.
 
 Each adversary runs the program itself on a ledger of its own, so nothing in the file contradicts
-anything else. `make tamper` puts the table into `kernel/verify/README.md`; a test compares.
+anything else. `make tamper` puts the table into `kernel/verify/REFERENCE.md`; a test compares.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kernel.erasure import ErasablePayload, erase
 from kernel.ledger.ledger import Ledger
-from kernel.legal_holds import Grounds
 from kernel.model.result import RejectedResult
+from kernel.records.legal_holds import Grounds
+from kernel.retention.erasure import ErasablePayload, erase
 from kernel.verify import verify
 from kernel.verify.expected import ExpectedHead
 from kernel.verify.since import KeptTree, verify_since

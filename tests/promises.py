@@ -17,7 +17,7 @@ from workers.environment.settings import settings_table
 
 ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "deploy" / "promises.md"
-WRITTEN_BY_A_PROGRAM = {"kernel/algebra/README.md", "workers/api/README.md"}
+WRITTEN_BY_A_PROGRAM = {"kernel/algebra/REFERENCE.md", "workers/api/REFERENCE.md"}
 """Tables of the code itself, compared with it by tests of their own."""
 
 _FIRST = "one two three four five six seven eight nine ten eleven twelve"

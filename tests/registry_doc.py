@@ -1,6 +1,6 @@
 """`make registry`: the algebra's tables as text, from the registry alone.
 
-What it writes is `kernel/algebra/README.md`; a test fails when that file says anything else.
+What it writes is `kernel/algebra/REFERENCE.md`; a test fails when that file says anything else.
 """
 
 import sys

@@ -24,8 +24,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Integer, MetaData, String, Table, create_engine
 from sqlalchemy.pool import StaticPool
 
-from kernel.ledger import postgres_schema, schema, sqlite_schema
+from kernel.ledger import schema
 from kernel.ledger.migrations import FOLDER, VERSIONS, revisions_after, scripts
+from kernel.ledger.postgres import schema as postgres_schema
+from kernel.ledger.sqlite import schema as sqlite_schema
 
 SCHEMA = Path(schema.__file__)
 BASELINE = "Baseline: the tables of the first release"

@@ -19,10 +19,12 @@ from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
 
-from kernel.ledger import schema, sqlite, sqlite_catalog
-from kernel.ledger.keys import column_names
+from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite import catalog as sqlite_catalog
+from kernel.ledger.sqlite import store as sqlite
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.keys import column_names
 from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.honest import Believer
 from tests.tamper_doc import REASONS

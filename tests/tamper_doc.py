@@ -1,6 +1,6 @@
 """`make tamper`: what verification finds of every change to the tables, as the table of its README.
 
-What it writes is `kernel/verify/README.md`; a test fails when that file says anything else. An
+What it writes is `kernel/verify/REFERENCE.md`; a test fails when that file says anything else. An
 honest ledger with rows in every table is changed in one place, verified, and thrown away.
 """
 
@@ -19,11 +19,11 @@ from typing import Any
 
 from sqlalchemy import Column, LargeBinary, Table
 
-from kernel.archival import Retention
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof.tiles import TILE_WIDTH
+from kernel.retention.archival import Retention
 from tests.chains_doc import chains_table
 from tests.kernel.archives import archive_next, collect_next
 from tests.kernel.build import FakeHost, create, submit

@@ -219,3 +219,32 @@ def _runs_in_a_commit(node: ast.ClassDef) -> bool:
 
 def _is_commit_context(annotation: ast.expr | None) -> bool:
     return annotation is not None and ast.unparse(annotation) == "CommitContext"
+
+
+ROOMS_MAX = 19
+ARROWS_MAX = 111
+"""Rooms of the kernel, and pairs of rooms of which one imports the other; both only go down."""
+
+
+def rooms_of_imports(path: Path) -> Iterator[str]:
+    for part in ast.walk(ast.parse(path.read_text())):
+        if isinstance(part, ast.ImportFrom) and part.module is not None:
+            package, _, rest = part.module.partition(".")
+            if package == "kernel" and rest:
+                yield rest.partition(".")[0]
+            elif package == "kernel":
+                yield from (name.name for name in part.names)
+
+
+def test_the_kernel_has_few_rooms_few_arrows_and_no_loose_module():
+    kernel = ROOT / "kernel"
+    assert [path.name for path in kernel.glob("*.py")] == ["__init__.py"]
+    rooms = {path.parent.name for path in kernel.glob("*/__init__.py")}
+    arrows = {
+        (path.relative_to(kernel).parts[0], room)
+        for path in kernel.glob("*/**/*.py")
+        for room in rooms_of_imports(path)
+    }
+    assert {room for _, room in arrows} <= rooms
+    assert len(rooms) <= ROOMS_MAX
+    assert len([1 for room, imported in arrows if room != imported]) <= ARROWS_MAX

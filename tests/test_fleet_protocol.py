@@ -1,7 +1,7 @@
 """What the processes of a fleet say to each other has a version, and other versions are left alone.
 
 Where this finds another form than that of the version, the version is raised
-(`kernel/fleet_protocol.py`), and the digest is entered under the new one.
+(`kernel/values/fleet_protocol.py`), and the digest is entered under the new one.
 """
 
 from dataclasses import fields
@@ -11,8 +11,8 @@ import orjson
 
 from actors import messages
 from actors.messages import Message
-from kernel.canonical import digest
-from kernel.fleet_protocol import PROTOCOL, is_spoken, stated
+from kernel.values.canonical import digest
+from kernel.values.fleet_protocol import PROTOCOL, is_spoken, stated
 from queues.worker_heartbeats import WorkerBeat
 from workers.api.routes.worker_reports import DeadLetterBody, RecomputedBody, WorkBody
 

@@ -19,8 +19,8 @@ import actors
 import kernel
 import queues
 import workers
-from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.model.numbers import COST_MAX, SEQUENCE_MAX
+from kernel.values.canonical import MAX_SAFE_INTEGER
 from tests import openapi_doc
 from tests.workers.cli.command import commands
 from workers.cli.main import COMMANDS

@@ -17,7 +17,7 @@ from actors.synthesis import local_model
 from actors.synthesis.local_model import READ_AT_ONCE_CHARS, LocalModel
 from actors.synthesis.model_client import ModelCall, ModelParameters
 from actors.synthesis.words import sentences, words
-from kernel.bindings import globs
+from kernel.model.bindings import globs
 from tests.collected_patterns import PACKAGES, ROOT, Collected, collected
 from tests.regex_steps import what_grows
 from workers.dockets import normalisation, postures
@@ -25,7 +25,7 @@ from workers.dockets import normalisation, postures
 _GLOBS = ("**/a/**/b*c", "a*b?c*/**", "**/*a*b*", "a/**/b/**/c*d", "*a*a*a*", "**/a?a/b", "**")
 
 MADE_LATER: dict[str, list[tuple[str, int, set[str]]]] = {
-    "kernel/bindings/globs.py": [
+    "kernel/model/bindings/globs.py": [
         (globs._regex(globs.parse_glob(text).segments), 0, {"fullmatch"})  # noqa: SLF001
         for text in _GLOBS
     ],

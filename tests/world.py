@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from fakeredis import FakeAsyncRedis, FakeServer
 
 from actors.commit.work_units import RequestWorkUnit
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Document, Ledger, Request
+from kernel.transaction.kernel import Kernel
 from kernel.work.requests import WorkRequest, WorkStatus, status_of
 from queues.items import Claim
 from queues.outbox_relay import OutboxRelay

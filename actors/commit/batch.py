@@ -24,10 +24,10 @@ from actors.commit.unit_context import CommitContext, PendingBelief
 from actors.commit.units import Unit
 from actors.errors import ActorError, ActorFailed, StaleEpoch
 from kernel.belief.errors import BeliefError
-from kernel.errors import OF_THE_LEDGER, KernelError, TextNotStorable
 from kernel.ledger.shards import Fence
-from kernel.ledger.tables import DuplicateKey
+from kernel.ledger.store.tables import DuplicateKey
 from kernel.rollback.errors import RollbackRefused
+from kernel.values.errors import OF_THE_LEDGER, KernelError, TextNotStorable
 from kernel.work.errors import WorkRefused
 
 _VERDICTS = (ActorError, BeliefError, RollbackRefused, WorkRefused, KernelError, DuplicateKey)

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from actors.commit.unit_context import CommitContext, PendingBelief
 from actors.orchestrator.intents import AnchorBelief
-from kernel.belief_anchors import SESSION_IDS_BYTES_MAX
-from kernel.belief_record import BeliefBatch, check_follows, record_belief
-from kernel.canonical import canonicalize, digest
-from kernel.errors import KernelError
-from kernel.ledger.tables import DuplicateKey
+from kernel.belief.anchors import SESSION_IDS_BYTES_MAX
+from kernel.belief.record import BeliefBatch, check_follows, record_belief
+from kernel.ledger.store.tables import DuplicateKey
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 from kernel.model.stated_receipts import ANCHORED_SESSIONS_MAX, BeliefAnchor
+from kernel.values.canonical import canonicalize, digest
+from kernel.values.errors import KernelError
 
 
 class AnchorRefused(KernelError):

@@ -15,18 +15,25 @@ from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit, Submitted
 from actors.orchestrator.intents import EmitManifest, FireBinding, Intent, RecordFire
 from kernel.algebra.verbs import FIRE_RECORD
-from kernel.bindings.dispatch import TARGETS
-from kernel.bindings.outcomes import CANCELLED, FIRED, GIVEN_UP, REJECTED, SUSPENDED, reason_of
-from kernel.bindings.source_binding import SourceBinding
-from kernel.canonical import digest
-from kernel.errors import KernelError
-from kernel.extractions.requests import request_extraction
 from kernel.ledger.ledger import Document, LedgerView, Request
+from kernel.model.bindings.dispatch import TARGETS
+from kernel.model.bindings.outcomes import (
+    CANCELLED,
+    FIRED,
+    GIVEN_UP,
+    REJECTED,
+    SUSPENDED,
+    reason_of,
+)
+from kernel.model.bindings.source_binding import SourceBinding
 from kernel.model.result import RejectedResult
 from kernel.model.stated_receipts import BindingFired
-from kernel.stores.binding_pairs import READY, PairEnd, pair_of_request, pair_state
+from kernel.records.binding_pairs import READY, PairEnd, pair_of_request, pair_state
+from kernel.values.canonical import digest
+from kernel.values.errors import KernelError
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.evaluations import Evaluation, evaluate_request, is_in_text
+from kernel.work.extractions.requests import request_extraction
 from kernel.work.fire_targets import understanding_of
 from kernel.work.manifests import (
     current_manifest_id,

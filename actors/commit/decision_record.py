@@ -5,7 +5,7 @@ from actors.commit.units import IntentUnit
 from actors.errors import DecisionRefused
 from actors.orchestrator.intents import RecordDecision
 from kernel.model.result import RejectedResult
-from kernel.operator_decisions import Decide, OperatorDecision
+from kernel.records.operator_decisions import Decide, OperatorDecision
 
 
 def decide_in(context: CommitContext) -> Decide:

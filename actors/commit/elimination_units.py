@@ -15,12 +15,12 @@ from actors.commit.unit_context import CommitContext
 from kernel.belief.elimination_store import EliminationProvenance, session_not_found
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
+from kernel.belief.record import BeliefBatch, check_session_id
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
-from kernel.belief_record import BeliefBatch, check_session_id
-from kernel.errors import LedgerCorrupt
-from kernel.host import iso_time
 from kernel.ledger.ledger import LedgerView
+from kernel.values.errors import LedgerCorrupt
+from kernel.values.host import iso_time
 
 SESSIONS_KEPT_MAX = 64
 

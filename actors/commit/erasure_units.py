@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from actors.commit.decision_record import decide_in
 from actors.commit.unit_context import CommitContext
-from kernel.erasure import ErasablePayload, Erasure, erase
-from kernel.legal_holds import Grounds, LegalHold, SubjectKind, lift_hold, set_hold
+from kernel.records.legal_holds import Grounds, LegalHold, SubjectKind, lift_hold, set_hold
+from kernel.retention.erasure import ErasablePayload, Erasure, erase
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,14 +32,11 @@ from actors.orchestrator.intents import (
     RecordExtractionTransition,
     SourceSpan,
 )
-from kernel.canonical import digest
-from kernel.extractions.failures import FAILURES, REFUSED, RESOLVED, UNKNOWN, Failure, ending_of
-from kernel.extractions.requests import request_reentry, request_replacement
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.extraction_result import ExtractionRefused, ExtractionResult, read_extraction
 from kernel.model.model_output import CapturedOutput
 from kernel.model.result import RejectedResult
-from kernel.stores.extraction import (
+from kernel.records.extraction import (
     ENDED,
     REPLACEABLE,
     SOURCE_CHANGED,
@@ -47,10 +44,20 @@ from kernel.stores.extraction import (
     attempts_of,
     last_attempt,
 )
-from kernel.stores.running_extractions import has_changed_source
+from kernel.records.running_extractions import has_changed_source
+from kernel.values.canonical import digest
 from kernel.work.contents import ExtractionTask
 from kernel.work.errors import WorkRefused
 from kernel.work.extraction_sources import SourceText, read_source
+from kernel.work.extractions.failures import (
+    FAILURES,
+    REFUSED,
+    RESOLVED,
+    UNKNOWN,
+    Failure,
+    ending_of,
+)
+from kernel.work.extractions.requests import request_reentry, request_replacement
 from kernel.work.outcomes import close, storable
 from kernel.work.queue_kinds import is_extraction_task
 from kernel.work.reports import (

@@ -9,7 +9,8 @@ from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit
 from actors.orchestrator.graph_merge import merge_operations
 from kernel.belief.terms import OntologyBundle
-from kernel.causal_graph import (
+from kernel.model.result import RejectedResult
+from kernel.records.causal_graph import (
     CausalEdge,
     CausalNode,
     Merge,
@@ -17,8 +18,7 @@ from kernel.causal_graph import (
     described_nodes,
     plan_merge,
 )
-from kernel.errors import KernelError
-from kernel.model.result import RejectedResult
+from kernel.values.errors import KernelError
 
 GRAPH = "main"
 

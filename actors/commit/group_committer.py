@@ -60,8 +60,6 @@ from actors.commit.units import ConsumedUnit, EnvelopeUnit, Unit, records_read, 
 from actors.errors import ActorFailed, CommitFailed, MailboxFull, RecordWentBack
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.read_ahead import RecordKey, read_ahead
-from kernel.errors import OF_THE_LEDGER, CommitOutcomeUnknown, LedgerHeld, LedgerUnavailable
-from kernel.kernel import Kernel
 from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import Head, HeadMoved, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
@@ -71,6 +69,8 @@ from kernel.ledger.shards import Fence, hold_all, holds
 from kernel.model.receipt import Receipt
 from kernel.model.result import SubmissionResult
 from kernel.simulate.operation import SimulationResult
+from kernel.transaction.kernel import Kernel
+from kernel.values.errors import OF_THE_LEDGER, CommitOutcomeUnknown, LedgerHeld, LedgerUnavailable
 
 BATCH_MAX_UNITS = 256
 LOOK_UP_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)

@@ -6,8 +6,8 @@ from typing import Any
 
 from actors.commit.decision_record import decide_in
 from actors.commit.unit_context import CommitContext
-from kernel.head_acceptance import accept_head
-from kernel.legal_holds import Grounds
+from kernel.records.head_acceptance import accept_head
+from kernel.records.legal_holds import Grounds
 
 
 @dataclass(frozen=True, slots=True)

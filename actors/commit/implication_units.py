@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit
 from actors.orchestrator.intents import HaltDetector, Implication, RecordImplicationRun
-from kernel.canonical import digest
-from kernel.errors import KernelError
-from kernel.implications.halts import FAILED, detector_halt_id, is_halted
-from kernel.implications.runs import newest_epoch
 from kernel.model.envelope import Implied
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model.stated_receipts import ImplicationHalt, ImplicationRun
+from kernel.records.implications.halts import FAILED, detector_halt_id, is_halted
+from kernel.records.implications.runs import newest_epoch
+from kernel.values.canonical import digest
+from kernel.values.errors import KernelError
 
 
 class ImplicationsRefused(KernelError):

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from actors.commit.decision_record import decide_in
 from actors.commit.unit_context import CommitContext
 from kernel.ledger.damage import Damage
-from kernel.legal_holds import Grounds
-from kernel.quarantine_lifts import lift_quarantine
+from kernel.records.legal_holds import Grounds
+from kernel.records.quarantine_lifts import lift_quarantine
 from kernel.verify.violation import record_damage
 
 

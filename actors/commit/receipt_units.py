@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from actors.commit.unit_context import CommitContext
 from actors.orchestrator.intents import SealReceipts
-from kernel.canonical import digest
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model.stated_receipts import ReceiptsSealed
-from kernel.receipt_seals import ReceiptRange, follows
+from kernel.records.receipt_seals import ReceiptRange, follows
+from kernel.values.canonical import digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from actors.commit.unit_context import CommitContext
 from actors.orchestrator.intents import Intent, RecalculateAuthority, RecalculatePage
 from kernel.authority.requests import Due, RecomputeReadiness, due
 from kernel.authority.triggers import ENQUEUED_KINDS, MIGRATION
-from kernel.canonical import digest
-from kernel.errors import OF_THE_LEDGER
 from kernel.ledger.ledger import LedgerView
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
 from kernel.model.result import RejectedResult, SubmissionResult
-from kernel.sources import class_of_nodes
+from kernel.records.sources import class_of_nodes
+from kernel.values.canonical import digest
+from kernel.values.errors import OF_THE_LEDGER
 
 PAGE_MAX = 64
 """Recomputes in a page; an envelope has room for 85 with three effects each."""

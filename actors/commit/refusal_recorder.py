@@ -13,7 +13,7 @@ import structlog
 from actors.commit.refusal_units import RefusalRunsUnit
 from actors.commit.units import Unit
 from actors.errors import ActorError
-from kernel.refusal_runs import RefusalRuns
+from kernel.transaction.refusal_runs import RefusalRuns
 
 RECORD_EVERY_S = 60.0
 

@@ -14,11 +14,11 @@ from pydantic import BaseModel
 
 from actors.commit.unit_context import CommitContext
 from actors.errors import ActorError, RefusalsTooMany, RequestSetAside, RequestUnprocessable
-from kernel.canonical import sha256_hex
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.shards import Position, consumed_to
 from kernel.model.receipt import Receipt
-from kernel.refusal_runs import RefusalReason, RefusalRun, record_runs
+from kernel.transaction.refusal_runs import RefusalReason, RefusalRun, record_runs
+from kernel.values.canonical import sha256_hex
 
 UNPROCESSABLE = "request_unprocessable"
 SET_ASIDE = "mailbox_entry_set_aside"

@@ -19,13 +19,12 @@ from actors.orchestrator.intents import (
     RecordBatchReview,
     ReviewMembership,
 )
-from kernel.canonical import digest
 from kernel.ledger.ledger import Document
 from kernel.migration.job import discard
 from kernel.model.dumped import DumpOf
 from kernel.model.result import RejectedResult
 from kernel.model.stated_receipts import BatchReviewOperation, ReviewedItem, ReviewFailure
-from kernel.reviews.batch import (
+from kernel.records.reviews.batch import (
     BatchReview,
     ItemOutcome,
     ReviewItem,
@@ -35,13 +34,14 @@ from kernel.reviews.batch import (
     record_of,
     recorded_batch,
 )
-from kernel.reviews.errors import ReviewRefused
-from kernel.reviews.evidence import (
+from kernel.records.reviews.errors import ReviewRefused
+from kernel.records.reviews.evidence import (
     EvidenceKind,
     evidence_of,
     open_evidence,
     why_a_person_decides,
 )
+from kernel.values.canonical import digest
 
 GROUNDS_CHARS_MAX = 1024
 

@@ -7,16 +7,16 @@ from typing_extensions import TypedDict
 
 from actors.commit.unit_context import CommitContext
 from actors.orchestrator.intents import SealRun
-from kernel.canonical import digest
 from kernel.landscape.record_anchors import anchor_groups, take_in_earlier
 from kernel.landscape.record_chain import Entry
 from kernel.landscape.runtime.records import digest_of_stretch
 from kernel.landscape.runtime.stretches import RuntimeRun, sealed_last
 from kernel.landscape.seals import check_over, seal_of, stated
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.landscape_receipts import RunSealed
 from kernel.model.result import RejectedResult
+from kernel.values.canonical import digest
 
 
 class RunSealDocument(TypedDict):

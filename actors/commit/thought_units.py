@@ -28,17 +28,15 @@ from kernel.algebra.verbs import (
     ROUND_SEAL,
     THOUGHT_RECORD,
 )
-from kernel.canonical import digest
-from kernel.erasure import is_erased
-from kernel.host import iso_time
 from kernel.ledger.blob_commitment import blob_commitment
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.result import RejectedResult
 from kernel.model.thought_receipts import ROUND_SESSIONS_MAX
 from kernel.proof.seals import signatures_of
 from kernel.proof.signing_keys import SigningKey
 from kernel.proof.thought_chain import ThoughtType
+from kernel.retention.erasure import is_erased
 from kernel.thoughts.recording import next_genesis, next_round_seal, session_seal
 from kernel.thoughts.sessions import (
     ThoughtRefused,
@@ -50,6 +48,8 @@ from kernel.thoughts.sessions import (
     session_of,
     thought_named,
 )
+from kernel.values.canonical import digest
+from kernel.values.host import iso_time
 
 SealedBy = Literal["command", "time", "count"]
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from actors.orchestrator.orchestrator import Orchestrator
-from kernel.belief_record import BeliefBatch
-from kernel.kernel import Kernel
+from kernel.belief.record import BeliefBatch
 from kernel.ledger.ledger import LedgerTransaction
 from kernel.model.result import SubmissionResult
+from kernel.transaction.kernel import Kernel
 
 
 @dataclass(slots=True)

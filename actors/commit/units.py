@@ -35,11 +35,6 @@ from kernel.authority.requests import (
     close_requests,
 )
 from kernel.authority.triggers import USER_REQUEST
-from kernel.canonical import digest
-from kernel.checks.check import Submitter
-from kernel.checks.v01_schema import Parsed, parse
-from kernel.errors import KernelError, LedgerCorrupt
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.record_keys import belief_anchor_key, belief_session_key
@@ -48,9 +43,14 @@ from kernel.model.receipt import Receipt
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.model.result import EmittedReceiptDocument, RejectedResult, SubmissionResult
 from kernel.model.stated_receipts import EnqueuedRequest, RecomputeRequested
-from kernel.model_registry import ModelRegistry
 from kernel.replay.record import replay_operation, replay_range
 from kernel.simulate.operation import Simulation, SimulationResult, simulate_operation
+from kernel.transaction.checks.check import Submitter
+from kernel.transaction.checks.v01_schema import Parsed, parse
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import digest
+from kernel.values.errors import KernelError, LedgerCorrupt
+from kernel.values.model_registry import ModelRegistry
 from kernel.work.receipts import dead_letter_id
 
 Submitted = SubmissionResult | RejectedResult

@@ -29,13 +29,13 @@ from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit
 from actors.orchestrator.intents import RecordExtractionTransition
 from kernel.algebra.verbs import REQUEST_CANCEL
-from kernel.archival import ArchivalStep, PreparedStep, take_step
-from kernel.canonical import digest
 from kernel.ledger.ledger import LedgerView, Request
 from kernel.ledger.receipts import purge_expired
 from kernel.model.result import RejectedResult
-from kernel.operator_decisions import OperatorDecision, said_of
-from kernel.stores.extraction import attempt_of, last_attempt
+from kernel.records.extraction import attempt_of, last_attempt
+from kernel.records.operator_decisions import OperatorDecision, said_of
+from kernel.retention.archival import ArchivalStep, PreparedStep, take_step
+from kernel.values.canonical import digest
 from kernel.verify import Verification
 from kernel.verify.violation import record_violation
 from kernel.work.contents import EXTRACTION_QUEUE, ExtractionTransition

@@ -56,8 +56,8 @@ from actors.messages import Message
 from actors.sessions.runtime import SessionRuntime
 from actors.sharding.held_shards import HeldShards
 from actors.supervision import WakeSignal, kept_up
-from kernel.json_text import is_longer_than
 from kernel.ledger.shards import Fence, Position
+from kernel.values.json_text import is_longer_than
 
 LOOK_EVERY_S = 1.0
 """How long a lost wake may delay an entry."""

@@ -49,10 +49,10 @@ from actors.orchestrator.intents import (
     SynthesizedUnderstanding,
 )
 from kernel.belief.terms import OntologyBundle, SessionPolicy
-from kernel.checks.v01_sizes import too_many_entries
-from kernel.fleet_protocol import PROTOCOL
-from kernel.json_text import SteppedDecoder, is_longer_than, written_in_steps
 from kernel.model.simulation import SimulationExternalEffectPolicy
+from kernel.transaction.checks.v01_sizes import too_many_entries
+from kernel.values.fleet_protocol import PROTOCOL
+from kernel.values.json_text import SteppedDecoder, is_longer_than, written_in_steps
 from kernel.work.reports import WorkReport
 
 LONG_CHARS = 64 << 10

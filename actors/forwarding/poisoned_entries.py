@@ -17,8 +17,8 @@ from actors.commit.refusal_units import SetAsideUnit
 from actors.errors import ActorError, ReplyLost
 from actors.forwarding.ports import Inbound, MailboxEntryPort
 from actors.sessions.runtime import SessionRuntime
-from kernel.canonical import sha256_hex
 from kernel.ledger.shards import Fence, Position
+from kernel.values.canonical import sha256_hex
 
 ENDS_MAX = 3
 """Processes that an entry may end before it is set aside."""

@@ -10,12 +10,12 @@ from typing import Any
 
 from actors.errors import ActorError, IntentInvalid
 from kernel.belief.errors import BeliefError
-from kernel.errors import KernelError
 from kernel.ledger.quarantine import RangeQuarantined
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 from kernel.model.simulation import ExternalEffectViolation, SimulationPreview
 from kernel.model.simulation_payloads import PREVIEW_PAYLOADS
 from kernel.simulate.operation import SimulationResult
+from kernel.values.errors import KernelError
 
 
 def encode(value: Any) -> Any:

@@ -29,7 +29,7 @@ from actors.sessions.runtime import SessionRuntime
 from actors.sharding.assignment import shard_of
 from actors.sharding.held_shards import HeldShards
 from kernel.belief.errors import BeliefError
-from kernel.host import Host
+from kernel.values.host import Host
 
 ENTRY_BYTES_MAX = 16 * 1024 * 1024
 WAITING_MAX = 4096

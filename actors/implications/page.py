@@ -9,9 +9,9 @@ import orjson
 
 from actors.implications.detector import CommittedOperation, ImplicationDetector
 from actors.orchestrator.intents import Implication
-from kernel.errors import KernelError, LedgerCorrupt, LedgerUnavailable
-from kernel.foreign_code import call_foreign, cause_of, message_of, traceback_of
 from kernel.ledger.ledger import LedgerView, LogEntry
+from kernel.values.errors import KernelError, LedgerCorrupt, LedgerUnavailable
+from kernel.values.foreign_code import call_foreign, cause_of, message_of, traceback_of
 
 PAGE_OPERATIONS = 256
 """Operations that a detector is shown at once."""

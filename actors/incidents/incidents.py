@@ -20,7 +20,9 @@ from actors.commit.graph_units import MergeGraphUnit, OpenIncidentUnit
 from actors.incidents.ledger_elimination_store import LedgerEliminationStore
 from kernel.belief.elimination_store import EliminationProvenance
 from kernel.belief.errors import BeliefError
-from kernel.causal_graph import (
+from kernel.ledger.damage import damage_of
+from kernel.ledger.ledger import Ledger
+from kernel.records.causal_graph import (
     CausalEdge,
     CausalNode,
     EdgeKey,
@@ -31,8 +33,6 @@ from kernel.causal_graph import (
     node_id_of,
     node_record_id,
 )
-from kernel.ledger.damage import damage_of
-from kernel.ledger.ledger import Ledger
 from kernel.verify.violation import record_damage
 
 SESSION_PREFIX = "incident:"

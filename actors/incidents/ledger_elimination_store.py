@@ -31,9 +31,9 @@ from kernel.belief.elimination_store import (
 )
 from kernel.belief.limits import MAX_CLAIMED_IDS, MAX_HYPOTHESES, check_ids
 from kernel.belief.terms import OntologyBundle
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, take_incidents
+from kernel.transaction.kernel import Kernel
 
 NO_ONTOLOGY = OntologyBundle("", "", "", "")
 

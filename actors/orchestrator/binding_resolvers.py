@@ -7,10 +7,10 @@ from actors.orchestrator.intents import EmitManifest, FireBinding, RecordFire
 from actors.orchestrator.resolved_operation import ResolvedOperation, make_effect
 from actors.orchestrator.untrusted_content import wrap_untrusted
 from kernel.algebra.verbs import FIRE_RECORD
-from kernel.bindings.dispatch import CASE_FIELDS, TARGETS
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.model.bindings.dispatch import CASE_FIELDS, TARGETS
 from kernel.model.receipt import MANIFEST_RECEIPT, receipt_effect
-from kernel.stores.bindings import generation_of
+from kernel.records.bindings import generation_of
 
 _PRIORITY_OF_CAPACITY: Mapping[str, str] = MappingProxyType(
     {

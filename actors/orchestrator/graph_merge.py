@@ -12,11 +12,17 @@ from typing import Literal
 from actors.orchestrator.intents import WriteCausalGraph
 from actors.orchestrator.resolved_operation import make_effect
 from actors.orchestrator.resolvers import creation_effects
-from kernel.canonical import canonicalize
-from kernel.causal_graph import CausalEdge, Merge, edge_metadata, node_payload, node_record_id
-from kernel.host import Host
 from kernel.ledger.ledger import Document
 from kernel.model.node_kinds import CAUSAL_NODE
+from kernel.records.causal_graph import (
+    CausalEdge,
+    Merge,
+    edge_metadata,
+    node_payload,
+    node_record_id,
+)
+from kernel.values.canonical import canonicalize
+from kernel.values.host import Host
 
 CORPUS = "corpus:causal-graph"
 

@@ -10,11 +10,11 @@ from actors.orchestrator.intents import (
 )
 from actors.orchestrator.resolved_operation import ResolvedOperation, make_effect
 from kernel.algebra.verbs import IMPLICATION_HALT, IMPLICATION_RESUME, IMPLICATION_RUN
-from kernel.implications.halts import HALTED, RESUMED
-from kernel.implications.runs import RUN_RECEIPT
 from kernel.ledger.ledger import LedgerView
 from kernel.model.receipt import receipt_effect
-from kernel.stores.court_dispositions import OBSERVATIONS
+from kernel.records.court_dispositions import OBSERVATIONS
+from kernel.records.implications.halts import HALTED, RESUMED
+from kernel.records.implications.runs import RUN_RECEIPT
 
 OBSERVATION = "court_disposition_observation_write"
 

@@ -18,9 +18,8 @@ from pydantic import (
 )
 
 from kernel.authority.inputs import EXCERPT_MAX
-from kernel.bindings.selectors import VALUE_MAX
-from kernel.bindings.source_binding import BindingTargetKind
-from kernel.canonical import canonicalize
+from kernel.model.bindings.selectors import VALUE_MAX
+from kernel.model.bindings.source_binding import BindingTargetKind
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, CapacityOverride
 from kernel.model.landscape_receipts import RunSealed
 from kernel.model.model_output import CapturedOutput
@@ -35,10 +34,11 @@ from kernel.model.stated_receipts import (
     ReceiptsSealed,
     RecomputeRequested,
 )
-from kernel.priorities import CapacityPriority
-from kernel.reviews.batch import ReviewItem
-from kernel.reviews.evidence import EvidenceKind
-from kernel.stores.dates import Day
+from kernel.records.dates import Day
+from kernel.records.reviews.batch import ReviewItem
+from kernel.records.reviews.evidence import EvidenceKind
+from kernel.values.canonical import canonicalize
+from kernel.values.priorities import CapacityPriority
 
 MAX_TEXT_CHARS = 64 * 1024
 MAX_INPUTS = 10_000

@@ -13,8 +13,8 @@ from actors.orchestrator.intents import (
 )
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.model_output import CapturedOutput, RecordedModelOutput, fingerprint
-from kernel.sources import Source, SourceClasses
-from kernel.visibility import max_visibility_class
+from kernel.records.sources import Source, SourceClasses
+from kernel.values.visibility import max_visibility_class
 
 
 def outputs_of(intent: Intent) -> tuple[CapturedOutput, ...]:

@@ -15,13 +15,13 @@ from actors.orchestrator.intents import Intent, purpose_of
 from actors.orchestrator.model_outputs import recorded_outputs
 from actors.orchestrator.resolved_operation import ResolvedOperation
 from actors.orchestrator.resolvers import resolve
-from kernel.canonical import digest
-from kernel.host import Host, iso_time
-from kernel.idempotency_keys import caller_key, runtime_key
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, Implied
 from kernel.model.recomputes import CAUSES, RECALCULATE
-from kernel.sources import state_taint
+from kernel.records.sources import state_taint
+from kernel.values.canonical import digest
+from kernel.values.host import Host, iso_time
+from kernel.values.idempotency_keys import caller_key, runtime_key
 
 DEFAULT_CAUSAL_WINDOW_MINUTES = 24 * 60
 

@@ -80,8 +80,10 @@ from kernel.algebra.verbs import (
 from kernel.authority.enqueue_pages import ENQUEUED_RECEIPT
 from kernel.authority.requests import due
 from kernel.authority.triggers import ENQUEUED_KINDS
-from kernel.belief_anchors import ANCHOR_RECEIPT
-from kernel.bindings.artifacts import (
+from kernel.belief.anchors import ANCHOR_RECEIPT
+from kernel.landscape.seals import SEAL_RECEIPT
+from kernel.ledger.ledger import Document, LedgerView, Request
+from kernel.model.bindings.artifacts import (
     COMPLETED_PHASES,
     PHASE_FIELDS,
     SOURCE_EVENT_ID,
@@ -89,9 +91,6 @@ from kernel.bindings.artifacts import (
     completion,
     read_artifact,
 )
-from kernel.idempotency_keys import runtime_key
-from kernel.landscape.seals import SEAL_RECEIPT
-from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.node_kinds import (
     ACCESS_OVERLAY,
     CASE_RECORD,
@@ -105,14 +104,15 @@ from kernel.model.node_kinds import (
 )
 from kernel.model.receipt import receipt_effect
 from kernel.model.recomputes import RECALCULATE, REQUESTS
-from kernel.operator_decisions import DECIDED_RECEIPT
-from kernel.overlays.overlay import EMBEDDED
 from kernel.proof.handover_proof import HANDOVER_RECEIPT
-from kernel.receipt_seals import RECEIPTS_SEALED
-from kernel.stores.bindings import generation_in_force, last_generation
-from kernel.stores.dates import day_fields
-from kernel.stores.external_report import FAILED, PERFORMED
+from kernel.records.bindings import generation_in_force, last_generation
+from kernel.records.dates import day_fields
+from kernel.records.external_report import FAILED, PERFORMED
+from kernel.records.operator_decisions import DECIDED_RECEIPT
+from kernel.records.overlays.overlay import EMBEDDED
+from kernel.records.receipt_seals import RECEIPTS_SEALED
 from kernel.thoughts.recording import RECEIPTS as THOUGHT_RECEIPTS
+from kernel.values.idempotency_keys import runtime_key
 from kernel.work.fire_targets import named
 
 SOURCE = "SourceArtifact"

@@ -8,10 +8,15 @@ from actors.orchestrator.resolved_operation import ResolvedOperation, make_effec
 from kernel.algebra.verbs import BATCH_REVIEW
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.receipt import receipt_effect
-from kernel.reviews.batch import DISPOSITIONS, RECORD_RECEIPT, operation_id_of, written_membership
-from kernel.reviews.evidence import STORES, evidence_record, sources_of_record
-from kernel.spans import sources_in
-from kernel.stores.memberships import membership_id, membership_of
+from kernel.records.memberships import membership_id, membership_of
+from kernel.records.reviews.batch import (
+    DISPOSITIONS,
+    RECORD_RECEIPT,
+    operation_id_of,
+    written_membership,
+)
+from kernel.records.reviews.evidence import STORES, evidence_record, sources_of_record
+from kernel.values.spans import sources_in
 
 RULING = "ruling_disposition_write"
 

@@ -6,7 +6,7 @@ original text can be read back (`unwrap_untrusted`), which is what offsets of sp
 
 from html import escape
 
-from kernel.untrusted import unwrap_untrusted
+from kernel.values.untrusted import unwrap_untrusted
 
 __all__ = ["unwrap_untrusted", "wrap_untrusted"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from actors.errors import PipelineInvalid
-from kernel.canonical import sha256_hex
+from kernel.values.canonical import sha256_hex
 
 NodeType = Literal["source", "transform", "gate", "aggregation", "coalesce", "sink"]
 

@@ -37,12 +37,12 @@ from actors.pipelines.source_rows import SourceRow, SourceRows
 from actors.pipelines.step import WalkTools
 from actors.pipelines.walk import token_name
 from actors.pipelines.walks import Walks
-from kernel.foreign_code import call_foreign, cause_of, message_of
 from kernel.landscape.canonical_types import restored
 from kernel.landscape.checkpoints import reopen_run
 from kernel.landscape.open_work import failed_tokens
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
+from kernel.values.foreign_code import call_foreign, cause_of, message_of
 
 RunStatus = Literal["completed", "interrupted", "failed"]
 

@@ -7,11 +7,11 @@ from typing import Any
 from actors.errors import PipelineSourceDiffers
 from actors.pipelines.node import PipelineNode, parameters_of
 from actors.pipelines.run_records import row_name
-from kernel.canonical import sha256_hex
 from kernel.landscape.canonical_types import Canonical, digest_of, typed_or_shown
 from kernel.landscape.open_work import source_rows
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.values.canonical import sha256_hex
 
 _END: Any = object()
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel
 
 from actors.pipelines.events import CallMade
-from kernel.foreign_code import call_foreign, cause_of, message_of
 from kernel.landscape.canonical_types import Canonical, typed_data
 from kernel.ledger.landscape_tables import CALL_TYPES
+from kernel.values.foreign_code import call_foreign, cause_of, message_of
 
 T = TypeVar("T")
 AnswerT = TypeVar("AnswerT", bound=BaseModel)

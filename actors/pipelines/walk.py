@@ -28,7 +28,6 @@ from actors.pipelines.events import (
 from actors.pipelines.graph import PipelineGraph
 from actors.pipelines.node import PAUSE_S_MAX, PipelineNode
 from actors.pipelines.step import NodeStep, RowRefused, WalkTools, error_content
-from kernel.foreign_code import call_foreign
 from kernel.landscape.canonical_types import (
     UNREADABLE,
     Canonical,
@@ -36,6 +35,7 @@ from kernel.landscape.canonical_types import (
     stable_hash,
     typed_data,
 )
+from kernel.values.foreign_code import call_foreign
 
 TOKENS_MAX = 10_000
 """Tokens that one row may become on its way."""

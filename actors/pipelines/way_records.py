@@ -24,7 +24,7 @@ from actors.pipelines.walk import token_name
 from kernel.landscape.canonical_types import Canonical, restored, stable_hash
 from kernel.landscape.recorder import Recorder
 from kernel.landscape.work_recording import MISSING
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 DISCARD = "discard"
 """Where what failed goes that no sink takes: nowhere, but on the record."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from actors.messages import Audit, BeliefVerb, Declare, Eliminate, Message, Query, Succeed
 from kernel.belief.session import BeliefSession
-from kernel.json_text import is_longer_than
+from kernel.values.json_text import is_longer_than
 
 IDS_MAX = 2_000
 """Ids that an actor reads or lists in less than two milliseconds."""

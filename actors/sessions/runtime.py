@@ -49,14 +49,14 @@ from actors.sessions.session_actor import Beside, SessionActor
 from actors.sharding.held_shards import HeldShards
 from kernel.belief.elimination_store import EliminationStoreUnavailable
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
+from kernel.belief.record import read_session
 from kernel.belief.session import BeliefSession
 from kernel.belief.tombstone_restoration import RestoredSession, restore_session
-from kernel.belief_record import read_session
-from kernel.errors import OF_THE_LEDGER, LedgerCorrupt, LedgerUnavailable
-from kernel.host import iso_time
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, consumed_to
 from kernel.thoughts.chain import read_chain
+from kernel.values.errors import OF_THE_LEDGER, LedgerCorrupt, LedgerUnavailable
+from kernel.values.host import iso_time
 
 _OF_THE_SESSION = (ActorError, CorruptBeliefEvent)
 """Errors that end an actor with all of its messages; no message is to blame for them."""

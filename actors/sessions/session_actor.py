@@ -91,16 +91,16 @@ from actors.sessions.operation_log import log_results
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
 from kernel.belief.id_lists import STEP_IDS
+from kernel.belief.record import BeliefBatch, check_session_id
 from kernel.belief.session import BeliefSession
 from kernel.belief.succession import declare_successor
 from kernel.belief.terms import TombstonePlace
-from kernel.belief_record import BeliefBatch, check_session_id
-from kernel.canonical import digest
-from kernel.host import Host, iso_time
 from kernel.ledger.shards import Fence, Position
 from kernel.model.result import SubmissionResult
 from kernel.model.stated_receipts import SESSION_ID_CHARS_MAX
 from kernel.thoughts.sessions import ThoughtRefused
+from kernel.values.canonical import digest
+from kernel.values.host import Host, iso_time
 
 _log = structlog.get_logger(__name__)
 

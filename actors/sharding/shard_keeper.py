@@ -32,7 +32,6 @@ import structlog
 from actors.sharding.assignment import LeaseTablePort, ShardPlan, owner_in, plan
 from actors.sharding.held_shards import HeldShards
 from actors.supervision import WakeSignal, kept_up
-from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import (
     NOBODY,
@@ -44,6 +43,7 @@ from kernel.ledger.shards import (
     shards_of,
     take_shards,
 )
+from kernel.values.errors import CommitOutcomeUnknown, LedgerUnavailable
 
 BEATS_IN_A_LEASE = 4
 FINISH_S = 1.0

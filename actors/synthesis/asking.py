@@ -14,8 +14,8 @@ from actors.synthesis.model_client import (
     ModelParameters,
 )
 from actors.synthesis.prompt import AssembledPrompt
-from kernel.host import iso_time
 from kernel.model.model_output import CapturedOutput
+from kernel.values.host import iso_time
 
 CALL_TIMEOUT_S = 120.0
 

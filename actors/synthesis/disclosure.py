@@ -6,7 +6,7 @@ policy in force says so, and never into a prompt cache.
 
 from actors.errors import ModelError
 from actors.synthesis.model_client import ModelAnswer
-from kernel.outbound import RESTRICTED
+from kernel.transaction.outbound import RESTRICTED
 
 
 def may_be_told(visibility_class: str, *, external: bool, authorized: bool) -> bool:

@@ -20,7 +20,7 @@ from actors.synthesis.read_only_agent import ReadOnlyAgent
 from kernel.ledger.ledger import Document
 from kernel.ledger.simulations import MOST_RESTRICTIVE
 from kernel.model.node_kinds import FRAMING_KINDS
-from kernel.sources import SourceClasses
+from kernel.records.sources import SourceClasses
 
 SEARCH_NODES_MAX = 2000
 SEARCH_FOUND_MAX = 5

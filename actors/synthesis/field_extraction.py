@@ -30,7 +30,7 @@ from kernel.model.extraction_result import (
     FieldName,
 )
 from kernel.model.model_output import CapturedOutput
-from kernel.outbound import RESTRICTED, is_outbound_authorized
+from kernel.transaction.outbound import RESTRICTED, is_outbound_authorized
 
 VALUES_MAX = 128
 """Values that one answer may have."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kernel.canonical import canonicalize, sha256_hex
+from kernel.values.canonical import canonicalize, sha256_hex
 
 ANSWER_MAX_BYTES = 256 * 1024
 LOCAL_PROVIDER = "local"

@@ -17,7 +17,7 @@ from typing import Any
 from actors.errors import ModelError
 from actors.orchestrator.untrusted_content import wrap_untrusted
 from actors.synthesis.metadata_fields import families_of
-from kernel.canonical import canonicalize, sha256_hex
+from kernel.values.canonical import canonicalize, sha256_hex
 
 PROMPT_MAX_CHARS = 1 << 20
 CONTENT = "content"

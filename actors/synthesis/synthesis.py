@@ -46,11 +46,11 @@ from actors.synthesis.document_reader import DocumentReader, ReadDocument
 from actors.synthesis.model_client import ModelClient, ModelParameters
 from actors.synthesis.prompt import assemble
 from actors.synthesis.read_only_agent import ContextFull, ReadOnlyAgent, SessionContexts
-from kernel.host import Host
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.model_output import CapturedOutput
 from kernel.model.result import RejectedResult, SubmissionResult
-from kernel.outbound import RESTRICTED, is_outbound_authorized
+from kernel.transaction.outbound import RESTRICTED, is_outbound_authorized
+from kernel.values.host import Host
 
 CALLS_AT_ONCE_MAX = 8
 

@@ -13,11 +13,11 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from kernel.audit.operations import stored_document
-from kernel.conflicts.adjudications import ITEM_KIND, item, resolution_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.envelope import MAX_ADJUDICATED
+from kernel.records.conflicts.adjudications import ITEM_KIND, item, resolution_of
 
 SCANNED_ROWS_MAX = 2000
 """Items that one page looks at."""

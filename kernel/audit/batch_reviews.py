@@ -8,9 +8,9 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.dumped import DumpOf
 from kernel.model.stated_receipts import BatchReviewOperation, ReviewDisposition, ReviewFailure
-from kernel.reviews.batch import operation_id_of, recorded_batch
-from kernel.stores.memberships import membership_of
-from kernel.stores.rollback_marks import mark_of
+from kernel.records.memberships import membership_of
+from kernel.records.reviews.batch import operation_id_of, recorded_batch
+from kernel.records.rollback_marks import mark_of
 
 RETRIES_MAX = 100
 """Retries of one batch that are listed, the first of them."""

@@ -22,13 +22,13 @@ from typing import Any, NotRequired, cast
 from typing_extensions import TypedDict
 
 from kernel.audit.operations import envelope_of, first_sequence_from, row_document
-from kernel.capacity import KernelCostGovernance, estimate, governance_in
-from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import Row
 from kernel.ledger.supersession import in_force_at, is_lite
-from kernel.ledger.tables import Row
-from kernel.pressure import COST_MAX
+from kernel.records.capacity import KernelCostGovernance, estimate, governance_in
+from kernel.values.errors import LedgerCorrupt
+from kernel.values.pressure import COST_MAX
 
 _LEASE_KINDS = frozenset({"capacity_lease", "capacity_alert", "capacity_override"})
 

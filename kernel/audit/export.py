@@ -21,12 +21,12 @@ the rows hold the anchors only.
 from collections.abc import Iterator
 
 from kernel.audit.operations import stored_document
-from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.proof.merkle_tree import Frontier, leaf_hash
+from kernel.values.canonical import canonicalize
 
 EXPORT_FORMAT = "rotulus-export/1"
 PAGE_ROWS = 200

@@ -15,7 +15,7 @@ from kernel.authority.requests import stale_since
 from kernel.authority.strategy import WEIGHTS
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.recomputes import RECALCULATE
 

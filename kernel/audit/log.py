@@ -7,8 +7,8 @@ from typing_extensions import TypedDict
 from kernel.audit.operations import row_document
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.store.tables import Row
 from kernel.ledger.supersession import in_force_at
-from kernel.ledger.tables import Row
 
 
 class ScopeSummary(TypedDict):

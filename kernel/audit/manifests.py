@@ -6,11 +6,11 @@ from typing import NotRequired
 
 from typing_extensions import TypedDict
 
-from kernel.errors import KernelError
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.receipt import MANIFEST_RECEIPT
-from kernel.stores.binding_cycles import manifest_rows
+from kernel.records.binding_cycles import manifest_rows
+from kernel.values.errors import KernelError
 from kernel.work.manifests import differences
 
 UNKNOWN = "binding_manifest_unknown"

@@ -13,12 +13,12 @@ from typing import Literal, NotRequired
 import orjson
 from typing_extensions import TypedDict
 
-from kernel.conflicts.adjudications import outcomes_to_review
-from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.keys import key_names
+from kernel.ledger.store.tables import Row
 from kernel.model.numbers import SEQUENCE_MAX
-from kernel.reviews.evidence import (
+from kernel.records.conflicts.adjudications import outcomes_to_review
+from kernel.records.reviews.evidence import (
     STORES,
     EvidenceDocument,
     EvidenceKind,

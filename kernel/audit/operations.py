@@ -24,14 +24,14 @@ from sqlalchemy import Table
 from typing_extensions import TypedDict
 
 from kernel.algebra.effects import EFFECT_KINDS
-from kernel.errors import KernelError, LedgerCorrupt
-from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import sequences_that_wrote
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import Row, rows_in_pages
 from kernel.ledger.supersession import in_force_at, position_of
-from kernel.ledger.tables import Row, rows_in_pages
 from kernel.model.lite import LITE_INTENT
+from kernel.values.errors import KernelError, LedgerCorrupt
+from kernel.values.host import iso_time
 
 SCANNED_ROWS_MAX = 20_000
 """Rows that one page looks at."""

@@ -19,11 +19,11 @@ from kernel.audit.operations import (
     envelope_of,
 )
 from kernel.authority.recompute_pages import operation_named, ordinals_of
-from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of, sequences_that_wrote
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import is_lite
+from kernel.values.errors import LedgerCorrupt
 
 LATER_WRITES_MAX = 20
 """Later operations that are named for one record."""

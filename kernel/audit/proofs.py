@@ -19,23 +19,21 @@ import orjson
 
 from kernel.audit.manifests import ManifestUnknown
 from kernel.audit.operations import envelope_of, first_sequence_from
+from kernel.belief.anchors import anchor_of
 from kernel.belief.events import BeliefEvent
-from kernel.belief_anchors import anchor_of
-from kernel.errors import KernelError, LedgerCorrupt
-from kernel.host import parse_time_us
 from kernel.landscape.seals import seal_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.log_tree import LogTree
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.proof.handover_proof import HANDOVER_VERB, handover_in
 from kernel.proof.merkle_tree import ReadNode, inclusion_path, leaf_hash
 from kernel.proof.proof_file import ANCHOR_VERB, ELIMINATE_VERB, FORMAT, TLOG_PROOF
 from kernel.proof.signing_keys import NoteVerifier
 from kernel.proof.tiles import subtree_root
 from kernel.proof.verification import ProofInvalid
-from kernel.receipt_seals import leaves_of, range_with
-from kernel.thought_contents import read_content
+from kernel.records.receipt_seals import leaves_of, range_with
+from kernel.retention.thought_contents import read_content
 from kernel.thoughts.reading import thought_path, thought_rows
 from kernel.thoughts.sessions import (
     ThoughtRefused,
@@ -44,6 +42,8 @@ from kernel.thoughts.sessions import (
     session_of,
     thought_named,
 )
+from kernel.values.errors import KernelError, LedgerCorrupt
+from kernel.values.host import parse_time_us
 from kernel.work.receipts import closed_id, dead_letter_id
 
 ANCHORS_AT_ONCE = 64

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 
 from kernel.audit.provenance import Named, Step
 from kernel.audit.provenance_words import words_at
+from kernel.belief.anchors import anchor_of
 from kernel.belief.events import BeliefEvent
-from kernel.belief_anchors import anchor_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.spans import Span
+from kernel.values.spans import Span
 
 EVENTS_MAX = 2000
 """First entries of a session's trail that are searched for what struck a hypothesis."""

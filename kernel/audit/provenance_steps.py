@@ -18,11 +18,11 @@ from kernel.authority.recompute_pages import recompute_alone, requests_answered
 from kernel.landscape.runtime.stages import stage_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.node_kinds import SOURCE_ARTIFACT, UNDERSTANDING
 from kernel.model.recomputes import RECALCULATE
-from kernel.spans import sources_in, spans_in
-from kernel.untrusted import text_of
+from kernel.values.spans import sources_in, spans_in
+from kernel.values.untrusted import text_of
 from kernel.work.requests import status_of
 
 SAID_CHARS_MAX = 200

@@ -2,8 +2,8 @@
 
 from kernel.audit.provenance import Words
 from kernel.ledger.ledger import LedgerView
-from kernel.spans import Span
-from kernel.texts import text_at
+from kernel.records.texts import text_at
+from kernel.values.spans import Span
 
 WORDS_CHARS_MAX = 4000
 """Characters of a stretch that one answer repeats; its length says how many there are."""

@@ -5,7 +5,7 @@ from functools import lru_cache
 from sqlalchemy import Table
 
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 READS_KEPT = 512
 """Of each kind of answer; what many steps lead to is soon asked for again."""

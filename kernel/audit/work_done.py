@@ -10,11 +10,11 @@ import orjson
 from sqlalchemy import Table
 
 from kernel.ledger import schema
-from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.tables import rows_in_pages
-from kernel.reviews.evidence import STORES
-from kernel.stores.binding_pairs import UNFINISHED
+from kernel.ledger.store.keys import key_names
+from kernel.ledger.store.tables import rows_in_pages
+from kernel.records.binding_pairs import UNFINISHED
+from kernel.records.reviews.evidence import STORES
 
 PAGE = 1000
 

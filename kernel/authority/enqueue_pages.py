@@ -22,7 +22,6 @@ from kernel.authority.requests import (
 )
 from kernel.authority.triggered_requests import TriggeredRequests
 from kernel.authority.triggers import ENQUEUED_KINDS, INPUT_UPDATE, Trigger
-from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.envelope import Envelope
@@ -34,7 +33,8 @@ from kernel.model.stated_receipts import (
     RecomputePriority,
     RecomputeRequested,
 )
-from kernel.stores.record import Operation
+from kernel.records.record import Operation
+from kernel.values.errors import EffectInapplicable
 
 ENQUEUED_RECEIPT = "authority_recompute_enqueued"
 

@@ -10,7 +10,7 @@ from kernel.authority.strategy import (
 )
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.authority_fields import waits_for_the_tick
 from kernel.model.node_kinds import CLAIM, UNDERSTANDING
 

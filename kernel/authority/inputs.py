@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from kernel.authority.strategy import AuthorityInput
-from kernel.canonical import canonicalize
+from kernel.values.canonical import canonicalize
 
 EXCERPT_INPUTS = 64
 """How many of the first inputs are stated by name."""

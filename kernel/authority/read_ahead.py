@@ -14,11 +14,11 @@ from sqlalchemy import Table
 
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
-from kernel.ledger.buffer import BufferedTables
-from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.store.buffer import BufferedTables
+from kernel.ledger.store.keys import key_names
 from kernel.model.node_kinds import UNDERSTANDING
-from kernel.spans import sources_in
+from kernel.values.spans import sources_in
 
 EDGES_MAX = 4096
 """Edges that one statement reads ahead; where there are more, they are read when needed."""

@@ -19,13 +19,13 @@ from kernel.authority.inputs import StatedInputs
 from kernel.authority.requests import RecomputeReadiness, close_request, due
 from kernel.authority.strategy import AuthorityStrategy, authority_in_range
 from kernel.authority.value import authority_of
-from kernel.canonical import canonicalize
-from kernel.errors import AuthorityInvalid, EffectInapplicable, SnapshotTooOld
 from kernel.ledger.ledger import Request
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.model.recomputes import CAUSES, REQUESTS, Recompute, is_page, recomputes_of
-from kernel.stores.record import Operation
+from kernel.records.record import Operation
+from kernel.values.canonical import canonicalize
+from kernel.values.errors import AuthorityInvalid, EffectInapplicable, SnapshotTooOld
 
 _WRITTEN = frozenset(
     {

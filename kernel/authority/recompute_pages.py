@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.recomputes import CAUSES, RECALCULATE, REQUESTS, inputs_named, owner_of
 
 

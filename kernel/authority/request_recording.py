@@ -22,13 +22,13 @@ from kernel.authority.requests import (
 )
 from kernel.authority.triggered_requests import TriggeredRequests
 from kernel.authority.triggers import INPUT_UPDATE, Trigger, ranks_of
-from kernel.canonical import canonicalize_plain
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
 from kernel.model.envelope import Envelope
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.receipt import Receipt
-from kernel.stores.record import Operation
+from kernel.records.record import Operation
+from kernel.values.canonical import canonicalize_plain
 
 DEFERRED_RECEIPT = "authority_cascade_deferred"
 

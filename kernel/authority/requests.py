@@ -19,10 +19,10 @@ from kernel.authority.cascade import on_cycles
 from kernel.authority.graph import dependents_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request
-from kernel.ledger.tables import Row, rows_in_pages
+from kernel.ledger.store.tables import Row, rows_in_pages
 from kernel.model.node_kinds import UNDERSTANDING
-from kernel.priorities import PRIORITIES_OF
-from kernel.stores.record import Applied, Operation
+from kernel.records.record import Applied, Operation
+from kernel.values.priorities import PRIORITIES_OF
 
 AUTHORITY_QUEUE = "authority-recompute"
 CASCADE_QUEUE = "authority-cascade"

@@ -13,7 +13,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from kernel.errors import AuthorityInvalid
+from kernel.values.errors import AuthorityInvalid
 
 WEIGHTS: Mapping[str, float] = MappingProxyType({"core": 4.0, "supporting": 2.0, "tangential": 1.0})
 

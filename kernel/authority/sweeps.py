@@ -13,10 +13,10 @@ from kernel.authority.graph import is_nightly
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import AuthorityStrategy
 from kernel.authority.value import authority_of
-from kernel.host import iso_time, parse_time_us
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.authority_fields import decayed_at_us
 from kernel.model.node_kinds import UNDERSTANDING
+from kernel.values.host import iso_time, parse_time_us
 
 BACKFILL = "migration_v15_to_v16"
 """The source of every request of the backfill (§8.6)."""

@@ -10,12 +10,12 @@ import orjson
 
 from kernel.authority.graph import is_understanding
 from kernel.authority.requests import DEFAULT_PRIORITY, RANKS
-from kernel.belief_anchors import anchor_of
+from kernel.belief.anchors import anchor_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.model.envelope import Envelope, KernelEffect
 from kernel.model.node_kinds import CLAIM, UNDERSTANDING
-from kernel.stores.record import Applied
+from kernel.records.record import Applied
 
 CLAIM_UPDATE = "versioned_claim_update"  # T1
 INPUT_UPDATE = "input_cu_update"  # T2, and every understanding that a cascade reaches

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from kernel.canonical import canonicalize
+from kernel.values.canonical import canonicalize
 
 STEP_IDS = 10_000
 """Ids that are sorted or written in one call, which takes two or three milliseconds."""

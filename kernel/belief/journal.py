@@ -11,7 +11,7 @@ from typing import Any
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.events import BeliefEvent, Verb, read_link
 from kernel.belief.limits import check_text, check_timestamp
-from kernel.canonical import GENESIS_HASH
+from kernel.values.canonical import GENESIS_HASH
 
 EVENT_WEIGHT_BYTES = 400
 """What an event costs beside its bytes: its id, its place, its observation (measured)."""

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Any
 
 from kernel.belief.errors import BeliefError
-from kernel.canonical import MAX_SAFE_INTEGER, CanonicalizationError, canonicalize
-from kernel.json_text import SteppedDecoder
+from kernel.values.canonical import MAX_SAFE_INTEGER, CanonicalizationError, canonicalize
+from kernel.values.json_text import SteppedDecoder
 
 MAX_HYPOTHESES = 1_000_000
 MAX_CLAIMED_IDS = 1_000_000

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
 from kernel.belief.errors import BeliefInputError
-from kernel.foreign_code import call_foreign
+from kernel.values.foreign_code import call_foreign
 
 MAX_REPORTED_IDS = 100
 """How many unknown ids an error names."""

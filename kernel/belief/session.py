@@ -51,7 +51,7 @@ from kernel.belief.terms import (
     Verdict,
 )
 from kernel.belief.universe import Universe
-from kernel.canonical import canonicalize
+from kernel.values.canonical import canonicalize
 
 MAX_REPORTED_IDS = 100
 """How many invalid ids an error names."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from kernel.belief.errors import CorruptBeliefEvent
 from kernel.belief.limits import decode_json
-from kernel.canonical import canonicalize
+from kernel.values.canonical import canonicalize
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from uuid import UUID
 
 import orjson
 
-from kernel.canonical import (
+from kernel.values.canonical import (
     MAX_SAFE_INTEGER,
     STRING,
     CanonicalizationError,
@@ -44,7 +44,7 @@ from kernel.canonical import (
     holds_infinite,
     sha256_hex,
 )
-from kernel.errors import FieldRefused
+from kernel.values.errors import FieldRefused
 
 CANONICAL_VERSION = "sha256-rfc8785-v1"
 """What hashes of a run are taken by; a changed rule is another version."""

@@ -30,7 +30,7 @@ from kernel.landscape.reports import run_of_id
 from kernel.landscape.run_rules import hold_together, stored_lineage_problems
 from kernel.landscape.seals import seal_of
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 FORMAT_VERSION = 1
 IDS_AT_ONCE = 200

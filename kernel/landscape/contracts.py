@@ -14,7 +14,7 @@ from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.landscape.reports import run_of_id
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 FIELDS_NAMED_MAX = 40
 

@@ -11,10 +11,10 @@ from hashlib import sha256
 
 from sqlalchemy import Table
 
-from kernel.canonical import canonicalize, sha256_hex
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored, record_bytes
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row, TablesView, rows_in_pages
+from kernel.ledger.store.tables import Row, TablesView, rows_in_pages
+from kernel.values.canonical import canonicalize, sha256_hex
 
 PAGE_RECORDS = 2000
 

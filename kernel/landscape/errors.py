@@ -1,6 +1,6 @@
 """Defines the errors of recording and reading runs: who asked is wrong, or the record is."""
 
-from kernel.errors import FieldRefused, KernelError, RowDamaged
+from kernel.values.errors import FieldRefused, KernelError, RowDamaged
 
 
 class RecordRefused(FieldRefused):

@@ -15,9 +15,6 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from kernel.canonical import canonicalize, sha256_hex
-from kernel.errors import FieldRefused
-from kernel.json_lines import JsonLine, LineRefused, json_lines
 from kernel.landscape.digest import records_of
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.record_chain import RecordChain
@@ -33,9 +30,12 @@ from kernel.landscape.reports import run_of_id
 from kernel.landscape.run_rules import run_problems
 from kernel.landscape.runtime.stretches import PREFIX, is_runtime
 from kernel.landscape.seals import seal_of
-from kernel.ledger.keys import column_names
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.tables import DuplicateKey, MissingReference, Row, Tables
+from kernel.ledger.store.keys import column_names
+from kernel.ledger.store.tables import DuplicateKey, MissingReference, Row, Tables
+from kernel.values.canonical import canonicalize, sha256_hex
+from kernel.values.errors import FieldRefused
+from kernel.values.json_lines import JsonLine, LineRefused, json_lines
 
 MANIFEST = "manifest"
 LINE_BYTES_MAX = 64 * 1024 * 1024

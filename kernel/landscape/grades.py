@@ -6,7 +6,7 @@ away what a replay would read; nothing raises a grade.
 
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 FULL, REPLAY, ATTRIBUTABLE = GRADES = (
     "full_reproducible",

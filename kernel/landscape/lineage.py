@@ -17,7 +17,7 @@ from kernel.landscape.payloads import payload_data, shown_payloads
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored, key_text
 from kernel.landscape.run_rules import hold_together, token_problems
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 TOKENS_MAX = 100
 """Tokens that one question explains, and relatives of each that are named."""

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 import orjson
 
-from kernel.host import iso_time
 from kernel.landscape.grades import grade_now
 from kernel.landscape.lineage import Explanation, TokenLineage
 from kernel.landscape.record_rules import KEYS
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.values.host import iso_time
 
 DATA_CHARS_MAX = 400
 

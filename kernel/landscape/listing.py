@@ -14,7 +14,7 @@ from kernel.landscape.lineage import located
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored
 from kernel.landscape.reports import run_of_id
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 ORDERS: Mapping[str, str] = MappingProxyType({**KEYS, "rows": "row_index", "calls": "call_index"})
 """The column by which a page of a table is ordered, and behind which the next page begins."""

@@ -15,7 +15,6 @@ from uuid import UUID, uuid5
 
 import orjson
 
-from kernel.host import iso_time
 from kernel.landscape.canonical_types import restored
 from kernel.landscape.contracts import contract_of
 from kernel.landscape.digest import records_of
@@ -25,7 +24,8 @@ from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.landscape.reports import run_of_id
 from kernel.landscape.seals import seal_of
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.values.host import iso_time
 
 NAMESPACE = "rotulus"
 ARTIFACTS_IN_EVENT_MAX = 500

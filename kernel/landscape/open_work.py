@@ -8,7 +8,7 @@ from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.payloads import read_payload
 from kernel.landscape.record_rules import TABLES, check_stored, key_text
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 
 def source_rows(view: LedgerView, run_id: str) -> Iterator[Row]:

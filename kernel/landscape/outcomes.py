@@ -11,7 +11,7 @@ from kernel.landscape.recording import Recording
 from kernel.landscape.run_rules import incompleteness
 from kernel.ledger.landscape_tables import TERMINAL_OUTCOMES
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 _RUNS = TABLES["runs"]
 

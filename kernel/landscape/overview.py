@@ -12,7 +12,7 @@ from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.landscape.reports import run_of_id
 from kernel.ledger.landscape_tables import RUN_STATUSES, STATE_STATUSES
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 NODES_SHOWN_MAX = 100
 

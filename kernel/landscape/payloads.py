@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kernel.canonical import sha256_hex
 from kernel.landscape.canonical_types import restored
 from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.tables import Row, Tables
+from kernel.ledger.store.tables import Row, Tables
+from kernel.values.canonical import sha256_hex
 
 PURGE_PAGE = 2000
 """Payloads that one transaction removes."""

@@ -14,12 +14,12 @@ from urllib.parse import quote
 
 import orjson
 
-from kernel.host import iso_time
 from kernel.landscape.digest import records_of
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.landscape.reports import run_document, run_of_id
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.values.host import iso_time
 
 NAMESPACE = "urn:rotulus:run:"
 

@@ -18,7 +18,7 @@ from kernel.landscape.seals import seal_of
 from kernel.ledger import schema
 from kernel.ledger.landscape_tables import OUTCOMES, TERMINAL_OUTCOMES
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 Document = dict[str, Any]
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import orjson
 
-from kernel.errors import LedgerCorrupt
 from kernel.landscape.record_chain import (
     Entry,
     RecordChain,
@@ -22,8 +21,9 @@ from kernel.landscape.record_chain import (
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.receipt import Receipt
+from kernel.values.errors import LedgerCorrupt
 
 ANCHORED = "run_records_anchored"
 

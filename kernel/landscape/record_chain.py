@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import orjson
 from sqlalchemy import Table
 
-from kernel.canonical import sha256_hex
 from kernel.landscape.digest import records_of
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored, digested_names
 from kernel.ledger import schema
-from kernel.ledger.keys import values_getter
 from kernel.ledger.landscape_tables import CHANGING
-from kernel.ledger.tables import Row, Tables, TablesView
+from kernel.ledger.store.keys import values_getter
+from kernel.ledger.store.tables import Row, Tables, TablesView
+from kernel.values.canonical import sha256_hex
 
 GENESIS = "0" * 64
 

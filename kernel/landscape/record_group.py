@@ -19,16 +19,16 @@ from itertools import islice
 
 from sqlalchemy import Table
 
-from kernel.errors import TextNotStorable
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.record_chain import RecordChain
 from kernel.landscape.record_rules import KEYS, TABLES, check_new, check_stored, key_text
 from kernel.landscape.references import dangling_reference
 from kernel.landscape.run_rules import ids_by_run, lineage_problems
 from kernel.ledger import schema
-from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.tables import DuplicateKey, MissingReference, Row, Tables
+from kernel.ledger.store.keys import key_names
+from kernel.ledger.store.tables import DuplicateKey, MissingReference, Row, Tables
+from kernel.values.errors import TextNotStorable
 
 GROUP_RECORDS = 1024
 """Records that are written together."""

@@ -17,7 +17,7 @@ from kernel.landscape.record_rules import KEYS, TABLES, check_stored, key_text, 
 from kernel.landscape.recording import Recording
 from kernel.landscape.reports import newest_runs, run_of_id
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 T = TypeVar("T")
 

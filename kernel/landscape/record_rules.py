@@ -19,7 +19,7 @@ from kernel.landscape.canonical_types import restored
 from kernel.landscape.errors import RecordDamaged, RecordRefused
 from kernel.ledger import schema
 from kernel.ledger.landscape_tables import TERMINAL_OUTCOMES
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 TEXT_CHARS_MAX = 4096
 """Of an id, a name or a message; what is larger is a payload."""

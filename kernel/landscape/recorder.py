@@ -26,7 +26,7 @@ from kernel.landscape.record_reading import RecordReading
 from kernel.landscape.record_rules import TABLES, part_key
 from kernel.landscape.runtime.stretches import PREFIX, is_runtime
 from kernel.landscape.work_recording import WorkRecording
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 BRANCHES_MAX = 10_000
 """Children of one fork or expansion, and parents of one join."""

@@ -9,9 +9,9 @@ from kernel.landscape.canonical_types import typed_data
 from kernel.landscape.payloads import payload_row
 from kernel.landscape.record_group import GROUP_RECORDS, RecordGroup
 from kernel.landscape.record_rules import KEYS, TABLES
-from kernel.ledger.keys import column_names
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.tables import Row
+from kernel.ledger.store.keys import column_names
+from kernel.ledger.store.tables import Row
 
 
 class Recording:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from sqlalchemy import ForeignKeyConstraint, Table
 
 from kernel.landscape.record_rules import key_text
-from kernel.ledger.tables import Row, TablesView
+from kernel.ledger.store.tables import Row, TablesView
 
 
 def dangling_reference(tables: TablesView, records: Iterable[tuple[Table, Row]]) -> str | None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import orjson
 
-from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.landscape.digest import PAGE_RECORDS, records_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.grades import grade_now
@@ -23,7 +22,8 @@ from kernel.landscape.record_rules import KEYS, TABLES, check_stored, key_text
 from kernel.landscape.seals import seal_of
 from kernel.ledger.landscape_tables import OPERATION_TYPES, OUTCOMES, RUN_STATUSES
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row, rows_in_pages
+from kernel.ledger.store.tables import Row, rows_in_pages
+from kernel.values.canonical import MAX_SAFE_INTEGER
 
 Document = dict[str, Any]
 

@@ -23,7 +23,7 @@ from kernel.landscape.digest import records_of
 from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.record_rules import TABLES, check_stored, key_text
 from kernel.landscape.runtime.stretches import is_runtime
-from kernel.ledger.tables import Row, TablesView
+from kernel.ledger.store.tables import Row, TablesView
 
 ROWS_NAMED_MAX = 5
 _IDS_AT_ONCE = 500

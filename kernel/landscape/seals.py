@@ -6,18 +6,18 @@ applying the operation does not read them, and verification holds them against t
 
 from typing import Any
 
-from kernel.canonical import canonicalize
-from kernel.errors import EffectInapplicable
 from kernel.landscape.digest import RunDigest, digest_of
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.envelope import Envelope
 from kernel.model.landscape_receipts import RunSealed
 from kernel.model.sole_receipt import sole_receipt
-from kernel.stores.record import Operation
+from kernel.records.record import Operation
+from kernel.values.canonical import canonicalize
+from kernel.values.errors import EffectInapplicable
 
 SEAL_RECEIPT = "landscape_run_sealed"
 

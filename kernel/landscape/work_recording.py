@@ -8,7 +8,7 @@ from kernel.landscape.errors import RecordRefused
 from kernel.landscape.record_group import RecordUnit
 from kernel.landscape.record_rules import TABLES, part_key
 from kernel.landscape.recording import Recording
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 
 MISSING: Any = object()
 """No output; None is an output."""

@@ -13,10 +13,10 @@ from typing import Any, Protocol, runtime_checkable
 
 from sqlalchemy import LargeBinary
 
-from kernel.errors import KernelError
 from kernel.ledger.registry import STORAGE_REGISTRY
 from kernel.ledger.schema import metadata
-from kernel.ledger.tables import Store
+from kernel.ledger.store.tables import Store
+from kernel.values.errors import KernelError
 
 SQL_CHARS_MAX = 20_000
 VALUE_BYTES_MAX = 4 << 20

@@ -4,12 +4,12 @@ What was applied and when is read from the log and its effects. Durable receipts
 record, so the others are ephemeral, however long they are gone.
 """
 
-from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.result import SubmissionResult
+from kernel.values.errors import LedgerCorrupt
 
 
 def emitted_receipt_id(operation_id: str, number: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.tables import Row, rows_in_pages
+from kernel.ledger.store.tables import Row, rows_in_pages
 
 PAGE_ROWS = 200
 

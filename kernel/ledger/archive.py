@@ -9,11 +9,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
-from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger.archive_segment import Segment, content_hash_of, unpacked
 from kernel.ledger.archived_content import packed_content, unpacked_content
 from kernel.ledger.blob_commitment import SALT_BYTES, blob_commitment
 from kernel.ledger.thought_segment import ThoughtSegment, unpacked_thoughts
+from kernel.values.errors import KernelError, LedgerCorrupt
 
 CACHE_BYTES = 64 << 20
 """The most that unpacked segments hold in a process; the one that was read last stays whatever."""

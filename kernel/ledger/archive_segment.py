@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
-from kernel.errors import LedgerCorrupt
 from kernel.proof.tiles import TILE_WIDTH
+from kernel.values.errors import LedgerCorrupt
 
 SEGMENT_ROWS = TILE_WIDTH
 FORMAT = "rotulus-segment/1"

@@ -13,8 +13,8 @@ import zlib
 
 import orjson
 
-from kernel.canonical import canonicalize
-from kernel.errors import LedgerCorrupt
+from kernel.values.canonical import canonicalize
+from kernel.values.errors import LedgerCorrupt
 
 FORMAT = "rotulus-content/1"
 

@@ -13,7 +13,6 @@ from typing import Any, cast
 import orjson
 from sqlalchemy import Table
 
-from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive
 from kernel.ledger.archive_segment import (
@@ -23,8 +22,9 @@ from kernel.ledger.archive_segment import (
     segment_of,
 )
 from kernel.ledger.archived_thoughts import NODES, THOUGHTS, ArchivedThoughts
-from kernel.ledger.keys import column_names, values_getter
-from kernel.ledger.tables import Row, Tables, TablesView
+from kernel.ledger.store.keys import column_names, values_getter
+from kernel.ledger.store.tables import Row, Tables, TablesView
+from kernel.values.errors import LedgerCorrupt
 
 _LOG, _INDEX, _SEGMENTS = schema.kernel_event_log, schema.archived_rows, schema.archive_segments
 _SEQUENCE = "ec_sequence_number"

@@ -14,13 +14,13 @@ from typing import Any
 import orjson
 from sqlalchemy import Table
 
-from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive
-from kernel.ledger.tables import Row, TablesView
+from kernel.ledger.store.tables import Row, TablesView
 from kernel.ledger.thought_segment import SegmentThought
 from kernel.proof.eta_tree import EtaNode, eta_appended, eta_closing
 from kernel.proof.merkle_tree import HASH_BYTES, Frontier
+from kernel.values.errors import LedgerCorrupt
 
 THOUGHTS, NODES, _SEGMENTS = (
     schema.thought_records,

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
-from kernel.ledger.buffer import BufferedTables
+from kernel.ledger.store.buffer import BufferedTables
+from kernel.values.errors import LedgerUnavailable
 
 if TYPE_CHECKING:
     from kernel.ledger.ledger import Head

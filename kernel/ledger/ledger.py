@@ -14,25 +14,33 @@ from typing import Any, NamedTuple, TypeVar, cast
 import orjson
 from sqlalchemy import Table
 
-from kernel.canonical import GENESIS_HASH, canonicalize, sha256_hex
-from kernel.errors import CommitOutcomeUnknown, LedgerCorrupt, RulesVersionUnknown
-from kernel.host import Host
 from kernel.ledger import schema
 from kernel.ledger.archive import NO_ARCHIVE, Archive
 from kernel.ledger.archive_segment import segment_of
 from kernel.ledger.archived_tables import with_archive
 from kernel.ledger.blob_commitment import SALT_BYTES, blob_commitment
-from kernel.ledger.buffer import BufferedTables, write
-from kernel.ledger.catalog import StorageFault
 from kernel.ledger.damage import DamageFound
 from kernel.ledger.head_watch import Ahead, Answered, HeadLook, HeadWatch, answered_in
 from kernel.ledger.log_tree import LogTree, build, frontier_of, grown
 from kernel.ledger.quarantine import Quarantines, read_quarantines
 from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.record_keys import membership_key
-from kernel.ledger.tables import HeldLate, LooksAhead, Replaceable, Row, Store, Tables, TablesView
+from kernel.ledger.store.buffer import BufferedTables, write
+from kernel.ledger.store.catalog import StorageFault
+from kernel.ledger.store.tables import (
+    HeldLate,
+    LooksAhead,
+    Replaceable,
+    Row,
+    Store,
+    Tables,
+    TablesView,
+)
 from kernel.ledger.went_back import finding_stands
 from kernel.model.rules_version import RULES_VERSION
+from kernel.values.canonical import GENESIS_HASH, canonicalize, sha256_hex
+from kernel.values.errors import CommitOutcomeUnknown, LedgerCorrupt, RulesVersionUnknown
+from kernel.values.host import Host
 
 T = TypeVar("T")
 
@@ -593,7 +601,7 @@ class LedgerTransaction(LedgerView):
         """What `kernel.authority.requests` has read; forgotten when a savepoint is undone."""
 
         self.known_of_bindings: dict[str, Any] = {}
-        """What `kernel.stores.active_bindings` has read; forgotten likewise."""
+        """What `kernel.records.active_bindings` has read; forgotten likewise."""
 
         self._known_at: tuple[int, ...] = ()
         self._known: dict[Any, Any] = {}

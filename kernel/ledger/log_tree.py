@@ -9,9 +9,8 @@ below that is full (decision kernel/0330).
 
 from collections.abc import Sequence
 
-from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
-from kernel.ledger.tables import Tables, TablesView
+from kernel.ledger.store.tables import Tables, TablesView
 from kernel.proof.merkle_tree import (
     HASH_BYTES,
     Frontier,
@@ -27,6 +26,7 @@ from kernel.proof.tiles import (
     node_of_tiles,
     subtree_root,
 )
+from kernel.values.errors import LedgerCorrupt
 
 BUILD_PAGE_ROWS = 1024
 

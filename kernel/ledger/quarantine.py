@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import orjson
 from sqlalchemy import Integer, Table
 
-from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger import schema
-from kernel.ledger.keys import column_names
-from kernel.ledger.tables import Row, TablesView, rows_in_pages
+from kernel.ledger.store.keys import column_names
+from kernel.ledger.store.tables import Row, TablesView, rows_in_pages
+from kernel.values.errors import KernelError, LedgerCorrupt
 
 VIOLATION = "kernel_event_log_integrity_violation"
 LIFTED = "log_quarantine_lifted"

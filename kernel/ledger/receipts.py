@@ -4,11 +4,11 @@ A rejection has a receipt and no log row (K5); through the chain's head in the n
 sealed all the same.
 """
 
-from kernel.canonical import canonicalize, sha256_hex
-from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
 from kernel.model.receipt import CURRENT_RECEIPTS, EPHEMERAL_DAYS, Receipt, ReceiptRules
+from kernel.values.canonical import canonicalize, sha256_hex
+from kernel.values.host import iso_time
 
 US_PER_DAY = 24 * 3600 * 1_000_000
 

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import orjson
 
-from kernel.canonical import sha256_hex
-from kernel.errors import LedgerCorrupt, SnapshotTooOld
 from kernel.ledger import schema
-from kernel.ledger.tables import TablesView
+from kernel.ledger.store.tables import TablesView
+from kernel.values.canonical import sha256_hex
+from kernel.values.errors import LedgerCorrupt, SnapshotTooOld
 
 SNAPSHOT_OPERATIONS_MAX = 65_536
 """How many operations may have been recorded since a moment that is looked back to."""

@@ -1,7 +1,7 @@
 """One SELECT on records that no database has: they are put into one in memory, for that statement.
 
 The database is SQLite's, whatever the ledger's is, and what the statement may do is what it may do
-on a file (`kernel/ledger/sqlite_query.py`).
+on a file (`kernel/ledger/sqlite/query.py`).
 """
 
 import sqlite3
@@ -13,9 +13,9 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateTable
 
 from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds, check_text
-from kernel.ledger.keys import column_names, values_getter
-from kernel.ledger.sqlite_query import run_query
-from kernel.ledger.tables import Row
+from kernel.ledger.sqlite.query import run_query
+from kernel.ledger.store.keys import column_names, values_getter
+from kernel.ledger.store.tables import Row
 
 
 def query_records(

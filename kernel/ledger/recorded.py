@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from kernel.ledger import schema
-from kernel.ledger.buffer import BufferedTables
 from kernel.ledger.ledger import Head, LedgerTransaction
+from kernel.ledger.store.buffer import BufferedTables
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from kernel.ledger import schema
-from kernel.ledger.storage import KERNEL, RetentionClass, StateStore, StorageClass
+from kernel.ledger.store.storage import KERNEL, RetentionClass, StateStore, StorageClass
 
 _RUNTIME = "Session actors, which gateway writes for which sessions"
 _BELIEF = "Belief sessions (seed 001)"

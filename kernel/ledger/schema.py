@@ -30,7 +30,6 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from kernel.bindings.lifecycle import RECORDED_STEPS
 from kernel.ledger.comparison import (
     EDGES,
     FILING_UNITS,
@@ -42,7 +41,7 @@ from kernel.ledger.comparison import (
     whole,
 )
 from kernel.ledger.landscape_tables import landscape_tables
-from kernel.ledger.storage import (
+from kernel.ledger.store.storage import (
     DOCUMENTS,
     GRAPH,
     KERNEL,
@@ -52,6 +51,7 @@ from kernel.ledger.storage import (
     of_record,
     state,
 )
+from kernel.model.bindings.lifecycle import RECORDED_STEPS
 
 SCHEMA_VERSION = 37
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""

@@ -7,8 +7,8 @@ while the tables go forward is refused before it writes. Readers ask at opening 
 compute enters the record through a writer.
 """
 
-from kernel.errors import LedgerSchemaDiffers
 from kernel.ledger import schema
+from kernel.values.errors import LedgerSchemaDiffers
 
 
 def check_version(version: int, place: str) -> None:

@@ -17,11 +17,11 @@ what was decided. Verification does not look at them, and a rebuild does not fol
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from kernel.canonical import sha256_hex
-from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.values.canonical import sha256_hex
+from kernel.values.errors import LedgerUnavailable
 
 NOBODY = ""
 INCIDENTS_SHARD = -1

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kernel.ledger.ledger import LedgerView
 from kernel.model.simulation import PREVIEW_ID_PREFIX, SIMULATE
-from kernel.visibility import VISIBILITY_CLASSES
+from kernel.values.visibility import VISIBILITY_CLASSES
 
 MOST_RESTRICTIVE = VISIBILITY_CLASSES[-1]
 

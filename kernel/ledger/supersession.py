@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 import orjson
 
-from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.envelope import Superseded
 from kernel.model.lite import LITE_INTENT
 from kernel.model.receipt import MIGRATION_KIND
+from kernel.values.errors import EffectInapplicable
 
 
 def is_lite(row: Row) -> bool:

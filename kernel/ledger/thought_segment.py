@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import orjson
 
-from kernel.canonical import canonicalize
-from kernel.errors import LedgerCorrupt
 from kernel.ledger.archive_segment import unzipped
+from kernel.values.canonical import canonicalize
+from kernel.values.errors import LedgerCorrupt
 
 FORMAT = "rotulus-thoughts/1"
 

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from kernel.ledger import schema
-from kernel.ledger.tables import TablesView, rows_in_pages
+from kernel.ledger.store.tables import TablesView, rows_in_pages
 
 WENT_BACK = "ledger_went_back"
 ACCEPTED = "ledger_head_accepted"

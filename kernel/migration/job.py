@@ -15,18 +15,18 @@ from dataclasses import dataclass, field
 import orjson
 
 from kernel.algebra.verbs import REVIEW_DISCARD
-from kernel.conflicts.adjudications import items_of, resolution_of
-from kernel.idempotency_keys import runtime_key
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.migration.mapping import Unmapped, map_lite
 from kernel.model.lite import LITE_INTENT
 from kernel.model.receipt import MIGRATION_KIND, Receipt, receipt_effect
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
+from kernel.records.conflicts.adjudications import items_of, resolution_of
 from kernel.rollback.envelopes import envelope, scope_of
+from kernel.transaction.kernel import Kernel
+from kernel.values.idempotency_keys import runtime_key
 
 BATCH_ROWS = 256
 """Lite rows of one transaction."""

@@ -14,21 +14,26 @@ from typing import BinaryIO
 
 from pydantic import ValidationError
 
-from kernel.canonical import CanonicalizationError, canonicalize, canonicalize_plain, sha256_hex
-from kernel.checks.v01_schema import names_hold_nul
-from kernel.checks.v01_sizes import TOO_LARGE, too_many_entries
-from kernel.errors import KernelError
-from kernel.host import iso_time
-from kernel.json_lines import LineRefused, json_lines
-from kernel.json_text import RepeatedKey, depth_exceeds
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
+from kernel.ledger.store.tables import Row
 from kernel.ledger.supersession import is_lite
-from kernel.ledger.tables import Row
 from kernel.model.envelope import MAX_DEPTH, MAX_ENVELOPE_BYTES
 from kernel.model.lite import LITE_INTENT, LITE_VERSION, PBEOperationReceiptLite
 from kernel.model.problems import first_problem
 from kernel.model.rules_version import RULES_VERSION
+from kernel.transaction.checks.v01_schema import names_hold_nul
+from kernel.transaction.checks.v01_sizes import TOO_LARGE, too_many_entries
+from kernel.values.canonical import (
+    CanonicalizationError,
+    canonicalize,
+    canonicalize_plain,
+    sha256_hex,
+)
+from kernel.values.errors import KernelError
+from kernel.values.host import iso_time
+from kernel.values.json_lines import LineRefused, json_lines
+from kernel.values.json_text import RepeatedKey, depth_exceeds
 
 BATCH_ROWS = 256
 """Rows of one transaction."""

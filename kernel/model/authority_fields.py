@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kernel.host import parse_time_us
+from kernel.values.host import parse_time_us
 
 COMPUTED_FIELDS = (
     "cu_authority",

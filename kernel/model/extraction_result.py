@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from kernel.errors import KernelError
 from kernel.model.numbers import Offset, PositiveCount
 from kernel.model.problems import first_problem
+from kernel.values.errors import KernelError
 
 EXTRACTION_TEXT_CHARS_MAX = 4 << 20
 VALUES_MAX = 512

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, StrictBool, StringConstraints
 
-from kernel.canonical import canonicalize, sha256_hex
 from kernel.model.numbers import Integer, Tokens
+from kernel.values.canonical import canonicalize, sha256_hex
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=400)]

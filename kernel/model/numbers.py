@@ -13,8 +13,8 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from kernel.canonical import MAX_SAFE_INTEGER
-from kernel.pressure import COST_MAX
+from kernel.values.canonical import MAX_SAFE_INTEGER
+from kernel.values.pressure import COST_MAX
 
 SEQUENCE_MAX: Final = 2**63 - 1
 """The greatest integer that every store can compare with; where it is written it is a text."""

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from kernel.errors import KernelError
 from kernel.model import landscape_receipts as landscape
 from kernel.model import receipt_bodies as own
 from kernel.model import stated_receipts as stated
@@ -19,6 +18,7 @@ from kernel.model import thought_receipts as thoughts
 from kernel.model.problems import first_problem
 from kernel.model.receipt_bodies import HEADER_FIELDS, ReceiptBody
 from kernel.model.rules_version import RULES_VERSION
+from kernel.values.errors import KernelError
 
 Retention = Literal["durable", "ephemeral"]
 
@@ -163,7 +163,7 @@ RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(
         "receipts_sealed": _durable(stated.ReceiptsSealed),
     }
 )
-"""Every kind; a version of the rules has a table of its own (`kernel/rules.py`)."""
+"""Every kind; a version of the rules has a table of its own (`kernel/transaction/rules.py`)."""
 
 _KINDS_SINCE_2 = frozenset(
     {

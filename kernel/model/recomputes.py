@@ -19,7 +19,7 @@ _OF_VIEWS = frozenset({"materialized_view_invalidation", "materialized_view_reco
 """Kinds whose target is a view, which says of which node it is."""
 
 
-@dataclass(slots=True)  # not frozen: see `kernel.checks.check.Submission`
+@dataclass(slots=True)  # not frozen: see `kernel.transaction.checks.check.Submission`
 class Recompute:
     """One recompute of an envelope; for reading only."""
 

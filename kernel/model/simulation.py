@@ -11,9 +11,9 @@ from pydantic import (
     field_validator,
 )
 
-from kernel.canonical import canonicalize
 from kernel.model.model_output import RecordedModelOutput
 from kernel.model.numbers import Cost, SchemaVersion
+from kernel.values.canonical import canonicalize
 
 SIMULATE = "simulate"
 PREVIEW_EFFECT = "simulation_preview_emit"

@@ -9,8 +9,8 @@ commits to every session of every round before it.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kernel.canonical import GENESIS_HASH
 from kernel.proof.seals import ROUND_GENESIS, ROUND_SEAL, seal_hash
+from kernel.values.canonical import GENESIS_HASH
 
 Document = dict[str, Any]
 

@@ -10,10 +10,10 @@ verifies has the keys that count from elsewhere.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from kernel.canonical import canonicalize, sha256_hex
 from kernel.proof.signed_note import NoteSignature
 from kernel.proof.signing_keys import KeyKind, NoteVerifier, SigningKey
 from kernel.proof.verification import ProofInvalid
+from kernel.values.canonical import canonicalize, sha256_hex
 
 SESSION_SEAL = "rotulus/session-seal/v1"
 ROUND_SEAL = "rotulus/round-seal/v1"

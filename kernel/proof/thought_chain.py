@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
-from kernel.canonical import GENESIS_HASH, canonicalize, sha256_hex
-from kernel.errors import KernelError
+from kernel.values.canonical import GENESIS_HASH, canonicalize, sha256_hex
+from kernel.values.errors import KernelError
 
 THOUGHT_FORMAT = "rotulus/thought/v1"
 """What the first record of a session names."""

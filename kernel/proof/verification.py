@@ -9,8 +9,8 @@ A root does not bind a size: a verifier takes both from one authenticated statem
 
 from collections.abc import Sequence
 
-from kernel.errors import KernelError
 from kernel.proof.merkle_tree import EMPTY_ROOT, HASH_BYTES, node_hash
+from kernel.values.errors import KernelError
 
 
 class ProofInvalid(KernelError):

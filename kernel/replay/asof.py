@@ -19,15 +19,15 @@ from typing import Any, NoReturn
 import orjson
 from sqlalchemy import Table
 
-from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
-from kernel.ledger.catalog import ContentReport, StorageFault
-from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.schema import store_of
-from kernel.ledger.tables import Row, TablesView
-from kernel.stores.columns import columns_of
+from kernel.ledger.store.catalog import ContentReport, StorageFault
+from kernel.ledger.store.keys import key_names
+from kernel.ledger.store.tables import Row, TablesView
+from kernel.records.columns import columns_of
+from kernel.values.errors import KernelError, LedgerCorrupt
 
 RECORDS_KNOWN_MAX = 100_000
 EFFECTS_PAGE_ROWS = 1000

@@ -3,11 +3,11 @@
 from collections import defaultdict
 from typing import Any
 
-from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import STATED, effect_in
 from kernel.ledger.ledger import Document
-from kernel.ledger.tables import TablesView
+from kernel.ledger.store.tables import TablesView
+from kernel.values.errors import LedgerCorrupt
 
 PAGE_ROWS = 2000
 

@@ -17,9 +17,9 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.supersession import position_of
 from kernel.model.model_output import RecordedModelOutput, fingerprint
 from kernel.model.replay import AuditReplayStrategy, BlockReason
-from kernel.model_registry import ModelRegistry
+from kernel.records.model_outputs import stated_part, statement_of
 from kernel.replay.reproduce import Reproduction, reproduce, reproduce_range
-from kernel.stores.model_outputs import stated_part, statement_of
+from kernel.values.model_registry import ModelRegistry
 
 
 @dataclass(frozen=True, slots=True)

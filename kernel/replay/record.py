@@ -8,13 +8,13 @@ receipt of its own kind.
 A replay's receipt names the operation and was not emitted by it: its id is the host's.
 """
 
-from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import CURRENT_RECEIPTS, Receipt
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
-from kernel.model_registry import ModelRegistry
 from kernel.replay.judgement import ReplayVerdict, replay_all, replay_one
+from kernel.values.errors import KernelError, LedgerCorrupt
+from kernel.values.model_registry import ModelRegistry
 
 RANGE_MAX = 10_000
 """Operations that one transaction replays."""

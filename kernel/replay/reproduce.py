@@ -14,20 +14,20 @@ from typing import cast
 import orjson
 
 from kernel.authority.recompute_pages import operation_named, ordinals_of
-from kernel.canonical import canonicalize, canonicalize_plain, sha256_hex
-from kernel.errors import EffectInapplicable, LedgerCorrupt
-from kernel.host import Host, parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.blob_commitment import blob_commitment
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.ledger.store.tables import Row
 from kernel.ledger.supersession import in_force_at, is_lite, position_of
-from kernel.ledger.tables import Row
 from kernel.model.envelope import KernelEffect, UndoneEffect
 from kernel.model.receipt import MANIFEST_RECEIPT, Receipt
+from kernel.records.record import Operation
 from kernel.replay.asof import StateAsOf
 from kernel.replay.effects import RecordedEffects
-from kernel.rules import Rules, known_rules_of
-from kernel.stores.record import Operation
+from kernel.transaction.rules import Rules, known_rules_of
+from kernel.values.canonical import canonicalize, canonicalize_plain, sha256_hex
+from kernel.values.errors import EffectInapplicable, LedgerCorrupt
+from kernel.values.host import Host, parse_time_us
 from kernel.work.manifests import differences
 
 PAGE_ROWS = 100
@@ -46,7 +46,7 @@ _BAD_RECORD = (
 """Exceptions that reading a damaged record raises."""
 
 
-@dataclass(slots=True)  # not frozen: see `kernel.checks.check.Submission`
+@dataclass(slots=True)  # not frozen: see `kernel.transaction.checks.check.Submission`
 class Reproduction:
     """One operation computed again; for reading only."""
 
@@ -313,7 +313,7 @@ class _Run:
             raise _Differs(f"{receipt_id} is recorded otherwise")
 
 
-@dataclass(slots=True)  # not frozen: see `kernel.checks.check.Submission`
+@dataclass(slots=True)  # not frozen: see `kernel.transaction.checks.check.Submission`
 class _RecordedEffect:
     """The fields of an effect that was validated when it was recorded; for reading only."""
 

@@ -15,8 +15,8 @@ from typing import Literal
 
 import orjson
 
-from kernel.canonical import canonicalize
 from kernel.rollback.errors import RollbackRefused
+from kernel.values.canonical import canonicalize
 
 Role = Literal["user", "architect"]
 

@@ -2,20 +2,20 @@
 
 from kernel.algebra.effects import REVERSIBLE
 from kernel.algebra.verbs import ROLLBACK
-from kernel.canonical import sha256_hex
-from kernel.host import iso_time
-from kernel.idempotency_keys import runtime_key
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_REFS
 from kernel.model.receipt import receipt_effect
-from kernel.pressure import COST_MAX
+from kernel.records.record_history import RecordHistory
+from kernel.records.rollback_marks import Place, mark_of
+from kernel.records.sources import state_taint
 from kernel.rollback.restoration import without
 from kernel.rollback.steps import RollbackStep
-from kernel.rules import effect_rules_of
-from kernel.sources import state_taint
-from kernel.stores.record_history import RecordHistory
-from kernel.stores.rollback_marks import Place, mark_of
+from kernel.transaction.rules import effect_rules_of
+from kernel.values.canonical import sha256_hex
+from kernel.values.host import iso_time
+from kernel.values.idempotency_keys import runtime_key
+from kernel.values.pressure import COST_MAX
 
 
 def inverse_envelope(transaction: LedgerTransaction, step: RollbackStep, tier: int) -> Document:

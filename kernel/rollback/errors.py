@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kernel.errors import KernelError
+from kernel.values.errors import KernelError
 
 
 class RollbackRefused(KernelError):

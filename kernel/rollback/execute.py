@@ -11,8 +11,6 @@ from typing_extensions import TypedDict
 
 from kernel.algebra.effects import COMPENSATING, REVERSIBLE
 from kernel.algebra.verbs import EPOCH_ROLLBACK
-from kernel.idempotency_keys import runtime_key
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
@@ -33,6 +31,8 @@ from kernel.rollback.plan import (
     plan_operation,
 )
 from kernel.rollback.steps import PlannedEffect, RollbackStep
+from kernel.transaction.kernel import Kernel
+from kernel.values.idempotency_keys import runtime_key
 
 
 class OperationRollbackDocument(TypedDict):

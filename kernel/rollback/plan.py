@@ -8,7 +8,7 @@ unless that one is undone with it or was undone before.
 An epoch of more operations than one page takes goes back page by page, each with an operation of
 its own. The first page is planned for all of them: it has the digest of the whole, and nothing that
 stands in the way anywhere. A further page is planned again from where the record says that the
-rollback stands; meanwhile nothing comes into its way (`kernel/stores/rollbacks_under_way.py`).
+rollback stands; meanwhile nothing comes into its way (`kernel/records/rollbacks_under_way.py`).
 """
 
 import hashlib
@@ -30,17 +30,17 @@ from kernel.algebra.verbs import (
     THOUGHT_VERBS,
 )
 from kernel.authority.recompute_pages import operation_named, recompute_alone
-from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import sequences_that_wrote
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import Row
 from kernel.ledger.supersession import is_lite, position_of
-from kernel.ledger.tables import Row
+from kernel.records.rollback_marks import is_in_effect, mark_of
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.restoration import InScope, Restoration, takes_a_node
 from kernel.rollback.single_recompute import step_of_recompute
 from kernel.rollback.steps import PlannedEffect, RollbackStep, step_of
-from kernel.stores.rollback_marks import is_in_effect, mark_of
+from kernel.values.canonical import canonicalize
 
 EPOCH_OPERATIONS_MAX = 50_000
 """Of an epoch that is rolled back; the first page looks at all of them in its transaction."""

@@ -22,22 +22,22 @@ from typing_extensions import TypedDict
 
 from kernel.algebra.effects import IRREVERSIBLE
 from kernel.algebra.verbs import REBUILD
-from kernel.canonical import canonicalize, digest, sha256_hex
-from kernel.errors import LedgerCorrupt
-from kernel.host import iso_time
-from kernel.idempotency_keys import runtime_key
-from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.ledger.catalog import STORAGE_RULES
 from kernel.ledger.ledger import Document, Head, LedgerTransaction, LedgerView
+from kernel.ledger.store.catalog import STORAGE_RULES
+from kernel.ledger.store.tables import Row, Store, TablesView, rows_in_pages
 from kernel.ledger.supersession import is_lite
-from kernel.ledger.tables import Row, Store, TablesView, rows_in_pages
 from kernel.model.receipt import receipt_effect
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.envelopes import envelope, scope_of
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import confirmed_operation_id
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import canonicalize, digest, sha256_hex
+from kernel.values.errors import LedgerCorrupt
+from kernel.values.host import iso_time
+from kernel.values.idempotency_keys import runtime_key
 from kernel.verify import verify
 from kernel.verify.fold import Fold
 from kernel.verify.reading import Finding, Findings, Reader

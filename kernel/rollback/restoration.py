@@ -2,22 +2,22 @@
 
 Most often it is the state that the effect had replaced: nothing older was undone or brought back
 since, and nothing that stays was written. A plan follows such a record down once for all of its
-operations. Elsewhere the record's history is asked (`kernel/stores/record_history.py`).
+operations. Elsewhere the record's history is asked (`kernel/records/record_history.py`).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kernel.algebra.effects import EFFECT_KINDS, REVERSIBLE, expected_reversibility
-from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.records.record_history import RecordHistory, RecordState, RecordWrite
+from kernel.records.rollback_marks import Place, mark_of
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.steps import PlannedEffect, RollbackStep
-from kernel.rules import effect_rules_of
-from kernel.stores.record_history import RecordHistory, RecordState, RecordWrite
-from kernel.stores.rollback_marks import Place, mark_of
+from kernel.transaction.rules import effect_rules_of
+from kernel.values.errors import EffectInapplicable
 
 InScope = Callable[[Row], bool]
 """Whether the operation of a log row is undone by the same plan."""

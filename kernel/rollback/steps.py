@@ -7,15 +7,15 @@ import orjson
 
 from kernel.algebra.effects import COMPENSATING, IRREVERSIBLE
 from kernel.algebra.verbs import ROLLBACK
-from kernel.canonical import canonicalize
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import Row
 from kernel.ledger.supersession import is_lite, position_of
-from kernel.ledger.tables import Row
+from kernel.records.record_history import RecordState
+from kernel.records.rollback_marks import Place
 from kernel.rollback.errors import RollbackRefused
-from kernel.stores.record_history import RecordState
-from kernel.stores.rollback_marks import Place
+from kernel.values.canonical import canonicalize
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from kernel.ledger.ledger import LedgerView
 from kernel.ledger.schema import store_of
 from kernel.ledger.simulations import simulation_of
 from kernel.model.simulation import RecordChange, SimulationPrediction
+from kernel.records.sources import SourceClasses, classes_of
 from kernel.simulate.dry_run import DryRun
-from kernel.sources import SourceClasses, classes_of
-from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
+from kernel.values.visibility import VISIBILITY_CLASSES, max_visibility_class
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,16 @@ from typing import Any
 import orjson
 
 from kernel.authority.requests import AUTHORITY_QUEUE
-from kernel.canonical import canonicalize, sha256_hex
-from kernel.checks.check import Refusal, Submitter
-from kernel.checks.v01_schema import parse
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import Envelope
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model.simulation import RecordChange, WouldBeRejection
+from kernel.transaction.checks.check import Refusal, Submitter
+from kernel.transaction.checks.v01_schema import parse
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import canonicalize, sha256_hex
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,6 @@ receipts are (decision kernel/0046).
 from dataclasses import dataclass
 from typing import Any
 
-from kernel.canonical import canonicalize
-from kernel.host import iso_time
 from kernel.ledger.blob_commitment import SALT_BYTES, blob_commitment
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
@@ -28,7 +26,9 @@ from kernel.model.simulation import (
 )
 from kernel.simulate.affected import Sources
 from kernel.simulate.dry_run import DryRun
-from kernel.visibility import LEAST_RESTRICTIVE
+from kernel.values.canonical import canonicalize
+from kernel.values.host import iso_time
+from kernel.values.visibility import LEAST_RESTRICTIVE
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,6 @@ from typing import Annotated, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from kernel.algebra.simulation_support import simulation_support_level
-from kernel.canonical import CanonicalizationError, digest
-from kernel.checks.check import Submitter
-from kernel.idempotency_keys import runtime_key
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.model.dumped import DumpOf
@@ -52,6 +48,10 @@ from kernel.simulate.envelope import (
 from kernel.simulate.external_effects import violations_of
 from kernel.simulate.preview import UnreadableOperation, preview_state
 from kernel.simulate.recall import earlier_preview
+from kernel.transaction.checks.check import Submitter
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import CanonicalizationError, digest
+from kernel.values.idempotency_keys import runtime_key
 
 BLOCKED = "simulation_external_effect_blocked"
 

@@ -11,9 +11,6 @@ from typing import Any
 
 from kernel.algebra.effects import canonical_kind
 from kernel.algebra.verbs import OPERATION_KINDS, SEMANTIC_VERBS
-from kernel.canonical import canonicalize
-from kernel.capacity import cost_of
-from kernel.json_text import depth_exceeds
 from kernel.model.simulation import (
     PreviewKind,
     PreviewPayload,
@@ -21,8 +18,11 @@ from kernel.model.simulation import (
     SimulationPreviewState,
 )
 from kernel.model.simulation_payloads import PREVIEW_PAYLOADS
+from kernel.records.capacity import cost_of
 from kernel.simulate.describe import DESCRIBERS, Shown
 from kernel.simulate.dry_run import DryRun
+from kernel.values.canonical import canonicalize
+from kernel.values.json_text import depth_exceeds
 
 PAYLOAD_BYTES_MAX = 256 * 1024
 PAYLOAD_DEPTH_MAX = 20

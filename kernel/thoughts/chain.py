@@ -1,11 +1,11 @@
 """The chain of a session read again from its stored records, in pages (`audit_verify_chain`)."""
 
-from kernel.canonical import GENESIS_HASH
-from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.proof.thought_chain import ThoughtChainBroken, chain_head
 from kernel.thoughts.sessions import session_of
+from kernel.values.canonical import GENESIS_HASH
+from kernel.values.errors import LedgerCorrupt
 
 PAGE_ROWS = 1000
 

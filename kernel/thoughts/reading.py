@@ -1,11 +1,11 @@
 """Sessions of thoughts and rounds as the record has them."""
 
-from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.proof.eta_tree import eta_path
 from kernel.thoughts.sessions import newest_round, session_of
+from kernel.values.errors import LedgerCorrupt
 
 
 def session_row(view: LedgerView, session_id: str) -> Row:

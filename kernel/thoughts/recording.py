@@ -23,11 +23,9 @@ from kernel.algebra.verbs import (
     ROUND_SEAL,
     THOUGHT_RECORD,
 )
-from kernel.canonical import GENESIS_HASH, canonicalize
-from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row, Tables
+from kernel.ledger.store.tables import Row, Tables
 from kernel.model.envelope import Envelope
 from kernel.model.sole_receipt import sole_receipt
 from kernel.model.thought_receipts import (
@@ -46,7 +44,7 @@ from kernel.proof.rounds import round_genesis, round_seal
 from kernel.proof.seals import SESSION_SEAL, check_signatures, seal_bytes
 from kernel.proof.thought_chain import ThoughtRecord, content_hash
 from kernel.proof.verification import ProofInvalid
-from kernel.stores.record import Operation
+from kernel.records.record import Operation
 from kernel.thoughts.sessions import (
     ThoughtRefused,
     check_final,
@@ -58,6 +56,8 @@ from kernel.thoughts.sessions import (
     sessions_of_round,
     thought_named,
 )
+from kernel.values.canonical import GENESIS_HASH, canonicalize
+from kernel.values.errors import EffectInapplicable
 
 Document = dict[str, Any]
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import orjson
 
-from kernel.errors import KernelError
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.thought_receipts import THOUGHTS_MAX
 from kernel.proof.thought_chain import CLOSING_TYPE
+from kernel.values.errors import KernelError
 
 Document = dict[str, Any]
 

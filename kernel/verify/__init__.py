@@ -17,8 +17,8 @@ C. Belief and thoughts. Every belief session replays, and the log anchors its ne
 D. Authorities. Each stored authority is what its inputs give.
 I. Indexes hold what their tables hold, and pages are sound, as far as the database can tell.
 
-What is compared with what, and what is not and why, is the table in README.md beside this file. A
-ledger that was put back to an earlier state as a whole, or written anew from some row on, is a
+What is compared with what, and what is not and why, is the table in REFERENCE.md beside this file.
+A ledger that was put back to an earlier state as a whole, or written anew from some row on, is a
 sound ledger: keep `head` elsewhere and expect it.
 """
 
@@ -28,13 +28,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
-from kernel.checked_reading import as_stored
 from kernel.ledger import schema
-from kernel.ledger.catalog import NOT_READ, StorageFault
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.store.catalog import NOT_READ, StorageFault
 from kernel.verify.archive import ArchivedNames, check_archive
 from kernel.verify.authority import AuthorityCheck
 from kernel.verify.belief import BeliefCounts, check_belief
+from kernel.verify.checked_reading import as_stored
 from kernel.verify.expected import ExpectedHead, check_expected
 from kernel.verify.fold import Fold
 from kernel.verify.hash_chains import GENESIS, RECEIPTS, Chain, check_receipts

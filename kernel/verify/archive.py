@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive, ArchiveUnavailable
 from kernel.ledger.archive_segment import SEGMENT_ROWS, Segment, SegmentRow
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.values.errors import LedgerUnavailable
 from kernel.verify.log import keeps_commitment
 from kernel.verify.model_outputs import erased_payloads
 from kernel.verify.reading import (

@@ -16,9 +16,9 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import AuthorityStrategy
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.node_kinds import UNDERSTANDING
-from kernel.rules import RULES
+from kernel.transaction.rules import RULES
 from kernel.verify.reading import Document, Reader, load_object, parts, shown
 
 INDEX_NAME = "authority_index"

@@ -15,13 +15,13 @@ from itertools import count
 from sqlalchemy import Table
 
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
+from kernel.belief.record import SURVIVORS_SHOWN_MAX
 from kernel.belief.session import BeliefSession
 from kernel.belief.session_snapshot import SessionSnapshot
 from kernel.belief.succession import declare_successor
-from kernel.belief_record import SURVIVORS_SHOWN_MAX
-from kernel.canonical import canonicalize
 from kernel.ledger import schema
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.values.canonical import canonicalize
 from kernel.verify.reading import Reader, joined, load_object, shown
 
 EVENTS_PAGE_ROWS = 64

@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
-from kernel.log_archival import SEGMENT_WRITES
-from kernel.rules import Rules, rules_of
-from kernel.thought_records import THOUGHT_SEGMENT_WRITES
+from kernel.retention.log_archival import SEGMENT_WRITES
+from kernel.retention.thought_records import THOUGHT_SEGMENT_WRITES
+from kernel.transaction.rules import Rules, rules_of
 from kernel.verify.reading import Reader, load_object, shown, time_us
 from kernel.work.receipts import CLOSED, PAUSED, REQUESTED, RESUMED, ROUTED, WRITES, pause_key
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
-from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.archive import ArchiveUnavailable
 from kernel.ledger.ledger import LedgerView
@@ -24,6 +23,7 @@ from kernel.ledger.quarantine import (
 )
 from kernel.proof.merkle_tree import leaf_hash
 from kernel.proof.tiles import hashes_of
+from kernel.values.errors import LedgerCorrupt
 from kernel.verify.reading import Finding, Findings
 from kernel.verify.tree import WIDTH
 

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from kernel.canonical import canonicalize
 from kernel.model.lite import LITE_INTENT
 from kernel.proof.merkle_tree import Frontier, leaf_hash
-from kernel.rules import Rules, rules_of, unknown_version
+from kernel.transaction.rules import Rules, rules_of, unknown_version
+from kernel.values.canonical import canonicalize
 from kernel.verify.expected import ExpectedHead, mismatch
 from kernel.verify.hash_chains import GENESIS, is_canonical, sha256_hex
 from kernel.verify.log import effects_hash, expected_kinds, expected_row, keeps_commitment

@@ -1,7 +1,7 @@
 """State is a fold of the log: every envelope is applied again, to an empty ledger of its own.
 
 That ledger is in memory while it is small and in a temporary file from some size on, so that what
-a fold holds does not grow with the record (`kernel/ledger/spilling.py`).
+a fold holds does not grow with the record (`kernel/ledger/store/spilling.py`).
 
 Each row is applied by the rules of the version that it seals; one of a version that this program
 does not have ends the fold.
@@ -17,20 +17,20 @@ from contextlib import contextmanager, suppress
 from pydantic import ValidationError
 from sqlalchemy import Table
 
-from kernel.apply import AppliedEffects
 from kernel.authority.read_ahead import Around, RecordKey, read_ahead
 from kernel.authority.strategy import AuthorityStrategy
-from kernel.errors import EffectInapplicable, LedgerCorrupt
-from kernel.host import Host
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_row
 from kernel.ledger.ledger import LEDGER_ID, Head, Ledger, LedgerTransaction
 from kernel.ledger.recent_changes import RecentChanges
-from kernel.ledger.spilling import SpillingStore
-from kernel.ledger.tables import DuplicateKey, Row
+from kernel.ledger.store.spilling import SpillingStore
+from kernel.ledger.store.tables import DuplicateKey, Row
 from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT
-from kernel.rules import rules_of
+from kernel.transaction.apply import AppliedEffects
+from kernel.transaction.rules import rules_of
+from kernel.values.errors import EffectInapplicable, LedgerCorrupt
+from kernel.values.host import Host
 from kernel.verify.causeless import Causeless
 from kernel.verify.hash_chains import GENESIS, is_of_a_replay, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment

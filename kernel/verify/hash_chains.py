@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Table
 
-from kernel.canonical import CanonicalizationError, canonicalize
 from kernel.ledger import schema
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.values.canonical import CanonicalizationError, canonicalize
 from kernel.verify.names import check_receipt
 from kernel.verify.reading import (
     Document,

@@ -10,7 +10,6 @@ from itertools import islice
 import orjson
 from sqlalchemy import Table
 
-from kernel.errors import LedgerCorrupt
 from kernel.landscape.digest import RunDigest, digest_of
 from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.run_rules import run_problems
@@ -18,7 +17,8 @@ from kernel.landscape.runtime.records import digest_of_stretch
 from kernel.landscape.runtime.stretches import stretch_named
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.values.errors import LedgerCorrupt
 from kernel.verify.reading import Reader
 
 _PAYLOADS_AT_ONCE = 16

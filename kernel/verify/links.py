@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernel.ledger import schema
-from kernel.ledger.tables import TablesView
+from kernel.ledger.store.tables import TablesView
 from kernel.verify.hash_chains import GENESIS
 from kernel.verify.reading import PAGE_ROWS
 

@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from kernel.canonical import canonicalize
 from kernel.ledger import schema
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.lite import LITE_INTENT
-from kernel.rules import Rules
+from kernel.transaction.rules import Rules
+from kernel.values.canonical import canonicalize
 from kernel.verify.causality import Causality
 from kernel.verify.hash_chains import GENESIS, LOG, Chain, is_emitted, sha256_hex
 from kernel.verify.names import row_rules, unknown_effect_name

@@ -8,7 +8,7 @@ wanted it erased, of a thought or an answer, left one of another kind.
 from collections.abc import Iterator
 
 from kernel.ledger import schema
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.verify.log import keeps_commitment
 from kernel.verify.reading import Document, Reader, load_object, shown
 

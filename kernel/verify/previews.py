@@ -4,11 +4,11 @@ The operation of a simulation holds a salted commitment to it, so that the log c
 without it and what is left of it can be checked.
 """
 
-from kernel.canonical import CanonicalizationError, canonicalize
 from kernel.ledger import schema
 from kernel.ledger.answers import emitted_receipt_id
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.simulation import PREVIEW_EFFECT
+from kernel.values.canonical import CanonicalizationError, canonicalize
 from kernel.verify.log import keeps_commitment
 from kernel.verify.reading import Reader, load_object
 

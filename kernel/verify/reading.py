@@ -16,11 +16,11 @@ from typing import Any, Literal, cast
 import orjson
 from sqlalchemy import Table
 
-from kernel.canonical import canonicalize_plain
-from kernel.errors import LedgerUnavailable
-from kernel.ledger.buffer import BufferedTables
-from kernel.ledger.catalog import StorageRule
-from kernel.ledger.tables import Row, Tables, TablesView
+from kernel.ledger.store.buffer import BufferedTables
+from kernel.ledger.store.catalog import StorageRule
+from kernel.ledger.store.tables import Row, Tables, TablesView
+from kernel.values.canonical import canonicalize_plain
+from kernel.values.errors import LedgerUnavailable
 
 PAGE_ROWS = 1000
 LIMIT_FINDINGS = 20

@@ -5,7 +5,7 @@ what the roots are computed of.
 """
 
 from kernel.ledger import schema
-from kernel.receipt_seals import RECEIPTS_SEALED, ReceiptRange, root_between
+from kernel.records.receipt_seals import RECEIPTS_SEALED, ReceiptRange, root_between
 from kernel.verify.hash_chains import is_emitted
 from kernel.verify.reading import Reader
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Table
 
-from kernel.checked_reading import as_stored
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.verify import Verification
+from kernel.verify.checked_reading import as_stored
 from kernel.verify.damaged_rows import NewFindings
 from kernel.verify.hash_chains import GENESIS, RECEIPTS, Chain, sha256_hex
 from kernel.verify.log import LogCheck

@@ -16,7 +16,7 @@ from kernel.landscape.record_chain import changing_text, group_digest
 from kernel.landscape.record_rules import KEYS, TABLES
 from kernel.ledger import schema
 from kernel.ledger.landscape_tables import CHANGING
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.verify.hash_chains import Chain, ChainShape
 from kernel.verify.reading import Document, Reader, joined
 

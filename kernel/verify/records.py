@@ -2,16 +2,16 @@
 
 None of them is hashed into a chain; each is held against the chained row that it belongs to, and a
 row that belongs to none is found by counting. What cannot be seen even so is listed with its reason
-in README.md beside this file (decision kernel/0185).
+in REFERENCE.md beside this file (decision kernel/0185).
 """
 
 from sqlalchemy import Table
 
-from kernel.canonical import canonicalize
 from kernel.ledger import schema
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.envelope import VOLATILE
 from kernel.model.lite import LITE_INTENT
+from kernel.values.canonical import canonicalize
 from kernel.verify.hash_chains import is_emitted, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment
 from kernel.verify.reading import Document, Reader, joined, load_object, parts, shown, time_us

@@ -20,15 +20,15 @@ from typing import NamedTuple
 
 import orjson
 
-from kernel.checked_reading import as_stored
-from kernel.errors import LedgerCorrupt, RulesVersionUnknown
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.log_tree import LogTree
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.records.columns import columns_of
 from kernel.replay.reproduce import reproduce_range
-from kernel.stores.columns import columns_of
+from kernel.values.errors import LedgerCorrupt, RulesVersionUnknown
 from kernel.verify import Verification
+from kernel.verify.checked_reading import as_stored
 from kernel.verify.expected import ExpectedHead, check_expected
 from kernel.verify.hash_chains import GENESIS, RECEIPTS, Chain
 from kernel.verify.log import LogCheck

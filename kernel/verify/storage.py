@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kernel.ledger.catalog import StorageFault
+from kernel.ledger.store.catalog import StorageFault
 from kernel.verify.reading import Findings
 
 

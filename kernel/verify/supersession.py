@@ -8,7 +8,7 @@ whose place in the order is a later one.
 from typing import Any
 
 from kernel.ledger import schema
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.lite import LITE_INTENT
 from kernel.model.receipt import MIGRATION_KIND
 from kernel.verify.reading import Document, Reader, load_object, shown

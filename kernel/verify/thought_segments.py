@@ -8,10 +8,10 @@ the fold of the receipts.
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive, ArchiveUnavailable
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.values.errors import LedgerUnavailable
 from kernel.verify.reading import Reader, Rule, shown
 
 _RULES: Mapping[str, Rule] = MappingProxyType(

@@ -14,7 +14,7 @@ from typing import Any
 
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.proof.seals import check_signatures
 from kernel.proof.verification import ProofInvalid
 from kernel.verify.hash_chains import GENESIS, is_canonical, sha256_hex

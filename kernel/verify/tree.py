@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from kernel.ledger import schema
 from kernel.ledger.log_tree import LogTree
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.verify.reading import EnoughFindings, Finding, Findings, Reader, joined
 
 WIDTH = 256

@@ -2,22 +2,22 @@
 
 Version 1 of the rules put back what an effect had replaced, whoever was in effect by then. Its rows
 verify as they are: they were folded like this. Whether a ledger has such courses, and where, is
-read from which writes each state of a record holds (`kernel/stores/record_history.py`).
+read from which writes each state of a record holds (`kernel/records/record_history.py`).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kernel.algebra.verbs import ROLLBACK
-from kernel.errors import EffectInapplicable
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.quarantine import RangeQuarantined
-from kernel.ledger.tables import Row, rows_in_pages
-from kernel.rules import effect_rules_of
-from kernel.stores.record_history import Contents, RecordHistory
-from kernel.stores.rollback_marks import mark_of
+from kernel.ledger.store.tables import Row, rows_in_pages
+from kernel.records.record_history import Contents, RecordHistory
+from kernel.records.rollback_marks import mark_of
+from kernel.transaction.rules import effect_rules_of
+from kernel.values.errors import EffectInapplicable
 
 PAGE_ROWS = 200
 NAMED_MAX = 20

@@ -9,13 +9,13 @@ what it says can itself be verified.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kernel.checked_reading import is_sound
 from kernel.ledger.damage import Damage
 from kernel.ledger.ledger import LedgerTransaction
 from kernel.ledger.quarantine import VIOLATION, RecordKey, SequenceRange, merged, stated_range
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
 from kernel.verify import Verification
+from kernel.verify.checked_reading import is_sound
 from kernel.verify.damaged_rows import fresh_rows, known_records
 from kernel.verify.reading import Finding
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from kernel.bindings.source_binding import BindingTargetKind
+from kernel.model.bindings.source_binding import BindingTargetKind
 from kernel.model.extraction_result import FIELDS_MAX, FieldName
 from kernel.model.numbers import SchemaVersion
-from kernel.priorities import CapacityPriority
-from kernel.stores.extraction import ExtractionAttempt
-from kernel.stores.typed import Key, Name, Payload
+from kernel.records.extraction import ExtractionAttempt
+from kernel.records.typed import Key, Name, Payload
+from kernel.values.priorities import CapacityPriority
 
 BINDING_QUEUE = "binding-evaluation"
 EXTRACTION_QUEUE = "extraction-transition"

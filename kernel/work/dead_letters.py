@@ -17,13 +17,13 @@ from itertools import islice
 import orjson
 
 from kernel.algebra.verbs import REQUEST_DISMISS, REQUEST_REQUEUE
-from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.tables import Row, rows_in_pages
+from kernel.ledger.store.tables import Row, rows_in_pages
 from kernel.model.receipt import Receipt
-from kernel.operator_decisions import Decide, OperatorDecision, said_of
+from kernel.records.operator_decisions import Decide, OperatorDecision, said_of
+from kernel.values.host import iso_time
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import storable
 from kernel.work.queue_kinds import asked_kind, not_asked

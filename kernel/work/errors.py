@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from kernel.errors import KernelError
+from kernel.values.errors import KernelError
 
 Code = Literal[
     "work_queue_unknown",

@@ -8,7 +8,8 @@ changed in between.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kernel.bindings.dispatch import (
+from kernel.ledger.ledger import Document, LedgerView, Request
+from kernel.model.bindings.dispatch import (
     BindingStanding,
     EvaluatedOn,
     Identity,
@@ -16,15 +17,14 @@ from kernel.bindings.dispatch import (
     artifact_digest,
     outcome_for,
 )
-from kernel.bindings.evaluation import evaluate
-from kernel.bindings.outcomes import FIRED, BindingOutcomeRecord
-from kernel.bindings.particulars import NONE_STATED, Particulars
-from kernel.bindings.source_binding import SourceBinding, read_source_binding
-from kernel.canonical import digest
-from kernel.ledger.ledger import Document, LedgerView, Request
+from kernel.model.bindings.evaluation import evaluate
+from kernel.model.bindings.outcomes import FIRED, BindingOutcomeRecord
+from kernel.model.bindings.particulars import NONE_STATED, Particulars
+from kernel.model.bindings.source_binding import SourceBinding, read_source_binding
 from kernel.model.node_kinds import SOURCE_BINDING
-from kernel.stores.bindings import generation_in_force, generation_of
-from kernel.stores.source_artifacts import Artifact, read_artifact
+from kernel.records.bindings import generation_in_force, generation_of
+from kernel.records.source_artifacts import Artifact, read_artifact
+from kernel.values.canonical import digest
 from kernel.work.contents import BindingEvaluation
 from kernel.work.fire_targets import FIRE_TARGETS
 from kernel.work.requests import read_content

@@ -6,9 +6,9 @@ the same run, and a changed text is another.
 
 from collections.abc import Sequence
 
-from kernel.canonical import digest
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.stores.extraction import SOURCE_CHANGED, last_attempt
+from kernel.records.extraction import SOURCE_CHANGED, last_attempt
+from kernel.values.canonical import digest
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.extraction_sources import read_source
 from kernel.work.requests import request_id_of, status_of

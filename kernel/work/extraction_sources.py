@@ -7,11 +7,11 @@ leaves its text as it was ends no run (INV-EXT-6, decision kernel/0340).
 
 from dataclasses import dataclass
 
-from kernel.canonical import sha256_hex
 from kernel.ledger.ledger import LedgerView
 from kernel.model.extraction_result import EXTRACTION_TEXT_CHARS_MAX, ExtractionRefused
 from kernel.model.node_kinds import FRAMING_KINDS
-from kernel.untrusted import CONTENT_FLAG, METADATA_FLAG, unwrap_untrusted
+from kernel.values.canonical import sha256_hex
+from kernel.values.untrusted import CONTENT_FLAG, METADATA_FLAG, unwrap_untrusted
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 from kernel.algebra.arguments import FIELD_LOCK
-from kernel.bindings.dispatch import (
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.model.bindings.dispatch import (
     ABSENT,
     CASE_FIELDS,
     DIFFERENT,
@@ -19,19 +21,17 @@ from kernel.bindings.dispatch import (
     UNIT_UNKNOWN,
     UNSTATED,
 )
-from kernel.bindings.particulars import Particulars
-from kernel.bindings.source_binding import BindingTargetKind, SourceBinding
-from kernel.canonical import digest
-from kernel.ledger import schema
-from kernel.ledger.ledger import Document, LedgerView
+from kernel.model.bindings.particulars import Particulars
+from kernel.model.bindings.source_binding import BindingTargetKind, SourceBinding
 from kernel.model.extraction_result import ExtractionRefused
 from kernel.model.node_kinds import UNDERSTANDING
-from kernel.stores.court_dispositions import OBSERVATIONS
-from kernel.stores.dates import day_fields
-from kernel.stores.filing_relationships import RELATIONSHIPS, relationship_state
-from kernel.stores.source_artifacts import Artifact
-from kernel.stores.typed import LIVE
-from kernel.untrusted import text_of
+from kernel.records.court_dispositions import OBSERVATIONS
+from kernel.records.dates import day_fields
+from kernel.records.filing_relationships import RELATIONSHIPS, relationship_state
+from kernel.records.source_artifacts import Artifact
+from kernel.records.typed import LIVE
+from kernel.values.canonical import digest
+from kernel.values.untrusted import text_of
 from kernel.work.extraction_runs import run_of
 
 _REF_CHARS_MAX = 400

@@ -10,18 +10,24 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from kernel.bindings.dispatch import EvaluatedOn, Identity, artifact_digest, outcome_for
-from kernel.bindings.outcomes import CANCELLED, GIVEN_UP, REASONS, SUSPENDED, BindingOutcomeRecord
-from kernel.bindings.selectors import BindingRefused
-from kernel.bindings.source_binding import read_source_binding
-from kernel.canonical import canonicalize, digest, sha256_hex
-from kernel.errors import LedgerCorrupt
-from kernel.host import iso_time
 from kernel.ledger.ledger import Document, LedgerView, Request
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.model.bindings.dispatch import EvaluatedOn, Identity, artifact_digest, outcome_for
+from kernel.model.bindings.outcomes import (
+    CANCELLED,
+    GIVEN_UP,
+    REASONS,
+    SUSPENDED,
+    BindingOutcomeRecord,
+)
+from kernel.model.bindings.selectors import BindingRefused
+from kernel.model.bindings.source_binding import read_source_binding
 from kernel.model.stated_receipts import BindingEvaluationManifest
-from kernel.stores.binding_cycles import next_cycle, outcomes_of_cycle
-from kernel.stores.bindings import snapshot_of
+from kernel.records.binding_cycles import next_cycle, outcomes_of_cycle
+from kernel.records.bindings import snapshot_of
+from kernel.values.canonical import canonicalize, digest, sha256_hex
+from kernel.values.errors import LedgerCorrupt
+from kernel.values.host import iso_time
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
 from kernel.work.evaluations import Evaluation
 from kernel.work.ready_requests import FAN_OUT_MAX, due, fan_out_of

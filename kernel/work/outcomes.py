@@ -3,11 +3,11 @@
 from typing import Literal
 
 from kernel.authority.requests import CASCADE_QUEUE
-from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
-from kernel.stores.binding_pairs import PairEnd
-from kernel.stores.external import EXTERNAL_QUEUE
+from kernel.records.binding_pairs import PairEnd
+from kernel.records.external import EXTERNAL_QUEUE
+from kernel.values.host import iso_time
 from kernel.work import receipts
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.errors import WorkRefused

@@ -17,21 +17,19 @@ from typing import Any, Final
 import orjson
 
 from kernel.authority.requests import close_request
-from kernel.bindings.artifacts import ActiveArtifact, read_artifact
-from kernel.bindings.selectors import PHASES, SELECTOR_KINDS
-from kernel.canonical import canonicalize_plain
-from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
 from kernel.ledger.record_keys import routing_mark_key
+from kernel.model.bindings.artifacts import ActiveArtifact, read_artifact
+from kernel.model.bindings.selectors import PHASES, SELECTOR_KINDS
 from kernel.model.node_kinds import SOURCE_ARTIFACT, SOURCE_BINDING
-from kernel.stores.active_bindings import (
+from kernel.records.active_bindings import (
     ActiveBinding,
     active_generation,
     routed_at_head,
     routed_binding,
 )
-from kernel.stores.binding_pairs import (
+from kernel.records.binding_pairs import (
     OWN_STATES,
     UNFINISHED,
     Pair,
@@ -43,7 +41,9 @@ from kernel.stores.binding_pairs import (
     remove_pair,
     some_pairs_of_event,
 )
-from kernel.stores.record import Applied, Operation
+from kernel.records.record import Applied, Operation
+from kernel.values.canonical import canonicalize_plain
+from kernel.values.host import iso_time
 from kernel.work.contents import BINDING_QUEUE
 
 PAIRS_AT_ONCE: Final = 256

@@ -9,10 +9,10 @@ stands, and `queue_pauses` holds the pauses that stand, at most one for each pri
 from dataclasses import dataclass
 
 from kernel.algebra.verbs import QUEUE_PAUSE, QUEUE_RESUME
-from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
-from kernel.operator_decisions import Decide, OperatorDecision, queue_target, said_of
+from kernel.records.operator_decisions import Decide, OperatorDecision, queue_target, said_of
+from kernel.values.host import iso_time
 from kernel.work import receipts
 from kernel.work.errors import WorkRefused
 from kernel.work.outcomes import storable

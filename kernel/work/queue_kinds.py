@@ -15,10 +15,10 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE
-from kernel.foreign_code import call_foreign
 from kernel.ledger.ledger import Request
-from kernel.priorities import BUILT_IN_PRIORITIES, QueuePriority, admit_priorities
-from kernel.stores.external import EXTERNAL_QUEUE
+from kernel.records.external import EXTERNAL_QUEUE
+from kernel.values.foreign_code import call_foreign
+from kernel.values.priorities import BUILT_IN_PRIORITIES, QueuePriority, admit_priorities
 from kernel.work.contents import (
     BINDING_QUEUE,
     EXTRACTION_QUEUE,

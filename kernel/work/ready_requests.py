@@ -6,12 +6,12 @@ from functools import partial
 
 import orjson
 
-from kernel.bindings.outcomes import SUSPENDED
-from kernel.host import parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView, Request
-from kernel.priorities import PRIORITIES_OF
-from kernel.stores.bindings import generation_in_force
+from kernel.model.bindings.outcomes import SUSPENDED
+from kernel.records.bindings import generation_in_force
+from kernel.values.host import parse_time_us
+from kernel.values.priorities import PRIORITIES_OF
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.receipts import pending_id
 

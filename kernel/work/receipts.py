@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from kernel.algebra.verbs import QUEUE_PAUSE, QUEUE_RESUME
-from kernel.canonical import canonicalize
-from kernel.conflicts.adjudications import is_outcome_to_review, note_outcome_to_review
-from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
-from kernel.priorities import PRIORITIES_OF
-from kernel.stores.binding_cycles import note_outcome
-from kernel.stores.binding_pairs import end_pair, hand_over
+from kernel.records.binding_cycles import note_outcome
+from kernel.records.binding_pairs import end_pair, hand_over
+from kernel.records.conflicts.adjudications import is_outcome_to_review, note_outcome_to_review
+from kernel.values.canonical import canonicalize
+from kernel.values.host import iso_time
+from kernel.values.priorities import PRIORITIES_OF
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.pair_routing import route_page
 

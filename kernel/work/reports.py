@@ -4,13 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool
 
-from kernel.bindings.dispatch import EvaluatedOn
-from kernel.bindings.outcomes import BindingOutcomeRecord
-from kernel.bindings.particulars import NONE_STATED, Particulars
-from kernel.canonical import canonicalize_readable
+from kernel.model.bindings.dispatch import EvaluatedOn
+from kernel.model.bindings.outcomes import BindingOutcomeRecord
+from kernel.model.bindings.particulars import NONE_STATED, Particulars
 from kernel.model.model_output import CapturedOutput
 from kernel.model.numbers import Count, Share
-from kernel.stores.typed import Name, Sha256
+from kernel.records.typed import Name, Sha256
+from kernel.values.canonical import canonicalize_readable
 
 RequestId = Annotated[str, Field(min_length=1, max_length=512)]
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
 
-from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
-from kernel.ledger.tables import Row, rows_in_pages
+from kernel.ledger.store.tables import Row, rows_in_pages
+from kernel.values.host import iso_time
 from kernel.work.queue_kinds import QUEUE_KINDS
 from kernel.work.requests import State, closing_receipt, request_id_of
 

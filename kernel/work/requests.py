@@ -19,16 +19,16 @@ from typing import Any, Final, Literal, TypeVar
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from kernel.bindings.source_binding import read_source_binding
-from kernel.canonical import canonicalize, canonicalize_readable, digest
-from kernel.foreign_code import cause_of
-from kernel.host import iso_time, parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.model.bindings.source_binding import read_source_binding
 from kernel.model.node_kinds import derived_name_in
 from kernel.model.problems import first_problem
-from kernel.stores.bindings import generation_in_force
+from kernel.records.bindings import generation_in_force
+from kernel.values.canonical import canonicalize, canonicalize_readable, digest
+from kernel.values.foreign_code import cause_of
+from kernel.values.host import iso_time, parse_time_us
 from kernel.work import receipts
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused

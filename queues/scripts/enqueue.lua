@@ -111,7 +111,7 @@ local function follow(item, rank, deadline, cause, payload, lineage)
   if count <= CAUSES_KEPT then redis.call('HSET', item, 'n:' .. cause, count .. lineage) end
 end
 
--- The version that a payload states (kernel/fleet_protocol.py), nil where it states none.
+-- The version that a payload states (kernel/values/fleet_protocol.py), nil where it states none.
 local function version_of(payload)
   return payload and string.match(payload, '^{"protocol":(%d+),')
 end

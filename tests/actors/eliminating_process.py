@@ -10,9 +10,9 @@ import anyio
 
 from actors.messages import Query
 from actors.sessions.runtime import SessionRuntime
-from kernel.host import Host
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.values.host import Host
 from tests.actors.harness import declare, running_sessions, strike
 
 

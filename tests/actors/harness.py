@@ -15,12 +15,12 @@ from actors.messages import Declare, Eliminate
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.runtime import SessionLimits, SessionRuntime
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
-from kernel.errors import CommitOutcomeUnknown, LedgerHeld, LedgerUnavailable
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.tables import Store, Tables, WriterTurn
+from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import Store, Tables, WriterTurn
+from kernel.transaction.kernel import Kernel
+from kernel.values.errors import CommitOutcomeUnknown, LedgerHeld, LedgerUnavailable
 from tests.kernel.build import FakeHost
 
 ONTOLOGY = OntologyBundle("space", "v1", "graphs://one", "v1")

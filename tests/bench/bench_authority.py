@@ -48,11 +48,11 @@ from kernel.authority.requests import (
     ready_items,
 )
 from kernel.authority.value import authority_of
-from kernel.canonical import canonicalize, digest
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import canonicalize, digest
 from tests.bench.bench_kernel import insert_raw, rows_of
 from tests.bench.report import figure, machine, note
 from workers.environment.memory import settle_memory

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import anyio
 
-from kernel.ledger.sqlite import PAGE_BYTES, SqliteStore
+from kernel.ledger.sqlite.store import PAGE_BYTES, SqliteStore
 from tests.bench.bench_kernel import Run, prepare_nothing, submit_envelope
 from tests.bench.report import figure, machine
 from tests.system.tree_run import running, wait_for

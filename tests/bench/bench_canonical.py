@@ -2,7 +2,7 @@
 
 import rfc8785
 
-from kernel.canonical import canonicalize
+from kernel.values.canonical import canonicalize
 from tests.bench.report import figure, rate_per_s
 
 EFFECTS = [

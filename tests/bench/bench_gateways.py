@@ -17,11 +17,11 @@ from actors.commit.units import IntentUnit
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sharding.assignment import SHARDS_DEFAULT, shard_of
 from actors.sharding.held_shards import HeldShards
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.postgres import PostgresStore
+from kernel.ledger.postgres.store import PostgresStore
 from kernel.ledger.shards import found_shards, shards_of, take_shards
 from kernel.model.result import SubmissionResult
+from kernel.transaction.kernel import Kernel
 from tests.bench.mix import intent_of
 from tests.bench.report import figure, machine
 from tests.forked import forked_together

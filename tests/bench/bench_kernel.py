@@ -39,12 +39,12 @@ from actors.sessions.runtime import SessionRuntime
 from actors.sharding.assignment import SHARDS_DEFAULT
 from actors.sharding.held_shards import HeldShards
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.schema import metadata
 from kernel.ledger.shards import found_shards, shards_of, take_shards
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.model.result import SubmissionResult
+from kernel.transaction.kernel import Kernel
 from kernel.verify.links import walk_log
 from tests.bench.mix import EFFECTS_PER_ENVELOPE, intent_of
 from tests.bench.peers import PEER_MISSING, append_events, hash_rows, insert_envelopes

@@ -20,9 +20,9 @@ from kernel.landscape.lineage import lineage_of
 from kernel.landscape.record_group import GROUP_RECORDS
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
-from kernel.ledger.keys import column_names
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.keys import column_names
 from tests.bench.report import figure, machine, note
 from workers.environment.system_host import system_host
 

@@ -29,7 +29,7 @@ from actors.pipelines.walks import LocalWalks
 from actors.synthesis.local_model import LocalModel
 from kernel.landscape.digest import digest_of
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.bench.report import figure, machine, note
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host

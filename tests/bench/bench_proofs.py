@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.verify import verify
 from kernel.verify.since import KeptTree, verify_since
 from tests.bench.large_ledger import grow

@@ -19,7 +19,7 @@ from pathlib import Path
 from kernel.landscape.payloads import purge_payloads
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.bench.report import figure, machine, note
 from workers.environment.system_host import system_host
 from workers.use_cases.log_archiving import give_space_back

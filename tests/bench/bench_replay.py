@@ -20,11 +20,11 @@ from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 
-from kernel.host import Host
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.replay.reproduce import reproduce_range
+from kernel.transaction.kernel import Kernel
+from kernel.values.host import Host
 from tests.bench.report import figure, rate_per_s
 from tests.kernel.build import adapt, create, effect, envelope, link
 from workers.environment.memory import settle_memory

@@ -14,8 +14,8 @@ import resource
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from kernel.bindings.routing import RoutingIndex
-from kernel.bindings.selectors import SelectorList, read_selector_list
+from kernel.model.bindings.routing import RoutingIndex
+from kernel.model.bindings.selectors import SelectorList, read_selector_list
 from tests.bench.report import figure, machine, note
 
 SIZES = (100, 10_000, 100_000)

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from hashlib import sha256
 from statistics import median
 
-from kernel.canonical import GENESIS_HASH
 from kernel.proof.eta_tree import eta_appended, eta_root
 from kernel.proof.merkle_tree import Frontier
 from kernel.proof.thought_chain import ThoughtRecord, chain_head, content_hash
+from kernel.values.canonical import GENESIS_HASH
 from tests.bench.report import figure, machine
 
 THOUGHTS = 1_000_000

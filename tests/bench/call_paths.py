@@ -1,9 +1,9 @@
-"""How far a reader has to go: functions, files and changes of folder on the path of one request.
+"""How far a reader has to go: functions, files and changes of room on the path of one request.
 
     python -m tests.bench.call_paths [--functions NAME]
 
 Each path is taken three times through a whole gateway in this process, on SQLite, and the third is
-counted. A function counts once, and so does a call between two functions of different folders (the
+counted. A function counts once, and so does a call between two functions of different rooms (the
 dotted package, `kernel.ledger` for example), however often it is made. Library code between them
 is passed over. `--functions` lists the functions of a path and who calls each.
 """
@@ -23,7 +23,7 @@ from typing import Any
 import anyio
 import structlog
 
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from queues.outbox_relay import OutboxRelay
 from queues.work_queue import WorkQueue
 from tests.bench.report import note
@@ -66,10 +66,10 @@ class CallPath:
         return {code.co_filename for code in self.callers}
 
     @property
-    def changes_of_folder(self) -> int:
-        """Pairs of caller and callee whose folders differ."""
+    def changes_of_room(self) -> int:
+        """Pairs of caller and callee whose rooms differ."""
         return sum(
-            _folder(caller) != _folder(code)
+            _room(caller) != _room(code)
             for code, callers in self.callers.items()
             for caller in callers
         )
@@ -80,8 +80,8 @@ def _is_ours(code: CodeType) -> bool:
     return is_function and code.co_filename.startswith(PACKAGES)
 
 
-def _folder(code: CodeType) -> Path:
-    return Path(code.co_filename).parent
+def _room(code: CodeType) -> tuple[str, ...]:
+    return Path(code.co_filename).relative_to(ROOT).parts[:2]
 
 
 def _named(code: CodeType) -> str:
@@ -180,7 +180,7 @@ def main() -> None:
         path = anyio.run(path_of, request)
         note(
             f"{name}: {len(path.callers)} functions, {len(path.files)} files, "
-            f"{path.changes_of_folder} changes of folder"
+            f"{path.changes_of_room} changes of room"
         )
 
 

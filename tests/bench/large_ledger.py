@@ -14,10 +14,10 @@ from contextlib import closing
 from itertools import count
 from pathlib import Path
 
-from kernel.host import Host
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Document, Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.transaction.kernel import Kernel
+from kernel.values.host import Host
 from tests.kernel.build import adapt, create
 
 BATCH_ROWS = 500

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from kernel import fleet_protocol
+from kernel.values import fleet_protocol
 
 VARIABLE = "CHAOS_PROTOCOL"
 

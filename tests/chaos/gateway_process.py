@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from kernel.ledger.postgres_connection import Connection
+from kernel.ledger.postgres.connection import Connection
 from tests.chaos import witness
 from tests.chaos.another_version import speak_another_version
 from workers.cli.main import main

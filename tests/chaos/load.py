@@ -27,8 +27,8 @@ import httpx
 
 from actors.error_codes import ERRORS
 from actors.orchestrator.intents import CompletePhase, CreateBinding, CreateSource, Intent
-from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
+from kernel.values.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest, enqueue
 from tests import loopback

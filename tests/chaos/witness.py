@@ -8,7 +8,7 @@ takes its notes with it.
 
 import psycopg
 
-from kernel.ledger import postgres_catalog
+from kernel.ledger.postgres import catalog as postgres_catalog
 
 _SETUP = """
 CREATE SCHEMA chaos;

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from kernel.ledger.buffer import BufferedTables
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.buffer import BufferedTables
+from kernel.ledger.store.memory import MemoryStore
 
 
 class BufferedStore:
@@ -62,7 +62,7 @@ def place_of(adapter, folder, request, new_url):
     """Where a store of an adapter lives, for the time of a block."""
     buffered = "buffered" in adapter
     if adapter == "postgres":
-        postgres_store = pytest.importorskip("kernel.ledger.postgres").PostgresStore
+        postgres_store = pytest.importorskip("kernel.ledger.postgres.store").PostgresStore
         url = new_url()
         place = Place(lambda: postgres_store(url))
     elif "sqlite" in adapter:

@@ -9,8 +9,8 @@ from actors.incidents.ledger_elimination_store import LedgerEliminationStore
 from kernel.belief.elimination_store import EliminationProvenance, EliminationStore
 from kernel.belief.memory_store import InMemoryStore
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
 from workers.environment.system_host import system_host
 from workers.tee.store import TeeStore
 
@@ -41,7 +41,7 @@ class OpenedStore:
         if self.kind == "ledger memory":
             return MemoryStore()
         if self.kind == "ledger postgres":
-            from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - needs the driver
+            from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - needs the driver
 
             return PostgresStore(self.place)
         return SqliteStore(Path(self.place))

@@ -2,13 +2,13 @@
 
 import pytest
 
-from kernel.archival import Retention
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.postgres import PostgresStore
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.postgres.store import PostgresStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.retention.archival import Retention
+from kernel.transaction.kernel import Kernel
 from kernel.verify import verify
 from tests.kernel.archives import archive_next, collect_next, memory_archive
 from tests.kernel.build import FakeHost, create

@@ -13,10 +13,10 @@ from kernel.audit.lineage import authority_grounds, causal_ancestors
 from kernel.audit.newest_operations import newest_operations
 from kernel.audit.operations import AuditError, AuditFilter, find_operations, first_sequence_from
 from kernel.audit.preview import LATER_WRITES_MAX, preview_rollback
-from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.pressure import COST_MAX
+from kernel.values.errors import LedgerCorrupt
+from kernel.values.pressure import COST_MAX
 from kernel.verify.export import verify_export
 from tests.kernel.build import (
     HOUR_US,

@@ -2,12 +2,12 @@
 
 import pytest
 
-from kernel.bindings.dispatch import TARGETS
-from kernel.extractions.requests import request_extraction
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.model.bindings.dispatch import TARGETS
 from kernel.verify import verify
 from kernel.work.contents import EXTRACTION_QUEUE
+from kernel.work.extractions.requests import request_extraction
 from kernel.work.manifests import differences
 from tests.kernel.binding_world import (
     CASE,

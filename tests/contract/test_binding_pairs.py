@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from kernel.bindings.lifecycle import STATES, STEPS, PairTransitionDisallowed
 from kernel.ledger import schema
-from kernel.stores.binding_pairs import (
+from kernel.model.bindings.lifecycle import STATES, STEPS, PairTransitionDisallowed
+from kernel.records.binding_pairs import (
     begin_pair,
     end_pair,
     hand_over,

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
-from kernel.ledger.buffer import BufferedTables
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.tables import DuplicateKey
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.buffer import BufferedTables
+from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import DuplicateKey
+from kernel.values.errors import LedgerCorrupt
 from tests.contract.test_ledger_store import fill, row_of, stored
 from tests.kernel.build import abandoned
 

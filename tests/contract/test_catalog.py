@@ -6,15 +6,17 @@ from contextlib import closing
 
 import pytest
 
-from kernel.errors import LedgerCorrupt, LedgerSchemaDiffers
-from kernel.kernel import Kernel
-from kernel.ledger import migrations, schema, sqlite_catalog, sqlite_schema
+from kernel.ledger import migrations, schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.postgres_schema import REFUSALS
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.postgres.schema import REFUSALS
+from kernel.ledger.sqlite import catalog as sqlite_catalog
+from kernel.ledger.sqlite import schema as sqlite_schema
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.rebuild import plan_rebuild
+from kernel.transaction.kernel import Kernel
+from kernel.values.errors import LedgerCorrupt, LedgerSchemaDiffers
 from kernel.verify import verify
 from kernel.verify.recent import AuditMark, audit_since
 from tests.kernel.build import FakeHost, create, effect, envelope, overlay, submit
@@ -384,7 +386,8 @@ NOT_READ = {
 def faults_after(postgres):
     """Tell what the catalog says after changes that are rolled back."""
     psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
-    from kernel.ledger import postgres_catalog, postgres_schema  # noqa: PLC0415 - need the driver
+    from kernel.ledger.postgres import catalog as postgres_catalog  # noqa: PLC0415 - need the driver
+    from kernel.ledger.postgres import schema as postgres_schema  # noqa: PLC0415 - need the driver
 
     url = postgres.new_database()
     with psycopg.connect(url) as connection:
@@ -431,7 +434,7 @@ def test_other_peoples_tables_are_no_difference_on_postgresql(faults_after):
 def test_an_altered_database_is_no_ground_to_write_on(postgres, postgres_empty_url):
     import psycopg  # noqa: PLC0415 - see above
 
-    from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - needs the driver
+    from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - needs the driver
 
     PostgresStore(postgres_empty_url).close()
     with psycopg.connect(postgres_empty_url) as connection:
@@ -444,7 +447,7 @@ def test_an_altered_database_is_no_ground_to_write_on(postgres, postgres_empty_u
 def test_an_index_without_a_row_is_found_on_postgresql_where_amcheck_is(postgres_empty_url):
     import psycopg  # noqa: PLC0415 - see above
 
-    from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - needs the driver
+    from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - needs the driver
 
     ready = (
         "UPDATE pg_index SET indisready = {0}, indisvalid = {0} WHERE indexrelid = '{1}'::regclass"

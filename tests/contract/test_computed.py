@@ -5,8 +5,6 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import HeadMoved, Ledger
 from kernel.ledger.shards import (
@@ -18,6 +16,8 @@ from kernel.ledger.shards import (
     shards_of,
     take_shards,
 )
+from kernel.transaction.kernel import Kernel
+from kernel.values.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.verify import verify
 from tests.connections import watch_postgres
 from tests.kernel.build import FakeHost, create, everything
@@ -61,7 +61,7 @@ def ledger(store):
 @pytest.fixture
 def on_postgres(monkeypatch, postgres_url):
     """A ledger on PostgreSQL, another process' of the same, and what runs on their connections."""
-    postgres = pytest.importorskip("kernel.ledger.postgres")
+    postgres = pytest.importorskip("kernel.ledger.postgres.store")
     connections = watch_postgres(monkeypatch)
     stores = [postgres.PostgresStore(postgres_url) for _ in range(2)]
     ledger = founded(stores[0])
@@ -163,7 +163,7 @@ def test_nothing_is_sent_between_the_lock_of_the_head_and_the_rows(on_postgres):
 
 def test_who_waits_too_long_for_a_turn_computes_all_the_same(on_postgres, monkeypatch):
     ledger, other, _ = on_postgres
-    monkeypatch.setattr("kernel.ledger.postgres.TURN_WAIT_MS", 20)
+    monkeypatch.setattr("kernel.ledger.postgres.store.TURN_WAIT_MS", 20)
     with pytest.raises(HeadMoved):
         submit_computed(ledger, "a", lambda: submit_computed(other, "b"))
     assert len(operations(ledger)) == 1
@@ -173,7 +173,7 @@ def test_who_waits_for_a_turn_computes_on_what_was_written_in_the_one_before(
     on_postgres, monkeypatch
 ):
     ledger, other, _ = on_postgres
-    monkeypatch.setattr("kernel.ledger.postgres.TURN_WAIT_MS", 20_000)
+    monkeypatch.setattr("kernel.ledger.postgres.store.TURN_WAIT_MS", 20_000)
     with ThreadPoolExecutor() as threads:
         later = []
 

@@ -14,7 +14,7 @@ from kernel.belief.elimination_store import EliminationProvenance, RecoveredStat
 from kernel.belief.errors import BeliefError
 from kernel.belief.limits import MAX_ID_CHARS
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.contract.elimination_stores import (
     COMMON,
     WHY,

@@ -6,11 +6,12 @@ import sys
 
 import pytest
 
-from kernel.errors import LedgerUnavailable
-from kernel.ledger import schema, sqlite
+from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import found_shards, shards_of, take_shards
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite import store as sqlite
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.values.errors import LedgerUnavailable
 from tests.contract.nodes import add, names, node
 from tests.contract.test_sqlite_store import HOLDER
 from tests.kernel.build import FakeHost
@@ -19,8 +20,8 @@ from tests.kernel.build import FakeHost
 @pytest.fixture
 def stores(postgres_url, monkeypatch):
     """The stores of two gateways, and a ledger on which the first owns a shard."""
-    postgres = pytest.importorskip("kernel.ledger.postgres")
-    monkeypatch.setattr("kernel.ledger.postgres_connection.LOCK_TIMEOUT_MS", 1000)
+    postgres = pytest.importorskip("kernel.ledger.postgres.store")
+    monkeypatch.setattr("kernel.ledger.postgres.connection.LOCK_TIMEOUT_MS", 1000)
     opened = [postgres.PostgresStore(postgres_url) for _ in range(2)]
     with Ledger.create(opened[0], FakeHost().host).transaction() as transaction:
         found_shards(transaction, 2)
@@ -75,7 +76,7 @@ def test_any_other_holder_is_waited_for_and_named(stores, who):
 
 
 def test_who_misses_its_turn_ends_a_dead_process_that_has_it(stores, monkeypatch):
-    monkeypatch.setattr("kernel.ledger.postgres.TURN_WAIT_MS", 20)
+    monkeypatch.setattr("kernel.ledger.postgres.store.TURN_WAIT_MS", 20)
     holder, waiting = stores
     holder.share("a", lambda _: False)
     waiting.share("b", lambda _: True)

@@ -2,7 +2,12 @@
 
 import pytest
 
-from kernel.head_acceptance import (
+from kernel.ledger import schema
+from kernel.ledger.head_watch import HeadWatch, LedgerWentBack
+from kernel.ledger.ledger import LEDGER_ID, Head, Ledger, LedgerView
+from kernel.ledger.shards import found_shards, shards_of, take_shards
+from kernel.ledger.store.memory import MemoryStore
+from kernel.records.head_acceptance import (
     HeadNotAccepted,
     accept_head,
     accepted_last,
@@ -13,13 +18,8 @@ from kernel.head_acceptance import (
     standing_findings,
     stated_head,
 )
-from kernel.kernel import Kernel
-from kernel.ledger import schema
-from kernel.ledger.head_watch import HeadWatch, LedgerWentBack
-from kernel.ledger.ledger import LEDGER_ID, Head, Ledger, LedgerView
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.shards import found_shards, shards_of, take_shards
-from kernel.legal_holds import Grounds
+from kernel.records.legal_holds import Grounds
+from kernel.transaction.kernel import Kernel
 from tests.connections import watch_postgres
 from tests.kernel.build import FakeHost, create
 

@@ -6,14 +6,11 @@ import hashlib
 import pytest
 from pydantic import ConfigDict
 
-from kernel.belief_record import BeliefBatch, record_belief, shown_survivors
-from kernel.canonical import GENESIS_HASH
-from kernel.errors import LedgerCorrupt
-from kernel.host import iso_time
+from kernel.belief.record import BeliefBatch, record_belief, shown_survivors
 from kernel.ledger import schema
 from kernel.ledger.ledger import GENESIS_POLICY, Head, Ledger
 from kernel.ledger.receipts import US_PER_DAY, append_receipt, purge_expired
-from kernel.ledger.tables import DuplicateKey
+from kernel.ledger.store.tables import DuplicateKey
 from kernel.model.receipt import (
     RECEIPT_KINDS,
     Receipt,
@@ -22,6 +19,9 @@ from kernel.model.receipt import (
 )
 from kernel.model.receipt_bodies import ReceiptBody
 from kernel.model.rules_version import RULES_VERSION
+from kernel.values.canonical import GENESIS_HASH
+from kernel.values.errors import LedgerCorrupt
+from kernel.values.host import iso_time
 from tests.kernel.build import (
     START_US,
     FakeHost,

@@ -6,10 +6,10 @@ import threading
 import pytest
 from sqlalchemy import Integer, LargeBinary, UniqueConstraint
 
-from kernel.errors import TextNotStorable
 from kernel.ledger import schema
-from kernel.ledger.statements import GROUP_ROWS
-from kernel.ledger.tables import DuplicateKey
+from kernel.ledger.store.statements import GROUP_ROWS
+from kernel.ledger.store.tables import DuplicateKey
+from kernel.values.errors import TextNotStorable
 from tests.kernel.build import abandoned
 
 _numbers = itertools.count(1)

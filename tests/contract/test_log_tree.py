@@ -4,12 +4,12 @@ import orjson
 import pymerkle
 import pytest
 
-from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.ledger import LEDGER_ID, Ledger, build_tree
 from kernel.proof.merkle_tree import EMPTY_ROOT, HASH_BYTES, leaf_hash
 from kernel.proof.tiles import TILE_WIDTH
 from kernel.proof.verification import verify_consistency, verify_inclusion
+from kernel.values.errors import LedgerCorrupt
 from kernel.verify import verify
 from tests.contract.test_computed import submit_computed
 from tests.kernel.build import FakeHost, abandoned, create, ledger_on, submit

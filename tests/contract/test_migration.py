@@ -5,13 +5,13 @@ import sqlite3
 import pytest
 
 from kernel.audit.operations import AuditFilter, find_operations
-from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.tables import DuplicateKey
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import DuplicateKey
 from kernel.migration.job import migrate
-from kernel.model_registry import ActiveModels
 from kernel.replay.judgement import replay_all
+from kernel.transaction.kernel import Kernel
+from kernel.values.model_registry import ActiveModels
 from kernel.verify import verify
 from tests.kernel.build import adapt, create, everything, ledger_on, memory_ledger, submit
 from tests.kernel.lites import lite, take

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kernel.errors import LedgerSchemaDiffers
-from kernel.ledger import migrations, schema, sqlite_schema
+from kernel.ledger import migrations, schema
+from kernel.ledger.sqlite import schema as sqlite_schema
+from kernel.values.errors import LedgerSchemaDiffers
 from tests.contract.described import described_postgres, described_sqlite
 from tests.revisions import differences
 
@@ -60,7 +61,7 @@ def test_the_migrations_make_the_tables_of_this_program_on_sqlite():
 
 
 def test_the_migrations_make_the_tables_of_this_program_on_postgresql(made_postgres):
-    from kernel.ledger import postgres_schema  # noqa: PLC0415 - needs the driver
+    from kernel.ledger.postgres import schema as postgres_schema  # noqa: PLC0415 - needs the driver
 
     facts = made_postgres(*all_statements("postgresql"))
     assert facts == made_postgres(*postgres_schema.definitions()), FORGOTTEN
@@ -154,7 +155,7 @@ def test_the_comparison_finds_on_sqlite(change):
 
 
 def test_the_comparison_finds_on_postgresql(made_postgres):
-    from kernel.ledger import postgres_schema  # noqa: PLC0415 - needs the driver
+    from kernel.ledger.postgres import schema as postgres_schema  # noqa: PLC0415 - needs the driver
 
     definitions = postgres_schema.definitions()
     before = made_postgres(*definitions)
@@ -198,8 +199,8 @@ def test_from_tables_that_no_revision_made_no_migration_leads_on(version):
 PROCESSES = """
 import pathlib, sys
 import workers.cli.demo, workers.cli.gateway, workers.cli.worker
-import kernel.ledger.postgres
-from kernel.ledger.sqlite import SqliteStore
+import kernel.ledger.postgres.store
+from kernel.ledger.sqlite.store import SqliteStore
 SqliteStore(pathlib.Path(sys.argv[1])).close()
 print([name for name in sys.modules if name.startswith(("alembic", "mako"))])
 """

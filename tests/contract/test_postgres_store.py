@@ -13,24 +13,18 @@ import pytest
 psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
 
 from kernel.audit.open_reviews import open_reviews  # noqa: E402 - after the driver
-from kernel.errors import (  # noqa: E402 - likewise
-    CommitOutcomeUnknown,
-    LedgerSchemaDiffers,
-    LedgerUnavailable,
-)
-from kernel.ledger import (  # noqa: E402 - likewise
-    postgres,
-    postgres_connection,
-    postgres_schema,
-    schema,
-)
+from kernel.ledger import schema  # noqa: E402 - likewise
 from kernel.ledger.ad_hoc_query import QueryBounds  # noqa: E402 - likewise
-from kernel.ledger.keys import key_names  # noqa: E402 - likewise
 from kernel.ledger.ledger import Ledger, LedgerView  # noqa: E402 - likewise
-from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
-from kernel.ledger.postgres_connection import place_of  # noqa: E402 - likewise
-from kernel.ledger.tables import DuplicateKey  # noqa: E402 - likewise
-from kernel.reviews.evidence import STORES  # noqa: E402 - likewise
+from kernel.ledger.postgres import connection as postgres_connection  # noqa: E402 - likewise
+from kernel.ledger.postgres import schema as postgres_schema  # noqa: E402 - likewise
+from kernel.ledger.postgres import store as postgres  # noqa: E402 - likewise
+from kernel.ledger.postgres.connection import place_of  # noqa: E402 - likewise
+from kernel.ledger.postgres.store import PostgresStore  # noqa: E402 - likewise
+from kernel.ledger.store.keys import key_names  # noqa: E402 - likewise
+from kernel.ledger.store.tables import DuplicateKey  # noqa: E402 - likewise
+from kernel.records.reviews.evidence import STORES  # noqa: E402 - likewise
+from kernel.values.errors import CommitOutcomeUnknown, LedgerSchemaDiffers, LedgerUnavailable  # noqa: E402 - likewise
 from tests.chaos.proxy import Proxies  # noqa: E402 - likewise
 from tests.connections import watch_postgres  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise

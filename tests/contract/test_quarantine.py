@@ -11,13 +11,13 @@ import pytest
 from sqlalchemy import Table
 
 from kernel.ledger import schema
-from kernel.ledger.keys import key_names
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
 from kernel.ledger.quarantine import RangeQuarantined
-from kernel.ledger.sqlite import SqliteStore
-from kernel.legal_holds import Grounds
-from kernel.quarantine_lifts import QuarantineRefused
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.keys import key_names
+from kernel.ledger.store.memory import MemoryStore
+from kernel.records.legal_holds import Grounds
+from kernel.records.quarantine_lifts import QuarantineRefused
 from kernel.verify.recent import AuditMark, audit_since
 from kernel.verify.violation import record_violation
 from tests.kernel.build import FakeHost, create, submit
@@ -74,7 +74,7 @@ def _in_a_file(path: Any) -> World:
 def _on_a_server(url: str) -> World:
     import psycopg  # noqa: PLC0415 - likewise
 
-    from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - needs the driver
+    from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - needs the driver
 
     def tamper(table: Table, key: tuple[Any, ...], values: Row | None) -> None:
         with psycopg.connect(url) as connection:

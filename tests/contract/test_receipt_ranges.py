@@ -4,8 +4,8 @@ import pytest
 
 from kernel.audit.proofs import request
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.tables import Store
-from kernel.receipt_seals import RANGE_MAX, not_under_the_tree, range_of, sealed_last
+from kernel.ledger.store.tables import Store
+from kernel.records.receipt_seals import RANGE_MAX, not_under_the_tree, range_of, sealed_last
 from tests.kernel.build import FakeHost, create, findings, submit
 from tests.kernel.jobs import do_jobs, seal_receipts
 

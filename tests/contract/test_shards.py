@@ -2,7 +2,6 @@
 
 import pytest
 
-from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import (
@@ -20,6 +19,7 @@ from kernel.ledger.shards import (
     take_away_all,
     take_shards,
 )
+from kernel.values.errors import LedgerUnavailable
 from tests.kernel.build import FakeHost
 
 

@@ -15,7 +15,14 @@ import pytest
 from sqlalchemy import delete, text, update
 
 from kernel.audit.open_reviews import open_reviews
-from kernel.errors import (
+from kernel.ledger import schema
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.sqlite import store as sqlite
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.keys import key_names
+from kernel.records.legal_holds import open_holds
+from kernel.records.reviews.evidence import STORES
+from kernel.values.errors import (
     CommitOutcomeUnknown,
     LedgerCorrupt,
     LedgerFailed,
@@ -23,12 +30,6 @@ from kernel.errors import (
     LedgerSchemaDiffers,
     LedgerUnavailable,
 )
-from kernel.ledger import schema, sqlite
-from kernel.ledger.keys import key_names
-from kernel.ledger.ledger import LedgerView
-from kernel.ledger.sqlite import SqliteStore
-from kernel.legal_holds import open_holds
-from kernel.reviews.evidence import STORES
 from kernel.work.dead_letters import dead_letters
 from kernel.work.request_lists import RequestSearch, list_requests
 from tests.connections import watch_sqlite
@@ -78,7 +79,7 @@ def test_what_was_committed_outlives_a_process_that_dies_at_once(path):
     program = (
         "import os, pathlib, sys\n"
         "from kernel.ledger import schema\n"
-        "from kernel.ledger.sqlite import SqliteStore\n"
+        "from kernel.ledger.sqlite.store import SqliteStore\n"
         "store = SqliteStore(pathlib.Path(sys.argv[1]))\n"
         "row = {'node_id': 'a', 'node_kind': 'k', 'identity_key': None, 'updated_at': '2',\n"
         "       'record': b'', 'overlay_in_force': 0, 'overlay_target': None}\n"

@@ -1,7 +1,7 @@
 """An archive in memory, and ledgers whose rows lie in it."""
 
 from kernel.ledger.archive import Archive
-from kernel.log_archival import (
+from kernel.retention.log_archival import (
     GRACE_US,
     collect_envelopes,
     move_rows,

@@ -3,13 +3,13 @@
 from typing import Any, get_args
 
 from actors.commit.work_units import RequestWorkUnit, WorkReportUnit
-from kernel.bindings.artifacts import PHASE_FIELDS, completion, read_artifact
-from kernel.bindings.dispatch import EvaluatedOn
-from kernel.bindings.outcomes import BindingOutcomeRecord
-from kernel.bindings.particulars import NONE_STATED, Particulars, RelatedFiling, Stretch
-from kernel.bindings.selectors import PHASES
-from kernel.bindings.source_binding import BindingTargetKind
 from kernel.ledger.ledger import Document, Ledger, Request
+from kernel.model.bindings.artifacts import PHASE_FIELDS, completion, read_artifact
+from kernel.model.bindings.dispatch import EvaluatedOn
+from kernel.model.bindings.outcomes import BindingOutcomeRecord
+from kernel.model.bindings.particulars import NONE_STATED, Particulars, RelatedFiling, Stretch
+from kernel.model.bindings.selectors import PHASES
+from kernel.model.bindings.source_binding import BindingTargetKind
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.evaluations import Evaluation, evaluate_request
 from kernel.work.reports import BindingEvaluated, WorkReport

@@ -14,18 +14,18 @@ from kernel.algebra.effects import EFFECT_KINDS, expected_compensations
 from kernel.authority.requests import AUTHORITY_QUEUE, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
-from kernel.canonical import digest
-from kernel.checks import v01_schema
-from kernel.conflicts.writes import writes_stated
-from kernel.host import Host, iso_time
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import GENESIS_POLICY, Ledger, LedgerTransaction, LedgerView
-from kernel.ledger.memory import MemoryStore
 from kernel.ledger.schema import edges, ephemeral_receipts, metadata, nodes, receipts
-from kernel.ledger.tables import Store
+from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import Store
 from kernel.model.envelope import Envelope
 from kernel.model.model_output import fingerprint
 from kernel.model.node_kinds import UNDERSTANDING
+from kernel.records.conflicts.writes import writes_stated
+from kernel.transaction.checks import v01_schema
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import digest
+from kernel.values.host import Host, iso_time
 from kernel.verify import verify
 from kernel.verify.reading import Finding
 

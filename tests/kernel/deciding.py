@@ -3,9 +3,9 @@
 from actors.commit.decision_record import decide_in
 from actors.commit.unit_context import CommitContext
 from actors.orchestrator.orchestrator import Orchestrator
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import LedgerTransaction
-from kernel.operator_decisions import Decide
+from kernel.records.operator_decisions import Decide
+from kernel.transaction.kernel import Kernel
 
 
 def deciding(transaction: LedgerTransaction) -> Decide:

@@ -16,20 +16,20 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.authority.requests import close_requests, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
+from kernel.belief.record import BeliefBatch, record_belief
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
-from kernel.belief_record import BeliefBatch, record_belief
-from kernel.kernel import Kernel
 from kernel.ledger.receipts import append_receipt
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, SubmissionResult
-from kernel.model_registry import ActiveModels
-from kernel.model_retention import collect_answers, due_answers, mark_archived
 from kernel.proof.signing_keys import KeyKind, SeedKey
 from kernel.replay.record import replay_operation
+from kernel.retention.model_retention import collect_answers, due_answers, mark_archived
 from kernel.rollback.confirmation import Confirmations
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.thoughts.chain import read_chain
+from kernel.transaction.kernel import Kernel
+from kernel.values.model_registry import ActiveModels
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import close, reject_for_capacity
 from kernel.work.pair_routing import ARTIFACTS_AT_ONCE

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kernel.implications.runs import newest_epoch, run_of
 from kernel.ledger.ledger import Ledger
+from kernel.records.implications.runs import newest_epoch, run_of
 from tests.kernel.build import accept, adapt, effect, envelope, submit
 
 DETECTOR = "echo"

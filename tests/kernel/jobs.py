@@ -11,10 +11,10 @@ from actors.commit.run_units import AnchorGroupsUnit
 from actors.commit.unit_context import CommitContext
 from actors.commit.work_units import WorkReportUnit
 from actors.orchestrator.orchestrator import Orchestrator
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from kernel.priorities import QueuePriority
-from kernel.receipt_seals import range_to_seal
+from kernel.records.receipt_seals import range_to_seal
+from kernel.transaction.kernel import Kernel
+from kernel.values.priorities import QueuePriority
 from kernel.work import queue_kinds
 from kernel.work.queue_kinds import QueueKind
 from kernel.work.reports import WorkFinished

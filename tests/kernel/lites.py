@@ -4,10 +4,10 @@ import io
 import json
 from typing import Any
 
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.migration.job import LogMigration, migrate
 from kernel.migration.lite_log import Taken, take_log
+from kernel.transaction.kernel import Kernel
 
 _NOT_KNOWN_THEN = ("policy_generation_id", "read_set_refs", "write_set_refs")
 

@@ -1,6 +1,6 @@
 """A port of capacity that has none."""
 
-from kernel.capacity import CapacityGrant
+from kernel.records.capacity import CapacityGrant
 
 
 class NoLease:

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.quarantine import SequenceRange
-from kernel.legal_holds import Grounds
 from kernel.model.result import SubmissionResult
-from kernel.operator_decisions import DECIDED_RECEIPT, OperatorDecision
-from kernel.quarantine_lifts import lift_quarantine
+from kernel.records.legal_holds import Grounds
+from kernel.records.operator_decisions import DECIDED_RECEIPT, OperatorDecision
+from kernel.records.quarantine_lifts import lift_quarantine
+from kernel.transaction.kernel import Kernel
 from kernel.verify import verify
 from kernel.verify.recent import AuditMark, audit_since
 from kernel.verify.violation import record_violation

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from kernel.canonical import sha256_hex
 from kernel.ledger.ledger import Ledger, Request
-from kernel.stores.external import EXTERNAL_QUEUE
-from kernel.stores.external_report import FAILED, PERFORMED
-from kernel.stores.share_tokens import token_hash
+from kernel.records.external import EXTERNAL_QUEUE
+from kernel.records.external_report import FAILED, PERFORMED
+from kernel.records.share_tokens import token_hash
+from kernel.values.canonical import sha256_hex
 from tests.kernel.build import ABSENT, changed, code_of, effect, envelope, submit
 from tests.kernel.every import HASH, own
 

@@ -2,9 +2,9 @@
 
 from kernel.algebra.simulation_support import NOT_SIMULATABLE
 from kernel.algebra.verbs import OPERATION_KINDS
-from kernel.kernel import Kernel
 from kernel.model.simulation import SimulationExternalEffectPolicy
 from kernel.simulate.operation import Simulation, simulate_operation
+from kernel.transaction.kernel import Kernel
 from tests.kernel.every import every_kind
 
 PROFILE = "ab" * 32

@@ -6,13 +6,13 @@ from typing import get_args
 
 import orjson
 
-from kernel.canonical import canonicalize, sha256_hex
 from kernel.landscape.record_chain import GENESIS, entry_of
 from kernel.landscape.record_rules import KEYS, TABLES
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof.merkle_tree import Frontier, leaf_hash
+from kernel.values.canonical import canonicalize, sha256_hex
 from kernel.verify import verify
 from kernel.verify.reading import Rule
 from tests.kernel.build import (

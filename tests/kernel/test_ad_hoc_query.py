@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.schema import CreateTable
 
-from kernel.ledger import schema, sqlite_query
+from kernel.ledger import schema
 from kernel.ledger.ad_hoc_query import (
     TABLES,
     QueryAnswer,
@@ -23,9 +23,10 @@ from kernel.ledger.ad_hoc_query import (
     check_text,
     table_documents,
 )
-from kernel.ledger.memory import MemoryStore
 from kernel.ledger.record_query import query_records
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite import query as sqlite_query
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
 from tests.kernel import hostile_queries
 from tests.kernel.build import create, ledger_on, submit
 from tests.kernel.made_queries import OPEN, SECRET, made_query
@@ -51,7 +52,7 @@ def sqlite(tmp_path):
 
 @pytest.fixture
 def postgres_store(postgres_url):
-    from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - needs the driver
+    from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - needs the driver
 
     ledger, _ = ledger_on(PostgresStore(postgres_url))
     submit(ledger, create("n-1", "Note", title="first"))
@@ -106,7 +107,7 @@ def files_with_secrets(tmp_path_factory):
 
 @pytest.fixture
 def postgres_with_a_secret(postgres_store, postgres_url):
-    from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - needs the driver
+    from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - needs the driver
 
     writer = PostgresStore(postgres_url)
     with writer.transaction() as tables:

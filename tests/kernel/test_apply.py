@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
-from kernel.ledger.memory import MemoryStore
-from kernel.stores.memberships import TRANSITIONS
+from kernel.ledger.store.memory import MemoryStore
+from kernel.records.memberships import TRANSITIONS
+from kernel.values.host import iso_time
 from tests.kernel.build import (
     START_US,
     accept,

@@ -7,8 +7,8 @@ from kernel.authority.graph import dependents_of
 from kernel.authority.requests import PRIORITIES, RecomputeReadiness, readiness, ready_items
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
-from kernel.host import iso_time
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
+from kernel.values.host import iso_time
 from tests.kernel.build import (
     START_US,
     accept,

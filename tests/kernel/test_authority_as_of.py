@@ -9,10 +9,10 @@ import pytest
 from kernel.authority.as_of import GraphAsOf
 from kernel.authority.strategy import AuthorityInput, BetaPosteriorMean, computed_authority
 from kernel.authority.value import authority_of
-from kernel.errors import AuthorityInvalid
-from kernel.kernel import Kernel
 from kernel.ledger import recent_changes, schema
 from kernel.rollback.execute import rollback_operation
+from kernel.transaction.kernel import Kernel
+from kernel.values.errors import AuthorityInvalid
 from tests.kernel.build import (
     accept,
     adapt,

@@ -19,9 +19,9 @@ from kernel.authority.requests import (
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.sweeps import BackfillProgress, NightlyTick, tick_source
 from kernel.authority.value import authority_of
-from kernel.canonical import digest
-from kernel.host import iso_time
 from kernel.model.stated_receipts import EnqueuedRequest, RecomputeRequested
+from kernel.values.canonical import digest
+from kernel.values.host import iso_time
 from kernel.verify import verify
 from tests.actors.harness import bench_on
 from tests.kernel.build import (

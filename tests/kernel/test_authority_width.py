@@ -15,9 +15,9 @@ from kernel.authority.inputs import (
     stated_along,
 )
 from kernel.authority.strategy import WEIGHTS, AuthorityInput, BetaPosteriorMean
-from kernel.canonical import canonicalize
+from kernel.values.canonical import canonicalize
+from kernel.values.visibility import VISIBILITY_CLASSES
 from kernel.verify import verify
-from kernel.visibility import VISIBILITY_CLASSES
 from tests.kernel.build import (
     accept,
     adapt,

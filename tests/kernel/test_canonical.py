@@ -10,7 +10,7 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel.canonical import (
+from kernel.values.canonical import (
     CanonicalizationError,
     canonicalize,
     canonicalize_plain,

@@ -8,21 +8,21 @@ from itertools import count
 import pytest
 
 from kernel.audit.costs import cost_entries, cost_totals, joined_totals
+from kernel.belief.record import BeliefBatch, record_belief
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
-from kernel.belief_record import BeliefBatch, record_belief
-from kernel.canonical import canonicalize
-from kernel.capacity import DEFAULT_DAILY_QUOTA, CapacityGrant, KernelCostGovernance
-from kernel.checks import v11_capacity
-from kernel.checks.check import Passage, Submission
-from kernel.errors import LedgerCorrupt
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.model.envelope import Envelope
 from kernel.model.numbers import COST_MAX
 from kernel.model.result import SubmissionResult
-from kernel.operation_counts import operations_of_day, operations_of_run
+from kernel.records.capacity import DEFAULT_DAILY_QUOTA, CapacityGrant, KernelCostGovernance
 from kernel.rollback.execute import rollback_operation
+from kernel.transaction.checks import v11_capacity
+from kernel.transaction.checks.check import Passage, Submission
+from kernel.transaction.kernel import Kernel
+from kernel.transaction.operation_counts import operations_of_day, operations_of_run
+from kernel.values.canonical import canonicalize
+from kernel.values.errors import LedgerCorrupt
 from tests.kernel.build import (
     HOUR_US,
     START_US,

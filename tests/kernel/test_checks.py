@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import kernel.checks
+import kernel.transaction.checks
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import (
     EPOCH_CLOSE,
@@ -18,13 +18,6 @@ from kernel.algebra.verbs import (
     ROLLBACK,
     SEMANTIC_VERBS,
 )
-from kernel.canonical import canonicalize
-from kernel.checks import shapes, v10_reversibility
-from kernel.checks.check import Submission
-from kernel.checks.order import CHECKS
-from kernel.checks.v01_sizes import Oversize, too_many_bytes, too_many_entries
-from kernel.checks.v04_scope import MAX_CASCADE_DEPTH_BY_KIND
-from kernel.idempotency_keys import RESERVED
 from kernel.model.envelope import (
     MAX_ADJUDICATED,
     MAX_CAUSAL_PARENTS,
@@ -37,6 +30,13 @@ from kernel.model.envelope import (
 )
 from kernel.model.numbers import COST_MAX, DURATION_MS_MAX, TOKENS_MAX
 from kernel.model.result import SubmissionResult
+from kernel.transaction.checks import shapes, v10_reversibility
+from kernel.transaction.checks.check import Submission
+from kernel.transaction.checks.order import CHECKS
+from kernel.transaction.checks.v01_sizes import Oversize, too_many_bytes, too_many_entries
+from kernel.transaction.checks.v04_scope import MAX_CASCADE_DEPTH_BY_KIND
+from kernel.values.canonical import canonicalize
+from kernel.values.idempotency_keys import RESERVED
 from tests.kernel.build import (
     ABSENT,
     FakeHost,
@@ -925,7 +925,7 @@ def stated_codes(folder, call, place):
         )
         if path.stem.startswith(elsewhere):
             continue
-        module = importlib.import_module(f"kernel.checks.{path.stem}")
+        module = importlib.import_module(f"kernel.transaction.checks.{path.stem}")
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == call:
                 argument = node.args[place]
@@ -934,7 +934,7 @@ def stated_codes(folder, call, place):
 
 
 def test_every_reason_code_in_the_checks_has_a_case():
-    stated = set(stated_codes(Path(kernel.checks.__file__).parent, "Refusal", 0))
+    stated = set(stated_codes(Path(kernel.transaction.checks.__file__).parent, "Refusal", 0))
     # What is left hanging, and that it is too much, test_cascades.py proves; what a binding is
     # refused for, bindings/test_source_binding.py, and a fire, bindings/test_fires.py; what an
     # implication is, test_implications.py; what a decision on evidence lacks, test_adjudication.py.

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import kernel.checks.v12_conflicts as v12
+import kernel.transaction.checks.v12_conflicts as v12
 from kernel.audit.adjudications import adjudications
-from kernel.conflicts.adjudications import ITEM_KIND
-from kernel.conflicts.differences import PROVENANCE_FIELDS, differences
-from kernel.conflicts.existing import WRITERS_MAX
-from kernel.conflicts.policy import DEFAULT_STRATEGIES
-from kernel.conflicts.resolution import stated_authority
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.model.result import SubmissionResult
+from kernel.records.conflicts.adjudications import ITEM_KIND
+from kernel.records.conflicts.differences import PROVENANCE_FIELDS, differences
+from kernel.records.conflicts.existing import WRITERS_MAX
+from kernel.records.conflicts.policy import DEFAULT_STRATEGIES
+from kernel.records.conflicts.resolution import stated_authority
+from kernel.transaction.kernel import Kernel
 from tests.kernel.build import (
     advance_policy,
     changed,

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.sqlite_damage import file_faults
+from kernel.ledger.sqlite.damage import file_faults
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.verify.expected import ExpectedHead
 from tests.kernel.build import FakeHost, create, submit
 from workers.cli.main import main

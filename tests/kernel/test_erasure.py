@@ -2,9 +2,8 @@
 
 import pytest
 
-from kernel.erasure import ErasablePayload, erase
 from kernel.ledger import schema
-from kernel.legal_holds import (
+from kernel.records.legal_holds import (
     ErasureRefused,
     Grounds,
     LegalHold,
@@ -12,8 +11,9 @@ from kernel.legal_holds import (
     open_holds,
     set_hold,
 )
-from kernel.model_registry import ActiveModels
-from kernel.model_retention import GRACE_US, collect_answers, due_answers, mark_archived
+from kernel.retention.erasure import ErasablePayload, erase
+from kernel.retention.model_retention import GRACE_US, collect_answers, due_answers, mark_archived
+from kernel.values.model_registry import ActiveModels
 from kernel.verify import verify
 from tests.kernel.build import (
     adapt,
@@ -167,8 +167,8 @@ def test_what_is_not_there_is_neither_erased_nor_held_nor_let_go(ledger):
 
 
 def test_holds_have_a_limit(ledger, monkeypatch):
-    monkeypatch.setattr("kernel.legal_holds.LEGAL_HOLDS_MAX", 2)
-    monkeypatch.setattr("kernel.legal_holds.PAGE_ROWS", 1)
+    monkeypatch.setattr("kernel.records.legal_holds.LEGAL_HOLDS_MAX", 2)
+    monkeypatch.setattr("kernel.records.legal_holds.PAGE_ROWS", 1)
     for name in ("a", "b"):
         held(ledger, name, "ledger", "")
     assert refusal(held, ledger, "c", "ledger", "") == "legal_holds_too_many"

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.audit.export import EXPORT_FORMAT, export_lines
-from kernel.canonical import canonicalize, sha256_hex
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
+from kernel.values.canonical import canonicalize, sha256_hex
 from kernel.verify import export as verify_module
 from kernel.verify.export import verify_export
 from tests.kernel.build import FakeHost, adapt, create, ledger_on, memory_ledger, submit

@@ -5,9 +5,9 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Request
-from kernel.stores.content import recorded_content
-from kernel.stores.external_report import FAILED
-from kernel.stores.share_tokens import token_is_valid
+from kernel.records.content import recorded_content
+from kernel.records.external_report import FAILED
+from kernel.records.share_tokens import token_is_valid
 from tests.kernel.build import (
     adapt,
     code_of,

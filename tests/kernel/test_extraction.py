@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from kernel.ledger import schema
-from kernel.stores.extraction import SOURCE_CHANGED
+from kernel.records.extraction import SOURCE_CHANGED
 from tests.extraction_steps import state_change
 from tests.kernel.build import code_of, create, effect, envelope, findings, memory_ledger, submit
 from tests.kernel.extractions import PARTIAL, completeness

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from kernel.foreign_code import (
+from kernel.values.foreign_code import (
     MESSAGE_CHARS_MAX,
     TRACEBACK_HEAD_CHARS,
     TRACEBACK_TAIL_CHARS,

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.canonical import GENESIS_HASH
 from kernel.ledger.head_watch import Answered, HeadLook, HeadWatch, LedgerWentBack, departure
 from kernel.ledger.ledger import Head
+from kernel.values.canonical import GENESIS_HASH
 
 
 def history(steps):

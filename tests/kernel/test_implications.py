@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.implications.halts import EXCEEDED, HALTED, halts_of
-from kernel.implications.loop_limits import CHAIN_EPOCHS_MAX, CYCLE_EPOCHS_MAX, loop_id_of
-from kernel.implications.runs import newest_epoch, run_of
 from kernel.ledger import schema
+from kernel.records.implications.halts import EXCEEDED, HALTED, halts_of
+from kernel.records.implications.loop_limits import CHAIN_EPOCHS_MAX, CYCLE_EPOCHS_MAX, loop_id_of
+from kernel.records.implications.runs import newest_epoch, run_of
 from tests.kernel.build import (
     accept,
     adapt,

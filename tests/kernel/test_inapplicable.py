@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kernel.authority
-import kernel.stores
+import kernel.records
 from kernel.authority.recompute_checks import REFUSALS
 from kernel.model.receipt import RECEIPT_KINDS, STATED_BY_ENVELOPES
 from tests.kernel.build import (
@@ -527,13 +527,15 @@ SHOWN_ELSEWHERE = {
     "binding_manifest_cycle_not_next",
     "filing_relationship_transition_disallowed",
     "key_handover_invalid",
+    "operator_decision_invalid",
+    "receipts_seal_invalid",
 }
 """What needs more on the ledger: test_model_outputs.py, test_manifests.py, test_adjudication.py,
-test_key_handover.py."""
+test_key_handover.py, test_operator_decisions.py, test_receipt_seals.py."""
 
 
 def test_every_code_in_the_stores_has_a_case():
-    stated = set(stated_codes(kernel.stores))
+    stated = set(stated_codes(kernel.records))
     assert len(stated) > 12
     assert stated - UNDOING - SHOWN_ELSEWHERE == {code for code, _, _ in (*STORES, *REPORTS)}
 

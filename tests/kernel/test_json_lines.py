@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.json_lines import (
+from kernel.values.json_lines import (
     JsonLine,
     LineRefused,
     json_lines,

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from kernel.audit.export import export_lines
 from kernel.audit.newest_operations import newest_operations
 from kernel.audit.operations import AuditFilter, find_operations
-from kernel.errors import LedgerCorrupt, LedgerUnavailable
-from kernel.host import parse_time_us
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive, ArchiveUnavailable
 from kernel.ledger.archive_segment import (
@@ -23,11 +21,12 @@ from kernel.ledger.archive_segment import (
     packed,
     unpacked,
 )
-from kernel.ledger.keys import column_names
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
-from kernel.log_archival import (
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.keys import column_names
+from kernel.ledger.store.memory import MemoryStore
+from kernel.replay.reproduce import reproduce_range
+from kernel.retention.log_archival import (
     GRACE_US,
     HOT_ROWS_MIN,
     collect_envelopes,
@@ -37,7 +36,8 @@ from kernel.log_archival import (
     read_segment,
     write_segment,
 )
-from kernel.replay.reproduce import reproduce_range
+from kernel.values.errors import LedgerCorrupt, LedgerUnavailable
+from kernel.values.host import parse_time_us
 from kernel.verify import verify
 from kernel.verify.recent import AuditMark, audit_since
 from tests.kernel.archives import LATER, archive_next, collect_next, memory_archive

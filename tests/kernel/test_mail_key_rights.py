@@ -7,11 +7,11 @@ from urllib.parse import quote
 import anyio
 import pytest
 
-from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.ad_hoc_query import QueryBounds, answer_query
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import found_mail_key, ledger_id_of
+from kernel.values.errors import LedgerUnavailable
 from kernel.verify import verify
 from tests.kernel import hostile_queries
 from tests.kernel.build import accept, create
@@ -20,7 +20,7 @@ from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 
 psycopg = pytest.importorskip("psycopg")
-from kernel.ledger.postgres import PostgresStore  # noqa: E402 - needs the driver
+from kernel.ledger.postgres.store import PostgresStore  # noqa: E402 - needs the driver
 
 ROLE = "rotulus_test_reader"
 RIGHTS = (

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from kernel.audit.manifests import ManifestUnknown, manifest_of_cycle, manifests_of
 from kernel.ledger import schema
-from kernel.model_registry import ActiveModels
+from kernel.records.dates import UNKNOWN_ZONE
 from kernel.replay.judgement import replay_one
-from kernel.stores.dates import UNKNOWN_ZONE
+from kernel.values.model_registry import ActiveModels
 from kernel.verify import verify
 from kernel.work.manifests import differences
 from kernel.work.reports import BindingSuspended, CapacityRejected, GivenUp

@@ -12,10 +12,8 @@ from kernel.audit.lineage import causal_ancestors
 from kernel.audit.log import log_document
 from kernel.audit.operations import AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
-from kernel.canonical import canonicalize, sha256_hex
-from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.migration import job
 from kernel.migration.job import discard, migrate
 from kernel.migration.lite_log import LiteLogInvalid, read_lite_log, take_log
@@ -23,11 +21,13 @@ from kernel.migration.mapping import REQUIRED
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
 from kernel.model.lite import LITE_INTENT
 from kernel.model.receipt import MIGRATION_KIND
-from kernel.model_registry import ActiveModels
 from kernel.replay.judgement import replay_all, replay_one
 from kernel.replay.reproduce import reproduce_range
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_operation
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import canonicalize, sha256_hex
+from kernel.values.model_registry import ActiveModels
 from kernel.verify import verify
 from kernel.verify.export import verify_export
 from tests.kernel.build import (
@@ -676,7 +676,7 @@ def test_verification_finds_a_record_that_somebody_else_had_written_since(monkey
     submit(ledger, create("before", "Note"))
     take(ledger, named(adapt("before", title="old"), "stale"))
     submit(ledger, adapt("before", title="new"))
-    monkeypatch.setattr("kernel.kernel.check_order", lambda *_: None)
+    monkeypatch.setattr("kernel.transaction.kernel.check_order", lambda *_: None)
     assert migrate(Kernel(), ledger).complete
     with ledger.view() as view:
         assert rules(view) == [("kernel_event_log", "4", "order_broken")]

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from kernel import model_retention
-from kernel.errors import KernelError
 from kernel.ledger import schema
-from kernel.ledger.memory import MemoryStore
-from kernel.model_registry import ActiveModels
-from kernel.model_retention import (
+from kernel.ledger.store.memory import MemoryStore
+from kernel.replay.judgement import replay_one
+from kernel.retention import model_retention
+from kernel.retention.model_retention import (
     GRACE_US,
     OutputFacts,
     collect_answers,
@@ -17,7 +16,8 @@ from kernel.model_retention import (
     is_collectable,
     mark_archived,
 )
-from kernel.replay.judgement import replay_one
+from kernel.values.errors import KernelError
+from kernel.values.model_registry import ActiveModels
 from tests.kernel.build import (
     adapt,
     answered,

@@ -3,7 +3,7 @@
 import pytest
 
 from kernel.algebra.verbs import OPERATOR_VERBS
-from kernel.operator_decisions import queue_target
+from kernel.records.operator_decisions import queue_target
 from kernel.verify import verify
 from tests.kernel.build import effect, envelope, memory_ledger, receipts_of_kind, submit
 

@@ -3,12 +3,12 @@
 import orjson
 import pytest
 
-from kernel.checks import v09_constructions
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.model.result import SubmissionResult
-from kernel.overlays import containment
-from kernel.overlays.overlay import GRANULARITIES, RESTRICTIONS
+from kernel.records.overlays import containment
+from kernel.records.overlays.overlay import GRANULARITIES, RESTRICTIONS
+from kernel.transaction.checks import v09_constructions
+from kernel.transaction.kernel import Kernel
 from tests.kernel.build import (
     FakeHost,
     abandoned,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.priorities import PRIORITIES_OF
+from kernel.values.priorities import PRIORITIES_OF
 from kernel.work.errors import WorkRefused
 from kernel.work.pauses import PauseDecision, pause, pauses_of, resume
 from tests.kernel.build import findings, memory_ledger, receipts_of_kind

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.pressure import (
+from kernel.values.pressure import (
     NOTHING,
     RUN,
     SUSPEND_MS_MAX,
@@ -20,7 +20,7 @@ from kernel.pressure import (
     capacity_signal,
     course_of,
 )
-from kernel.priorities import CAPACITY_PRIORITIES, capacity_priority_of
+from kernel.values.priorities import CAPACITY_PRIORITIES, capacity_priority_of
 
 WHOLE = st.integers(0, 6)
 HELD = st.tuples(*[st.builds(Amount, WHOLE, WHOLE.map(float))] * 3)

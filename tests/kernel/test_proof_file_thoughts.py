@@ -20,7 +20,7 @@ from actors.commit.thought_units import (
 from kernel.audit.proofs import proof_document, thought
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger, blob_commitment
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.proof.checkpoint import Checkpoint, signed_checkpoint
 from kernel.proof.merkle_tree import inclusion_path, leaf_hash, root_of
 from kernel.proof.proof_file import FORMAT, ProofFileInvalid, verified

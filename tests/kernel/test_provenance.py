@@ -2,9 +2,9 @@
 
 import pytest
 
-from kernel.kernel import Kernel
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_operation
+from kernel.transaction.kernel import Kernel
 from tests.kernel.build import (
     FakeHost,
     adapt,

@@ -18,31 +18,31 @@ from kernel.audit.operations import AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.audit.proofs import operation
 from kernel.audit.provenance_steps import provenance_of
-from kernel.kernel import Kernel
 from kernel.landscape.runtime.stretches import open_stretch
 from kernel.landscape.runtime.views import run_view
 from kernel.ledger import schema
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.memory import MemoryStore
 from kernel.ledger.quarantine import (
     RangeQuarantined,
     SequenceRange,
     merged,
     without,
 )
-from kernel.model_registry import ActiveModels
+from kernel.ledger.store.memory import MemoryStore
+from kernel.records.sources import SourceClasses, sources_of
 from kernel.replay.asof import StateAsOf
 from kernel.replay.judgement import replay_all, replay_one
 from kernel.rollback.plan import plan_operation
 from kernel.rollback.rebuild import plan_rebuild
-from kernel.rules import RULES
-from kernel.sources import SourceClasses, sources_of
+from kernel.transaction.kernel import Kernel
+from kernel.transaction.rules import RULES
+from kernel.values.model_registry import ActiveModels
+from kernel.values.visibility import VISIBILITY_CLASSES
 from kernel.verify import verify, violation
 from kernel.verify.recent import AuditMark, audit_since
 from kernel.verify.since import KeptTree, verify_since
 from kernel.verify.violation import record_violation
-from kernel.visibility import VISIBILITY_CLASSES
 from tests.kernel.archives import archive_next, memory_archive
 from tests.kernel.build import (
     FakeHost,

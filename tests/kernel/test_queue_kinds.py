@@ -7,8 +7,8 @@ import pytest
 from pydantic import BaseModel
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.priorities import QueuePriority
+from kernel.ledger.store.memory import MemoryStore
+from kernel.values.priorities import QueuePriority
 from kernel.work import queue_kinds
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.errors import WorkRefused

@@ -15,20 +15,20 @@ from actors.commit.units import IntentUnit
 from actors.errors import CommitFailed
 from kernel.audit.adjudications import adjudications
 from kernel.authority.cascade import MAX_CASCADE_DEPTH
-from kernel.implications.loop_limits import CYCLE_EPOCHS_MAX
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.migration.job import discard
 from kernel.model.receipt import MIGRATION_KIND, RECEIPT_KINDS
-from kernel.model_registry import ActiveModels
+from kernel.records.implications.loop_limits import CYCLE_EPOCHS_MAX
 from kernel.replay.record import replay_operation
 from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch
 from kernel.rollback.rebuild import prepare_rebuild, rebuild
+from kernel.transaction.kernel import Kernel
+from kernel.values.model_registry import ActiveModels
 from kernel.verify import verify
 from kernel.verify.violation import record_violation
 from kernel.work.contents import BINDING_QUEUE

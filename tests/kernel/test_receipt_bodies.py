@@ -6,7 +6,6 @@ import orjson
 import pytest
 from pydantic import BaseModel
 
-from kernel.canonical import canonicalize, sha256_hex
 from kernel.ledger import schema
 from kernel.ledger.receipts import append_receipt
 from kernel.model import receipt_bodies, stated_receipts
@@ -19,6 +18,7 @@ from kernel.model.receipt import (
     ReceiptBodyInvalid,
 )
 from kernel.model.receipt_bodies import HEADER_FIELDS, ReceiptBody
+from kernel.values.canonical import canonicalize, sha256_hex
 from kernel.verify import verify
 from tests.kernel.build import (
     code_of,

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from actors.commit.receipt_units import SealReceiptsUnit
-from kernel import receipt_seals
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.proof.merkle_tree import leaf_hash
-from kernel.receipt_seals import (
+from kernel.records import receipt_seals
+from kernel.records.receipt_seals import (
     ReceiptRange,
     not_under_the_tree,
     range_of,

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from kernel.canonical import sha256_hex
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.values.canonical import sha256_hex
 from kernel.verify import recent, verify
 from kernel.verify.recent import AuditMark, RecentAudit, audit_since
 from kernel.verify.tree import WIDTH

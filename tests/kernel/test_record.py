@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kernel.ledger.applied_effects import effect_of, effect_row, hashed_effect
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.rules_version import RULES_VERSION
 from tests.kernel.build import (
     adapt,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.kernel import Kernel
 from kernel.model.result import RejectedResult, SubmissionResult
-from kernel.refusal_runs import (
+from kernel.transaction.kernel import Kernel
+from kernel.transaction.refusal_runs import (
     ALL_RECEIPTS,
     ALL_S,
     EACH_RECEIPTS,

@@ -7,16 +7,16 @@ import sys
 import orjson
 import pytest
 
-from kernel.errors import KernelError, LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.replay import AuditContext
-from kernel.model_registry import ActiveModels
 from kernel.replay.judgement import replay_all, replay_one
 from kernel.replay.record import RANGE_MAX, replay_operation, replay_range
 from kernel.replay.reproduce import reproduce, reproduce_range
+from kernel.values.errors import KernelError, LedgerCorrupt
+from kernel.values.model_registry import ActiveModels
 from kernel.verify import verify
 from tests.kernel.build import (
     FakeHost,

@@ -13,16 +13,16 @@ import pytest
 
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.authority.requests import AUTHORITY_QUEUE
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.rollback.confirmation import LIFETIME_S, Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch, plan_operation
 from kernel.rollback.rebuild import plan_rebuild, prepare_rebuild, rebuild, state_digest
+from kernel.transaction.kernel import Kernel
 from tests.kernel.build import (
     FakeHost,
     adapt,
@@ -638,7 +638,7 @@ _TWO_PAGES_AND_NO_MORE = """
 import itertools, os, pathlib, signal, sys
 from kernel.rollback import plan
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import FakeHost
 from tests.kernel.test_rollback import undo_epoch
 

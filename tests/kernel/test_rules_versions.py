@@ -9,23 +9,23 @@ import orjson
 import pytest
 from sqlalchemy import CheckConstraint
 
-from kernel import rules
 from kernel.audit.export import export_lines
-from kernel.canonical import canonicalize, sha256_hex
-from kernel.errors import EffectInapplicable, RulesVersionUnknown
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import LEDGER_ID, Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.sqlite_schema import migrate
+from kernel.ledger.sqlite.schema import migrate
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.rules_version import RULES_VERSION
+from kernel.records.nodes import apply_node_write
 from kernel.replay.reproduce import reproduce, reproduce_range
 from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.rebuild import plan_rebuild, prepare_rebuild, rebuild
-from kernel.stores.nodes import apply_node_write
+from kernel.transaction import rules
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import canonicalize, sha256_hex
+from kernel.values.errors import EffectInapplicable, RulesVersionUnknown
 from kernel.verify import verify
 from kernel.verify.export import verify_export
 from kernel.verify.recent import AuditMark, audit_since
@@ -163,7 +163,7 @@ def next_version(monkeypatch):
 
     def record_by_the_next() -> None:
         for module in ("kernel", "log_row_seal"):
-            monkeypatch.setattr(f"kernel.{module}.CURRENT_RULES", further)
+            monkeypatch.setattr(f"kernel.transaction.{module}.CURRENT_RULES", further)
 
     return record_by_the_next
 

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.canonical import canonicalize
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.rounds import round_genesis, round_seal
 from kernel.proof.seals import (
@@ -17,6 +16,7 @@ from kernel.proof.seals import (
 )
 from kernel.proof.signing_keys import KeyKind, NoteVerifier, SeedKey
 from kernel.proof.verification import ProofInvalid
+from kernel.values.canonical import canonicalize
 
 SIGNERS = [
     SeedKey("example.com/agent", KeyKind.ED25519, b"a" * 32),

@@ -10,12 +10,11 @@ from kernel.algebra.simulation_support import (
     simulation_support_level,
 )
 from kernel.algebra.verbs import OPERATION_KINDS
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
 from kernel.ledger.receipts import purge_expired
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.envelope import KernelEffect
 from kernel.model.model_output import RecordedModelOutput, fingerprint
 from kernel.model.result import RejectedResult, SubmissionResult
@@ -24,6 +23,7 @@ from kernel.model.simulation_payloads import PREVIEW_PAYLOADS
 from kernel.simulate.external_effects import external_effects_of
 from kernel.simulate.operation import simulate_operation
 from kernel.simulate.preview import preview_kind_of
+from kernel.transaction.kernel import Kernel
 from kernel.verify import verify
 from tests.kernel.build import (
     HOUR_US,

@@ -6,9 +6,9 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
 from kernel.model.node_kinds import UNDERSTANDING
-from kernel.outbound import RESTRICTED
-from kernel.sources import MAX_SOURCES_WALKED, SourceClasses, sources_of
-from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
+from kernel.records.sources import MAX_SOURCES_WALKED, SourceClasses, sources_of
+from kernel.transaction.outbound import RESTRICTED
+from kernel.values.visibility import VISIBILITY_CLASSES, max_visibility_class
 from tests.kernel.build import (
     FakeHost,
     adapt,
@@ -230,7 +230,7 @@ def test_what_only_observes_may_have_looked_for_what_is_not_there(ledger):
 def test_what_was_drawn_from_too_much_is_as_restricted_as_anything(ledger, monkeypatch):
     with ledger.view() as view:
         assert SourceClasses(view).of_ref("O") == "public_open"
-        monkeypatch.setattr("kernel.sources.MAX_SOURCES_WALKED", 1)
+        monkeypatch.setattr("kernel.records.sources.MAX_SOURCES_WALKED", 1)
         assert SourceClasses(view).of_ref("memory") == "sealed"
     assert MAX_SOURCES_WALKED > 1
 

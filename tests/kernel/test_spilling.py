@@ -2,12 +2,12 @@
 
 import pytest
 
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.spilling import SpillingStore
+from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.spilling import SpillingStore
 from kernel.rollback.rebuild import plan_rebuild
+from kernel.transaction.kernel import Kernel
 from kernel.verify import verify
 from tests.contract.nodes import node
 from tests.kernel.build import FakeHost, abandoned, create, memory_ledger, submit

@@ -24,11 +24,11 @@ from kernel.algebra.verbs import (
 )
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
-from kernel.stores.appliers import APPLIERS
-from kernel.stores.court_dispositions import LIFECYCLE
-from kernel.stores.external import EXTERNAL_QUEUE
-from kernel.stores.extraction import TRANSITIONS as EXTRACTION
-from kernel.stores.membership_transitions import Trigger
+from kernel.records.appliers import APPLIERS
+from kernel.records.court_dispositions import LIFECYCLE
+from kernel.records.external import EXTERNAL_QUEUE
+from kernel.records.extraction import TRANSITIONS as EXTRACTION
+from kernel.records.membership_transitions import Trigger
 from kernel.verify import verify
 from tests.kernel.build import (
     ABSENT,

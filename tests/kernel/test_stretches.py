@@ -7,7 +7,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.verify.stretches import joined_state, stretches_of, walk
 from tests.kernel.build import FakeHost
 from tests.kernel.tampering import Copy, verify_file

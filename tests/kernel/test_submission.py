@@ -4,12 +4,12 @@ import enum
 
 import pytest
 
-from kernel.host import iso_time
-from kernel.kernel import DEFAULT_IDEMPOTENCY_WINDOW_HOURS, Kernel
-from kernel.ledger.memory import MemoryStore
 from kernel.ledger.receipts import purge_expired
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.transaction.kernel import DEFAULT_IDEMPOTENCY_WINDOW_HOURS, Kernel
+from kernel.values.host import iso_time
 from tests.kernel.build import (
     ABSENT,
     HOUR_US,

@@ -1,4 +1,4 @@
-"""The table of `kernel/verify/README.md` says what verification finds; `make tamper` writes it.
+"""The table of `kernel/verify/REFERENCE.md` says what verification finds; `make tamper` writes it.
 
 Every change of the table costs minutes of CPU; here each table has its rows deleted, inserted and
 swapped and each column is changed in one of the three ways, with HYPOTHESIS_PROFILE=nightly in all.
@@ -15,7 +15,7 @@ from tests.chains_doc import SCENARIOS, chains_table, rules_of_chain
 from tests.owner_doc import ADVERSARIES, HONEST, first_findings, ledger_of, owner_table
 from tests.tamper_doc import HEAD, TAIL, Tampering, honest_file, rows_of_the_file
 
-README = Path(__file__).parents[2] / "kernel" / "verify" / "README.md"
+README = Path(__file__).parents[2] / "kernel" / "verify" / "REFERENCE.md"
 IN_TURN = os.environ.get("HYPOTHESIS_PROFILE") != "nightly"
 _ROW = re.compile(r"^\| `(\w+)` \|(?: `(\w+)` \|)? (.+) \|$", re.MULTILINE)
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.canonical import GENESIS_HASH, canonicalize
 from kernel.proof.thought_chain import (
     ThoughtChainBroken,
     ThoughtRecord,
     chain_head,
     content_hash,
 )
+from kernel.values.canonical import GENESIS_HASH, canonicalize
 
 TEXTS = st.text(min_size=1, max_size=40).filter(lambda text: text.isprintable())
 

@@ -10,19 +10,19 @@ from contextlib import closing
 
 import pytest
 
-from kernel.canonical import canonicalize, sha256_hex
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.sqlite_schema import migrate
+from kernel.ledger.sqlite.schema import migrate
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
+from kernel.records.rollback_marks import is_in_effect, mark_of
 from kernel.replay.reproduce import reproduce_range
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_operation
 from kernel.rollback.plan import plan_operation
 from kernel.rollback.rebuild import plan_rebuild
-from kernel.stores.rollback_marks import is_in_effect, mark_of
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import canonicalize, sha256_hex
 from kernel.verify import verify
 from kernel.verify.undoings import undoings_that_differ
 from tests.kernel.build import (
@@ -247,7 +247,7 @@ def test_what_informed_an_operation_does_not_go_by_the_undoing_of_its_return(led
 
 
 def test_a_record_that_was_written_too_often_is_left_as_it_is(ledger, monkeypatch):
-    monkeypatch.setattr("kernel.stores.record_history.WRITES_MAX", 3)
+    monkeypatch.setattr("kernel.records.record_history.WRITES_MAX", 3)
     accept(ledger, create("n", "Note"))
     first, second = (
         undo(ledger, accept(ledger, adapt("n", **fields))) for fields in ({"a": 1}, {"b": 2})

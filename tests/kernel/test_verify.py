@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from sqlalchemy import LargeBinary
 
 from kernel.belief.session import BeliefSession
-from kernel.canonical import canonicalize, sha256_hex
-from kernel.checks import v04_causality
-from kernel.checks.order import CHECKS
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import hashed_effect
 from kernel.ledger.blob_commitment import blob_commitment
-from kernel.ledger.keys import key_names, values_getter
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
 from kernel.ledger.receipts import purge_expired
-from kernel.ledger.sqlite import SqliteStore
-from kernel.rules import rules_of
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.keys import key_names, values_getter
+from kernel.ledger.store.memory import MemoryStore
+from kernel.transaction.checks import v04_causality
+from kernel.transaction.checks.order import CHECKS
+from kernel.transaction.rules import rules_of
+from kernel.values.canonical import canonicalize, sha256_hex
 from kernel.verify import unreadable, verify
 from kernel.verify.links import walk_log
 from kernel.verify.names import unknown_effect_name
@@ -1084,7 +1084,7 @@ def without_check(monkeypatch, module):
     """Let the kernel forget one of its checks, so that what it refuses gets onto the record."""
     kept = tuple((name, check) for name, check in CHECKS if check.__module__ != module.__name__)
     assert len(kept) == len(CHECKS) - 1
-    monkeypatch.setattr("kernel.kernel.checks_left", lambda _: kept)
+    monkeypatch.setattr("kernel.transaction.kernel.checks_left", lambda _: kept)
 
 
 @pytest.mark.spec("§2.7")

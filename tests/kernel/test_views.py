@@ -2,10 +2,10 @@
 
 import pytest
 
-from kernel.kernel import Kernel
 from kernel.ledger import schema
+from kernel.records.views import VIEWS_NAMED_MAX, is_stale
 from kernel.rollback.execute import rollback_operation
-from kernel.stores.views import VIEWS_NAMED_MAX, is_stale
+from kernel.transaction.kernel import Kernel
 from tests.kernel.build import (
     adapt,
     code_of,

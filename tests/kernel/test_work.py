@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.bindings.outcomes import SUSPENDED
-from kernel.host import iso_time
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, Request
-from kernel.priorities import PRIORITIES_OF
+from kernel.model.bindings.outcomes import SUSPENDED
+from kernel.values.host import iso_time
+from kernel.values.priorities import PRIORITIES_OF
 from kernel.work import ready_requests, receipts, requests
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused

@@ -11,7 +11,8 @@ from types import MappingProxyType
 from sqlalchemy import Column, LargeBinary, String, Table
 
 from kernel.algebra import effects
-from kernel.ledger import comparison, schema, storage
+from kernel.ledger import comparison, schema
+from kernel.ledger.store import storage
 
 TOYS = Table(
     "toys",
@@ -37,9 +38,9 @@ effects.EFFECT_KINDS = MappingProxyType(
 )
 
 
-from kernel.errors import EffectInapplicable  # noqa: E402
-from kernel.stores import appliers  # noqa: E402
-from kernel.stores.typed import Name, Payload, TypedStore  # noqa: E402
+from kernel.records import appliers  # noqa: E402
+from kernel.records.typed import Name, Payload, TypedStore  # noqa: E402
+from kernel.values.errors import EffectInapplicable  # noqa: E402
 
 
 class Toy(Payload):
@@ -63,13 +64,13 @@ def apply_toy(effect, operation):
 appliers.APPLIERS = MappingProxyType({**appliers.APPLIERS, "toy_write": apply_toy})
 
 from kernel.audit.operations import WRITTEN_STORES  # noqa: E402
-from kernel.kernel import Kernel  # noqa: E402
 from kernel.ledger.ledger import Ledger  # noqa: E402
-from kernel.ledger.memory import MemoryStore  # noqa: E402
 from kernel.ledger.registry import STORAGE_REGISTRY  # noqa: E402
+from kernel.ledger.store.memory import MemoryStore  # noqa: E402
 from kernel.replay.reproduce import reproduce_range  # noqa: E402
 from kernel.rollback.execute import rollback_operation  # noqa: E402
 from kernel.rollback.rebuild import plan_rebuild  # noqa: E402
+from kernel.transaction.kernel import Kernel  # noqa: E402
 from kernel.verify import verify  # noqa: E402
 from tests.kernel.build import FakeHost, code_of, effect, envelope, submit  # noqa: E402
 

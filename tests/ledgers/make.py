@@ -15,11 +15,11 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.model.rules_version import RULES_VERSION
 from kernel.rollback.execute import rollback_operation
+from kernel.transaction.kernel import Kernel
 from tests.kernel.build import FakeHost, adapt, create, submit
 from tests.kernel.lites import lite, migrated
 from tests.kernel.test_verify import write_honestly

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.ledger.keys import column_names, key_names, values_getter
 from kernel.ledger.ledger import Ledger, LedgerTransaction
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.keys import column_names, key_names, values_getter
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.result import SubmissionResult
+from kernel.transaction.kernel import Kernel
 from tests.kernel.build import FakeHost, abandoned, informed, ledger_on, op_id, twin
 from tests.kernel.every import every_kind
 

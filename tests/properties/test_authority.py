@@ -39,9 +39,9 @@ from kernel.authority.requests import (
 )
 from kernel.authority.strategy import WEIGHTS, AuthorityInput, BetaPosteriorMean
 from kernel.authority.value import authority_of
-from kernel.canonical import digest
-from kernel.host import iso_time
-from kernel.kernel import Kernel
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import digest
+from kernel.values.host import iso_time
 from kernel.verify import verify
 from tests.kernel.build import (
     START_US,

@@ -22,7 +22,7 @@ from actors.messages import (
 from kernel.belief.errors import BeliefError
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import SessionPolicy
-from kernel.canonical import canonicalize
+from kernel.values.canonical import canonicalize
 from tests.actors.harness import declare, running_sessions, scripted_ledger, strike
 
 UNIVERSE = [f"h{number}" for number in range(8)]

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.audit.costs import cost_totals
-from kernel.capacity import CapacityGrant
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.model.result import SubmissionResult
-from kernel.pressure import Amount, Capacity
-from kernel.priorities import capacity_priority_of
+from kernel.records.capacity import CapacityGrant
+from kernel.transaction.kernel import Kernel
+from kernel.values.pressure import Amount, Capacity
+from kernel.values.priorities import capacity_priority_of
 from tests.kernel.build import advance_policy, create, memory_ledger, submit
 from tests.properties.family import FAMILY
 

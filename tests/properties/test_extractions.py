@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.commit.work_units import RestartExtractionUnit
-from kernel.extractions.failures import FAILURES
-from kernel.extractions.reading import describe_run, describe_source
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.stores.extraction import REPLACEABLE, TRANSITIONS, attempts_of, steps_into
-from kernel.stores.running_extractions import runs_of_changed_sources
+from kernel.records.extraction import REPLACEABLE, TRANSITIONS, attempts_of, steps_into
+from kernel.records.running_extractions import runs_of_changed_sources
 from kernel.verify import verify
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.dead_letters import requeue
 from kernel.work.errors import WorkRefused
+from kernel.work.extractions.failures import FAILURES
+from kernel.work.extractions.reading import describe_run, describe_source
 from tests.actors.commit.test_extraction_units import CHANGED, TEXT, Extractions
 from tests.kernel.deciding import deciding
 from tests.kernel.extractions import result, task, value

@@ -16,7 +16,7 @@ from actors.synthesis.prompt import (
     metadata_kind,
     parse_prompt,
 )
-from kernel.canonical import canonicalize, sha256_hex
+from kernel.values.canonical import canonicalize, sha256_hex
 from tests.properties.family import FAMILY
 
 pytestmark = pytest.mark.spec("PT-8", "INV-MVC-3")

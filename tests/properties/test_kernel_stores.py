@@ -8,12 +8,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
 from kernel.ledger.receipts import purge_expired
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.transaction.kernel import Kernel
 from tests.kernel.build import (
     ABSENT,
     HOUR_US,

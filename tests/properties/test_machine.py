@@ -18,23 +18,23 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from kernel.audit.adjudications import adjudications
 from kernel.audit.operations import AuditFilter, find_operations
 from kernel.authority.requests import AUTHORITY_QUEUE, ready_items
-from kernel.conflicts.adjudications import resolution_of
-from kernel.errors import KernelError
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.supersession import is_lite, position_of
 from kernel.migration.job import discard, migrate
 from kernel.model.receipt import MIGRATION_KIND
-from kernel.model_registry import ActiveModels
+from kernel.records.conflicts.adjudications import resolution_of
 from kernel.replay.record import replay_operation, replay_range
 from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch
 from kernel.rollback.rebuild import prepare_rebuild, rebuild
 from kernel.simulate.operation import Simulation, simulate_operation
+from kernel.transaction.kernel import Kernel
+from kernel.values.errors import KernelError
+from kernel.values.model_registry import ActiveModels
 from kernel.verify import verify
 from tests.kernel.build import (
     FakeHost,

@@ -4,10 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.canonical import canonicalize
-from kernel.overlays.overlay import GRANULARITIES, RESTRICTIONS, AccessOverlay, OverlayTarget
-from kernel.overlays.resolution import Writer, resolve
-from kernel.spans import Span, sources_in, span_named_by, spans_in
+from kernel.records.overlays.overlay import (
+    GRANULARITIES,
+    RESTRICTIONS,
+    AccessOverlay,
+    OverlayTarget,
+)
+from kernel.records.overlays.resolution import Writer, resolve
+from kernel.values.canonical import canonicalize
+from kernel.values.spans import Span, sources_in, span_named_by, spans_in
 from tests.kernel.build import adapt, code_of, create, memory_ledger, overlay, submit
 
 pytestmark = pytest.mark.spec("INV-B2-OVERLAY-RESOLUTION-1", "K9")

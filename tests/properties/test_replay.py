@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.supersession import is_lite
 from kernel.migration.job import migrate
-from kernel.model_registry import ActiveModels
 from kernel.replay.judgement import replay_all
 from kernel.replay.record import BLOCKED_KIND, replay_range
 from kernel.replay.reproduce import reproduce, reproduce_range
+from kernel.transaction.kernel import Kernel
+from kernel.values.model_registry import ActiveModels
 from kernel.verify import verify
 from tests.kernel.build import (
     adapt,

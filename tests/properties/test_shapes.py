@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from actors.commit.units import EnvelopeUnit, IntentUnit
 from actors.errors import IntentInvalid
-from kernel.checks import shapes
-from kernel.checks.check import Refusal
-from kernel.checks.order import CHECKS
-from kernel.checks.v01_schema import parse
-from kernel.kernel import Kernel
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.envelope import Actor, Reversibility
+from kernel.transaction.checks import shapes
+from kernel.transaction.checks.check import Refusal
+from kernel.transaction.checks.order import CHECKS
+from kernel.transaction.checks.v01_schema import parse
+from kernel.transaction.kernel import Kernel
 from tests.actors.harness import bench_on, dump
 from tests.actors.intents import claim, source, understanding
 from tests.actors.orchestrator.test_orchestrator import EVERY_KIND
@@ -104,7 +104,7 @@ def new_store(request, tmp_path):
     url, server = request.getfixturevalue("postgres_url"), request.getfixturevalue("postgres")
 
     def new_database():
-        from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - needs the driver
+        from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - needs the driver
 
         server.empty(url)
         return PostgresStore(url)
@@ -116,7 +116,7 @@ def both_ways(new_store, steps, actor):
     """Return what the steps come to with the table of shapes, and without it."""
     outcomes = []
     for judged in (shapes.checks_left, generally):
-        checks_left = patch("kernel.kernel.checks_left", judged)
+        checks_left = patch("kernel.transaction.kernel.checks_left", judged)
         with contextlib.closing(new_store()) as store, checks_left:
             outcomes.append(recorded(store, copy.deepcopy(steps), actor))
     return outcomes

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel.ledger import schema
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.result import RejectedResult
 from kernel.verify import verify
 from tests.kernel.build import changed, code_of, everything, ledger_on, submit, twin

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.visibility import LEAST_RESTRICTIVE, VISIBILITY_CLASSES, max_visibility_class
+from kernel.values.visibility import LEAST_RESTRICTIVE, VISIBILITY_CLASSES, max_visibility_class
 from tests.kernel.build import (
     abandoned,
     create,

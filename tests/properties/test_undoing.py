@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.result import SubmissionResult
 from kernel.rollback.confirmation import Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation
+from kernel.transaction.kernel import Kernel
 from kernel.verify import verify
 from tests.kernel.archives import archive_next, memory_archive
 from tests.kernel.build import (
@@ -581,7 +581,7 @@ def ledgers(request, tmp_path):
         elif request.param == "sqlite":
             store = SqliteStore(tmp_path / f"{len(made)}.db")
         else:
-            from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - needs the driver
+            from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - needs the driver
 
             url, server = (
                 request.getfixturevalue("postgres_url"),

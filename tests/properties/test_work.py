@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from actors.commit.work_units import CancelRequestUnit, RequestWorkUnit, WorkReportUnit
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.verify import verify
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel.pressure import Amount, Capacity
+from kernel.values.pressure import Amount, Capacity
 from queues.capacity_leases import CapacityLeases
 from queues.errors import QueueError
 

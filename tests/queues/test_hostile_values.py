@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 from redis.asyncio import Redis
 
-from kernel.pressure import Capacity
+from kernel.values.pressure import Capacity
 from queues.capacity_leases import CapacityLeases
 from queues.cron_claims import Crons
 from queues.errors import QueueError

@@ -9,8 +9,8 @@ import anyio.lowlevel
 import pytest
 from redis.asyncio import Redis
 
-from kernel.capacity import CapacityGrant
-from kernel.pressure import ANY_KIND, COST_MAX, Amount, Capacity
+from kernel.records.capacity import CapacityGrant
+from kernel.values.pressure import ANY_KIND, COST_MAX, Amount, Capacity
 from queues.capacity_leases import CapacityLeases
 from queues.embedded.server import EmbeddedRedis, find_server
 from queues.errors import QueueError

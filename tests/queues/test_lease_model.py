@@ -17,8 +17,8 @@ from hypothesis.stateful import (
 )
 from redis.asyncio import Redis
 
-from kernel.pressure import Amount, Capacity
-from kernel.priorities import CAPACITY_PRIORITIES
+from kernel.values.pressure import Amount, Capacity
+from kernel.values.priorities import CAPACITY_PRIORITIES
 from queues.capacity_leases import CapacityLeases
 from queues.errors import QueueError
 

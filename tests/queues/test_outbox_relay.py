@@ -14,11 +14,11 @@ from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from kernel.authority.requests import AUTHORITY_QUEUE, close_requests
-from kernel.errors import LedgerUnavailable
-from kernel.fleet_protocol import PROTOCOL
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView, Request
 from kernel.ledger.shards import Fence, found_shards, shards_of, take_shards
+from kernel.values.errors import LedgerUnavailable
+from kernel.values.fleet_protocol import PROTOCOL
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import close, reject_for_capacity
 from kernel.work.pauses import PauseDecision, pause, resume

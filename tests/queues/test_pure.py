@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import queues
-from kernel.priorities import CAPACITY_PRIORITIES, PRIORITIES_OF
+from kernel.values.priorities import CAPACITY_PRIORITIES, PRIORITIES_OF
 from kernel.work.queue_kinds import QUEUE_KINDS
 from queues import retries
 from queues.priorities import PRIORITIES, least_of, priorities_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel import fleet_protocol
+from kernel.values import fleet_protocol
 from queues.items import CAUSES_KEPT_MAX, NewItem
 from queues.retries import ENDS_MAX, MAX_ATTEMPTS
 from tests.queues.model import buried

@@ -22,12 +22,12 @@ from redis.asyncio import Redis
 from actors.commit.group_committer import Committer
 from actors.commit.units import IntentUnit
 from actors.orchestrator.orchestrator import Orchestrator
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.postgres import PostgresStore
-from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.tables import Store
+from kernel.ledger.postgres.store import PostgresStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import Store
 from kernel.model.result import SubmissionResult
+from kernel.transaction.kernel import Kernel
 from queues.items import NewItem
 from queues.work_queue import WorkQueue
 from tests.bench.bench_bytes import reading
@@ -168,12 +168,12 @@ async def requests(request: Callable[[Door, int], Awaitable[None]]) -> Counts:
 
 
 async def path(request: Callable[[Door, int], Awaitable[None]]) -> Counts:
-    """Count the functions, files and changes of folder on the way of a request."""
+    """Count the functions, files and changes of room on the way of a request."""
     way = await path_of(request)
     return {
         "functions": len(way.callers),
         "files": len(way.files),
-        "changes_of_folder": way.changes_of_folder,
+        "changes_of_room": way.changes_of_room,
     }
 
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kernel.archival import Retention
 from kernel.ledger.archive import Archive
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.retention.archival import Retention
 from tests.system.killed_at_steps import host_of
 from workers.environment.archive_s3 import S3Files
 from workers.use_cases.log_archiving import archive_steps

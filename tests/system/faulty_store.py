@@ -13,7 +13,7 @@ from inspect import getmembers, isfunction
 from typing import Any
 
 from kernel.ledger.ledger import LedgerTransaction
-from kernel.ledger.tables import Store
+from kernel.ledger.store.tables import Store
 
 
 class CountedSteps:

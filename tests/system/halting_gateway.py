@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from kernel.ledger.postgres import PostgresTables
-from kernel.ledger.sqlite import SqliteTables
+from kernel.ledger.postgres.store import PostgresTables
+from kernel.ledger.sqlite.store import SqliteTables
 from workers.cli.main import main
 
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
-from kernel.host import Host
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.values.host import Host
 from tests.kernel.build import FakeHost
 from tests.system.faulty_store import CountedSteps, FaultyStore, step_in_ledger
 

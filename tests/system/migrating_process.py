@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
-from kernel.ledger import migrations, postgres_schema, sqlite_schema
+from kernel.ledger import migrations
+from kernel.ledger.postgres import schema as postgres_schema
+from kernel.ledger.sqlite import schema as sqlite_schema
 from tests.connections import watch_postgres, watch_sqlite
 
 

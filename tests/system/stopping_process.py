@@ -9,9 +9,9 @@ envelope again, prints the answer's sequence.
 
 import sys
 
-from kernel.kernel import Kernel
-from kernel.ledger import postgres_connection
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.postgres import connection as postgres_connection
+from kernel.transaction.kernel import Kernel
 from tests.kernel.build import create, op_id
 from tests.system.submitting_process import open_store
 from workers.environment.system_host import system_host

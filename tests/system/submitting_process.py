@@ -8,12 +8,12 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from kernel.canonical import digest
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import HeadMoved, Ledger
-from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.tables import Store
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import Store
 from kernel.model.result import SubmissionResult
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import digest
 from tests.kernel.build import adapt, create, informed
 from workers.environment.system_host import system_host
 
@@ -22,7 +22,7 @@ COMMON = "common"
 
 def open_store(place: str) -> Store:
     if place.startswith("postgresql://"):
-        from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - needs the driver
+        from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - needs the driver
 
         return PostgresStore(place)
     return SqliteStore(Path(place))

@@ -10,7 +10,7 @@ from actors.commit.work_units import RequestWorkUnit, WorkReportUnit
 from actors.orchestrator.intents import CreateSource
 from actors.orchestrator.untrusted_content import wrap_untrusted
 from kernel.ledger.ledger import Ledger
-from kernel.stores.extraction import attempts_of
+from kernel.records.extraction import attempts_of
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.extraction_runs import replacement_of
 from kernel.work.reports import ExtractionBegun

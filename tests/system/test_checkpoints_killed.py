@@ -16,7 +16,7 @@ from itertools import count
 import anyio
 import pytest
 
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.tiles import TILE_WIDTH
 from tests.system.faulty_store import CountedSteps, FaultyStore

@@ -6,11 +6,11 @@ from itertools import count
 import pytest
 
 from kernel.algebra.verbs import PAYLOAD_ERASE
-from kernel.erasure import ErasablePayload, erase
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.postgres import PostgresStore
-from kernel.legal_holds import Grounds
+from kernel.ledger.postgres.store import PostgresStore
+from kernel.records.legal_holds import Grounds
+from kernel.retention.erasure import ErasablePayload, erase
 from kernel.verify import verify
 from tests.kernel.build import adapt, create, receipts_of_kind, submit, submit_answered
 from tests.kernel.deciding import deciding

@@ -14,12 +14,12 @@ from actors.commit.units import IntentUnit, commit_alone
 from actors.commit.work_units import RequestWorkUnit
 from actors.orchestrator.intents import CreateSource
 from actors.orchestrator.orchestrator import Orchestrator
-from kernel.extractions.reading import describe_run
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
-from kernel.model_registry import ActiveModels
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.replay.judgement import replay_all
+from kernel.transaction.kernel import Kernel
+from kernel.values.model_registry import ActiveModels
+from kernel.work.extractions.reading import describe_run
 from tests.kernel.extractions import task
 from tests.system.tree_run import running, wait_for
 from workers.environment.system_host import system_host

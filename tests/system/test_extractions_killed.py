@@ -15,11 +15,11 @@ from actors.commit.work_units import RequestWorkUnit, WorkReportUnit
 from actors.orchestrator.intents import CreateSource
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.orchestrator.untrusted_content import wrap_untrusted
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.postgres import PostgresStore
-from kernel.ledger.sqlite import SqliteStore
-from kernel.stores.extraction import attempts_of
+from kernel.ledger.postgres.store import PostgresStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.records.extraction import attempts_of
+from kernel.transaction.kernel import Kernel
 from kernel.verify import verify
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.extraction_runs import replacement_of

@@ -9,9 +9,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from kernel.implications.runs import runs_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.records.implications.runs import runs_of
 from tests.kernel.build import everything, findings
 from tests.system.essence import outcomes_for_each_request, reading
 from tests.system.killed_at_steps import killed_at_each_step, opened

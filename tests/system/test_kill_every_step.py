@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, code_of, create, effect, everything, submit
 from tests.system.faulty_store import CountedSteps, FaultyStore, step_in_ledger

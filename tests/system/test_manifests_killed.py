@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kernel.audit.manifests import manifests_of
-from kernel.bindings.artifacts import read_artifact
-from kernel.bindings.outcomes import FIRED, SUSPENDED
 from kernel.ledger.ledger import Ledger
+from kernel.model.bindings.artifacts import read_artifact
+from kernel.model.bindings.outcomes import FIRED, SUSPENDED
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.manifests import differences
 from kernel.work.reports import BindingSuspended

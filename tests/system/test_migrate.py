@@ -12,9 +12,11 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from kernel.errors import LedgerSchemaDiffers
-from kernel.ledger import migrations, postgres_catalog, schema, sqlite_catalog
+from kernel.ledger import migrations, schema
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.postgres import catalog as postgres_catalog
+from kernel.ledger.sqlite import catalog as sqlite_catalog
+from kernel.values.errors import LedgerSchemaDiffers
 from kernel.verify import verify
 from tests.contract.described import described_postgres, described_sqlite
 from tests.kernel.build import FakeHost, adapt, create, submit

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.actors.pipelines.essence import essence
 from tests.installed_plugins import install_program
 from tests.system.essence import outcomes_for_each_request, reading

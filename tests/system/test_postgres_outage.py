@@ -17,13 +17,11 @@ from structlog.testing import capture_logs
 psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
 
 from actors.sharding.shard_keeper import ShardKeeper  # noqa: E402 - after the driver
-from kernel.errors import (  # noqa: E402 - likewise
-    CommitOutcomeUnknown,
-    LedgerUnavailable,
-)
-from kernel.ledger import postgres_connection, schema  # noqa: E402 - likewise
+from kernel.ledger import schema  # noqa: E402 - likewise
 from kernel.ledger.ledger import Ledger  # noqa: E402 - likewise
-from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
+from kernel.ledger.postgres import connection as postgres_connection  # noqa: E402 - likewise
+from kernel.ledger.postgres.store import PostgresStore  # noqa: E402 - likewise
+from kernel.values.errors import CommitOutcomeUnknown, LedgerUnavailable  # noqa: E402 - likewise
 from kernel.verify import verify  # noqa: E402 - likewise
 from tests import loopback  # noqa: E402 - likewise
 from tests.contract.nodes import add, names, node  # noqa: E402 - likewise

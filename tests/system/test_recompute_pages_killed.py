@@ -14,8 +14,8 @@ from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
+from kernel.transaction.kernel import Kernel
 from tests.kernel.build import accept, create, everything, findings, link
 from tests.system.killed_at_steps import killed_at_each_step, opened
 

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.requests import WorkRequest, enqueue
 from queues.keys import cluster_prefix

@@ -8,13 +8,10 @@ from structlog.testing import capture_logs
 
 psycopg = pytest.importorskip("psycopg", reason="no PostgreSQL: the driver is not installed")
 
-from kernel.errors import (  # noqa: E402 - after the driver
-    CommitOutcomeUnknown,
-    LedgerUnavailable,
-)
-from kernel.ledger import postgres_connection  # noqa: E402 - likewise
 from kernel.ledger.ledger import Ledger  # noqa: E402 - likewise
-from kernel.ledger.postgres import PostgresStore  # noqa: E402 - likewise
+from kernel.ledger.postgres import connection as postgres_connection  # noqa: E402 - likewise
+from kernel.ledger.postgres.store import PostgresStore  # noqa: E402 - likewise
+from kernel.values.errors import CommitOutcomeUnknown, LedgerUnavailable  # noqa: E402 - after the driver
 from tests.contract.nodes import add, names  # noqa: E402 - likewise
 from tests.kernel.build import FakeHost  # noqa: E402 - likewise
 from workers.environment.diagnosis import diagnose  # noqa: E402 - likewise

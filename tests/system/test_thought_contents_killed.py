@@ -6,11 +6,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from kernel.archival import Retention
 from kernel.ledger.archive import Archive
-from kernel.ledger.sqlite import SqliteStore
-from kernel.thought_contents import read_content, rounds_archived
-from kernel.thought_records import cold_status
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.retention.archival import Retention
+from kernel.retention.thought_contents import read_content, rounds_archived
+from kernel.retention.thought_records import cold_status
 from kernel.thoughts.reading import thought_rows
 from kernel.verify import verify
 from kernel.verify.archive import verify_archive

@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.queue_kinds import QUEUE_KINDS
 from kernel.work.requests import WorkRequest, enqueue

@@ -4,10 +4,10 @@ import signal
 
 import pytest
 
-from kernel.canonical import GENESIS_HASH
-from kernel.host import Host
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.values.canonical import GENESIS_HASH
+from kernel.values.host import Host
 from kernel.verify import verify
 from tests.forked import forked_together, sent
 from tests.system.submitting_process import COMMON, is_shared, open_store, submit_all

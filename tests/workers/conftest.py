@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from queues.embedded.server import EmbeddedRedis, find_server
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, running_door

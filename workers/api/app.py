@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 from fastapi.telemetry import TelemetryConfig
 from starlette.types import Message
 
-from kernel.host import Host
+from kernel.values.host import Host
 from workers.api import errors
 from workers.api.middleware.admission import AdmissionMiddleware
 from workers.api.middleware.head_requests import HeadRequestsMiddleware

@@ -10,9 +10,9 @@ from typing import Any
 import anyio.to_thread
 
 from actors.errors import EnvelopeTooLarge
-from kernel.canonical import CanonicalizationError, canonicalize_readable
-from kernel.checks.v01_sizes import Oversize, too_many_bytes, too_many_entries
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
+from kernel.transaction.checks.v01_sizes import Oversize, too_many_bytes, too_many_entries
+from kernel.values.canonical import CanonicalizationError, canonicalize_readable
 
 CANONICAL_BYTES_OF_BYTE = 6
 """Bytes that one byte of JSON may become in canonical form: 1e20 has 21 digits there."""

@@ -14,16 +14,16 @@ from actors.error_codes import status_of
 from actors.errors import ActorError
 from kernel.audit.proofs import ProofSubjectUnknown
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
-from kernel.errors import LedgerCorrupt, LedgerUnavailable
-from kernel.head_acceptance import HeadNotAccepted
 from kernel.landscape.errors import LandscapeRefused
 from kernel.ledger.archive import ArchiveUnavailable
 from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.quarantine import RangeQuarantined
-from kernel.legal_holds import ErasureRefused
-from kernel.quarantine_lifts import QuarantineRefused
-from kernel.reviews.errors import ReviewRefused
+from kernel.records.head_acceptance import HeadNotAccepted
+from kernel.records.legal_holds import ErasureRefused
+from kernel.records.quarantine_lifts import QuarantineRefused
+from kernel.records.reviews.errors import ReviewRefused
 from kernel.rollback.errors import RollbackRefused
+from kernel.values.errors import LedgerCorrupt, LedgerUnavailable
 from kernel.work.errors import WorkRefused
 from queues.errors import QueueError
 from workers.api.middleware.head_requests import ENDLESS

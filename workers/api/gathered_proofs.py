@@ -11,9 +11,9 @@ from itertools import islice
 
 import anyio
 
-from kernel.errors import KernelError
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.quarantine import RangeQuarantined
+from kernel.values.errors import KernelError
 from workers.views.log_proofs import InclusionDocument, inclusions
 
 Proofs = list[InclusionDocument]

@@ -11,7 +11,7 @@ import anyio.to_thread
 import orjson
 from fastapi import Response
 
-from kernel.json_text import is_longer_than, written_in_steps
+from kernel.values.json_text import is_longer_than, written_in_steps
 
 WRITTEN_AT_ONCE_CHARS = 64 << 10
 

@@ -18,8 +18,8 @@ from anyio.lowlevel import RunVar
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from kernel.canonical import MAX_SAFE_INTEGER
-from kernel.json_text import RepeatedKey, SteppedDecoder, unique_keys
+from kernel.values.canonical import MAX_SAFE_INTEGER
+from kernel.values.json_text import RepeatedKey, SteppedDecoder, unique_keys
 from workers.api.body_limits import BodyLimits
 from workers.api.errors import ApiError
 

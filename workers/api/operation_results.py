@@ -13,7 +13,7 @@ from kernel.model.result import (
     SubmissionDocument,
     SubmissionResult,
 )
-from kernel.refusal_runs import EACH_S
+from kernel.transaction.refusal_runs import EACH_S
 from workers.api.errors import respond
 from workers.views.log_proofs import DurabilityDocument, InclusionDocument
 

@@ -33,7 +33,7 @@ from starlette.types import Receive, Scope, Send
 
 from actors.messages import Operate
 from actors.orchestrator.intents import Intent, PublicIntent
-from kernel.json_lines import Line, LineSplitter
+from kernel.values.json_lines import Line, LineSplitter
 from workers.api.body_limits import (
     BYTES_IN_FLIGHT_MAX,
     LINE,

@@ -12,8 +12,8 @@ import anyio
 import anyio.to_thread
 
 from actors.supervision import WakeSignal
-from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
+from kernel.values.errors import LedgerUnavailable
 from workers.api.errors import ApiError
 from workers.api.middleware.admission import place_given_back
 

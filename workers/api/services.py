@@ -13,11 +13,11 @@ from actors.sessions.runtime import Sessions
 from actors.sharding.held_shards import HeldShards
 from actors.synthesis.synthesis import Synthesis
 from kernel.authority.requests import AUTHORITY_QUEUE
-from kernel.checked_reading import checked
 from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.rollback.confirmation import Confirmations
+from kernel.verify.checked_reading import checked
 from queues.capacity_leases import CapacityLeases
 from queues.connection import RedisClient
 from queues.gateways.shard_mailboxes import ShardMail

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from kernel.log_archival import archive_status
-from kernel.thought_contents import rounds_archived
-from kernel.thought_records import cold_status
+from kernel.retention.log_archival import archive_status
+from kernel.retention.thought_contents import rounds_archived
+from kernel.retention.thought_records import cold_status
 from kernel.verify.archive import verify_archive
 from kernel.verify.reading import finding_document
 from workers.cli.common import as_json, clean_errors, gateway_url, print_document, read_settings

@@ -19,13 +19,13 @@ from kernel.audit.manifests import (
 from kernel.audit.newest_operations import newest_operations
 from kernel.audit.operations import AuditFilter, OperationEntry, Page, find_operations
 from kernel.audit.preview import preview_rollback
-from kernel.host import parse_time_us
 from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import SEQUENCE_MAX
 from kernel.model.receipt import MIGRATION_KIND
 from kernel.model.replay import AuditReplayStrategy
-from kernel.model_registry import ActiveModels
 from kernel.replay.judgement import replay_all, replay_one
+from kernel.values.host import parse_time_us
+from kernel.values.model_registry import ActiveModels
 from kernel.verify.undoings import undoings_that_differ
 from workers.cli.common import (
     ROW,

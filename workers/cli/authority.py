@@ -14,8 +14,8 @@ from actors.commit.units import Unit, commit_alone
 from actors.orchestrator.orchestrator import Orchestrator
 from kernel.authority.requests import PRIORITIES
 from kernel.authority.sweeps import DEFAULT_DECAY_THRESHOLD_HOURS
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
+from kernel.transaction.kernel import Kernel
 from workers.cli.common import (
     as_json,
     gateway_url,

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from kernel.bindings.selectors import SELECTOR_KINDS
-from kernel.bindings.source_binding import PRIORITY_MAX
+from kernel.model.bindings.selectors import SELECTOR_KINDS
+from kernel.model.bindings.source_binding import PRIORITY_MAX
 from queues.client.source_bindings import SourceBindings
 from workers.cli.common import (
     as_json,

@@ -7,8 +7,8 @@ from functools import partial
 
 import click
 
-from kernel.errors import KernelError
 from kernel.proof.verification import ProofInvalid
+from kernel.values.errors import KernelError
 from queues.client.errors import GatewayError
 from queues.connection import connect_redis
 from queues.redis_memory import redis_memory

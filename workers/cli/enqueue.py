@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import click
 
-from kernel.json_lines import JsonLine, LineRefused, json_lines, shown, taken
+from kernel.values.json_lines import JsonLine, LineRefused, json_lines, shown, taken
 from kernel.work.requests import CONTENT_BYTES_MAX, DELAY_S_MAX, KEY_CHARS_MAX, OPEN_MAX
 from queues.client import GatewayError, Job, JobOutcome, NewRequest, Rotulus
 from queues.client.gateway_http import GIVE_UP_AFTER_S

@@ -48,8 +48,9 @@ def ingest(
 ) -> None:
     """Post the dockets of FILE (JSON Lines, - for standard input) to a running gateway.
 
-    A line is one docket as one JSON object; workers/dockets/README.md has an example. FILE may be
-    in gzip. What is left out is said with its line, its field, what was read and what is allowed.
+    A line is one docket as one JSON object; workers/dockets/REFERENCE.md has an example. FILE may
+    be in gzip. What is left out is said with its line, its field, what was read and what is
+    allowed.
 
     With --as source a line is any JSON of 64 KiB: a source of the corpus sources:NAME, its text
     wrapped as untrusted. --map source_id=PATH and text=PATH say what names it and what its text is.

@@ -7,9 +7,9 @@ from typing import IO, Any, BinaryIO, Final
 import click
 import orjson
 
-from kernel.json_lines import LineRefused, plain_file, shown
-from kernel.json_text import RepeatedKey, check_unique_keys
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
+from kernel.values.json_lines import LineRefused, plain_file, shown
+from kernel.values.json_text import RepeatedKey, check_unique_keys
 from workers.cli.common import coded, say_what_is_read
 
 STDIN_NAMES: Final = frozenset({"<stdin>", "-"})

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from kernel.errors import KernelError
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
 from kernel.migration.job import LogMigration, discard, migrate
 from kernel.migration.lite_log import LiteLogInvalid, Taken, take_log
 from kernel.model.result import RejectedResult
+from kernel.transaction.kernel import Kernel
+from kernel.values.errors import KernelError
 from workers.cli.common import as_json, clean_errors, coded, print_document, read_settings
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import founded_ledger, ledger_place

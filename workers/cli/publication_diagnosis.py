@@ -15,7 +15,7 @@ from kernel.proof.checkpoint_verdict import CheckpointVerdict, JudgedCheckpoint,
 from kernel.proof.tiles import TILE_LEVELS, TILE_WIDTH, hashes_of
 from kernel.proof.verification import ProofInvalid
 from kernel.proof.witness_policy import WitnessPolicy
-from kernel.receipt_seals import not_under_the_tree
+from kernel.records.receipt_seals import not_under_the_tree
 from workers.clients.witnesses import WitnessClient
 from workers.environment.checkpoint_folder import published_checkpoint, published_tile
 from workers.environment.diagnosis import Diagnosis, State

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import anyio
 
-from kernel.checked_reading import checked
 from kernel.ledger.damage import Damage, damage_of
 from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.verify.checked_reading import checked
 from workers.cli.common import clean_errors, coded, read_settings, running_gateway
 from workers.clients.damage_reports import report_damage
 from workers.clients.gateway import GatewayClient

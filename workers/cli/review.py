@@ -14,12 +14,12 @@ from pydantic import ValidationError
 
 from kernel.audit.batch_reviews import reviewed_batch
 from kernel.audit.open_reviews import REVIEWS_MAX, ReviewKind, is_place, open_reviews
-from kernel.canonical import CanonicalizationError, digest
-from kernel.json_lines import LineRefused, json_lines, taken
-from kernel.json_text import RepeatedKey
 from kernel.model.problems import first_problem
 from kernel.model.stated_receipts import BATCH_ITEMS_MAX
-from kernel.reviews.batch import BatchReview
+from kernel.records.reviews.batch import BatchReview
+from kernel.values.canonical import CanonicalizationError, digest
+from kernel.values.json_lines import LineRefused, json_lines, taken
+from kernel.values.json_text import RepeatedKey
 from workers.cli.common import (
     as_json,
     coded,

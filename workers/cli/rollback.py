@@ -12,8 +12,8 @@ from pydantic import SecretStr
 
 from actors.commit.units import commit_alone
 from actors.orchestrator.orchestrator import Orchestrator
-from kernel.canonical import MAX_SAFE_INTEGER
-from kernel.kernel import Kernel
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import MAX_SAFE_INTEGER
 from workers.cli.common import as_json, clean_errors, pass_settings, print_document, running_gateway
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.places import named_gateway

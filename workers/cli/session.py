@@ -8,7 +8,7 @@ import click
 from pydantic import BaseModel
 
 from kernel.belief.limits import MAX_HYPOTHESES, MAX_ID_CHARS, MAX_STABILITY_WINDOW
-from kernel.json_lines import LineRefused, text_lines
+from kernel.values.json_lines import LineRefused, text_lines
 from workers.cli.common import (
     as_json,
     limit,

@@ -7,9 +7,9 @@ import click
 
 from kernel.audit.log import log_document
 from kernel.belief.events import BeliefEvent
-from kernel.extractions.reading import describe_run, describe_source, runs_in_state
 from kernel.ledger.ledger import LedgerView
-from kernel.stores.extraction import STATES
+from kernel.records.extraction import STATES
+from kernel.work.extractions.reading import describe_run, describe_source, runs_in_state
 from workers.cli.common import as_json, coded, limit, print_document, print_table, say_quarantined
 from workers.cli.reading import read_record
 from workers.environment.output import echo

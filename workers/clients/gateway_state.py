@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, NotRequired
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from kernel.json_text import depth_exceeds
+from kernel.values.json_text import depth_exceeds
 from queues.client.errors import GatewayError
 from workers.clients.gateway import GatewayClient
 from workers.views.attention import PARTS

@@ -4,8 +4,8 @@ from typing import Any
 from urllib.parse import quote
 
 from kernel.audit.open_reviews import REVIEWS_MAX, ReviewKind
-from kernel.canonical import digest
-from kernel.reviews.batch import BatchReview, ReviewItem
+from kernel.records.reviews.batch import BatchReview, ReviewItem
+from kernel.values.canonical import digest
 from workers.clients.gateway import GatewayClient
 
 DIGEST_CHARS_IN_ID = 32

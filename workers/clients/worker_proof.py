@@ -12,7 +12,7 @@ from typing import Final
 
 import httpx
 
-from kernel.fleet_protocol import HEADER, PROTOCOL
+from kernel.values.fleet_protocol import HEADER, PROTOCOL
 
 SCHEME: Final = "Rotulus-Worker "
 _LABEL: Final = b"rotulus worker request 1"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid5
 
-from kernel.canonical import canonicalize, digest
+from kernel.values.canonical import canonicalize, digest
 from workers.clients.gateway import GatewayClient
 from workers.dockets.plan import SESSION_NAMESPACE, DocketPlan, PlannedSuccession, Strike
 

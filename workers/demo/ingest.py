@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, cast
 import anyio
 import structlog
 
-from kernel.bindings.selectors import VALUE_MAX
-from kernel.json_lines import shown
+from kernel.model.bindings.selectors import VALUE_MAX
+from kernel.values.json_lines import shown
 from queues.client.errors import GatewayError
 from queues.client.session_operations import SessionOperations
 from workers.clients.gateway import GatewayClient

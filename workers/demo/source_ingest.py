@@ -12,8 +12,8 @@ from uuid import UUID, uuid5
 import structlog
 from pydantic import ValidationError
 
-from kernel.json_lines import JsonLine, LineRefused, json_lines, shown
 from kernel.model.problems import first_problem
+from kernel.values.json_lines import JsonLine, LineRefused, json_lines, shown
 from queues.client.session_operations import SessionOperations
 from workers.clients.gateway import GatewayClient
 from workers.dockets.field_map import SOURCE_FIELDS, FieldMap

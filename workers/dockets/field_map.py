@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
 
-from kernel.errors import KernelError
+from kernel.values.errors import KernelError
 
 ENTRIES: Final = "docket_entries"
 DOCKET_FIELDS: Final = (

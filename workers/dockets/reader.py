@@ -3,7 +3,7 @@
 A line is one JSON object, one docket. Two rules hold for every input:
 
 * A line that cannot be a docket yields one `BadLine` and reading goes on with the next. A file that
-  is no file of lines (`kernel/json_lines.py`) yields one as its last.
+  is no file of lines (`kernel/values/json_lines.py`) yields one as its last.
 * A docket keeps each of its good entries; each bad one is left out and named in `problems`,
   so that a reader of the docket can see that something is missing.
 
@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from kernel.json_lines import JsonLine, LineRefused, json_lines, shown
+from kernel.values.json_lines import JsonLine, LineRefused, json_lines, shown
 from workers.dockets.field_map import BY_THEIR_NAMES, FieldMap
 
 LINE_BYTES_MAX = 8 * 1024 * 1024

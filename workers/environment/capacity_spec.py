@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pydantic_core import PydanticCustomError
 
 from kernel.algebra.verbs import OPERATION_KINDS
-from kernel.pressure import ANY_KIND, COST_MAX, Amount, Capacity
-from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority
+from kernel.values.pressure import ANY_KIND, COST_MAX, Amount, Capacity
+from kernel.values.priorities import CAPACITY_PRIORITIES, CapacityPriority
 
 _KINDS = frozenset({ANY_KIND, *OPERATION_KINDS})
 _RESERVING = CAPACITY_PRIORITIES[1:]

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
-from kernel.head_acceptance import standing_findings
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.replication import Replication
-from kernel.ledger.tables import HasStandbys
+from kernel.ledger.store.tables import HasStandbys
+from kernel.records.head_acceptance import standing_findings
 from kernel.verify.recent import audit_since, mark_before_last
 from workers.environment.checkpoint_key import is_handed_over, last_signed_size
 from workers.environment.data_folder import DataFolder

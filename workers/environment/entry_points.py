@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from kernel.foreign_code import call_foreign, cause_of
+from kernel.values.foreign_code import call_foreign, cause_of
 
 QUEUES: Final = "rotulus.queues"
 BINDING_EVALUATORS: Final = "rotulus.binding_evaluators"

@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, TypeVar
 import anyio
 import structlog
 
-from kernel.foreign_code import ForeignCodeEnded, is_of_the_user
+from kernel.values.foreign_code import ForeignCodeEnded, is_of_the_user
 from workers.environment.foreign_threads import FRAMES_SHOWN, ForeignCodeHangs, leave_behind
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import structlog
 
-from kernel.foreign_code import call_foreign
+from kernel.values.foreign_code import call_foreign
 from workers.environment.system_host import end_process
 
 P = ParamSpec("P")

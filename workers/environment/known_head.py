@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import orjson
 import structlog
 
-from kernel.head_acceptance import head_of, stated_head
 from kernel.ledger.head_watch import Answered, Memory, Remembered
+from kernel.records.head_acceptance import head_of, stated_head
 from workers.environment.checkpoint_folder import write_whole
 from workers.environment.private_files import FILE_MODE, UnsafePathError, check_file
 

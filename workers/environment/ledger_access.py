@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 from pydantic import SecretStr
 
-from kernel.errors import LedgerCorrupt, LedgerSchemaDiffers, LedgerUnavailable
-from kernel.host import Host
 from kernel.landscape.runtime.run_query import query_run
-from kernel.ledger import sqlite_catalog, sqlite_schema
 from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds, answer_query
 from kernel.ledger.archive import Archive
-from kernel.ledger.catalog import StorageFault
 from kernel.ledger.damage import Damage
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.log_tree import LogTree
-from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.sqlite_checkpoint import fold
-from kernel.ledger.sqlite_damage import file_faults
-from kernel.ledger.tables import Store
+from kernel.ledger.sqlite import catalog as sqlite_catalog
+from kernel.ledger.sqlite import schema as sqlite_schema
+from kernel.ledger.sqlite.checkpoint import fold
+from kernel.ledger.sqlite.damage import file_faults
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.catalog import StorageFault
+from kernel.ledger.store.tables import Store
+from kernel.values.errors import LedgerCorrupt, LedgerSchemaDiffers, LedgerUnavailable
+from kernel.values.host import Host
 from kernel.verify import Verification, unreadable, verify
 from kernel.verify.expected import ExpectedHead
 from kernel.verify.since import KeptTree, verify_since
@@ -105,7 +106,7 @@ def shown_place(place: LedgerPlace) -> str:
     database = _database_of(place)
     if isinstance(database, Path):
         return str(database)
-    from kernel.ledger.postgres_connection import place_of  # noqa: PLC0415 - see `open_store`
+    from kernel.ledger.postgres.connection import place_of  # noqa: PLC0415 - see `open_store`
 
     return place_of(database.get_secret_value())
 
@@ -129,7 +130,7 @@ def open_store(
     if isinstance(database, Path):
         return SqliteStore(database, read_only=read_only)
     # The driver takes a while to load, and who keeps a file does without it.
-    from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - the reason above
+    from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - the reason above
 
     url = database.get_secret_value()
     return PostgresStore(url, read_only=read_only, primary=primary, connections=connections)
@@ -207,7 +208,7 @@ def migrate_ledger(place: LedgerPlace, *, dry_run: bool = False) -> "SchemaMigra
     database = _database_of(place)
     if isinstance(database, Path):
         return sqlite_schema.migrate(database, dry_run=dry_run)
-    from kernel.ledger import postgres_schema  # noqa: PLC0415 - see `open_store`
+    from kernel.ledger.postgres import schema as postgres_schema  # noqa: PLC0415 - see `open_store`
 
     return postgres_schema.migrate(database.get_secret_value(), dry_run=dry_run)
 

@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from kernel.errors import LedgerUnavailable
+from kernel.values.errors import LedgerUnavailable
 
 MEASURE_EVERY_S = 10.0
 SKEW_S_MAX = 60.0

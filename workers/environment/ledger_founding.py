@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernel.errors import LedgerUnavailable
-from kernel.host import Host
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.sqlite_checkpoint import is_folded
+from kernel.ledger.sqlite.checkpoint import is_folded
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.values.errors import LedgerUnavailable
+from kernel.values.host import Host
 from workers.environment.private_files import FILE_MODE
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
+from kernel.values.errors import CommitOutcomeUnknown, LedgerUnavailable
 
 WAIT_S = 30.0
 RETRY_S = 0.1

@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NoReturn
 
-from kernel.host import Host
+from kernel.values.host import Host
 
 SWITCH_S = 0.001
 """How long a thread that computes keeps the interpreter, once another one waits for it."""

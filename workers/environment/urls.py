@@ -54,7 +54,7 @@ def postgres_problem(url: str) -> str | None:
     if problem := server_problem(url):
         return problem
     # The driver takes a while to load, and who keeps a file does without it.
-    from kernel.ledger.postgres_url import url_problem  # noqa: PLC0415 - the reason above
+    from kernel.ledger.postgres.url import url_problem  # noqa: PLC0415 - the reason above
 
     return url_problem(url)
 

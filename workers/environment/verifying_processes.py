@@ -14,8 +14,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from kernel.errors import KernelError, LedgerUnavailable, VerificationProcessDied
 from kernel.ledger.ledger import LedgerView
+from kernel.values.errors import KernelError, LedgerUnavailable, VerificationProcessDied
 from kernel.verify.stretches import LogStretch, Walked, walk
 
 OpenRecord = Callable[[], AbstractContextManager[LedgerView]]

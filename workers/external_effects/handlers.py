@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 import orjson
 
-from kernel.canonical import canonicalize
-from kernel.stores.share_tokens import TOKEN_BYTES, token_hash
+from kernel.records.share_tokens import TOKEN_BYTES, token_hash
+from kernel.values.canonical import canonicalize
 from workers.external_effects.errors import ExternalEffectError
 from workers.external_effects.event_file import EventFile
 from workers.external_effects.requests import EffectRequest

@@ -29,12 +29,12 @@ from actors.sharding.assignment import NO_SESSION
 from actors.sharding.held_shards import HeldShards
 from actors.supervision import WakeSignal
 from kernel.algebra.effects import canonical_kind
-from kernel.canonical import sha256_hex
-from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Document, Ledger, LedgerView, Request
 from kernel.ledger.quarantine import RangeQuarantined
 from kernel.ledger.shards import Fence, holds
-from kernel.stores.external import EXTERNAL_QUEUE
+from kernel.records.external import EXTERNAL_QUEUE
+from kernel.values.canonical import sha256_hex
+from kernel.values.errors import LedgerUnavailable
 from workers.environment.folder_owner import FolderOfAnotherLedgerError
 from workers.external_effects.errors import ExternalEffectError, translated
 from workers.external_effects.event_file import EventFile

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from kernel.canonical import canonicalize
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.model.envelope import Envelope
-from kernel.outbound import held_back
-from kernel.stores.content import recorded_content
-from kernel.stores.share_links import share_link
-from kernel.stores.typed import LIVE
+from kernel.records.content import recorded_content
+from kernel.records.share_links import share_link
+from kernel.records.typed import LIVE
+from kernel.transaction.outbound import held_back
+from kernel.values.canonical import canonicalize
 
 RESTRICTED = "external_source_restricted"
 OVERLAID = "external_access_overlay_blocked"

@@ -22,8 +22,8 @@ from actors.sharding.held_shards import HeldShards, SessionLease
 from actors.sharding.shard_keeper import ShardKeeper, ShardListeners
 from actors.supervision import kept_up
 from kernel.authority.requests import CASCADE_QUEUE
-from kernel.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
+from kernel.values.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.connection import RedisClient
 from queues.gateways.gateway_urls import GatewayUrls

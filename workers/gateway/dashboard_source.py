@@ -15,10 +15,10 @@ import anyio.to_thread
 import orjson
 
 from actors.commit.refusal_units import SET_ASIDE
-from kernel.belief_record import shown_survivors
+from kernel.belief.record import shown_survivors
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import shards_of
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.work.pauses import pauses_of
 from kernel.work.receipts import CLOSED
 from queues.dropped import DROPPED

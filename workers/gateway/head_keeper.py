@@ -16,12 +16,12 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from kernel.errors import LedgerUnavailable
-from kernel.head_acceptance import record_finding
 from kernel.ledger.head_watch import HeadWatch, LedgerWentBack, Memory
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import ledger_id_of
-from kernel.ledger.tables import Replaceable
+from kernel.ledger.store.tables import Replaceable
+from kernel.records.head_acceptance import record_finding
+from kernel.values.errors import LedgerUnavailable
 from workers.environment.known_head import KnownHead, read_known, write_known
 
 TICK_S = 1.0

@@ -18,9 +18,9 @@ from starlette.responses import Response
 
 from actors.commit.group_committer import CommittedTransaction, Committer
 from actors.sessions.runtime import SessionRuntime
-from kernel.implications.halts import count_halts
 from kernel.ledger.quarantine import RecordKey
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.records.implications.halts import count_halts
 from queues.errors import QueueError
 from queues.items import QueueDepth
 from queues.work_queue import WorkQueue

@@ -12,8 +12,8 @@ from anyio import to_thread
 
 from kernel.audit.operations import AuditFilter
 from kernel.audit.provenance import Provenance
-from kernel.errors import KernelError
 from kernel.ledger.ledger import LedgerView
+from kernel.values.errors import KernelError
 from kernel.work.queue_kinds import no_such_queue
 from kernel.work.request_lists import RequestPage, RequestSearch
 from queues.errors import QueueError

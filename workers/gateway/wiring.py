@@ -25,16 +25,16 @@ from actors.sessions.elimination_store import AsyncEliminationStore
 from actors.supervision import kept_up
 from actors.synthesis.synthesis import Synthesis
 from kernel.authority.requests import CASCADE_QUEUE
-from kernel.belief_record import declared_universe
-from kernel.kernel import Kernel
+from kernel.belief.record import declared_universe
 from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import Fence
-from kernel.ledger.tables import SharedStore
+from kernel.ledger.store.tables import SharedStore
 from kernel.model.replay import AuditContext, AuditReplayStrategy
-from kernel.model_registry import ActiveModels, ModelRegistry
-from kernel.refusal_runs import RefusalRuns
-from kernel.stores.external import EXTERNAL_QUEUE
+from kernel.records.external import EXTERNAL_QUEUE
+from kernel.transaction.kernel import Kernel
+from kernel.transaction.refusal_runs import RefusalRuns
+from kernel.values.model_registry import ActiveModels, ModelRegistry
 from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.connection import RedisClient

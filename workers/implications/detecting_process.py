@@ -30,11 +30,11 @@ from actors.implications.page import (
     detect_page,
 )
 from actors.orchestrator.intents import Implication
-from kernel.checked_reading import CheckedLedger
-from kernel.errors import KernelError, LedgerCorrupt, LedgerUnavailable
 from kernel.ledger.damage import Damage, DamageFound, damage_of
 from kernel.ledger.ledger import Ledger
 from kernel.model.numbers import SEQUENCE_MAX
+from kernel.values.errors import KernelError, LedgerCorrupt, LedgerUnavailable
+from kernel.verify.checked_reading import CheckedLedger
 from workers.environment.ledger_access import LedgerPlace, open_ledger
 
 START_S_MAX = 60.0

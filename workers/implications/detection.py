@@ -25,11 +25,11 @@ from actors.implications.detector import ImplicationDetector
 from actors.implications.page import DetectorFailed, has_any
 from actors.sharding.held_shards import SessionLease
 from actors.supervision import WakeSignal
-from kernel.errors import LedgerUnavailable
-from kernel.implications.halts import HALTED, detector_halt_id, is_halted
-from kernel.implications.runs import NOT_NEXT, run_of
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import Fence
+from kernel.records.implications.halts import HALTED, detector_halt_id, is_halted
+from kernel.records.implications.runs import NOT_NEXT, run_of
+from kernel.values.errors import LedgerUnavailable
 from workers.implications.detecting_process import DetectingProcess
 from workers.use_cases.authority_sweeps import FencedWrite
 

@@ -20,18 +20,14 @@ from actors.implications.detector import CommittedOperation
 from actors.orchestrator.intents import Implication, ObserveDisposition
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import EPOCH_ROLLBACK, ROLLBACK
-from kernel.canonical import digest
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import MAX_CAUSAL_PARENTS
-from kernel.stores.court_dispositions import OBSERVATIONS
-from kernel.stores.filing_relationships import (
-    RELATIONSHIPS,
-    relationship_state,
-    relationships_of,
-)
-from kernel.stores.filings import document_of_unit
-from kernel.stores.source_artifacts import read_artifact
-from kernel.stores.typed import LIVE
+from kernel.records.court_dispositions import OBSERVATIONS
+from kernel.records.filing_relationships import RELATIONSHIPS, relationship_state, relationships_of
+from kernel.records.filings import document_of_unit
+from kernel.records.source_artifacts import read_artifact
+from kernel.records.typed import LIVE
+from kernel.values.canonical import digest
 from kernel.work.fire_targets import filing_unit_of, named
 from workers.dockets.dispositions import ENDS_A_MOTION
 from workers.dockets.relationships import CLOSING_CONFIDENCE, is_interim

@@ -15,7 +15,7 @@ from kernel.belief.adapter import (
 )
 from kernel.belief.errors import BeliefInputError
 from kernel.belief.provider import HypothesisProvider, eliminated_by
-from kernel.foreign_code import call_foreign
+from kernel.values.foreign_code import call_foreign
 from workers.kits.kit import Kit, Probe
 
 

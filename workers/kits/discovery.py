@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint, entry_points
 import structlog
 
 from kernel.belief.provider import HypothesisProvider
-from kernel.foreign_code import call_foreign, cause_of
+from kernel.values.foreign_code import call_foreign, cause_of
 
 GROUP = "rotulus.hypotheses"
 

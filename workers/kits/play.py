@@ -11,7 +11,7 @@ from kernel.belief.adapter import Action, Answer, BeliefAdapter, EliminateMessag
 from kernel.belief.provider import HypothesisSpace
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
-from kernel.host import Host, iso_time
+from kernel.values.host import Host, iso_time
 from workers.clients.belief_session import SessionClient
 from workers.clients.gateway import GatewayClient
 from workers.views.belief_sessions import Ontology

@@ -8,7 +8,7 @@ import structlog
 from pydantic import ValidationError
 
 from actors.error_codes import ERRORS
-from kernel.errors import LedgerUnavailable
+from kernel.values.errors import LedgerUnavailable
 from queues.client.errors import GatewayError
 from workers.mcp.tool import Document
 

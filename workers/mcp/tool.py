@@ -10,11 +10,11 @@ import anyio
 import anyio.to_thread
 from pydantic import BaseModel, ConfigDict
 
-from kernel.checked_reading import checked
-from kernel.errors import KernelError
 from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
 from kernel.ledger.damage import damage_of
 from kernel.ledger.ledger import LedgerView
+from kernel.values.errors import KernelError
+from kernel.verify.checked_reading import checked
 from workers.clients.damage_reports import report_damage
 from workers.clients.gateway import GatewayClient
 from workers.clients.gateway_state import read_state

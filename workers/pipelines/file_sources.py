@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from kernel.json_lines import json_lines, plain_file, taken
+from kernel.values.json_lines import json_lines, plain_file, taken
 
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of a line of JSON; as much as a row may have."""

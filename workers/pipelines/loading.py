@@ -6,7 +6,7 @@ from importlib import import_module
 
 from actors.errors import PipelineInvalid
 from actors.pipelines.pipeline import Pipeline
-from kernel.foreign_code import call_foreign, cause_of
+from kernel.values.foreign_code import call_foreign, cause_of
 
 
 def load_pipeline(place: str) -> Pipeline:

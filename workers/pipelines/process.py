@@ -25,14 +25,14 @@ from actors.orchestrator.orchestrator import Orchestrator
 from actors.pipelines.pipeline import Pipeline
 from actors.pipelines.runner import PipelineRun, RunEnd
 from actors.pipelines.walks import LocalWalks, Walks
-from kernel.errors import KernelError
-from kernel.kernel import Kernel
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.open_work import failed_tokens
 from kernel.landscape.reports import run_of_id
 from kernel.landscape.seals import seal_of, seal_to_state
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.receipt_seals import range_to_seal
+from kernel.records.receipt_seals import range_to_seal
+from kernel.transaction.kernel import Kernel
+from kernel.values.errors import KernelError
 from workers.clients.configured_model import close_model, model_of
 from workers.clients.gateway import GatewayClient
 from workers.environment.data_folder import DataFolder, DataFolderBusyError

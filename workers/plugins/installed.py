@@ -6,8 +6,8 @@ from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import Any, TypeVar, get_args
 
-from kernel.bindings.source_binding import BindingTargetKind
-from kernel.foreign_code import call_foreign, cause_of
+from kernel.model.bindings.source_binding import BindingTargetKind
+from kernel.values.foreign_code import call_foreign, cause_of
 from kernel.work.queue_kinds import register_queue
 from workers.environment.entry_points import (
     BINDING_EVALUATORS,

@@ -11,7 +11,7 @@ from kernel.belief.elimination_store import (
     StoreResult,
 )
 from kernel.belief.errors import BeliefError
-from kernel.foreign_code import cause_of, message_of
+from kernel.values.foreign_code import cause_of, message_of
 from workers.environment.foreign_threads import call_within
 
 CALL_S_MAX: Final = 25.0

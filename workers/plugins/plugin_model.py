@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from actors.errors import ModelError
 from actors.synthesis.model_client import ModelAnswer, ModelCall, ModelClient
-from kernel.foreign_code import cause_of
 from kernel.model.model_output import USAGE_MAX, ModelName
 from kernel.model.numbers import Tokens
 from kernel.model.problems import first_problem
+from kernel.values.foreign_code import cause_of
 from workers.environment.foreign_calls import await_foreign
 
 CLOSE_S_MAX: Final = 5.0

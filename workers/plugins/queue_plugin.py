@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from kernel.priorities import QueuePriority
+from kernel.values.priorities import QueuePriority
 from kernel.work.queue_kinds import NAME, QueueKind
 from workers.environment.foreign_threads import call_within
 from workers.plugins.cron_expression import CronExpression

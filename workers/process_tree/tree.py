@@ -31,9 +31,9 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from kernel.canonical import sha256_hex
-from kernel.errors import LedgerSchemaDiffers, LedgerUnavailable
-from kernel.ledger.catalog import refuse_differences
+from kernel.ledger.store.catalog import refuse_differences
+from kernel.values.canonical import sha256_hex
+from kernel.values.errors import LedgerSchemaDiffers, LedgerUnavailable
 from queues.client.errors import GatewayError
 from queues.embedded.server import EmbeddedRedis, find_server
 from workers.clients.gateway import GatewayClient

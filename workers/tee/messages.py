@@ -11,7 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from actors.commit.elimination_units import Struck
 from actors.incidents.incidents import Graph, Tombstones
 from kernel.belief.limits import check_text, invalid
-from kernel.causal_graph import (
+from kernel.records.causal_graph import (
     CausalEdge,
     CausalNode,
     EdgeKey,

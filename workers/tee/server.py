@@ -21,8 +21,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from actors.incidents.incidents import Incidents
 from actors.incidents.ledger_elimination_store import LedgerEliminationStore
 from actors.orchestrator.orchestrator import Orchestrator
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger
+from kernel.transaction.kernel import Kernel
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import founded_ledger, ledger_place
 from workers.environment.ledger_clock import LedgerClock

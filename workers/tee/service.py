@@ -22,8 +22,8 @@ from actors.incidents.incidents import Incidents
 from kernel.belief.elimination_store import EliminationProvenance
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.limits import invalid
-from kernel.causal_graph import ProvenanceFull
-from kernel.errors import CommitOutcomeUnknown, LedgerCorrupt, LedgerUnavailable
+from kernel.records.causal_graph import ProvenanceFull
+from kernel.values.errors import CommitOutcomeUnknown, LedgerCorrupt, LedgerUnavailable
 from workers.tee import tee_pb2 as wire
 from workers.tee.messages import (
     causal_graph,

@@ -9,8 +9,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from kernel.fleet_protocol import PROTOCOL
 from kernel.model.rules_version import RULES_VERSION
+from kernel.values.fleet_protocol import PROTOCOL
 from workers.telemetry.metric_table import Metric
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4

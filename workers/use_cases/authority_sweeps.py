@@ -33,13 +33,13 @@ from kernel.authority.sweeps import (
     tick_source,
 )
 from kernel.authority.triggers import DECAY_TICK, MIGRATION
-from kernel.canonical import digest
-from kernel.errors import KernelError, LedgerUnavailable
 from kernel.ledger.ledger import Document, Ledger, LedgerView
 from kernel.ledger.shards import Fence
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model.stated_receipts import RecomputeRequested
+from kernel.values.canonical import digest
+from kernel.values.errors import KernelError, LedgerUnavailable
 
 _US_PER_HOUR = 3600 * 1_000_000
 

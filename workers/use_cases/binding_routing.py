@@ -7,9 +7,9 @@ import structlog
 from actors.commit.work_units import RoutePageUnit
 from actors.errors import ActorError
 from actors.supervision import WakeSignal
-from kernel.errors import KernelError, LedgerUnavailable
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.stores.active_bindings import read_active_bindings
+from kernel.records.active_bindings import read_active_bindings
+from kernel.values.errors import KernelError, LedgerUnavailable
 from kernel.work.routing_marks import open_marks
 from workers.use_cases.authority_sweeps import FencedWrite
 

@@ -9,8 +9,8 @@ import structlog
 
 from actors.commit.quarantine_units import RecordDamageUnit
 from actors.errors import ActorError
-from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
+from kernel.values.errors import LedgerUnavailable
 from workers.use_cases.authority_sweeps import FencedWrite
 
 LOOK_EVERY_S = 0.5

@@ -18,9 +18,8 @@ from actors.commit.review_units import AutoConfirmUnit
 from actors.errors import ActorError
 from actors.supervision import WakeSignal
 from kernel.audit.open_reviews import NOT_CONFIRMED_YET, ReviewPage, open_reviews
-from kernel.errors import KernelError, LedgerUnavailable
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.reviews.evidence import (
+from kernel.records.reviews.evidence import (
     STORES,
     EvidenceKind,
     evidence_of,
@@ -28,6 +27,7 @@ from kernel.reviews.evidence import (
     open_evidence,
     why_a_person_decides,
 )
+from kernel.values.errors import KernelError, LedgerUnavailable
 from workers.use_cases.authority_sweeps import FencedWrite
 
 PAGE: Final = 256

@@ -16,9 +16,9 @@ import structlog
 from actors.commit.work_units import RestartExtractionUnit
 from actors.errors import ActorError
 from actors.supervision import WakeSignal
-from kernel.errors import KernelError, LedgerUnavailable
 from kernel.ledger.ledger import Ledger
-from kernel.stores.running_extractions import runs_of_changed_sources
+from kernel.records.running_extractions import runs_of_changed_sources
+from kernel.values.errors import KernelError, LedgerUnavailable
 from workers.use_cases.authority_sweeps import FencedWrite
 
 PAGE: Final = 256

@@ -15,12 +15,18 @@ from typing import Any
 import anyio.to_thread
 
 from actors.commit.work_units import ArchivalUnit, AuditUnit
-from kernel.archival import ArchivalStep, PreparedStep, Retention, prepared_step, take_step
-from kernel.errors import LedgerCorrupt
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.tables import GivesSpaceBack
-from kernel.log_archival import next_segment, rows_of_segment
-from kernel.model_registry import ActiveModels, ModelRegistry
+from kernel.ledger.store.tables import GivesSpaceBack
+from kernel.retention.archival import (
+    ArchivalStep,
+    PreparedStep,
+    Retention,
+    prepared_step,
+    take_step,
+)
+from kernel.retention.log_archival import next_segment, rows_of_segment
+from kernel.values.errors import LedgerCorrupt
+from kernel.values.model_registry import ActiveModels, ModelRegistry
 from kernel.verify import Verification
 from kernel.verify.recent import audit_rows
 from kernel.verify.violation import record_violation

@@ -20,12 +20,12 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from kernel.errors import KernelError
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.proof.checkpoint_verdict import JudgedCheckpoint, judged
 from kernel.proof.signing_keys import SigningKeyUnavailable
 from kernel.proof.verification import ProofInvalid
 from kernel.proof.witness_policy import WitnessPolicy
+from kernel.values.errors import KernelError
 from workers.environment.checkpoint_folder import published_checkpoint
 from workers.environment.checkpoint_key import CheckpointDiverged
 from workers.environment.key_file import CheckpointKeyBusy, CheckpointKeyUnusable

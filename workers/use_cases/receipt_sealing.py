@@ -17,11 +17,11 @@ import structlog
 from actors.commit.receipt_units import SealReceiptsUnit
 from actors.commit.run_units import AnchorGroupsUnit, TakeRunInUnit
 from actors.errors import ActorError
-from kernel.errors import KernelError
 from kernel.landscape.record_anchors import earlier_runs, groups_not_anchored, groups_to_take_in
 from kernel.ledger.ledger import Ledger
 from kernel.model.result import RejectedResult
-from kernel.receipt_seals import RANGE_MAX, ReceiptRange, range_to_seal
+from kernel.records.receipt_seals import RANGE_MAX, ReceiptRange, range_to_seal
+from kernel.values.errors import KernelError
 from workers.use_cases.authority_sweeps import FencedWrite
 
 REST = 9.0

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from actors.commit.rollback_units import RollbackEpochUnit, RollbackOperationUnit
 from actors.commit.units import Unit
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import take_away_all
 from kernel.rollback.confirmation import Confirmable, Confirmations, Role
@@ -24,6 +23,7 @@ from kernel.rollback.rebuild import (
     prepare_rebuild,
     rebuild,
 )
+from kernel.transaction.kernel import Kernel
 
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 Token = Annotated[str | None, Field(max_length=2048)]

@@ -6,9 +6,9 @@ import structlog
 
 from actors.commit.thought_units import SealDueRoundUnit, Sealing
 from actors.errors import ActorError
-from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from kernel.thoughts.reading import open_round_age_us
+from kernel.values.errors import LedgerUnavailable
 from workers.use_cases.authority_sweeps import FencedWrite
 
 LOOK_EVERY_S = 10.0

@@ -20,12 +20,12 @@ import structlog
 from actors.commit.run_units import SealRuntimeRunUnit, SealRunUnit
 from actors.errors import ActorError
 from kernel.algebra.verbs import LANDSCAPE_SEAL
-from kernel.errors import KernelError
 from kernel.landscape.reports import newest_runs
 from kernel.landscape.runtime.stretches import sealed_last, stretch_between
 from kernel.landscape.seals import seal_of, seal_to_state
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.result import RejectedResult
+from kernel.values.errors import KernelError
 from workers.use_cases.authority_sweeps import FencedWrite
 
 LOOK_EVERY_S = 2.0

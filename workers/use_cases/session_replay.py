@@ -6,7 +6,7 @@ from typing import Any
 
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.session import BeliefSession
-from kernel.canonical import canonicalize
+from kernel.values.canonical import canonicalize
 
 
 @dataclass(frozen=True, slots=True)

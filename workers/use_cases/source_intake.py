@@ -17,9 +17,9 @@ from typing import Any, Final
 import orjson
 
 from actors.orchestrator.intents import MAX_TEXT_CHARS, CompletePhase, CreateSource, Intent
-from kernel.bindings.selectors import VALUE_MAX
-from kernel.errors import FieldRefused
-from kernel.json_lines import shown
+from kernel.model.bindings.selectors import VALUE_MAX
+from kernel.values.errors import FieldRefused
+from kernel.values.json_lines import shown
 
 JSON_MEDIA_TYPE: Final = "application/json"
 CLOUD_EVENT: Final = "application/cloudevents+json"

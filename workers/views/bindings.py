@@ -4,11 +4,11 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from kernel.bindings.lifecycle import DISABLED, STATES, SUPERSEDED, PairState
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.model.bindings.lifecycle import DISABLED, STATES, SUPERSEDED, PairState
 from kernel.model.node_kinds import SOURCE_BINDING
-from kernel.stores.binding_pairs import count_pairs
-from kernel.stores.bindings import generation_in_force, generation_of, last_generation
+from kernel.records.binding_pairs import count_pairs
+from kernel.records.bindings import generation_in_force, generation_of, last_generation
 from kernel.work.routing_marks import is_marked
 
 PAIRS_COUNTED_MAX = 1000

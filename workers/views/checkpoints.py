@@ -15,7 +15,7 @@ from kernel.proof.checkpoint_verdict import (
     judged,
 )
 from kernel.proof.witness_policy import WitnessPolicy
-from kernel.receipt_seals import not_under_the_tree
+from kernel.records.receipt_seals import not_under_the_tree
 
 
 class PublicationProblemDocument(TypedDict):

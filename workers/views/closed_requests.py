@@ -10,9 +10,9 @@ import orjson
 
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
-from kernel.stores.external import EXTERNAL_QUEUE
-from kernel.stores.external_report import FAILED
+from kernel.ledger.store.tables import Row
+from kernel.records.external import EXTERNAL_QUEUE
+from kernel.records.external_report import FAILED
 from kernel.verify.causeless import GIVEN_UP
 from kernel.work.outcomes import open_by_queue
 from kernel.work.receipts import CLOSED

@@ -5,10 +5,10 @@ from typing import Annotated
 
 from typing_extensions import TypedDict
 
-from kernel.implications.halts import Halt, halts_of
-from kernel.implications.runs import runs_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.dumped import DumpOf
+from kernel.records.implications.halts import Halt, halts_of
+from kernel.records.implications.runs import runs_of
 
 
 class DetectorRunDocument(TypedDict):

@@ -13,7 +13,6 @@ from typing import Any, Literal, cast
 import orjson
 from typing_extensions import TypedDict
 
-from kernel.host import iso_time
 from kernel.landscape.canonical_types import canonical_json
 from kernel.landscape.lineage import Explanation, TokenLineage, explain
 from kernel.landscape.lineage_text import explanation_text, graph_mermaid, lineage_mermaid
@@ -32,6 +31,7 @@ from kernel.landscape.reports import (
 )
 from kernel.landscape.runtime.views import run_view, runtime_runs
 from kernel.ledger.ledger import LedgerView
+from kernel.values.host import iso_time
 
 Document = dict[str, Any]
 ErrorKind = Literal["all", "validation", "transform", "state"]

@@ -6,8 +6,8 @@ from typing import Any, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from kernel.head_acceptance import accepted_last, standing_findings
 from kernel.ledger.ledger import LedgerView
+from kernel.records.head_acceptance import accepted_last, standing_findings
 
 
 class HeadDocument(TypedDict):

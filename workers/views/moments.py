@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TypeVar
 
-from kernel.host import parse_time_us
+from kernel.values.host import parse_time_us
 
 T = TypeVar("T", bound=datetime | None)
 

@@ -8,10 +8,10 @@ from kernel.audit.log import LogRowDocument, log_document, superseded_row
 from kernel.audit.operations import envelope_of, row_document
 from kernel.authority.graph import is_understanding
 from kernel.authority.requests import stale_since
-from kernel.host import iso_time
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.values.host import iso_time
 from kernel.work.outcomes import open_by_queue
 from kernel.work.queue_kinds import QUEUE_KINDS
 

@@ -6,10 +6,10 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from kernel.belief.events import BeliefEvent
-from kernel.belief_record import read_session, shown_survivors
-from kernel.host import iso_time
+from kernel.belief.record import read_session, shown_survivors
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
+from kernel.values.host import iso_time
 
 SCANNED_MAX = 2000
 PAGE_ROWS = 200

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kernel.authority.requests import AUTHORITY_QUEUE, CASCADE_QUEUE, CASCADES, ready_items
-from kernel.host import iso_time
 from kernel.ledger.ledger import LedgerView, Request
+from kernel.values.host import iso_time
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.outcomes import recorded_request
 from kernel.work.pauses import Pause, pauses_of

@@ -22,10 +22,10 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from kernel.errors import LedgerUnavailable
-from kernel.fleet_protocol import is_spoken
 from kernel.ledger.ledger import Ledger
-from kernel.priorities import CapacityPriority
+from kernel.values.errors import LedgerUnavailable
+from kernel.values.fleet_protocol import is_spoken
+from kernel.values.priorities import CapacityPriority
 from queues.client.errors import GatewayError
 from queues.errors import QueueError
 from queues.items import Claim

@@ -20,8 +20,8 @@ from typing import Any, Final
 import anyio.to_thread
 import structlog
 
-from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
+from kernel.values.errors import LedgerUnavailable
 from kernel.verify.recent import ROWS_MAX, AuditMark, audit_since
 from queues.client.errors import GatewayError
 from queues.cron_claims import Crons

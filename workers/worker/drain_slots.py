@@ -24,8 +24,8 @@ import anyio
 import anyio.lowlevel
 import structlog
 
-from kernel.pressure import course_of
-from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority
+from kernel.values.pressure import course_of
+from kernel.values.priorities import CAPACITY_PRIORITIES, CapacityPriority
 from queues.capacity_leases import CapacityLeases
 from queues.errors import QueueError
 from queues.items import Claim

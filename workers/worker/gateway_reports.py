@@ -19,7 +19,7 @@ import structlog
 
 from actors.error_codes import ERRORS
 from actors.errors import ProtocolDiffers
-from kernel.priorities import capacity_priority_of
+from kernel.values.priorities import capacity_priority_of
 from queues.client.errors import GatewayError
 from queues.items import Claim
 from workers.clients.gateway import GatewayClient

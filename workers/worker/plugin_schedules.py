@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import anyio.to_thread
 import structlog
 
-from kernel.foreign_code import traceback_of
+from kernel.values.foreign_code import traceback_of
 from queues.client.errors import GatewayError
 from queues.cron_claims import PERIOD_S_MAX
 from workers.environment.foreign_threads import call_within

@@ -12,10 +12,10 @@ import anyio.to_thread
 import structlog
 
 from actors.synthesis.field_extraction import FieldExtraction
-from kernel.checked_reading import DoubtedLedger
-from kernel.errors import LedgerUnavailable
 from kernel.ledger.head_watch import HeadWatch, LedgerWentBack
 from kernel.ledger.ledger import Ledger, LedgerView
+from kernel.values.errors import LedgerUnavailable
+from kernel.verify.checked_reading import DoubtedLedger
 from queues.client.failover import FailoverTransport
 from queues.connection import connect_redis
 from workers.clients.configured_model import named_model

@@ -11,9 +11,6 @@ from operator import itemgetter
 from typing import Any
 
 from kernel.algebra.verbs import BATCH_REVIEW
-from kernel.canonical import MAX_SAFE_INTEGER, canonicalize, sha256_hex
-from kernel.errors import LedgerCorrupt
-from kernel.host import parse_time_us
 from kernel.landscape.canonical_types import TYPED_VERSION, typed_data
 from kernel.landscape.digest import RunDigest, digest_of_records
 from kernel.landscape.grades import REPLAY
@@ -21,9 +18,12 @@ from kernel.landscape.record_rules import KEYS, NAME_CHARS_MAX, TABLES, part_key
 from kernel.landscape.runtime.pipeline import EDGES, NODES, REVIEW
 from kernel.landscape.runtime.stretches import RuntimeRun
 from kernel.landscape.runtime.ways import Way, ways_of
-from kernel.ledger.keys import column_names
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row
+from kernel.ledger.store.keys import column_names
+from kernel.ledger.store.tables import Row
+from kernel.values.canonical import MAX_SAFE_INTEGER, canonicalize, sha256_hex
+from kernel.values.errors import LedgerCorrupt
+from kernel.values.host import parse_time_us
 
 RECORD, NOT_FIRED, CANCELLED = "record", "not_fired", "cancelled"
 """Where a way ends: on the record, with nothing fired, or taken back."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from kernel.bindings.selectors import PHASES
 from kernel.ledger.ledger import Document
+from kernel.model.bindings.selectors import PHASES
 from kernel.model.receipt import MANIFEST_RECEIPT
 from kernel.model.recomputes import RECALCULATE
 

@@ -20,9 +20,9 @@ from kernel.landscape.runtime.stretches import (
     stretch_named,
 )
 from kernel.landscape.seals import seal_of
-from kernel.ledger.keys import values_getter
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.tables import Row, Tables, TablesView, is_beyond
+from kernel.ledger.store.keys import values_getter
+from kernel.ledger.store.tables import Row, Tables, TablesView, is_beyond
 
 _NAMES = {table: name for name, table in TABLES.items()}
 

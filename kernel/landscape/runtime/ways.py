@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from kernel.canonical import sha256_hex
-from kernel.host import parse_time_us
 from kernel.landscape.runtime.pipeline import STAGE_OF_QUEUE
 from kernel.landscape.runtime.stages import stage_of
 from kernel.landscape.runtime.stretches import RuntimeRun
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
-from kernel.ledger.tables import Row
+from kernel.ledger.store.tables import Row
 from kernel.model.node_kinds import SOURCE_ARTIFACT
 from kernel.model.recomputes import RECALCULATE
+from kernel.values.canonical import sha256_hex
+from kernel.values.host import parse_time_us
 
 ROWS_AT_ONCE = 500
 

@@ -35,7 +35,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import postgresql, sqlite
 
-from kernel.errors import LedgerSchemaDiffers
+from kernel.values.errors import LedgerSchemaDiffers
 
 FOLDER = Path(__file__).parent
 VERSIONS = FOLDER / "versions"

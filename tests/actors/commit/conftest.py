@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
 from tests.kernel.build import FakeHost
 
 

@@ -16,7 +16,7 @@ from kernel.audit.open_reviews import open_reviews
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.model.result import SubmissionResult
-from kernel.reviews.evidence import IDENTITY_CONFIDENCE_MIN, Evidence, why_a_person_decides
+from kernel.records.reviews.evidence import IDENTITY_CONFIDENCE_MIN, Evidence, why_a_person_decides
 from kernel.verify import verify
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.outcomes import close

@@ -9,20 +9,20 @@ from actors.commit.work_units import CancelRequestUnit, RequestWorkUnit, WorkRep
 from actors.orchestrator.intents import CreateSource, SynthesizeUnderstanding
 from actors.orchestrator.untrusted_content import wrap_untrusted
 from kernel.authority.requests import AUTHORITY_QUEUE
-from kernel.canonical import digest, sha256_hex
-from kernel.extractions.failures import FAILURES, RESOLVED
-from kernel.extractions.reading import describe_run, describe_source, runs_in_state
-from kernel.extractions.requests import request_extraction
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.model_output import CapturedOutput
 from kernel.model.result import RejectedResult
-from kernel.stores.extraction import SOURCE_CHANGED, attempts_of, last_attempt, runs_of_source
-from kernel.untrusted import unwrap_untrusted
+from kernel.records.extraction import SOURCE_CHANGED, attempts_of, last_attempt, runs_of_source
+from kernel.values.canonical import digest, sha256_hex
+from kernel.values.untrusted import unwrap_untrusted
 from kernel.verify import verify
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.dead_letters import requeue
 from kernel.work.extraction_runs import replacement_of
+from kernel.work.extractions.failures import FAILURES, RESOLVED
+from kernel.work.extractions.reading import describe_run, describe_source, runs_in_state
+from kernel.work.extractions.requests import request_extraction
 from kernel.work.reports import ExtractionBegun, ExtractionFailed, ExtractionFinished, GivenUp
 from kernel.work.requests import request_id_of, status_of
 from tests.actors.harness import bench_on

@@ -20,13 +20,13 @@ from actors.errors import (
     MailboxFull,
     RequestUnprocessable,
 )
-from kernel import kernel as kernel_module
-from kernel.checks import v01_schema
-from kernel.errors import LedgerCorrupt, LedgerFailed, LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.model.result import SubmissionResult
+from kernel.transaction import kernel as kernel_module
+from kernel.transaction.checks import v01_schema
+from kernel.values.errors import LedgerCorrupt, LedgerFailed, LedgerUnavailable
 from kernel.verify import verify
 from tests.actors.harness import (
     Gate,

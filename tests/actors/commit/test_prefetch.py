@@ -13,7 +13,7 @@ from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.result import SubmissionResult
 from tests.actors.harness import dump, running_committer
 from tests.actors.intents import adapt, claim, link, put, recalculation, source, understanding

@@ -14,15 +14,15 @@ from kernel.audit.preview import preview_rollback
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
-from kernel.canonical import digest
-from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.model_registry import ActiveModels
 from kernel.replay.judgement import replay_all, replay_one
 from kernel.rollback.confirmation import Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_operation
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import digest
+from kernel.values.model_registry import ActiveModels
 from tests.kernel.build import (
     accept,
     adapt,

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from actors.commit.review_units import BatchReviewUnit
 from actors.commit.rollback_units import RollbackOperationUnit
-from kernel.capacity import CapacityGrant, UnlimitedCapacity
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.stated_receipts import BATCH_ITEMS_MAX
-from kernel.reviews.batch import DISPOSITIONS, BatchReview, operation_id_of, recorded_batch
-from kernel.reviews.errors import ReviewRefused
+from kernel.records.capacity import CapacityGrant, UnlimitedCapacity
+from kernel.records.reviews.batch import DISPOSITIONS, BatchReview, operation_id_of, recorded_batch
+from kernel.records.reviews.errors import ReviewRefused
+from kernel.transaction.kernel import Kernel
 from kernel.verify import verify
 from tests.actors.harness import bench_on
 from tests.kernel.build import FakeHost, accept, create

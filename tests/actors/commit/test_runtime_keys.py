@@ -31,18 +31,18 @@ from actors.orchestrator.intents import (
 from actors.orchestrator.orchestrator import idempotency_key
 from actors.orchestrator.resolvers import RESOLVERS
 from kernel.authority.requests import AUTHORITY_QUEUE
-from kernel.canonical import digest
-from kernel.extractions.requests import request_extraction
-from kernel.idempotency_keys import RESERVED, RUNTIME_FORM, RUNTIME_PURPOSES, runtime_key
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import GENESIS_POLICY, Document, Ledger
 from kernel.migration.job import discard
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.rollback.errors import RollbackRefused
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import digest
+from kernel.values.idempotency_keys import RESERVED, RUNTIME_FORM, RUNTIME_PURPOSES, runtime_key
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.dead_letters import requeue
 from kernel.work.errors import WorkRefused
 from kernel.work.extraction_runs import replacement_of, run_of
+from kernel.work.extractions.requests import request_extraction
 from kernel.work.pauses import PauseDecision
 from kernel.work.reports import GivenUp
 from kernel.work.requests import reentry_key, requeue_key
@@ -84,9 +84,9 @@ KEY = pytest.mark.spec("§2.5", "K6")
 
 
 OWN_ENVELOPES = (
-    "kernel.checks.v12_conflicts.merge_envelope",
-    "kernel.checks.v12_conflicts.contradiction_envelope",
-    "kernel.checks.v04_implication.halt_of_loop",
+    "kernel.transaction.checks.v12_conflicts.merge_envelope",
+    "kernel.transaction.checks.v12_conflicts.contradiction_envelope",
+    "kernel.transaction.checks.v04_implication.halt_of_loop",
 )
 """What writes the envelopes that the kernel records beside another."""
 

@@ -14,7 +14,7 @@ from actors.sessions.session_actor import SessionActor
 from kernel.belief.session import BeliefSession
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.verify import verify
 from tests.actors.harness import (
@@ -40,7 +40,7 @@ def made(request, tmp_path):
         inner = SqliteStore(tmp_path / "ledger.db")
     else:
         url = request.getfixturevalue("postgres_url")
-        inner = pytest.importorskip("kernel.ledger.postgres").PostgresStore(url)
+        inner = pytest.importorskip("kernel.ledger.postgres.store").PostgresStore(url)
     store = ScriptedStore(inner)
     ledger = Ledger.create(store, FakeHost().host)
     store.transactions = 0

@@ -13,10 +13,10 @@ from actors.commit.work_units import (
 )
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
 from kernel.ledger.receipts import US_PER_DAY
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.result import RejectedResult
-from kernel.stores.extraction import SOURCE_CHANGED
+from kernel.records.extraction import SOURCE_CHANGED
 from kernel.verify import verify
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused

@@ -10,8 +10,8 @@ import pytest
 from actors.messages import Recomputed
 from actors.orchestrator.untrusted_content import unwrap_untrusted
 from kernel.authority.requests import AUTHORITY_QUEUE
-from kernel.canonical import sha256_hex
 from kernel.model.model_output import fingerprint
+from kernel.values.canonical import sha256_hex
 from kernel.verify import verify
 from tests.actors.examples.bank import CORPUS, ask, put_source, receipts_of
 from tests.actors.harness import declare, running_sessions

@@ -36,11 +36,11 @@ from actors.messages import (
 )
 from actors.sharding.assignment import NO_SESSION, shard_of
 from kernel.belief.errors import BeliefError
-from kernel.errors import LedgerUnavailable
-from kernel.fleet_protocol import PROTOCOL
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import NOBODY, shards_of, take_shards
 from kernel.model.result import SubmissionResult
+from kernel.values.errors import LedgerUnavailable
+from kernel.values.fleet_protocol import PROTOCOL
 from tests.actors.commit.test_fencing import sessions_of
 from tests.actors.harness import Gate, declare, log_length, scripted_ledger, settle, strike
 from tests.actors.intents import claim, recalculation, source, understanding

@@ -56,17 +56,17 @@ from actors.messages import (
     VerifyThoughtChain,
 )
 from actors.orchestrator.intents import AdaptFields, RecalculateAuthority
-from kernel import json_text
 from kernel.belief.errors import BeliefError
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle, SessionPolicy
-from kernel.bindings.dispatch import EvaluatedOn
-from kernel.bindings.outcomes import BindingOutcomeRecord
-from kernel.bindings.particulars import Particulars, Stretch
-from kernel.errors import KernelError
-from kernel.kernel import Kernel
+from kernel.model.bindings.dispatch import EvaluatedOn
+from kernel.model.bindings.outcomes import BindingOutcomeRecord
+from kernel.model.bindings.particulars import Particulars, Stretch
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 from kernel.model.simulation import ALL_FORBIDDEN
 from kernel.simulate.operation import simulate_operation
+from kernel.transaction.kernel import Kernel
+from kernel.values import json_text
+from kernel.values.errors import KernelError
 from kernel.work.reports import (
     BindingEvaluated,
     BindingSuspended,

@@ -11,7 +11,7 @@ from actors.forwarding import poisoned_entries
 from actors.forwarding.message_codec import ForwardedMessage, encode_asking
 from actors.forwarding.poisoned_entries import ENDS_MAX
 from actors.messages import Audit, SubmitEnvelope
-from kernel.errors import LedgerUnavailable
+from kernel.values.errors import LedgerUnavailable
 from tests.actors.forwarding.test_forwarding import SharedGateways
 from tests.actors.harness import declare, strike
 from tests.kernel.build import findings, receipts_of_kind

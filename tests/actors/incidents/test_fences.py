@@ -6,7 +6,6 @@ from actors.errors import StaleEpoch
 from actors.incidents.incidents import Incidents
 from actors.incidents.ledger_elimination_store import LedgerEliminationStore
 from kernel.belief.elimination_store import EliminationProvenance
-from kernel.causal_graph import CausalNode, Mark
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import (
@@ -17,6 +16,7 @@ from kernel.ledger.shards import (
     shards_of,
     take_away_all,
 )
+from kernel.records.causal_graph import CausalNode, Mark
 from tests.kernel.build import findings, memory_ledger
 
 SESSION = "incident-7"

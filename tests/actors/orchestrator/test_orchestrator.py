@@ -48,11 +48,9 @@ from actors.orchestrator.orchestrator import (
 )
 from actors.orchestrator.resolvers import RESERVED_FIELDS, RESOLVERS, edge_id
 from actors.orchestrator.untrusted_content import unwrap_untrusted
-from kernel.host import Host, parse_time_us
-from kernel.implications.runs import run_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import GENESIS_POLICY, Ledger
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, Envelope
 from kernel.model.landscape_receipts import RunSealed
 from kernel.model.receipt import MANIFEST_RECEIPT
@@ -66,9 +64,11 @@ from kernel.model.stated_receipts import (
     ReceiptsSealed,
     RecomputeRequested,
 )
-from kernel.reviews.batch import BatchReview, ItemOutcome, record_of
-from kernel.stores.external import EXTERNAL_QUEUE
-from kernel.visibility import VISIBILITY_CLASSES, max_visibility_class
+from kernel.records.external import EXTERNAL_QUEUE
+from kernel.records.implications.runs import run_of
+from kernel.records.reviews.batch import BatchReview, ItemOutcome, record_of
+from kernel.values.host import Host, parse_time_us
+from kernel.values.visibility import VISIBILITY_CLASSES, max_visibility_class
 from kernel.work.fire_targets import filing_unit_of
 from tests.actors.harness import bench_on, dump, log_length
 from tests.actors.intents import (

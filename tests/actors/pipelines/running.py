@@ -11,12 +11,12 @@ from actors.pipelines import pipeline as pipeline_module
 from actors.pipelines.runner import PipelineRun
 from actors.pipelines.step import WalkTools
 from actors.pipelines.walk import RowWalk
-from kernel.foreign_code import call_foreign
 from kernel.landscape.digest import digest_of
 from kernel.landscape.export import export_run, import_run
 from kernel.landscape.lineage import lineage_of
 from kernel.landscape.record_rules import TABLES
 from kernel.ledger.ledger import Ledger
+from kernel.values.foreign_code import call_foreign
 from tests.actors.pipelines.essence import essence
 from tests.kernel.build import memory_ledger
 

@@ -11,9 +11,9 @@ from pydantic import BaseModel, model_validator
 from actors.errors import PipelineStopped
 from actors.pipelines.pipeline import Pipeline
 from actors.pipelines.step import NodeStep, error_content
-from kernel.foreign_code import call_foreign
 from kernel.landscape.canonical_types import restored
 from kernel.landscape.record_rules import TABLES
+from kernel.values.foreign_code import call_foreign
 from tests.actors.pipelines.random_pipelines import ListSink
 from tests.actors.pipelines.running import RUN, go_on, status
 from tests.foreign_ends import ENDS, nobody_at_the_keyboard, released_at_the_end, stands_still

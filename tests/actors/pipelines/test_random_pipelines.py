@@ -13,9 +13,9 @@ from actors.pipelines.pipeline import Pipeline
 from kernel.landscape.canonical_types import restored
 from kernel.landscape.record_rules import TABLES
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.tables import Store
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import Store
 from tests.actors.pipelines.random_pipelines import ListSink, pipelines
 from tests.actors.pipelines.running import RUN, check_records, go_on, status
 from tests.kernel.build import FakeHost, memory_ledger

@@ -9,7 +9,7 @@ from actors.messages import Audit, Query
 from kernel.belief.session import BeliefSession
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.actors.eliminating_process import eliminate, real_host
 from tests.actors.harness import anchor_of, running_sessions, strike
 from tests.forked import forked, sent

@@ -22,7 +22,7 @@ from actors.sessions.runtime import SessionRuntime
 from kernel.belief.errors import BeliefError
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.actors.harness import (
     Gate,
     anchor_of,

@@ -15,9 +15,9 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.belief.errors import BeliefError
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import SessionPolicy
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
+from kernel.transaction.kernel import Kernel
 from kernel.verify import verify
 from tests.actors.harness import (
     ONTOLOGY,

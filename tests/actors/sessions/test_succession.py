@@ -18,7 +18,7 @@ from kernel.belief.memory_store import InMemoryStore
 from kernel.belief.terms import SessionPolicy
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.verify import verify
 from tests.actors.eliminating_process import real_host
 from tests.actors.harness import (

@@ -19,9 +19,9 @@ from actors.synthesis.read_only_agent import (
     ScratchSpace,
     SessionContexts,
 )
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger, LedgerTransaction, LedgerView
 from kernel.model.result import RejectedResult
+from kernel.transaction.kernel import Kernel
 from tests.actors.harness import bench_on, dump
 from tests.actors.intents import envelope_of, put, source
 from tests.kernel.build import memory_ledger

@@ -16,13 +16,13 @@ from actors.synthesis.model_client import ANSWER_MAX_BYTES, ModelParameters
 from actors.synthesis.prompt import CONTENT, parse_prompt
 from actors.synthesis.synthesis import CALLS_AT_ONCE_MAX
 from kernel.belief.errors import BeliefError
-from kernel.canonical import sha256_hex
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.model_output import fingerprint
 from kernel.model.result import RejectedResult, SubmissionResult
+from kernel.transaction.kernel import Kernel
+from kernel.values.canonical import sha256_hex
 from tests.actors.harness import dump, log_length
 from tests.actors.intents import (
     TEXT,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kernel.belief.errors import CorruptBeliefEvent
 from kernel.belief.events import BeliefEvent
 from kernel.belief.limits import check_opaque
-from kernel.canonical import GENESIS_HASH, canonicalize
+from kernel.values.canonical import GENESIS_HASH, canonicalize
 
 scalars = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text(max_size=6)
 floats = st.floats(allow_nan=False, allow_infinity=False)

@@ -22,7 +22,7 @@ from kernel.belief.session import BeliefSession
 from kernel.belief.survivors import Survivors
 from kernel.belief.terms import OntologyBundle
 from kernel.belief.universe import Universe
-from kernel.canonical import CanonicalizationError, canonicalize
+from kernel.values.canonical import CanonicalizationError, canonicalize
 
 IDS = st.lists(st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=3))
 STAMP = {"event_id": "e-1", "ts": "2026-01-01T00:00:00.000000Z"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
-from kernel.canonical import canonicalize
+from kernel.values.canonical import canonicalize
 
 
 def corrupt(stored, reason=""):

@@ -8,7 +8,7 @@ from kernel.belief import limits
 from kernel.belief.errors import BeliefError
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle, SessionPolicy
-from kernel.canonical import GENESIS_HASH, canonicalize
+from kernel.values.canonical import GENESIS_HASH, canonicalize
 
 ABC = ["c", "a", "b", "a"]
 

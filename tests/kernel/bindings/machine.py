@@ -6,9 +6,9 @@ from contextlib import suppress
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from kernel.kernel import Kernel
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_operation
+from kernel.transaction.kernel import Kernel
 from tests.kernel.bindings.routed import disabled
 from tests.kernel.build import code_of, create, effect, envelope, memory_ledger, op_id, submit
 

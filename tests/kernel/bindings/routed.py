@@ -1,11 +1,11 @@
 """Bindings, artifacts and phases as tests write them, and what pairs should come of them."""
 
-from kernel.bindings.artifacts import COMPLETED_PHASES, completion, read_artifact
-from kernel.bindings.dispatch import TARGETS
-from kernel.bindings.selectors import phase_of, read_selector_list
 from kernel.ledger import schema
+from kernel.model.bindings.artifacts import COMPLETED_PHASES, completion, read_artifact
+from kernel.model.bindings.dispatch import TARGETS
+from kernel.model.bindings.selectors import phase_of, read_selector_list
 from kernel.model.node_kinds import SOURCE_ARTIFACT, SOURCE_BINDING
-from kernel.stores.bindings import generation_in_force
+from kernel.records.bindings import generation_in_force
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.routing_marks import open_marks, record_page
 from tests.kernel.build import adapt, create, effect, envelope, link

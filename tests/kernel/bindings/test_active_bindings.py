@@ -5,8 +5,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from kernel.stores import active_bindings
-from kernel.stores.active_bindings import ActiveBindings
+from kernel.records import active_bindings
+from kernel.records.active_bindings import ActiveBindings
 from tests.kernel.bindings.machine import BINDING_IDS, BindingMachine
 from tests.kernel.bindings.routed import created, selector, updated
 from tests.kernel.build import (

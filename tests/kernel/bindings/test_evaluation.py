@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.bindings.dispatch import (
+from kernel.model.bindings.dispatch import (
     STANDINGS,
     TARGETS,
     EvaluatedOn,
@@ -14,12 +14,12 @@ from kernel.bindings.dispatch import (
     Refused,
     outcome_for,
 )
-from kernel.bindings.evaluation import MATCHED, SelectorMatch, evaluate
-from kernel.bindings.lifecycle import STEPS
-from kernel.bindings.outcomes import REASONS, OutcomeState, reason_of
-from kernel.bindings.selectors import SELECTOR_KINDS, Selector, SelectorList
-from kernel.bindings.source_binding import BindingTargetKind, read_source_binding
-from kernel.canonical import canonicalize
+from kernel.model.bindings.evaluation import MATCHED, SelectorMatch, evaluate
+from kernel.model.bindings.lifecycle import STEPS
+from kernel.model.bindings.outcomes import REASONS, OutcomeState, reason_of
+from kernel.model.bindings.selectors import SELECTOR_KINDS, Selector, SelectorList
+from kernel.model.bindings.source_binding import BindingTargetKind, read_source_binding
+from kernel.values.canonical import canonicalize
 from tests.kernel.binding_world import snapshot
 
 VALUES = st.sampled_from(["a", "b", "c"])

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from kernel.bindings.dispatch import TARGETS
+from kernel.model.bindings.dispatch import TARGETS
 from kernel.model.result import SubmissionResult
 from tests.kernel.binding_world import CASE, EVENT, KINDS, bound, furnish
 from tests.kernel.build import effect, envelope, memory_ledger, submit

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.bindings.globs import GLOB_MAX, GlobInvalid, parse_glob
+from kernel.model.bindings.globs import GLOB_MAX, GlobInvalid, parse_glob
 from tests.kernel.bindings.naive_globs import naive_match
 
 spec = pytest.mark.spec("004 §13.8")

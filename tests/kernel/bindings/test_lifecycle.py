@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.bindings.lifecycle import (
+from kernel.model.bindings.lifecycle import (
     START,
     STATES,
     STEPS,

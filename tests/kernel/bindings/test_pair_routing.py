@@ -7,13 +7,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from kernel.bindings.artifacts import COMPLETED_PHASES, read_artifact
-from kernel.canonical import digest
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
+from kernel.model.bindings.artifacts import COMPLETED_PHASES, read_artifact
+from kernel.records.binding_pairs import pair_of_request
 from kernel.rollback.execute import rollback_operation
-from kernel.stores.binding_pairs import pair_of_request
+from kernel.values.canonical import digest
 from kernel.work import pair_routing
 from kernel.work.outcomes import close
 from tests.kernel.bindings.machine import BINDING_IDS, KERNEL, BindingMachine
@@ -60,7 +60,7 @@ PAPERS = selector("content_type", "text/plain")
 def ledger(request, tmp_path, monkeypatch):  # sizes of pages are rules: kept until verified
     if request.param == "postgres":
         url = request.getfixturevalue("postgres_url")
-        store = pytest.importorskip("kernel.ledger.postgres").PostgresStore(url)
+        store = pytest.importorskip("kernel.ledger.postgres.store").PostgresStore(url)
     else:
         is_memory = request.param == "memory"
         store = MemoryStore() if is_memory else SqliteStore(tmp_path / "ledger.db")

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kernel.bindings.glob_index import GlobIndex
-from kernel.bindings.globs import parse_glob
-from kernel.bindings.routing import RoutingIndex
-from kernel.bindings.selectors import (
+from kernel.model.bindings.glob_index import GlobIndex
+from kernel.model.bindings.globs import parse_glob
+from kernel.model.bindings.routing import RoutingIndex
+from kernel.model.bindings.selectors import (
     SELECTOR_KINDS,
     Selector,
     SelectorList,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel.bindings.selectors import (
+from kernel.model.bindings.selectors import (
     NOT_SUPPORTED,
     PHASES,
     SELECTOR_KINDS,

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.algebra.arguments import BINDING_MEANING
-from kernel.bindings.selectors import NOT_SUPPORTED, BindingRefused, read_selector_list
-from kernel.bindings.source_binding import MEANING_FIELDS, read_source_binding
-from kernel.kernel import Kernel
 from kernel.ledger import schema
+from kernel.model.bindings.selectors import NOT_SUPPORTED, BindingRefused, read_selector_list
+from kernel.model.bindings.source_binding import MEANING_FIELDS, read_source_binding
+from kernel.records.bindings import generation_in_force, generation_of, last_generation
 from kernel.rollback.execute import rollback_operation
-from kernel.stores.bindings import generation_in_force, generation_of, last_generation
+from kernel.transaction.kernel import Kernel
 from tests.kernel.build import (
     code_of,
     create,

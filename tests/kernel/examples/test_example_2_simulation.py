@@ -6,11 +6,11 @@ The specification shows two receipts; ruling K8 says that above public_open ther
 import pytest
 
 from kernel.audit.lineage import causal_ancestors
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.model.model_output import RecordedModelOutput, fingerprint
 from kernel.model.simulation import SimulationExternalEffectPolicy, SimulationPrediction
 from kernel.simulate.operation import Simulation, simulate_operation
+from kernel.transaction.kernel import Kernel
 from kernel.verify import verify
 from tests.kernel.build import code_of, create, effect, envelope, memory_ledger, submit
 

@@ -13,8 +13,8 @@ from kernel.audit.lineage import authority_grounds, causal_ancestors
 from kernel.authority.requests import AUTHORITY_QUEUE, PRIORITIES, ready_items, stale_since
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.verify import verify
 from tests.kernel.build import (
     adapt,

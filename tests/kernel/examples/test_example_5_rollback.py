@@ -2,12 +2,12 @@
 
 import pytest
 
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.rollback.plan import plan_epoch, plan_operation
+from kernel.transaction.kernel import Kernel
 from tests.kernel.build import (
     accept,
     create,

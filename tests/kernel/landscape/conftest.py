@@ -4,7 +4,7 @@ import pytest
 
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import FakeHost
 
 
@@ -14,7 +14,7 @@ def ledger(request, tmp_path):
     if request.param == "sqlite":
         store = SqliteStore(tmp_path / "ledger.db")
     else:
-        from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - with its driver
+        from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - with its driver
 
         store = PostgresStore(request.getfixturevalue("postgres_url"))
     ledger = Ledger.create(store, fake.host)

@@ -18,7 +18,7 @@ from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from workers.environment.system_host import system_host
 
 RUN = "run-1"

@@ -13,7 +13,6 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.canonical import canonicalize
 from kernel.landscape.canonical_types import (
     DEPTH_MAX,
     TAGS,
@@ -24,6 +23,7 @@ from kernel.landscape.canonical_types import (
     stable_hash,
     typed_data,
 )
+from kernel.values.canonical import canonicalize
 
 pytestmark = pytest.mark.spec("003 Serialization Pipeline", "L2")
 

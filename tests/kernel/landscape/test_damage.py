@@ -29,7 +29,7 @@ from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
 from kernel.landscape.seals import seal_to_state
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import FakeHost
 from tests.kernel.landscape.runs import whole_run
 

@@ -31,7 +31,7 @@ from kernel.landscape.reports import (
     outcomes_of,
 )
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import FakeHost, memory_ledger
 from tests.kernel.landscape.runs import begin, begin_with_token, whole_run
 

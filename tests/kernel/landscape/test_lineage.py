@@ -14,7 +14,7 @@ from kernel.landscape.record_rules import KEYS, TABLES
 from kernel.landscape.recorder import Recorder
 from kernel.landscape.reports import run_of_id
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import FakeHost
 from tests.kernel.landscape.runs import whole_run
 

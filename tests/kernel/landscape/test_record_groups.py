@@ -11,7 +11,6 @@ from contextlib import closing
 import orjson
 import pytest
 
-from kernel.canonical import sha256_hex
 from kernel.landscape.checkpoints import reopen_run
 from kernel.landscape.export import export_run, import_run
 from kernel.landscape.record_anchors import anchor_groups, earlier_runs, groups_not_anchored
@@ -22,7 +21,8 @@ from kernel.landscape.recorder import Recorder
 from kernel.ledger import schema
 from kernel.ledger.landscape_tables import CHANGING
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.values.canonical import sha256_hex
 from kernel.verify import verify
 from kernel.verify.since import KeptTree, verify_since
 from tests.kernel.build import FakeHost, create, submit

@@ -6,12 +6,12 @@ import threading
 import orjson
 import pytest
 
-from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.landscape.canonical_types import DataRefused
 from kernel.landscape.errors import LandscapeRefused, RecordRefused
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
 from kernel.landscape.reports import performance_of
+from kernel.values.canonical import MAX_SAFE_INTEGER
 from tests.kernel.landscape.runs import begin, begin_with_token, whole_run
 
 

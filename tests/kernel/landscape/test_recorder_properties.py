@@ -16,7 +16,7 @@ from kernel.landscape.lineage import lineage_of
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import FakeHost
 from tests.kernel.landscape.runs import begin
 

@@ -21,7 +21,7 @@ from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.payloads import purge_payloads
 from kernel.landscape.record_rules import TABLES
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import FakeHost
 from tests.kernel.landscape.runs import begin, begin_with_token, seal
 

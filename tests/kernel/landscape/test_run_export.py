@@ -10,7 +10,7 @@ from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.export import ImportRefused, export_csv, export_run, import_run
 from kernel.landscape.record_rules import TABLES
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import FakeHost
 from tests.kernel.landscape.runs import whole_run
 

@@ -18,7 +18,7 @@ from kernel.landscape.recorder import Recorder
 from kernel.landscape.seals import seal_of, seal_to_state
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.model.result import RejectedResult
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, submit

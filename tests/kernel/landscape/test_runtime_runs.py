@@ -9,7 +9,6 @@ from unittest.mock import Mock, patch
 import pytest
 
 from actors.commit.run_units import SealRuntimeRunUnit
-from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.landscape.errors import LandscapeRefused, RecordRefused
 from kernel.landscape.export import ImportRefused, export_run, import_run
 from kernel.landscape.lineage import explain
@@ -33,7 +32,8 @@ from kernel.landscape.runtime.stretches import open_stretch, stretch_between, st
 from kernel.landscape.runtime.views import run_view, runtime_runs, view_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
+from kernel.values.canonical import MAX_SAFE_INTEGER
 from kernel.verify import verify
 from kernel.work.outcomes import close
 from tests.actors.commit.test_review_units import item, propose, review

@@ -12,15 +12,15 @@ from kernel.landscape.runtime.views import run_view, runtime_runs
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive
 from kernel.ledger.archive_segment import SEGMENT_ROWS
-from kernel.ledger.memory import MemoryStore
-from kernel.model_registry import ActiveModels
-from kernel.model_retention import (
+from kernel.ledger.store.memory import MemoryStore
+from kernel.retention.model_retention import (
     GRACE_US,
     collect_answers,
     due_answers,
     read_past_segment,
     release_segment,
 )
+from kernel.values.model_registry import ActiveModels
 from kernel.verify import verify
 from tests.kernel.archives import archive_next, collect_next, memory_archive
 from tests.kernel.build import accept, create, ledger_on

@@ -5,9 +5,9 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from kernel.bindings.source_binding import BindingTargetKind
-from kernel.priorities import CapacityPriority
-from kernel.stores.extraction import BlockReason, State
+from kernel.model.bindings.source_binding import BindingTargetKind
+from kernel.records.extraction import BlockReason, State
+from kernel.values.priorities import CapacityPriority
 from kernel.work import contents as recorded
 from kernel.work import requests
 from kernel.work.queue_kinds import QUEUE_KINDS

@@ -20,7 +20,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.work.contents import EXTRACTION_QUEUE
 from tests.forked import ForkedProgram
 from tests.installed_plugins import producers

@@ -10,7 +10,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.tables import Store
+from kernel.ledger.store.tables import Store
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, everything
 from tests.workers.api.door import (

@@ -4,8 +4,8 @@ import anyio
 import pytest
 
 from kernel.authority import request_recording
-from kernel.kernel import Kernel
 from kernel.ledger import schema
+from kernel.transaction.kernel import Kernel
 from tests.kernel.build import FakeHost, create, memory_ledger, submit
 from tests.workers.api.door import claim, error_of, eventually, rows, running_door, source
 from tests.workers.api.door import understanding as understanding_intent

@@ -8,10 +8,10 @@ import orjson
 import pytest
 from fakeredis import FakeAsyncRedis
 
-from kernel.capacity import CapacityGrant
-from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.pressure import ANY_KIND, Amount, Capacity
+from kernel.records.capacity import CapacityGrant
+from kernel.transaction.kernel import Kernel
+from kernel.values.pressure import ANY_KIND, Amount, Capacity
 from queues.capacity_leases import CapacityLeases
 from queues.kernel_capacity import LeasedCapacity
 from tests.kernel.build import FakeHost, advance_policy, create, findings, receipts_of_kind

@@ -3,7 +3,7 @@
 import pytest
 
 from kernel.ledger.archive_segment import SEGMENT_ROWS
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from tests.kernel.archives import archive_next, collect_next, memory_archive
 from tests.kernel.build import create, ledger_on, submit
 from tests.workers.api.door import running_door

@@ -14,18 +14,18 @@ import pytest
 from sqlalchemy import Table
 
 from actors.error_codes import ERRORS
-from kernel.checked_reading import CheckedLedger, DoubtedLedger
-from kernel.errors import RowDamaged
-from kernel.host import Host
 from kernel.landscape.recorder import Recorder
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.damage import DAMAGE_CODES, Damage, damage_of
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
+from kernel.values.errors import RowDamaged
+from kernel.values.host import Host
 from kernel.verify import verify
+from kernel.verify.checked_reading import CheckedLedger, DoubtedLedger
 from tests.kernel.archives import MemoryFiles, archive_next
 from tests.kernel.build import FakeHost, create, ledger_on, memory_ledger, submit
 from tests.kernel.landscape.runs import whole_run

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from actors.commit.refusal_recorder import RefusalRecorder
 from actors.errors import CommitFailed
-from kernel.canonical import canonicalize
-from kernel.checks.v01_sizes import ENTRIES_MAX
-from kernel.idempotency_keys import runtime_key
-from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
-from kernel.refusal_runs import EACH_RECEIPTS, RefusalReason, RefusalRuns
+from kernel.transaction.checks.v01_sizes import ENTRIES_MAX
+from kernel.transaction.kernel import Kernel
+from kernel.transaction.refusal_runs import EACH_RECEIPTS, RefusalReason, RefusalRuns
+from kernel.values.canonical import canonicalize
+from kernel.values.idempotency_keys import runtime_key
 from kernel.verify import verify
 from tests.kernel.build import (
     FakeHost,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernel.canonical import sha256_hex
-from kernel.stores.extraction import attempts_of
+from kernel.records.extraction import attempts_of
+from kernel.values.canonical import sha256_hex
 from kernel.verify import verify
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.requests import request_id_of

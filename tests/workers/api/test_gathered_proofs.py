@@ -4,7 +4,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from kernel.errors import LedgerUnavailable
+from kernel.values.errors import LedgerUnavailable
 from tests.kernel.build import FakeHost, create, memory_ledger, submit
 from workers.api.gathered_proofs import GatheredProofs
 from workers.views.log_proofs import inclusions

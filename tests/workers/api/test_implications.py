@@ -3,7 +3,7 @@
 import anyio.to_thread
 import pytest
 
-from kernel.implications.loop_limits import CYCLE_EPOCHS_MAX
+from kernel.records.implications.loop_limits import CYCLE_EPOCHS_MAX
 from tests.kernel.build import accept, create
 from tests.kernel.implied import go_round, halt
 from tests.workers.api.door import Door, error_of

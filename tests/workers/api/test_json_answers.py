@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel import json_text
-from kernel.json_text import written_in_steps
+from kernel.values import json_text
+from kernel.values.json_text import written_in_steps
 from tests.workers.api.door import SESSION, Door
 from workers.api.json_answers import json_answer
 

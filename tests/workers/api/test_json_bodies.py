@@ -19,9 +19,9 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 
 from kernel.belief.limits import MAX_HYPOTHESES
-from kernel.json_text import SteppedDecoder, unique_keys
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
 from kernel.model.problems import PROBLEMS_LISTED_MAX, first_problem
+from kernel.values.json_text import SteppedDecoder, unique_keys
 from tests import openapi_doc
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import ANY_JSON, SESSION, Door, error_of, log_length, running_door

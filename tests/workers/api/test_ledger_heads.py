@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from kernel.head_acceptance import record_finding
 from kernel.ledger.head_watch import Answered, LedgerWentBack, Memory, Remembered
 from kernel.ledger.ledger import Head, LedgerView
+from kernel.records.head_acceptance import record_finding
 from kernel.work.contents import BINDING_QUEUE
 from queues.items import NewItem
 from tests.workers.api.door import Door, error_of, http_client, source

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests import openapi_doc
 from tests.kernel.build import adapt, changed
 from tests.workers.api.door import SESSION, source, understanding

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from actors.errors import CommitFailed
-from kernel.kernel import Kernel
 from kernel.ledger import schema
-from kernel.refusal_runs import EACH_RECEIPTS, EACH_S, RefusalRuns
+from kernel.transaction.kernel import Kernel
+from kernel.transaction.refusal_runs import EACH_RECEIPTS, EACH_S, RefusalRuns
 from queues.client import session_operations
 from queues.client.errors import GatewayError
 from queues.client.gateway_http import RETRY_AFTER_S_MAX

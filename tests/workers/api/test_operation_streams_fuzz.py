@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from actors.error_codes import ERRORS
 from kernel.ledger import schema
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.workers.api.door import SESSION, rows, source, understanding
 from tests.workers.api.kept import kept_door
 from tests.workers.api.test_fuzz import SPOILT, broken, contents
@@ -26,7 +26,7 @@ def store(request, tmp_path):
         store = SqliteStore(tmp_path / "ledger.db")
     else:
         url = request.getfixturevalue("postgres_url")
-        store = pytest.importorskip("kernel.ledger.postgres").PostgresStore(url)
+        store = pytest.importorskip("kernel.ledger.postgres.store").PostgresStore(url)
     yield store
     store.close()
 

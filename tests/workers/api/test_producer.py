@@ -10,8 +10,8 @@ import anyio.to_thread
 import httpx
 import pytest
 
-from kernel.host import parse_time_us
 from kernel.ledger import schema
+from kernel.values.host import parse_time_us
 from kernel.work.contents import EXTRACTION_QUEUE
 from queues.client import (
     BindingEvaluation,

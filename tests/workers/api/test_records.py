@@ -3,7 +3,7 @@
 import pytest
 
 from kernel.ledger import schema
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof.merkle_tree import HASH_BYTES
 from queues.client import Rotulus
 from queues.worker_heartbeats import WorkerBeat

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel.reviews.batch import BatchReview
+from kernel.records.reviews.batch import BatchReview
 from queues.client.errors import GatewayError
 from tests.kernel.every import dated, own
 from tests.workers.api.door import SESSION, Door

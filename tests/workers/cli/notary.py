@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof import proof_file
 from kernel.proof.proof_file import ProofFileInvalid, verified
 from tests.kernel.build import START_US, FakeHost, create, ledger_on, op_id, submit

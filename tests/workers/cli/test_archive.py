@@ -6,11 +6,11 @@ from functools import partial
 
 import pytest
 
-from kernel.archival import Retention
 from kernel.ledger import schema
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.retention.archival import Retention
 from tests.kernel.archives import memory_archive
 from tests.kernel.build import FakeHost, create, submit
 from tests.workers.api.door import running_door

@@ -5,8 +5,8 @@ import lzma
 import pytest
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
-from kernel.ledger.sqlite_schema import migrate
+from kernel.ledger.sqlite.schema import migrate
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import FakeHost, create, submit
 from tests.ledgers.make import FOLDER
 from tests.workers.cli.command import printed, rotulus

@@ -3,9 +3,9 @@
 import pytest
 from click.testing import CliRunner
 
-from kernel.host import iso_time
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.values.host import iso_time
 from tests.kernel.build import START_US, FakeHost, accept, adapt, create, drain, link
 from tests.workers.cli.command import printed
 from workers.cli.main import main

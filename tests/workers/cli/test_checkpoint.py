@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof.merkle_tree import root_of
 from kernel.proof.tiles import TILE_WIDTH, hashes_of, node_of_tiles, tile_path
 from tests.contract.test_log_tree import add_rows

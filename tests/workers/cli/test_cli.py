@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof import proof_file
 from tests.kernel.build import FakeHost, adapt, changed, code_of, create, submit, unmeasured
 from tests.workers.api.door import SESSION, eventually, running_door, source, understanding

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof.signing_keys import SigningKeyUnavailable, public_verifier
 from kernel.proof.verification import ProofInvalid
 from tests.contract.test_log_tree import add_rows

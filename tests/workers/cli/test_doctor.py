@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernel.ledger import schema
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import create, ledger_on, submit
 from tests.kernel.tampering import Copy, flipped
 from tests.ports import free_port

@@ -7,7 +7,7 @@ import pytest
 
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import FakeHost
 from tests.kernel.landscape.runs import begin, whole_run
 from tests.workers.cli.command import printed, rotulus

@@ -2,10 +2,10 @@
 
 import pytest
 
-from kernel.head_acceptance import record_finding
 from kernel.ledger.head_watch import Answered, Memory, Remembered
 from kernel.ledger.ledger import Head, LedgerView
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.records.head_acceptance import record_finding
 from tests.kernel.build import create, ledger_on, submit
 from tests.workers.cli.command import printed, rotulus
 from tests.workers.cli.folder_client import FolderClient

@@ -3,7 +3,7 @@
 import pytest
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.binding_world import EVENT, KINDS, ask, bound, furnish, work
 from tests.kernel.build import FakeHost
 from tests.workers.cli.command import printed, rotulus

@@ -6,10 +6,11 @@ from contextlib import closing
 
 import pytest
 
-from kernel.errors import LedgerSchemaDiffers
-from kernel.ledger import migrations, schema, sqlite_catalog
+from kernel.ledger import migrations, schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite import catalog as sqlite_catalog
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.values.errors import LedgerSchemaDiffers
 from tests.kernel.build import FakeHost, create, submit
 from tests.later_revision import LATER, later_facts_of_sqlite, write_later_revision
 from tests.workers.cli.command import rotulus

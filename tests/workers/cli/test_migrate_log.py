@@ -13,7 +13,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, adapt, code_of, create, submit
 from tests.kernel.lites import lite, log_of, migrated

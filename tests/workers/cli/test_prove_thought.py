@@ -13,13 +13,13 @@ from actors.commit.thought_units import (
     Sealing,
     StartAuditSessionUnit,
 )
-from kernel.erasure import ErasablePayload, erase
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
-from kernel.legal_holds import Grounds
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.proof_file import verified
 from kernel.proof.signing_keys import KeyKind, SeedKey
+from kernel.records.legal_holds import Grounds
+from kernel.retention.erasure import ErasablePayload, erase
 from kernel.thoughts.chain import read_chain
 from tests.actors.harness import bench_on
 from tests.kernel.build import FakeHost

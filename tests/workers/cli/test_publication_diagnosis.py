@@ -5,7 +5,7 @@ import shutil
 import httpx
 import pytest
 
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof.tiles import TILE_WIDTH
 from tests.signed_log import log_key, witness_key
 from tests.workers.cli.command import printed, rotulus

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from kernel.ledger import schema
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import create, ledger_on, submit
 from tests.kernel.tampering import Copy
 from tests.workers.cli.command import printed, rotulus

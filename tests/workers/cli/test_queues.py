@@ -15,8 +15,8 @@ import pytest
 
 from actors.commit.refusal_units import SetAsideUnit
 from actors.errors import RequestSetAside
-from kernel.ledger.memory import MemoryStore
 from kernel.ledger.shards import Position
+from kernel.ledger.store.memory import MemoryStore
 from kernel.work import dead_letters
 from kernel.work.contents import BINDING_QUEUE
 from queues.client import Rotulus

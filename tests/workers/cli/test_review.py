@@ -6,7 +6,7 @@ from typing import Any, Self
 import pytest
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import FakeHost, accept
 from tests.kernel.every import dated, own
 from tests.workers.api.test_reviews import batch, item

@@ -8,7 +8,7 @@ import pytest
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, found_shards, holds, shards_of, take_shards
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.rollback.rebuild import state_digest
 from tests.kernel.build import FakeHost, accept, adapt, create
 from tests.kernel.every import HASH, own, states

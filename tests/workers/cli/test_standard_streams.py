@@ -16,7 +16,7 @@ import pytest
 
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import FakeHost
 from tests.ports import free_port
 from tests.workers.cli.command import commands, printed, rotulus

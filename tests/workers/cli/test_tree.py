@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import create, ledger_on
 from tests.kernel.build import submit as submit_to
 from tests.kernel.tampering import Copy, verify_file

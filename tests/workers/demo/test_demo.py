@@ -11,7 +11,7 @@ import pytest
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.ledger import schema
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.verify import Verification
 from kernel.verify.reading import Finding
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE

@@ -12,7 +12,7 @@ from workers.dockets import field_map
 from workers.dockets.field_map import FIELDS, FieldMap, FieldMapInvalid
 from workers.dockets.reader import LIMITS, BadLine, Docket, read_dockets
 
-README = Path(field_map.__file__).parent / "README.md"
+README = Path(field_map.__file__).parent / "REFERENCE.md"
 OWN = {
     "id": 17,
     "court": {"code": "nysd", "a.b": "A v. B"},

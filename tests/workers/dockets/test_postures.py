@@ -102,7 +102,7 @@ def test_every_posture_of_a_known_court_can_be_struck(kind):
 
 
 def test_the_readme_is_what_the_tables_say():
-    written = (files("workers.dockets") / "README.md").read_text(encoding="utf-8")
+    written = (files("workers.dockets") / "REFERENCE.md").read_text(encoding="utf-8")
     assert written == dockets_doc.text(), "make dockets"
 
 

@@ -23,7 +23,7 @@ from workers.dockets.relationships import (
 )
 
 SAMPLE = Path(__file__).parent / "relationship_sample.jsonl"
-README = Path(__file__).parents[3] / "workers" / "dockets" / "README.md"
+README = Path(__file__).parents[3] / "workers" / "dockets" / "REFERENCE.md"
 ASSERTED = 0.5
 CONFIRMED = 0.95
 

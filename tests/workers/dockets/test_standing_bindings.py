@@ -5,8 +5,8 @@ from typing import get_args
 
 import pytest
 
-from kernel.bindings.evaluation import evaluate
-from kernel.bindings.source_binding import BindingTargetKind, read_source_binding
+from kernel.model.bindings.evaluation import evaluate
+from kernel.model.bindings.source_binding import BindingTargetKind, read_source_binding
 from tests.workers.dockets.dockets_for_tests import raw_docket, raw_entry, read_one
 from workers.dockets.normalisation import normalise, normalised_caption
 from workers.dockets.standing_bindings import standing_bindings

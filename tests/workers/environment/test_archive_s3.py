@@ -15,15 +15,15 @@ import obstore
 import pytest
 from moto.server import ThreadedMotoServer
 
-from kernel.archival import Retention
 from kernel.audit.proofs import thought
-from kernel.erasure import ErasablePayload, erase
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive, ArchiveUnavailable
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.legal_holds import Grounds
+from kernel.ledger.store.memory import MemoryStore
+from kernel.records.legal_holds import Grounds
+from kernel.retention.archival import Retention
+from kernel.retention.erasure import ErasablePayload, erase
 from kernel.verify import verify
 from kernel.verify.archive import verify_archive
 from queues.redis_watch import LedgerMark

@@ -7,7 +7,7 @@ import pytest
 
 from actors.errors import ModelError
 from actors.synthesis.model_client import ModelCall, ModelParameters
-from kernel.priorities import QueuePriority
+from kernel.values.priorities import QueuePriority
 from kernel.work import queue_kinds
 from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.priorities import priorities_of
@@ -29,7 +29,7 @@ PROGRAM = """
 from actors.errors import ModelError
 from actors.synthesis.model_client import ModelAnswer
 from pydantic import BaseModel
-from kernel.priorities import QueuePriority
+from kernel.values.priorities import QueuePriority
 from workers.plugins import QueuePlugin
 
 class Parcel(BaseModel):

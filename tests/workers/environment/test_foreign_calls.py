@@ -8,7 +8,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 from structlog.testing import capture_logs
 
-from kernel.foreign_code import cause_of, traceback_of
+from kernel.values.foreign_code import cause_of, traceback_of
 from tests.foreign_ends import (
     ASYNC_ENDS,
     ASYNC_HANGS,

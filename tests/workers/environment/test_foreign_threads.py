@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from kernel.foreign_code import ForeignCodeEnded, traceback_of
+from kernel.values.foreign_code import ForeignCodeEnded, traceback_of
 from tests.foreign_ends import ENDS, released_at_the_end, stands_still
 from workers.environment import foreign_threads
 from workers.environment.foreign_threads import ForeignCodeHangs, call_within

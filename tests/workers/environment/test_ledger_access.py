@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 from pydantic import SecretStr
 
-from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
+from kernel.values.errors import LedgerUnavailable
 from tests.kernel.build import FakeHost, create, submit
 from workers.cli.main import main
 from workers.environment.ledger_access import ledger_place, open_store, shown_place, verify_file

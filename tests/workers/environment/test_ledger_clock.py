@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernel.errors import LedgerUnavailable
+from kernel.values.errors import LedgerUnavailable
 from workers.environment.ledger_clock import SKEW_S_MAX, LedgerClock
 
 DAY_US = 86_400_000_000

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kernel.errors import LedgerUnavailable
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.values.errors import LedgerUnavailable
 from workers.environment.ledger_access import founded_ledger, verify_file
 from workers.environment.ledger_founding import draft_of
 from workers.environment.system_host import system_host

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from kernel.errors import CommitOutcomeUnknown, LedgerSchemaDiffers, LedgerUnavailable
+from kernel.values.errors import CommitOutcomeUnknown, LedgerSchemaDiffers, LedgerUnavailable
 from workers.environment.ledger_wait import opened
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,8 @@ from multiprocessing import active_children
 
 import pytest
 
-from kernel.errors import VerificationProcessDied
 from kernel.ledger.ledger import Ledger
+from kernel.values.errors import VerificationProcessDied
 from kernel.verify.stretches import LogStretch
 from tests.kernel.build import FakeHost, create, submit
 from workers.environment.ledger_access import ledger_place, open_store, verify_file

@@ -12,8 +12,8 @@ from actors.commit.group_committer import Committer
 from actors.sharding.held_shards import HeldShards
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.tables import Store
+from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import Store
 from tests.actors.harness import running_committer
 from tests.kernel.build import FakeHost, ledger_on
 from tests.world import World

@@ -13,7 +13,7 @@ import anyio
 from actors.commit.units import Unit
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.actors.eliminating_process import real_host
 from workers.external_effects.performer import ExternalEffects
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.forked import forked
 from tests.kernel.build import ledger_on, submit
 from tests.kernel.reports import artifact, emission, grant

@@ -14,8 +14,8 @@ from actors.errors import CommitFailed
 from actors.sharding.held_shards import HeldShards
 from kernel.ledger import schema
 from kernel.ledger.shards import found_shards, shards_of, take_away_all, take_shards
-from kernel.outbound import OUTBOUND
-from kernel.stores.share_tokens import token_is_valid
+from kernel.records.share_tokens import token_is_valid
+from kernel.transaction.outbound import OUTBOUND
 from kernel.verify import verify
 from queues.redis_watch import LedgerMark
 from tests.actors.harness import settle

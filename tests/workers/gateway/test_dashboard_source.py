@@ -14,10 +14,10 @@ from actors.commit.refusal_units import SetAsideUnit
 from actors.commit.work_units import RequestWorkUnit, WorkReportUnit
 from actors.errors import RequestSetAside
 from kernel.ledger import schema
-from kernel.ledger.memory import MemoryStore
 from kernel.ledger.shards import Position, shards_of, take_shards
-from kernel.ledger.sqlite import SqliteStore
-from kernel.priorities import PRIORITIES_OF
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
+from kernel.values.priorities import PRIORITIES_OF
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.requests import WorkRequest
 from queues.errors import QueueError

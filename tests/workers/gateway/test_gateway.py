@@ -8,9 +8,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from kernel.errors import LedgerUnavailable
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import found_shards
+from kernel.values.errors import LedgerUnavailable
 from tests.kernel.build import create
 from tests.kernel.reports import TEXT, TEXT_HASH, artifact
 from tests.ports import free_port

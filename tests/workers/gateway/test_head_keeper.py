@@ -9,11 +9,11 @@ import anyio.to_thread
 import pytest
 from fakeredis import FakeAsyncRedis
 
-from kernel.head_acceptance import standing_findings
 from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import found_mail_key
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.records.head_acceptance import standing_findings
 from tests.kernel.build import FakeHost, create, submit
 from tests.workers.api.door import error_of, http_client
 from workers.environment.ledger_clock import LedgerClock

@@ -9,7 +9,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.work.contents import BINDING_QUEUE
 from queues.client import Job, NewRequest, Rotulus
 from tests import loopback

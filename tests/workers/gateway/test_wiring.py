@@ -15,10 +15,10 @@ from actors.orchestrator.intents import CreateCase
 from kernel.ledger.archive import Archive
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.log_archival import HOT_ROWS_MIN
+from kernel.ledger.store.memory import MemoryStore
 from kernel.model.result import SubmissionResult
 from kernel.proof.witness_policy import PolicyInvalid
+from kernel.retention.log_archival import HOT_ROWS_MIN
 from tests.kernel.archives import memory_archive
 from tests.kernel.build import FakeHost, create, memory_ledger, submit
 from tests.workers.api.door import ONTOLOGY, SESSION, eventually, http_client

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from actors.commit.implication_units import ImplicationRunUnit, RecordedRun
 from actors.implications.detector import ImplicationDetector
 from actors.implications.page import detect_page
-from kernel.bindings.source_binding import BindingTargetKind
-from kernel.implications.runs import run_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger
-from kernel.stores.source_artifacts import read_artifact
+from kernel.model.bindings.source_binding import BindingTargetKind
+from kernel.records.implications.runs import run_of
+from kernel.records.source_artifacts import read_artifact
 from kernel.work.evaluations import evaluate_request
 from kernel.work.reports import BindingEvaluated
 from tests.actors.harness import bench_on

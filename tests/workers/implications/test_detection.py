@@ -11,12 +11,12 @@ import structlog
 from pydantic import SecretStr
 
 from actors.implications.page import IMPLICATIONS_MAX, DetectorFailed, detect_page
-from kernel.errors import LedgerUnavailable
-from kernel.implications.halts import EXCEEDED, halts_of
-from kernel.implications.loop_limits import CYCLE_EPOCHS_MAX
-from kernel.implications.runs import run_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.records.implications.halts import EXCEEDED, halts_of
+from kernel.records.implications.loop_limits import CYCLE_EPOCHS_MAX
+from kernel.records.implications.runs import run_of
+from kernel.values.errors import LedgerUnavailable
 from tests.foreign_ends import ENDS, nobody_at_the_keyboard
 from tests.kernel.build import (
     accept,

@@ -5,10 +5,10 @@ from contextlib import closing
 
 import pytest
 
-from kernel.host import parse_time_us
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.values.host import parse_time_us
 from tests.workers.mcp.conftest import Asker, asking
 from tests.workers.mcp.driven import REPORTS
 from workers.environment.ledger_access import open_record

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from actors.error_codes import ERRORS
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.work.contents import BINDING_QUEUE
 from queues.client.log_proofs import LogProofs, TreeHead
 from tests.kernel import hostile_queries
@@ -50,7 +50,7 @@ async def test_every_tool_that_reads_is_listed_described_and_answers(ask: Asker)
 
 
 async def test_every_tool_answers_from_postgres(postgres_url):
-    from kernel.ledger.postgres import PostgresStore  # noqa: PLC0415 - needs the driver
+    from kernel.ledger.postgres.store import PostgresStore  # noqa: PLC0415 - needs the driver
 
     host = FakeHost()
     with closing(Ledger.create(PostgresStore(postgres_url), host.host)) as ledger:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from actors.pipelines.sinks import SinkItem
-from kernel.json_lines import LineRefused
+from kernel.values.json_lines import LineRefused
 from workers.pipelines import CsvSink, CsvSource, JsonLinesSink, JsonLinesSource
 from workers.pipelines.file_sources import SourceFileError
 from workers.pipelines.loading import load_pipeline

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from tests.actors.pipelines.random_pipelines import pipelines
 from tests.actors.pipelines.running import check_records, go_on, status
 from tests.properties.family import NIGHTLY

@@ -10,12 +10,12 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from actors.incidents.incidents import Incidents
 from actors.orchestrator.graph_merge import ELEMENTS_AN_OPERATION
-from kernel.causal_graph import PROVENANCE_MAX
-from kernel.checks.check import Submitter
-from kernel.kernel import Kernel
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
+from kernel.records.causal_graph import PROVENANCE_MAX
+from kernel.transaction.checks.check import Submitter
+from kernel.transaction.kernel import Kernel
 from tests.kernel.build import create, findings
 from tests.workers.tee.fake_tee import calling, edge, node, serving, why
 from workers.environment.system_host import system_host

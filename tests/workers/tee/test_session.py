@@ -11,10 +11,10 @@ from actors.incidents.incidents import Incidents
 from actors.messages import Audit, Query
 from actors.sessions.elimination_store import AsyncEliminationStore
 from kernel.belief.errors import BeliefError
+from kernel.belief.record import declared_universe
 from kernel.belief.terms import SessionPolicy
-from kernel.belief_record import declared_universe
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
+from kernel.ledger.store.memory import MemoryStore
 from tests.actors.harness import declare, running_sessions, strike
 from tests.kernel.build import findings
 from tests.workers.tee.fake_tee import calling, node, seed, serving

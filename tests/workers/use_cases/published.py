@@ -4,10 +4,10 @@ import shutil
 
 import httpx
 
-from kernel.canonical import digest
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.witness_policy import WitnessPolicy
+from kernel.values.canonical import digest
 from tests.contract.test_log_tree import add_rows
 from tests.kernel.build import ledger_on, submit
 from tests.kernel.test_key_handover import stated

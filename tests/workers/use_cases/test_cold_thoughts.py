@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel import thought_contents
-from kernel.archival import Retention
 from kernel.audit.proofs import thought as prove_thought
-from kernel.errors import LedgerCorrupt, LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive
 from kernel.ledger.thought_segment import packed_thoughts, unpacked_thoughts
-from kernel.thought_records import cold_status
+from kernel.retention import thought_contents
+from kernel.retention.archival import Retention
+from kernel.retention.thought_records import cold_status
+from kernel.values.errors import LedgerCorrupt, LedgerUnavailable
 from kernel.verify import verify
 from kernel.verify.archive import verify_archive
 from tests.kernel.archives import MemoryFiles, memory_archive

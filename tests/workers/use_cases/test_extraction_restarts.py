@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from actors.commit.units import EnvelopeUnit
-from kernel.stores.extraction import SOURCE_CHANGED
-from kernel.stores.running_extractions import runs_of_changed_sources
+from kernel.records.extraction import SOURCE_CHANGED
+from kernel.records.running_extractions import runs_of_changed_sources
 from kernel.work.extraction_runs import replacement_of
 from tests.actors.commit.test_extraction_units import CHANGED, RUN, TEXT, Extractions
 from tests.kernel.build import effect, envelope, findings

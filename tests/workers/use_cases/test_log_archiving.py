@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from kernel.errors import LedgerCorrupt
 from kernel.ledger import schema
 from kernel.ledger.archive import ArchiveUnavailable
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
 from kernel.ledger.quarantine import VIOLATION
-from kernel.ledger.sqlite import SqliteStore
-from kernel.log_archival import GRACE_US, archive_status
-from kernel.model_registry import ActiveModels
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.replay.judgement import replay_one
+from kernel.retention.log_archival import GRACE_US, archive_status
+from kernel.values.errors import LedgerCorrupt
+from kernel.values.model_registry import ActiveModels
 from kernel.verify import verify
 from tests.kernel.archives import memory_archive
 from tests.kernel.build import (

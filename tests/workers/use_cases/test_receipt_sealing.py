@@ -10,10 +10,10 @@ from kernel.landscape.record_chain import RecordChain
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
-from kernel.ledger.memory import MemoryStore
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.memory import MemoryStore
 from kernel.proof.checkpoint import SignedCheckpoint
-from kernel.receipt_seals import not_under_the_tree, sealed_last
+from kernel.records.receipt_seals import not_under_the_tree, sealed_last
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, create, submit
 from tests.kernel.jobs import do_jobs
@@ -197,7 +197,7 @@ def found_in(copy: Copy) -> set[tuple[str, str]]:
 
 
 async def test_a_backlog_is_sealed_in_ranges_without_waiting(clock: Clock, monkeypatch):
-    monkeypatch.setattr("kernel.receipt_seals.RANGE_MAX", 4)
+    monkeypatch.setattr("kernel.records.receipt_seals.RANGE_MAX", 4)
     monkeypatch.setattr(receipt_sealing, "RANGE_MAX", 4)
     async with running_door(MemoryStore(), host=FakeHost().host) as door:
         do_jobs(door.ledger, *({"n": number} for number in range(10)))

@@ -4,12 +4,12 @@ import gzip
 
 import pytest
 
-from kernel.archival import Retention
 from kernel.audit.proofs import thought as prove_thought
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive, ArchiveUnavailable
 from kernel.ledger.archived_content import packed_content, unpacked_content
-from kernel.thought_contents import rounds_archived
+from kernel.retention.archival import Retention
+from kernel.retention.thought_contents import rounds_archived
 from kernel.verify import verify
 from kernel.verify.archive import verify_archive
 from tests.kernel.archives import memory_archive

@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 from redis.asyncio.connection import Connection
 from structlog.testing import capture_logs
 
-from kernel.priorities import CapacityPriority
+from kernel.values.priorities import CapacityPriority
 from queues.capacity_leases import CapacityLeases
 from queues.dropped import DROPPED
 from queues.embedded.server import EmbeddedRedis, find_server

@@ -11,10 +11,10 @@ from fakeredis import FakeAsyncRedis
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
-from kernel.errors import LedgerUnavailable
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.sqlite import SqliteStore
+from kernel.ledger.sqlite.store import SqliteStore
+from kernel.values.errors import LedgerUnavailable
 from kernel.verify import verify
 from queues.client.errors import GatewayError
 from queues.items import Claim, NewItem

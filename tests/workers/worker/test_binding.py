@@ -11,11 +11,11 @@ from structlog.testing import capture_logs
 from actors.commit.work_units import CancelRequestUnit, WorkReportUnit
 from actors.errors import MailboxFull
 from kernel.audit.manifests import manifests_of
-from kernel.bindings.dispatch import TARGETS
-from kernel.bindings.outcomes import BindingOutcomeRecord
-from kernel.capacity import CapacityGrant, UnlimitedCapacity
-from kernel.kernel import Kernel
 from kernel.ledger.ledger import Ledger, Request
+from kernel.model.bindings.dispatch import TARGETS
+from kernel.model.bindings.outcomes import BindingOutcomeRecord
+from kernel.records.capacity import CapacityGrant, UnlimitedCapacity
+from kernel.transaction.kernel import Kernel
 from kernel.work import ready_requests
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.reports import BindingSuspended

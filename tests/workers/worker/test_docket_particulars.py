@@ -5,8 +5,8 @@ import random
 import pytest
 
 from actors.orchestrator.intents import CreateSource
-from kernel.bindings.particulars import NONE_STATED
-from kernel.stores.source_artifacts import read_artifact
+from kernel.model.bindings.particulars import NONE_STATED
+from kernel.records.source_artifacts import read_artifact
 from tests.actors.intents import put
 from tests.kernel.build import memory_ledger
 from workers.dockets.plan import PRECEDING_ENTRY

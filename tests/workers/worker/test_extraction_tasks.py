@@ -8,8 +8,8 @@ import pytest
 
 from actors.errors import ModelError
 from kernel.ledger.ledger import Document
-from kernel.stores.extraction import attempts_of, last_attempt
-from kernel.untrusted import unwrap_untrusted
+from kernel.records.extraction import attempts_of, last_attempt
+from kernel.values.untrusted import unwrap_untrusted
 from kernel.work.contents import EXTRACTION_QUEUE
 from queues.items import Claim
 from tests.kernel.build import FakeHost

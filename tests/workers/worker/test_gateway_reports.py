@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kernel.priorities import PRIORITIES_OF
+from kernel.values.priorities import PRIORITIES_OF
 from kernel.work.queue_kinds import QUEUE_KINDS
 from queues.client.errors import GatewayError
 from queues.items import Claim, Lineage

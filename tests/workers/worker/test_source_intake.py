@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kernel.untrusted import unwrap_untrusted
+from kernel.values.untrusted import unwrap_untrusted
 from tests.kernel.build import findings
 from tests.workers.worker.test_binding import BindingWorld
 from tests.world import behind_a_door

@@ -18,9 +18,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kernel.fleet_protocol import HEADER, PROTOCOL
-from kernel.host import Host
 from kernel.ledger.head_watch import LedgerWentBack
+from kernel.values.fleet_protocol import HEADER, PROTOCOL
+from kernel.values.host import Host
 from workers.api.body_limits import limits_of
 from workers.api.errors import respond
 from workers.environment.host_names import LOOPBACK_NAMES, host_name, is_foreign_origin

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from actors.commit.units import IntentUnit
 from actors.errors import IntentInvalid
 from actors.orchestrator.intents import BindingIntent, Intent
-from kernel.stores.bindings import GENERATION_ID
+from kernel.records.bindings import GENERATION_ID
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.operation_results import (

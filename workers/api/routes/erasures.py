@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.commit.erasure_units import EraseUnit, LiftHoldUnit, SetHoldUnit
-from kernel.erasure import ErasablePayload, Erasure, PayloadKind
-from kernel.legal_holds import Grounds, LegalHold, SubjectKind, open_holds
-from kernel.thought_contents import lies_in_archive
+from kernel.records.legal_holds import Grounds, LegalHold, SubjectKind, open_holds
+from kernel.retention.erasure import ErasablePayload, Erasure, PayloadKind
+from kernel.retention.thought_contents import lies_in_archive
 from workers.api.json_routes import json_router
 from workers.api.services import Given
 

@@ -9,7 +9,8 @@ from typing import Annotated
 from fastapi import Path, Query
 from typing_extensions import TypedDict
 
-from kernel.extractions.reading import (
+from kernel.records.extraction import State
+from kernel.work.extractions.reading import (
     ExtractionRunDocument,
     ExtractionSummary,
     SourceExtractionDocument,
@@ -17,7 +18,6 @@ from kernel.extractions.reading import (
     describe_source,
     runs_in_state,
 )
-from kernel.stores.extraction import State
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.services import Given

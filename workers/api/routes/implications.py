@@ -7,10 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from actors.commit.units import IntentUnit
 from actors.orchestrator.intents import ResumeImplications
-from kernel.canonical import digest
-from kernel.implications.halts import UNKNOWN, halt_of
 from kernel.model.result import RejectedResult
 from kernel.model.stated_receipts import ImplicationResumed
+from kernel.records.implications.halts import UNKNOWN, halt_of
+from kernel.values.canonical import digest
 from workers.api.errors import ApiError, respond
 from workers.api.json_routes import json_router
 from workers.api.operation_results import OperationDocument, operation_document

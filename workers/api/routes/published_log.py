@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict
 
 from actors.commit.units import IntentUnit
 from actors.orchestrator.intents import RecordKeyHandover
-from kernel.canonical import digest
 from kernel.model.result import RejectedResult
 from kernel.model.stated_receipts import KeyHandedOver
 from kernel.proof.key_handover import KeyHandover
 from kernel.proof.tiles import tile_of_path
 from kernel.proof.verification import ProofInvalid
+from kernel.values.canonical import digest
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.operation_results import OperationDocument, operation_document

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.commit.quarantine_units import LiftQuarantineUnit
-from kernel.checked_reading import is_damaged
 from kernel.ledger.damage import DAMAGE_CODES, TEXT_CHARS_MAX, Damage
 from kernel.ledger.quarantine import RecordKey
+from kernel.verify.checked_reading import is_damaged
 from workers.api.json_routes import json_router
 from workers.api.routes.erasures import GroundsBody, LiftedDocument
 from workers.api.services import Given

@@ -5,11 +5,11 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 from typing_extensions import TypedDict
 
-from kernel.errors import KernelError
 from kernel.ledger.ledger import Document
 from kernel.model.dumped import DumpOf
 from kernel.model.numbers import SEQUENCE_MAX
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy, CallerKind
+from kernel.values.errors import KernelError
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.routes.records import TEXT_MAX

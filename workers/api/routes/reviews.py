@@ -20,10 +20,10 @@ from kernel.audit.open_reviews import (
     is_place,
     open_reviews,
 )
-from kernel.canonical import digest
 from kernel.model.result import RejectedResult, SubmissionResult
-from kernel.reviews.batch import BatchId, BatchReview
-from kernel.reviews.evidence import EvidenceKind
+from kernel.records.reviews.batch import BatchId, BatchReview
+from kernel.records.reviews.evidence import EvidenceKind
+from kernel.values.canonical import digest
 from workers.api.errors import ApiError, respond
 from workers.api.json_routes import json_router
 from workers.api.operation_results import OperationDocument, operation_document

@@ -6,9 +6,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.commit.refusal_units import SET_ASIDE
-from kernel.host import iso_time
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import NOBODY, shards_of
+from kernel.values.host import iso_time
 from queues.gateways.shard_mailboxes import SetAside
 from workers.api.json_routes import json_router
 from workers.api.services import Given

@@ -14,7 +14,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from typing_extensions import TypedDict
 
 from actors.commit.work_units import RequestWorkUnit
-from kernel.head_acceptance import is_lost
+from kernel.records.head_acceptance import is_lost
 from kernel.work.contents import BindingEvaluation, ExtractionTask, ExtractionTransition
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.requests import (

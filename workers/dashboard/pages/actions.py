@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from kernel.errors import KernelError
+from kernel.values.errors import KernelError
 from queues.errors import REDIS_FAILED, QueueError
 from workers.dashboard.headers import PAGE
 from workers.dashboard.pages.forms import FormRefused, action_of

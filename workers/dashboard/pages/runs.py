@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from kernel.errors import KernelError
 from kernel.ledger.landscape_tables import RUN_STATUSES
+from kernel.values.errors import KernelError
 from workers.dashboard.pages.page import Pages
 
 NAME_CHARS_MAX = 512

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from kernel.audit.manifests import manifests_of
 from kernel.model.numbers import SEQUENCE_MAX
-from kernel.stores.bindings import GENERATION_ID
+from kernel.records.bindings import GENERATION_ID
 from workers.mcp.answers import page, part_of
 from workers.mcp.fields import AfterName, AfterSequence, Limit, Name, Offset, Part
 from workers.mcp.part_tool import PartTool

@@ -7,10 +7,10 @@ from pydantic import Field
 
 from kernel.audit.costs import cost_totals
 from kernel.audit.operations import AuditFilter, OperationEntryDocument, find_operations
-from kernel.host import iso_time
 from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.quarantine import RecordKey, merged, range_of
+from kernel.values.host import iso_time
 from kernel.work.pauses import pauses_of
 from queues.client.errors import GatewayError
 from workers.environment.system_host import system_host

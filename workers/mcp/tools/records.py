@@ -5,9 +5,9 @@ from typing import Annotated
 from pydantic import Field
 
 from kernel.audit.log import log_document
-from kernel.extractions.reading import describe_run, describe_source, runs_in_state
 from kernel.ledger.ledger import LedgerView
-from kernel.stores.extraction import State
+from kernel.records.extraction import State
+from kernel.work.extractions.reading import describe_run, describe_source, runs_in_state
 from workers.mcp.answers import page
 from workers.mcp.fields import AfterName, AfterSequence, Limit, Name
 from workers.mcp.part_tool import PartTool

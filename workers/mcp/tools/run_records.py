@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from kernel.canonical import MAX_SAFE_INTEGER
 from kernel.ledger.ledger import LedgerView
+from kernel.values.canonical import MAX_SAFE_INTEGER
 from workers.mcp.answers import page
 from workers.mcp.fields import AfterName, Limit, Name, OptionalName
 from workers.mcp.tool import Document, Tool, ToolContext

@@ -22,11 +22,11 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from kernel.bindings.outcomes import REJECTED, SUSPENDED, BindingOutcomeRecord
-from kernel.errors import LedgerUnavailable
-from kernel.foreign_code import cause_of, message_of, traceback_of
 from kernel.ledger.ledger import Ledger, Request
-from kernel.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
+from kernel.model.bindings.outcomes import REJECTED, SUSPENDED, BindingOutcomeRecord
+from kernel.values.errors import LedgerUnavailable
+from kernel.values.foreign_code import cause_of, message_of, traceback_of
+from kernel.values.priorities import CAPACITY_PRIORITIES, CapacityPriority, capacity_priority_of
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
 from kernel.work.ready_requests import FanOut, fan_out_of
 from kernel.work.reports import (

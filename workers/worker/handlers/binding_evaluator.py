@@ -7,11 +7,12 @@ from typing import Protocol
 
 import anyio.to_thread
 
-from kernel.bindings.dispatch import EvaluatedOn
-from kernel.bindings.outcomes import BindingOutcomeRecord
-from kernel.bindings.particulars import NONE_STATED, Particulars
 from kernel.ledger.ledger import Ledger, LedgerView, Request
-from kernel.pressure import (
+from kernel.model.bindings.dispatch import EvaluatedOn
+from kernel.model.bindings.outcomes import BindingOutcomeRecord
+from kernel.model.bindings.particulars import NONE_STATED, Particulars
+from kernel.records.source_artifacts import Artifact, read_artifact
+from kernel.values.pressure import (
     NOTHING,
     ONE_SLOT,
     RUN,
@@ -20,8 +21,7 @@ from kernel.pressure import (
     capacity_signal,
     course_of,
 )
-from kernel.priorities import CapacityPriority
-from kernel.stores.source_artifacts import Artifact, read_artifact
+from kernel.values.priorities import CapacityPriority
 from kernel.work.evaluations import evaluate_request
 from kernel.work.reports import ReportedCapacity
 from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases

@@ -10,15 +10,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from kernel.bindings.particulars import (
+from kernel.ledger.ledger import LedgerView
+from kernel.model.bindings.particulars import (
     NONE_STATED,
     STRETCHES_MAX,
     Particulars,
     RelatedFiling,
     Stretch,
 )
-from kernel.ledger.ledger import LedgerView
-from kernel.stores.source_artifacts import Artifact, read_artifact
+from kernel.records.source_artifacts import Artifact, read_artifact
 from workers.dockets.fields import extract_fields
 from workers.dockets.plan import PRECEDING_ENTRY
 from workers.dockets.reader import ENTRIES_MAX

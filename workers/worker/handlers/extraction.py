@@ -18,7 +18,7 @@ import structlog
 
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.extraction_result import ExtractionRefused
-from kernel.stores.extraction import last_attempt
+from kernel.records.extraction import last_attempt
 from kernel.work.contents import EXTRACTION_QUEUE, ExtractionTask
 from kernel.work.extraction_sources import read_source
 from kernel.work.reports import (

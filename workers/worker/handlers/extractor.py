@@ -9,7 +9,6 @@ import orjson
 import structlog
 
 from actors.errors import ModelError
-from kernel.foreign_code import call_foreign, cause_of, traceback_of
 from kernel.model.extraction_result import (
     ExtractionRefused,
     ExtractionResult,
@@ -17,6 +16,7 @@ from kernel.model.extraction_result import (
     read_extraction,
 )
 from kernel.model.model_output import CapturedOutput
+from kernel.values.foreign_code import call_foreign, cause_of, traceback_of
 from kernel.work.extraction_sources import SourceText
 from workers.environment.foreign_calls import await_foreign
 from workers.environment.foreign_threads import ForeignCodeHangs

@@ -1,7 +1,7 @@
 """Picks the extractor that serves a source, by tables of content kinds.
 
 The claims of an extractor have one authority (K13). That of the rules is the share of their values
-that were right when thirty entries were read by hand (`workers/dockets/README.md`). Nobody has
+that were right when thirty entries were read by hand (`workers/dockets/REFERENCE.md`). Nobody has
 measured a model here, so its claims have the mean of the prior.
 """
 

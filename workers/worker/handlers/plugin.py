@@ -18,10 +18,10 @@ import anyio.to_thread
 import structlog
 from pydantic import ValidationError
 
-from kernel.canonical import canonicalize_readable
-from kernel.errors import LedgerUnavailable
-from kernel.foreign_code import call_foreign, cause_of, message_of, traceback_of
 from kernel.ledger.ledger import Ledger, Request
+from kernel.values.canonical import canonicalize_readable
+from kernel.values.errors import LedgerUnavailable
+from kernel.values.foreign_code import call_foreign, cause_of, message_of, traceback_of
 from kernel.work.reports import RESULT_BYTES_MAX, WorkFinished
 from kernel.work.requests import read_content
 from queues.client.errors import GatewayError

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from kernel.fleet_protocol import HEADER, PROTOCOL
+from kernel.values.fleet_protocol import HEADER, PROTOCOL
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import (
     ANY_JSON,

@@ -1,0 +1,232 @@
+"""Connections to one PostgreSQL database: how long anything may take, and what may be said of it.
+
+The driver is psycopg 3 (decision kernel/0053). What bounds each wait:
+
+- for a connection: `CONNECT_TIMEOUT_S`;
+- for a lock: `LOCK_TIMEOUT_MS`, and then the ledger is unavailable, which may be tried again;
+- for a process that stopped while it held the head's lock: `IDLE_WRITER_MAX_MS`, after which the
+  server ends its transaction and everybody else goes on;
+- for a machine that went away: `SILENCE_MAX_MS`, on both sides;
+- for each reply: `REPLY_MAX_S`, after which the connection is given up. What lies between may keep
+  a connection open whose other end is gone, so that nothing but a clock of our own sees it. The
+  others that were open then may be lost in the same way, and are given up without being asked.
+
+Several hosts may be named, of which one is written to at a time. A store that writes reads there as
+well: a standby may lag behind what was just answered. That a session only reads is set when it is
+open; before, libpq would take the server for a standby (decision kernel/0590).
+
+There is no `statement_timeout`: it would cut short a COMMIT that waits for a synchronous replica,
+and the server then says that it committed; given up here, its outcome is unknown. No bound covers a
+process that stops while the server sends it more than the socket holds; an operator has to end it.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import zip_longest
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict
+
+from kernel.values.errors import LedgerUnavailable
+
+RV = TypeVar("RV")
+
+WAIT_EACH_S = 0.1
+LOCK_TIMEOUT_MS = 3_000
+CONNECT_TIMEOUT_S = 5
+"""At each host that is named; the URL may name less by `connect_timeout`."""
+SILENCE_MAX_MS = 30_000
+"""How long the other side may leave sent data, or a probe, unacknowledged."""
+PROBE_AFTER_S = 10
+PROBE_EACH_S = 5
+IDLE_WRITER_MAX_MS = 60_000
+"""A writer that stops in the middle holds everybody up; the server ends it after this."""
+
+REPLY_MAX_S = LOCK_TIMEOUT_MS / 1000 + 2
+"""Longer than a lock is waited for."""
+
+_PORT = "5432"
+_OF_PRIMARIES = ("primary", "read-write")
+"""What a URL may ask for of a server that is written to."""
+
+
+class Silences:
+    """How often a connection of one store was given up because no reply came."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is given up when a reply takes longer than `reply_max_s`."""
+
+    reply_max_s: float | None = None
+    looks_ahead = False
+    """Whether it has the statement that looks at the head with each snapshot."""
+
+    silences: Silences
+    silences_before: int
+    """How many there were when this one was opened."""
+
+    @property
+    def may_be_lost(self) -> bool:
+        """Whether another connection of the store fell silent since this one was opened."""
+        return self.silences_before < self.silences.count
+
+    def wait(
+        self, gen: PQGen[RV], interval: float = WAIT_EACH_S, timeout: float | None = None
+    ) -> RV:
+        """Wait for a reply; raises `psycopg.OperationalError` when there is none in time."""
+        try:
+            return super().wait(gen, interval, timeout or self.reply_max_s)
+        except psycopg.OperationalError as error:
+            # What was sent together has more replies to come when the server refuses some of it.
+            is_over = self.pgconn.transaction_status != psycopg.pq.TransactionStatus.ACTIVE
+            if is_over or error.sqlstate is not None:
+                raise
+            # A reply that came later would be taken for that of another statement.
+            self.pgconn.finish()
+            self.silences.count += 1
+            raise psycopg.OperationalError("the server has not replied in time") from error
+
+
+def connect(
+    url: str,
+    place: str,
+    *,
+    read_only: bool,
+    primary: bool,
+    silences: Silences | None = None,
+) -> Connection:
+    """Open a connection that commits by itself what is in no transaction.
+
+    With `primary` a standby will not do, whatever the URL says.
+
+    Raises:
+        LedgerUnavailable: when the server cannot be reached or refuses.
+    """
+    probes = SILENCE_MAX_MS // 1000 // PROBE_EACH_S - PROBE_AFTER_S // PROBE_EACH_S
+    options = {"lock_timeout": LOCK_TIMEOUT_MS, "client_encoding": "UTF8"}
+    if not read_only:
+        options["idle_in_transaction_session_timeout"] = IDLE_WRITER_MAX_MS
+        options["tcp_user_timeout"] = SILENCE_MAX_MS
+    # The server probes for a client that went away, as the client probes for the server.
+    options["tcp_keepalives_idle"] = PROBE_AFTER_S
+    options["tcp_keepalives_interval"] = PROBE_EACH_S
+    options["tcp_keepalives_count"] = probes
+    before = 0 if silences is None else silences.count
+    with unavailable(place):
+        parts = conninfo_to_dict(url)
+        own_options = str(parts.get("options", ""))
+        ours = " ".join(f"-c {name}={value}" for name, value in options.items())
+        connection = Connection.connect(
+            url,
+            autocommit=True,
+            connect_timeout=connect_timeout_s(parts),
+            target_session_attrs=_session_attrs(parts, primary=primary),
+            tcp_user_timeout=SILENCE_MAX_MS,
+            keepalives_idle=PROBE_AFTER_S,
+            keepalives_interval=PROBE_EACH_S,
+            keepalives_count=probes,
+            application_name="rotulus",
+            options=f"{own_options} {ours}".strip(),
+        )
+    connection.reply_max_s = REPLY_MAX_S
+    connection.silences = silences or Silences()
+    connection.silences_before = before
+    if read_only:
+        with closed_on_failure(connection, place):
+            connection.execute("SET default_transaction_read_only = on")
+    return connection
+
+
+def _session_attrs(parts: Mapping[str, Any], *, primary: bool) -> str | None:
+    """Return which servers of those that are named will do, None where any will."""
+    stated: str | None = parts.get("target_session_attrs")
+    if primary and stated not in _OF_PRIMARIES:
+        return "primary"
+    return stated or ("primary" if len(_hosts(parts)) > 1 else None)
+
+
+def connect_timeout_s(parts: Mapping[str, Any]) -> int:
+    """Return how long one host is waited for, by what the URL says and at most the bound."""
+    stated = str(parts.get("connect_timeout") or "")
+    return min(int(stated), CONNECT_TIMEOUT_S) if stated.isdecimal() else CONNECT_TIMEOUT_S
+
+
+@contextmanager
+def unbounded(connection: Connection) -> Iterator[None]:
+    """Let replies take their time, where a statement goes over whole tables."""
+    connection.reply_max_s = None
+    try:
+        yield
+    finally:
+        connection.reply_max_s = REPLY_MAX_S
+
+
+def wait_for_the_disk(writer: Connection) -> None:
+    """Make COMMIT wait for the disk, whatever the server's default is."""
+    writer.execute(
+        "SELECT set_config('synchronous_commit', 'on', false)"
+        " WHERE current_setting('synchronous_commit') = 'off'"
+    )
+
+
+@contextmanager
+def unavailable(place: str) -> Iterator[None]:
+    """Raise the driver's errors as `LedgerUnavailable`."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise LedgerUnavailable(f"{place}: {error}") from error
+
+
+@contextmanager
+def closed_on_failure(connection: Connection, place: str) -> Iterator[None]:
+    """Close a connection that could not be made ready."""
+    try:
+        with unavailable(place):
+            yield
+    except BaseException:
+        connection.close()
+        raise
+
+
+def place_of(url: str) -> str:
+    """Return what a message may say of a database URL: the hosts, their ports and the name.
+
+    Raises:
+        LedgerUnavailable: when it is no such URL.
+    """
+    try:
+        parts = None if _is_ambiguous(url) else conninfo_to_dict(url)
+    except psycopg.Error:
+        parts = None
+    if parts is None or not all(port.isdecimal() for _, port in _hosts(parts)):
+        # Outside the handler: the driver's message may repeat the URL.
+        raise LedgerUnavailable(
+            "the database URL cannot be read; ':', '/', '?' and '@' of a name or a password are"
+            " written %3A, %2F, %3F and %40",
+            code="database_url_invalid",
+        )
+    hosts = ",".join(f"{host}:{port}" for host, port in _hosts(parts))
+    return f"postgresql://{hosts}/{parts.get('dbname') or ''}"
+
+
+def _is_ambiguous(url: str) -> bool:
+    """Tell whether libpq would read a part of a password as a host or as the database's name."""
+    authority, _, path = url.partition("://")[2].partition("?")[0].partition("/")
+    return authority.count("@") > 1 or "@" in path
+
+
+def _hosts(parts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return each host that is named, in brackets where it is an IPv6 address, and its port."""
+    hosts = str(parts.get("host") or parts.get("hostaddr") or "localhost").split(",")
+    ports = str(parts.get("port") or _PORT).split(",")
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    return [
+        (f"[{host}]" if ":" in host else host or "localhost", port or _PORT)
+        for host, port in zip_longest(hosts, ports, fillvalue="")
+    ]

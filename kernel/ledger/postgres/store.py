@@ -1,0 +1,664 @@
+"""The ledger's tables in one PostgreSQL database, in the first schema of the search path.
+
+- The row of the chain head is locked before anything else (while there is none yet, an advisory
+  lock). Behind it writers take turns, so READ COMMITTED is enough: a statement sees what was
+  committed before the lock was granted (decision kernel/0054). A transaction that is computed on a
+  snapshot locks it when everything is ready to be written (decision kernel/0255).
+- An error inside a transaction makes PostgreSQL refuse the rest of it, so duplicates must not be
+  errors: an insert asks for nothing to be done on a conflict and counts, and what may take the
+  unique value of another row runs under a savepoint of its own.
+- Text is compared byte by byte (``COLLATE "C"``), as in SQLite. It cannot hold U+0000: writing
+  it is refused as `TextNotStorable`, and no row answers to it.
+- After a COMMIT without an answer nothing is read before the head's lock is granted again: until
+  then the server may still be committing, and a reader would be told the wrong outcome (K25).
+- A COMMIT that the server answers with ROLLBACK is an error.
+- The URL is a secret; messages name the host and the database only.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+import psycopg
+from sqlalchemy import Table
+
+from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
+from kernel.ledger.head_watch import Ahead, HeadLook
+from kernel.ledger.ledger import Head
+from kernel.ledger.postgres import catalog as postgres_catalog
+from kernel.ledger.postgres import connection as postgres_connection
+from kernel.ledger.postgres.connection import (
+    Connection,
+    Silences,
+    closed_on_failure,
+    connect,
+    place_of,
+    unavailable,
+    wait_for_the_disk,
+)
+from kernel.ledger.postgres.holders import NamedGateway, bear_name, look_at_holders
+from kernel.ledger.postgres.query import run_query
+from kernel.ledger.postgres.schema import (
+    check_schema,
+    column_types,
+    create_schema,
+    unique_columns,
+    version_in,
+)
+from kernel.ledger.postgres.standbys import look_at_standbys
+from kernel.ledger.replication import Replication
+from kernel.ledger.schema_version import check_version
+from kernel.ledger.store import statements
+from kernel.ledger.store.catalog import ContentReport, StorageFault, refuse_differences
+from kernel.ledger.store.keys import column_names, values_getter
+from kernel.ledger.store.sql_tables import SqlTables
+from kernel.ledger.store.tables import DuplicateKey, MissingReference, Row, WriterTurn
+from kernel.ledger.went_back import ACCEPTED, WENT_BACK
+from kernel.values.errors import (
+    CommitOutcomeUnknown,
+    LedgerHeld,
+    LedgerUnavailable,
+    TextNotStorable,
+)
+
+CONNECTIONS_DEFAULT = 8
+CONNECTIONS_LEAST = 2
+"""One that writes and one that reads."""
+READER_WAIT_S = 10.0
+IDLE_READERS_MAX = 8
+
+_BEGIN_WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = {ms}"
+"""In one message, which costs one round trip, as does the other."""
+
+_BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+_NEWEST_OF_KIND = (
+    "(SELECT coalesce(max(receipt_sequence), 0) FROM receipts WHERE receipt_kind = '{}')"
+)
+_PREPARE_LOOK = (
+    "PREPARE rotulus_look (bigint, bigint) AS SELECT"  # noqa: S608 - names of this module alone
+    f" {', '.join(Head.__slots__)},"
+    " (SELECT row_hash FROM kernel_event_log WHERE ec_sequence_number = $1),"
+    " (SELECT receipt_hash FROM receipts WHERE receipt_sequence = $2),"
+    f" {_NEWEST_OF_KIND.format(WENT_BACK)} > {_NEWEST_OF_KIND.format(ACCEPTED)} FROM chain_head"
+)
+"""In a statement of its own for each connection, so that no snapshot pays for planning it."""
+
+_LOCK_HEAD = "SELECT obj_description('chain_head'::regclass, 'pg_class') FROM chain_head FOR UPDATE"
+"""Also returns the version of the tables, which may have been migrated meanwhile."""
+
+_LOCK_UNFOUNDED = "SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::bigint)"
+
+COPY_ROWS = 16
+"""From how many rows on COPY costs less than statements that add eight at a time."""
+
+TURN_WAIT_MS = 1000
+"""How long a writer waits for its turn, longer than a batch should take, before it goes without."""
+
+_TAKE_TURN = (
+    "SET LOCAL lock_timeout = {wait_ms};"
+    " SELECT pg_advisory_xact_lock('chain_head'::regclass::oid::int, 1);"
+    " SET LOCAL lock_timeout = {look_ms}"
+)
+
+LOOK_EACH_MS = 250
+"""After how long a writer that waits for the head looks who holds it."""
+
+_OF_VALUES = frozenset({"22", "54"})
+"""Classes of errors that values make: data, and more of it than a row, an index or a statement can
+hold (which the driver counts among the failures of a server)."""
+
+_ENGINE = (
+    "SELECT name, setting FROM pg_settings WHERE name IN ('server_version', 'fsync',"
+    " 'full_page_writes', 'data_checksums', 'server_encoding', 'max_connections') ORDER BY name"
+)
+_SERVER_TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_FAILED = psycopg.pq.TransactionStatus.INERROR
+
+Cursor = psycopg.Cursor[tuple[Any, ...]]
+
+
+class _SentTogether:
+    """What was sent without waiting, to be looked at when the replies are there."""
+
+    def __init__(self) -> None:
+        self.inserts: list[tuple[Table, Cursor, int]] = []
+        """Statements that add rows, and how many each has to add."""
+
+        self.copies: list[tuple[Table, Sequence[Row]]] = []
+        """Rows that are added by COPY, after everything else."""
+
+
+class PostgresTables(SqlTables):
+    """The tables as one connection sees them inside its transaction."""
+
+    def __init__(
+        self, connection: Connection, texts: dict[Any, str], ahead: Ahead | None = None
+    ) -> None:
+        super().__init__(texts)
+        self._connection = connection
+        self._together: _SentTogether | None = None
+        self.ahead = ahead
+        """The look at the head that came with the snapshot."""
+
+    def insert(self, table: Table, row: Row) -> None:
+        """Add a row."""
+        shape = ("insert", table.name)
+        sql = self._texts.get(shape)
+        if sql is None:
+            sql = self._build(shape, statements.insert_sql(table, " ON CONFLICT DO NOTHING"))
+        if self._execute(sql, statements.row_values(table, row)).rowcount == 0:
+            raise DuplicateKey(table.name)
+
+    def append(self, table: Table, row: Row) -> None:
+        """Add a row that is new by construction."""
+        self.insert(table, row)
+
+    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add rows, several with one statement, many with COPY."""
+        with self.together():
+            assert self._together is not None  # noqa: S101 - for the types
+            if len(rows) >= COPY_ROWS:
+                self._together.copies.append((table, rows))
+                return
+            groups, singles = statements.in_groups(table, rows)
+            for values, rows_each in ((groups, statements.GROUP_ROWS), (singles, 1)):
+                if values:
+                    sql = statements.insert_sql(table, " ON CONFLICT DO NOTHING", rows=rows_each)
+                    cursor = self._execute_many(self._marked(sql), values)
+                    self._together.inserts.append((table, cursor, rows_each * len(values)))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Send what is written inside without waiting for replies, and then the rows to copy.
+
+        The driver cannot send COPY among other statements (decision kernel/0301).
+        """
+        if self._together is not None:
+            yield
+            return
+        sent = self._together = _SentTogether()
+        try:
+            with self._translated(), self._connection.pipeline():
+                yield
+            for table, cursor, count in sent.inserts:
+                if cursor.rowcount != count:
+                    raise DuplicateKey(table.name)
+            for table, rows in sent.copies:
+                self._copy(table, rows)
+        except psycopg.errors.UniqueViolation as error:
+            raise DuplicateKey(error.diag.constraint_name or "") from None
+        finally:
+            self._together = None
+
+    def _copy(self, table: Table, rows: Sequence[Row]) -> None:
+        names = column_names(table)
+        sql = f"COPY {table.name} ({', '.join(names)}) FROM STDIN (FORMAT BINARY)"
+        with self._translated(), self._connection.cursor() as cursor, cursor.copy(sql) as copy:
+            copy.set_types(column_types(table))
+            for values in map(values_getter(names), rows):
+                copy.write_row(values)
+
+    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add or replace rows in one go of the driver."""
+        values = [statements.row_values(table, row) for row in rows]
+        with self.together():
+            self._execute_many(self._marked(statements.upsert_sql(table)), values)
+
+    def put(self, table: Table, row: Row) -> None:
+        """Add or replace a row."""
+        shape = ("put", table.name)
+        sql = self._texts.get(shape) or self._build(shape, statements.upsert_sql(table))
+        values = statements.row_values(table, row)
+        self._write(sql, values, may_collide=bool(unique_columns(table)))
+
+    def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
+        """Set columns of a row."""
+        sql = self._marked(statements.update_sql(table, tuple(values)))
+        may_collide = not unique_columns(table).isdisjoint(values)
+        self._write(sql, (*values.values(), *key), may_collide=may_collide)
+
+    def delete(self, table: Table, *key: str | int) -> None:
+        """Remove the row of a primary key."""
+        self._execute(self._marked(statements.delete_sql(table)), key)
+
+    def delete_before(self, table: Table, column: str, bound: int) -> int:
+        """Remove the rows whose column is below the bound."""
+        return self._execute(
+            self._marked(statements.delete_before_sql(table, column)), (bound,)
+        ).rowcount
+
+    def server_time_us(self) -> int:
+        """Return the time by the server's clock now, not that of the snapshot."""
+        [(time_us,)] = self._execute(_SERVER_TIME, ()).fetchall()
+        return int(time_us)
+
+    def engine(self) -> dict[str, str]:
+        """Return the version of the server and the settings on which a COMMIT rests."""
+        stated: dict[str, str] = dict(self._execute(_ENGINE, ()).fetchall())
+        return {"version": f"PostgreSQL {stated.pop('server_version')}", **stated}
+
+    def replication(self) -> Replication:
+        """Return what the server says of its standbys."""
+        with self._translated():
+            return look_at_standbys(self._connection)
+
+    def _write(self, sql: str, values: Sequence[Any], *, may_collide: bool) -> None:
+        if not may_collide:
+            self._execute(sql, values)
+            return
+        try:
+            with self.savepoint():
+                self._execute(sql, values)
+        except psycopg.errors.UniqueViolation as error:
+            raise DuplicateKey(error.diag.constraint_name or "") from None
+
+    def schema_faults(self) -> list[StorageFault]:
+        """Return where the database's tables are not those that this program makes."""
+        with self._translated():
+            return postgres_catalog.schema_faults(self._connection)
+
+    def content_faults(self) -> ContentReport:
+        """Compare indexes with tables, where the server has the extension amcheck."""
+        with self._translated():
+            return postgres_catalog.content_faults(self._connection)
+
+    def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        try:
+            return self._execute(sql, values).fetchall()
+        except TextNotStorable:
+            if self._connection.info.transaction_status is _FAILED:
+                raise
+            return []
+
+    def _run(self, sql: str) -> None:
+        self._execute(sql)
+
+    def _marked(self, sql: str) -> str:
+        # None of the texts holds another of these signs.
+        return sql.replace("?", "%s")
+
+    def _execute(self, sql: str, values: Sequence[Any] | None = None) -> Cursor:
+        with self._translated():
+            return self._connection.execute(sql, values, binary=True)
+
+    def _execute_many(self, sql: str, values: Sequence[tuple[Any, ...]]) -> Cursor:
+        with self._translated():
+            cursor = self._connection.cursor(binary=True)
+            cursor.executemany(sql, values)
+            return cursor
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except UnicodeEncodeError as error:
+            raise TextNotStorable(str(error)) from error
+        except psycopg.errors.ForeignKeyViolation as error:
+            raise MissingReference(error.diag.message_detail or str(error)) from None
+        except psycopg.errors.InsufficientPrivilege as error:
+            # Its first line names the table; a worker may be kept from the gateways' key.
+            raise LedgerUnavailable(str(error), code="ledger_right_missing") from error
+        except psycopg.Error as error:
+            state = error.sqlstate
+            if self._connection.closed:
+                raise LedgerUnavailable(str(error)) from error
+            if isinstance(error, psycopg.DataError) or (state or "")[:2] in _OF_VALUES:
+                # Where the driver has refused it, before it sent anything, the transaction goes on.
+                raise TextNotStorable(str(error)) from error
+            if isinstance(error, psycopg.OperationalError):
+                raise LedgerUnavailable(str(error)) from error
+            raise
+
+
+class PostgresStore:
+    """A ledger in a PostgreSQL database; `read_only` opens it without the right to write (K18)."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        read_only: bool = False,
+        primary: bool = False,
+        connections: int = CONNECTIONS_DEFAULT,
+    ) -> None:
+        """Connect, and create the tables when this may write.
+
+        With `primary`, and where it may write, a standby will not do (decision kernel/0590).
+
+        The store has so many `connections` at most, at least `CONNECTIONS_LEAST`; a store that may
+        write keeps one of them for that. Who asks for a snapshot while all are in use waits for
+        `READER_WAIT_S` at most.
+
+        Raises:
+            LedgerUnavailable: when the server cannot be reached, or the database cannot be used.
+            LedgerSchemaDiffers: when the tables have another version.
+        """
+        self._url = url
+        self.place = place_of(url)
+        self._read_only = read_only
+        self._primary = primary or not read_only
+        self._texts: dict[Any, str] = {}
+        self._silences = Silences()
+        self._readers: queue.LifoQueue[Connection] = queue.LifoQueue(IDLE_READERS_MAX)
+        self._readers_max = max(CONNECTIONS_LEAST, connections) - (not read_only)
+        self._reading = threading.BoundedSemaphore(self._readers_max)
+        self._lock = threading.Lock()
+        self._writer: Connection | None = None
+        self._unsettled = False
+        self._gateway: NamedGateway | None = None
+        self._known: Callable[[], Head | None] | None = None
+        if read_only:
+            self._readers.put_nowait(self._connect_first_reader())
+        else:
+            self._writer = self._connect_writer(creating=True)
+
+    def share(self, name: str, is_dead: Callable[[str], bool]) -> None:
+        """Write under a gateway's name from now on, and end holders of the head that are dead."""
+        with self._lock:
+            self._gateway = NamedGateway(name, is_dead)
+            if self._writer is not None:
+                # The next one bears the name.
+                self._writer.close()
+                self._writer = None
+
+    def look_ahead(self, known: Callable[[], Head | None]) -> None:
+        """Give each snapshot from now on its look at the head."""
+        self._known = known
+
+    @contextmanager
+    def transaction(self) -> Iterator[PostgresTables]:
+        """Open the writing transaction; COMMIT is durable when it returns."""
+        if self._read_only:
+            raise LedgerUnavailable("this handle may only read", code="ledger_read_only")
+        with self._lock:
+            writer = self._begin_writing()
+            with self._committed():
+                yield PostgresTables(writer, self._texts)
+
+    @contextmanager
+    def turn(self) -> Iterator[WriterTurn]:
+        """Open a writing transaction that holds the head only while it is written.
+
+        The turn is an advisory lock, and a courtesy: who does not get it in time computes all the
+        same, and the head decides whose transaction counts (decision kernel/0255).
+        """
+        if self._read_only:
+            raise LedgerUnavailable("this handle may only read", code="ledger_read_only")
+        with self._lock:
+            if self._unsettled:
+                self._roll_back(self._begin_writing())
+            if not self._reading.acquire(blocking=False):
+                # Whoever reads holds up nobody who writes.
+                writer = self._begin_writing()
+                with self._committed():
+                    tables = PostgresTables(writer, self._texts)
+                    yield WriterTurn(tables, lambda: tables)
+                return
+            try:
+                # The server takes the snapshot with the first question, so after the turn was had.
+                with self._snapshot() as snapshot:
+                    self._begin_turn()
+                    with self._committed():
+                        yield WriterTurn(snapshot, self._hold)
+            finally:
+                self._reading.release()
+
+    @contextmanager
+    def _committed(self) -> Iterator[None]:
+        """Commit what the writer has begun, on whatever connection it is at the end."""
+        try:
+            yield
+        except BaseException:
+            if self._writer is not None:
+                self._roll_back(self._writer)
+            raise
+        if self._writer is None:
+            raise LedgerUnavailable(f"{self.place}: the connection was lost")
+        self._commit(self._writer)
+
+    def _hold(self) -> PostgresTables:
+        # While it waits it may have to begin again, on another connection.
+        return PostgresTables(self._hold_head(self._writer or self._begin()), self._texts)
+
+    @contextmanager
+    def view(self) -> Iterator[PostgresTables]:
+        """Open a snapshot on a connection that only reads."""
+        if not self._reading.acquire(timeout=READER_WAIT_S):
+            raise LedgerUnavailable(f"{self.place}: {self._readers_max} snapshots are open")
+        try:
+            if self._unsettled:
+                self._settle()
+            with self._snapshot() as tables:
+                yield tables
+        finally:
+            self._reading.release()
+
+    def query(self, sql: str, bounds: QueryBounds, now_s: Callable[[], float]) -> QueryAnswer:
+        """Run one SELECT on a connection of its own that may only read; the server has the time."""
+        del now_s
+        connection = connect(self._url, self.place, read_only=True, primary=self._primary)
+        with closing(connection):
+            return run_query(connection, sql, bounds)
+
+    def server_time_us(self) -> int | None:
+        """Return the time by the server's clock."""
+        with self.view() as tables:
+            return tables.server_time_us()
+
+    def engine(self) -> dict[str, str]:
+        """Return the version of the server and the settings on which a COMMIT rests."""
+        with self.view() as tables:
+            return tables.engine()
+
+    def replication(self) -> Replication:
+        """Return what the server says of its standbys."""
+        with self.view() as tables:
+            return tables.replication()
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[PostgresTables]:
+        reader, ahead = self._begin_reading()
+        try:
+            yield PostgresTables(reader, self._texts, ahead)
+        finally:
+            self._end_reading(reader)
+
+    def close(self) -> None:
+        """Close every idle connection; the store opens new ones when it is used again."""
+        while not self._readers.empty():
+            self._readers.get_nowait().close()
+        with self._lock:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+
+    def _begin_writing(self) -> Connection:
+        writer = self._hold_head(self._begin())
+        self._unsettled = False
+        return writer
+
+    def _begin(self) -> Connection:
+        begin = _BEGIN_WRITING.format(ms=_look_each_ms())
+        writer = self._begun(self._writer, begin) or self._connect_writer()
+        self._writer = writer
+        with unavailable(self.place):
+            if writer.info.transaction_status is psycopg.pq.TransactionStatus.IDLE:
+                writer.execute(begin)
+        return writer
+
+    def _begin_turn(self) -> Connection:
+        writer = self._begin()
+        try:
+            writer.execute(_TAKE_TURN.format(wait_ms=TURN_WAIT_MS, look_ms=_look_each_ms()))
+        except psycopg.errors.LockNotAvailable:
+            self._roll_back(writer)
+            self._look_at_holders()
+            return self._begin()
+        except psycopg.Error as error:
+            self._roll_back(writer)
+            raise LedgerUnavailable(f"{self.place}: {error}") from error
+        return writer
+
+    def _hold_head(self, writer: Connection) -> Connection:
+        """Lock the head in a transaction that is begun, or in a new one; return its connection."""
+        holders = ""
+        for _ in range(max(1, postgres_connection.LOCK_TIMEOUT_MS // _look_each_ms())):
+            try:
+                self._lock_head(writer)
+            except psycopg.errors.LockNotAvailable:
+                self._roll_back(writer)
+                holders = self._look_at_holders()
+                writer = self._begin()
+            except psycopg.Error as error:
+                self._roll_back(writer)
+                raise LedgerUnavailable(f"{self.place}: {error}") from error
+            except BaseException:
+                self._roll_back(writer)
+                raise
+            else:
+                return writer
+        self._roll_back(writer)
+        raise LedgerHeld(f"{self.place}: the head is held by {holders}")
+
+    def _lock_head(self, writer: Connection) -> None:
+        row = writer.execute(_LOCK_HEAD).fetchone()
+        if row is None:
+            writer.execute(_LOCK_UNFOUNDED)
+            # The process that held the lock before may have founded the ledger.
+            writer.execute(_LOCK_HEAD)
+            check_schema(writer, self.place)
+        else:
+            check_version(version_in(row[0]), self.place)
+
+    def _look_at_holders(self) -> str:
+        if not self._reading.acquire(blocking=False):
+            return "whom there was no connection to ask for"
+        try:
+            reader, _ = self._begin_reading()
+            try:
+                return look_at_holders(reader, self._gateway)
+            finally:
+                self._end_reading(reader)
+        except (psycopg.Error, LedgerUnavailable) as error:
+            return f"whom the server does not name: {error}"
+        finally:
+            self._reading.release()
+
+    def _begin_reading(self) -> tuple[Connection, Ahead | None]:
+        with suppress(queue.Empty):
+            while True:
+                idle = self._readers.get_nowait()
+                if idle.may_be_lost:
+                    # Asked on each of them, the next one would wait as long as the last.
+                    idle.close()
+                    continue
+                try:
+                    return idle, self._begin_snapshot(idle)
+                except psycopg.Error:
+                    # It is gone, with which nothing was lost.
+                    idle.close()
+        reader = self._connect(read_only=True)
+        try:
+            return reader, self._begin_snapshot(reader)
+        except psycopg.Error as error:
+            reader.close()
+            raise LedgerUnavailable(f"{self.place}: {error}") from error
+
+    def _begin_snapshot(self, reader: Connection) -> Ahead | None:
+        if self._known is None:
+            reader.execute(_BEGIN_READING)
+            return None
+        if not reader.looks_ahead:
+            reader.execute(_PREPARE_LOOK)
+            reader.looks_ahead = True
+        known = self._known()
+        places = (0, 0) if known is None else (known.ec_sequence_number, known.receipt_sequence)
+        cursor = reader.execute(
+            f"{_BEGIN_READING}; EXECUTE rotulus_look ({places[0]}, {places[1]})"
+        )
+        cursor.nextset()
+        row = cursor.fetchone()
+        if row is None:
+            return None
+        *head, row_hash, receipt_hash, stands = row
+        return Ahead(known, HeadLook(Head(*head), row_hash, receipt_hash, bool(stands)))
+
+    def _end_reading(self, reader: Connection) -> None:
+        try:
+            reader.execute("ROLLBACK")
+            self._readers.put_nowait(reader)
+        except (psycopg.Error, queue.Full):
+            reader.close()
+
+    def _begun(self, idle: Connection | None, begin: str) -> Connection | None:
+        """Begin on an idle connection; None when it is gone, with which nothing was lost."""
+        if idle is None:
+            return None
+        if idle.may_be_lost:
+            # Asked on each of them, the next one would wait as long as the last.
+            idle.close()
+            return None
+        try:
+            idle.execute(begin)
+        except psycopg.Error:
+            idle.close()
+            return None
+        return idle
+
+    def _commit(self, writer: Connection) -> None:
+        try:
+            answer = writer.execute("COMMIT").statusmessage
+        except psycopg.Error as error:
+            self._writer, self._unsettled = None, True
+            writer.close()
+            raise CommitOutcomeUnknown(f"{self.place}: {error}") from error
+        if answer != "COMMIT":
+            # The server answers so when an error inside the transaction was swallowed.
+            raise LedgerUnavailable("the transaction had failed", code="ledger_rolled_back")
+
+    def _roll_back(self, writer: Connection) -> None:
+        try:
+            writer.execute("ROLLBACK")
+        except psycopg.Error:
+            # Its transaction ends with the connection; the next one opens another.
+            self._writer = None
+            writer.close()
+
+    def _settle(self) -> None:
+        with self._lock:
+            self._roll_back(self._begin_writing())
+
+    def _connect(self, *, read_only: bool) -> Connection:
+        return connect(
+            self._url,
+            self.place,
+            read_only=read_only,
+            primary=self._primary,
+            silences=self._silences,
+        )
+
+    def _connect_writer(self, *, creating: bool = False) -> Connection:
+        writer = self._connect(read_only=False)
+        with closed_on_failure(writer, self.place):
+            wait_for_the_disk(writer)
+            if creating:
+                create_schema(writer, self.place)
+            else:
+                check_schema(writer, self.place)
+            refuse_differences(postgres_catalog.schema_faults(writer), self.place)
+            if self._gateway is not None:
+                bear_name(writer, self._gateway)
+        return writer
+
+    def _connect_first_reader(self) -> Connection:
+        reader = self._connect(read_only=True)
+        with closed_on_failure(reader, self.place):
+            check_schema(reader, self.place)
+        return reader
+
+
+def _look_each_ms() -> int:
+    return min(LOOK_EACH_MS, postgres_connection.LOCK_TIMEOUT_MS)

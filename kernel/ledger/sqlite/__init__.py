@@ -1,0 +1,1 @@
+"""Keeps the tables in a SQLite file."""

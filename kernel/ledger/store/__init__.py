@@ -1,0 +1,1 @@
+"""Defines the port of the tables, and what every store behind it shares."""

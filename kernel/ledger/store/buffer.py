@@ -1,0 +1,558 @@
+"""The tables inside one transaction, with what is written held back until its end.
+
+A row is read from the store once; what is written goes to memory and reaches the store in bulk, a
+few statements for a whole batch of operations (decision kernel/0099). One promise of the port
+changes: a row that was appended is not looked up first, so a key that exists after all is found
+when the rows are flushed, and fails the transaction as a whole.
+
+A flush sorts rows by key, and adds a row that was looked for and not there instead of replacing it.
+Undoing a savepoint is undoing a list of changes in memory. The store sees no savepoints.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+from operator import itemgetter
+from typing import Any, Final
+
+from sqlalchemy import Table
+
+from kernel.ledger.store.catalog import ContentReport, StorageFault
+from kernel.ledger.store.keys import Columns, Values, key_names, unique_columns, values_getter
+from kernel.ledger.store.tables import DuplicateKey, Row, SingleRows, Tables, is_beyond
+from kernel.values.errors import LedgerCorrupt
+
+Key = tuple[str | int, ...]
+
+
+class _Unread(Enum):
+    """Stands for a row that was not read from the store yet."""
+
+    ROW = "unread"
+
+
+_UNREAD: Final = _Unread.ROW
+
+
+@dataclass(slots=True)
+class TableChanges:
+    """What a transaction does to one table, in this order."""
+
+    table: Table
+    deleted: list[Key] = field(default_factory=list)
+    replaced: list[Row] = field(default_factory=list)
+    added: list[Row] = field(default_factory=list)
+
+
+def write(changes: Iterable[TableChanges], tables: Tables) -> None:
+    """Write what a transaction came to.
+
+    Rows that give up a unique value are removed before others take it. Rows that move to another
+    table leave their own once they are there. What a row refers to is written before it.
+
+    Raises:
+        LedgerCorrupt: when a row that was new by construction is there already; nothing of the
+            transaction may be kept.
+    """
+    in_order = sorted(changes, key=lambda change: _place(change.table))
+    # Of what is written together, many rows to be added come after all else.
+    staying = [change for change in in_order if not _rows_leave(change)]
+    leaving = [change for change in in_order if _rows_leave(change)]
+    try:
+        for part in filter(None, (staying, leaving)):
+            with tables.together():
+                for of_table in part:
+                    _write(of_table, tables)
+    except DuplicateKey as error:
+        raise LedgerCorrupt(f"what was to be new is there already: {error}") from error
+
+
+def _write(changes: TableChanges, tables: Tables) -> None:
+    for key in changes.deleted:
+        tables.delete(changes.table, *key)
+    if changes.replaced:
+        tables.put_many(changes.table, changes.replaced)
+    if changes.added:
+        tables.insert_many(changes.table, changes.added)
+
+
+def _rows_leave(changes: TableChanges) -> bool:
+    return bool(changes.deleted) and "moves_to" in changes.table.info
+
+
+@cache
+def _place(table: Table) -> int:
+    """Return where a table stands in a write."""
+    referred = [_place(key.referred_table) for key in table.foreign_key_constraints]
+    return max(referred, default=-1) + 1
+
+
+class _TableBuffer:
+    """The known rows of one table, what is to be written, and indexes over the latter."""
+
+    def __init__(self, table: Table) -> None:
+        self.key: Callable[[Row], Key] = values_getter(key_names(table))
+        self.unique = unique_columns(table)
+        self.order_column = key_names(table)[-1]
+        self.rows: dict[Key, Row | None] = {}
+        """Rows as they stand in this transaction; None where there is none."""
+
+        self.pending: dict[Key, bool] = {}
+        """Keys that are to be written, and whether the store has no row under that key."""
+
+        self.moved: set[Key] = set()
+        """Keys whose unique values may differ from the stored ones, so that they change hands."""
+
+        self.indexes: dict[Columns, dict[Values, dict[Key, None]]] = {}
+        """Indexes over pending rows, by the columns of earlier queries."""
+
+        self.ahead: dict[Columns, dict[Values, list[Row]]] = {}
+        """All the stored rows that have certain values in these columns, read ahead of need."""
+
+    def read_ahead(
+        self, columns: Columns, values: Values, order: str, after: Any, *, descending: bool
+    ) -> list[Row] | None:
+        """Return the stored rows with these values if they were read ahead, in no order."""
+        known = self.ahead.get(columns)
+        rows = None if known is None else known.get(values)
+        if not rows:
+            return rows
+        return [row.copy() for row in rows if is_beyond(row[order], after, descending=descending)]
+
+    def forget(self) -> None:
+        """Forget what was read; nothing is to be written."""
+        self.rows.clear()
+        self.ahead.clear()
+        self.moved.clear()
+
+    def set(self, key: Key, row: Row | _Unread | None, pending: bool | None) -> None:  # noqa: FBT001
+        """Set the row under a key, for the flush to add, to replace, or to leave as it is."""
+        if self.indexes:
+            self._reindex(key, row if pending is not None else None)
+        if row is _UNREAD:
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = row
+        if pending is None:
+            self.pending.pop(key, None)
+        else:
+            self.pending[key] = pending
+
+    def matching(self, columns: Columns, values: Values) -> list[Row]:
+        """Return the rows to be written that have these values, all where no column is named."""
+        if not columns:
+            keys: Iterable[Key] = self.pending
+        else:
+            index = self.indexes.get(columns)
+            if index is None:
+                index = self._build_index(columns)
+            keys = index.get(values, ())
+        return [row for key in keys if (row := self.rows[key]) is not None]
+
+    def _build_index(self, columns: Columns) -> dict[Values, dict[Key, None]]:
+        index = self.indexes[columns] = {}
+        for key in self.pending:
+            row = self.rows[key]
+            if row is not None:
+                index.setdefault(tuple([row[name] for name in columns]), {})[key] = None
+        return index
+
+    def _reindex(self, key: Key, row: Row | _Unread | None) -> None:
+        before = self.rows[key] if key in self.pending else None
+        for columns, index in self.indexes.items():
+            if before is not None:
+                index[tuple([before[name] for name in columns])].pop(key)
+            if row is not None and row is not _UNREAD:
+                index.setdefault(tuple([row[name] for name in columns]), {})[key] = None
+
+
+_Undo = tuple[_TableBuffer, Key, Row | _Unread | None, bool | None]
+"""A row of a table, as it was before a change."""
+
+
+class _TableBuffers(dict[Table, _TableBuffer]):
+    """What is known of each table, from nothing at first."""
+
+    def __missing__(self, table: Table) -> _TableBuffer:
+        buffer = self[table] = _TableBuffer(table)
+        return buffer
+
+
+class BufferedTables(SingleRows):
+    """The port over another one's tables, for the duration of its transaction; see `flush`."""
+
+    def __init__(self, store: Tables) -> None:
+        self._store = store
+        self._buffers = _TableBuffers()
+        self._undo: list[_Undo] = []
+        self._savepoints = _Savepoints(self._undo)
+
+    def get(self, table: Table, *key: str | int) -> Row | None:
+        """Return the row of a primary key."""
+        buffer = self._buffers[table]
+        row = buffer.rows.get(key, _UNREAD)
+        if row is _UNREAD:
+            row = buffer.rows[key] = self._store.get(table, *key)
+        return None if row is None else row.copy()
+
+    def peek(self, table: Table, *key: str | int) -> Row | None:
+        """Return the row of a primary key as it is kept here, for reading only."""
+        buffer = self._buffers[table]
+        row = buffer.rows.get(key, _UNREAD)
+        if row is _UNREAD:
+            row = buffer.rows[key] = self._store.get(table, *key)
+        return row
+
+    def known_rows(self, table: Table) -> Mapping[Key, Row | None]:
+        """Return the rows of a table that were read or written, as they stand; it follows them."""
+        return self._buffers[table].rows
+
+    @staticmethod
+    def can_ask(text: str) -> bool:
+        """Tell whether every store can be asked for a text; no stored name holds another."""
+        return _is_askable(text)
+
+    def select(
+        self,
+        table: Table,
+        where: Mapping[str, Any] | None = None,
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the rows that equal `where`, in the order of one column."""
+        buffer = self._buffers[table]
+        column = order_by or buffer.order_column
+        columns = tuple(where) if where else ()
+        values = tuple(where.values()) if where else ()
+        rows = buffer.read_ahead(columns, values, column, after, descending=descending)
+        if rows is None:
+            # At most so many of the first stored rows have another version here.
+            rows_max = None if limit is None else limit + len(buffer.pending)
+            rows = self._store.select(
+                table, where, order_by=order_by, after=after, descending=descending, limit=rows_max
+            )
+            if not buffer.pending:
+                return rows
+        if buffer.pending:
+            written = [
+                row.copy()
+                for row in buffer.matching(columns, values)
+                if is_beyond(row[column], after, descending=descending)
+            ]
+            # An empty list may be the one that is kept of what was read ahead.
+            unchanged = rows and [row for row in rows if buffer.key(row) not in buffer.pending]
+            rows = unchanged + written
+        if len(rows) > 1:
+            rows.sort(key=lambda row: row[column], reverse=descending)
+        return rows[:limit]
+
+    def columns(
+        self,
+        table: Table,
+        names: tuple[str, ...],
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        limit: int,
+    ) -> list[tuple[Any, ...]]:
+        """Return some columns of the rows in the order of one column, as the store does."""
+        buffer = self._buffers[table]
+        column = order_by or buffer.order_column
+        if column not in names or not all(buffer.pending.values()):
+            return super().columns(table, names, order_by=order_by, after=after, limit=limit)
+        # Every row that is to be written is new, so the stored ones are as they were.
+        rows = self._store.columns(table, names, order_by=order_by, after=after, limit=limit)
+        written = [
+            tuple([row[name] for name in names])
+            for row in buffer.matching((), ())
+            if is_beyond(row[column], after, descending=False)
+        ]
+        if written:
+            rows = sorted(rows + written, key=itemgetter(names.index(column)))
+        return rows[:limit]
+
+    def count(
+        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
+    ) -> int:
+        """Return how many rows equal `where`, or how many values of a column they have."""
+        if distinct is not None:
+            return len({row[distinct] for row in self.select(table, where)})
+        equal = (where or {}).items()
+        return self._store.count(table, where) + sum(
+            change
+            for row, change in self._changes(table)
+            if all(row[name] == value for name, value in equal)
+        )
+
+    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
+        """Return the number of rows for each combination of the columns' values."""
+        counter = Counter(self._store.counts(table, *columns))
+        for row, change in self._changes(table):
+            counter[tuple(row[name] for name in columns)] += change
+        return {values: number for values, number in counter.items() if number}
+
+    def select_any(
+        self,
+        table: Table,
+        column: str,
+        values: Sequence[str | int],
+        where: Mapping[str, Any],
+        *,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the rows that equal `where` and have any of the values in a column."""
+        buffer = self._buffers[table]
+        rows_max = None if limit is None else limit + len(buffer.pending)
+        askable = [value for value in dict.fromkeys(values) if _is_askable(str(value))]
+        rows = self._store.select_any(table, column, askable, where, limit=rows_max)
+        if buffer.pending:
+            rows = [row for row in rows if buffer.key(row) not in buffer.pending]
+            for value in askable:
+                equal = {**where, column: value}
+                rows += [row.copy() for row in buffer.matching(tuple(equal), tuple(equal.values()))]
+        return rows[:limit]
+
+    def read_ahead(
+        self,
+        table: Table,
+        column: str,
+        values: Iterable[str | int],
+        where: Mapping[str, Any] | None = None,
+        *,
+        most: int | None = None,
+    ) -> list[Row]:
+        """Read in one go what will be asked for value by value; a hint that changes no answer.
+
+        With the primary key as the column `get` is answered from it, else `select` of exactly
+        the columns of `where` and, after them, `column`. Where there are more rows than `most`,
+        none are kept and none returned.
+        """
+        buffer = self._buffers[table]
+        askable = list(dict.fromkeys(values))
+        if not _is_askable("".join(map(str, askable))):
+            askable = [value for value in askable if _is_askable(str(value))]
+        equal = where or {}
+        limit = None if most is None else most + 1
+        rows = self._store.select_any(table, column, askable, equal, limit=limit)
+        if most is not None and len(rows) > most:
+            return []
+        if key_names(table) == (column,):
+            by_key = {row[column]: row for row in rows}
+            for value in askable:
+                buffer.rows.setdefault((value,), by_key.get(value))
+            return rows
+        known = buffer.ahead.setdefault((*equal, column), {})
+        for value in askable:
+            known[(*equal.values(), value)] = []
+        for row in rows:
+            known[(*equal.values(), row[column])].append(row)
+            buffer.rows.setdefault(buffer.key(row), row)
+        return rows
+
+    def schema_faults(self) -> list[StorageFault]:
+        """Return what the store says of its tables."""
+        return self._store.schema_faults()
+
+    def content_faults(self) -> ContentReport:
+        """Return what the store says of what it holds."""
+        return self._store.content_faults()
+
+    def insert(self, table: Table, row: Row) -> None:
+        """Add a row."""
+        buffer = self._buffers[table]
+        key = buffer.key(row)
+        if self._known(table, buffer, key) is not None:
+            raise DuplicateKey(table.name)
+        self._check_unique(table, buffer, row)
+        self._add(buffer, key, row)
+
+    def append(self, table: Table, row: Row) -> None:
+        """Add a row whose key and unique values are new by construction; it is kept as it is."""
+        buffer = self._buffers[table]
+        key = buffer.key(row)
+        before = buffer.rows.get(key, _UNREAD)
+        if before is not None and before is not _UNREAD:
+            raise DuplicateKey(table.name)
+        # What is to be written is known: of a row that was not read nothing is.
+        pending = None if before is _UNREAD else buffer.pending.get(key)
+        if pending is False and buffer.unique:
+            buffer.moved.add(key)
+        self._undo.append((buffer, key, before, pending))
+        is_new = pending is not False
+        if buffer.indexes:
+            buffer.set(key, row, is_new)
+        else:
+            buffer.rows[key] = row
+            buffer.pending[key] = is_new
+
+    def put(self, table: Table, row: Row) -> None:
+        """Add or replace a row; it is kept as it is."""
+        buffer = self._buffers[table]
+        key = buffer.key(row)
+        if buffer.unique:
+            self._check_unique(table, buffer, row)
+            buffer.moved.add(key)
+        before, pending = buffer.rows.get(key, _UNREAD), buffer.pending.get(key)
+        self._undo.append((buffer, key, before, pending))
+        if pending is None:
+            # A row that was looked for and is not there is added, which costs less than replacing.
+            pending = before is None
+        if buffer.indexes:
+            buffer.set(key, row, pending)
+        else:
+            buffer.rows[key] = row
+            buffer.pending[key] = pending
+
+    def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
+        """Set columns of a row."""
+        buffer = self._buffers[table]
+        before = self._known(table, buffer, key)
+        if before is None:
+            return
+        row = {**before, **values}
+        if any(name in values for names in buffer.unique for name in names):
+            self._check_unique(table, buffer, row)
+            buffer.moved.add(key)
+        self._set(buffer, key, row, buffer.pending.get(key, False))
+
+    def delete(self, table: Table, *key: str | int) -> None:
+        """Remove the row of a primary key."""
+        self._set(self._buffers[table], key, None, False)
+
+    def delete_before(self, table: Table, column: str, bound: int) -> int:
+        """Remove the rows whose column is below the bound.
+
+        Inside a savepoint, or with rows held back, the rows are read first.
+        """
+        if not self._savepoints.marks and not self._buffers[table].pending:
+            self._buffers[table].forget()
+            return self._store.delete_before(table, column, bound)
+        rows = self.select(table, order_by=column, after=bound, descending=True)
+        for row in rows:
+            self.delete(table, *self._buffers[table].key(row))
+        return len(rows)
+
+    def savepoint(self) -> "_Savepoints":
+        """Undo what is written inside when an exception leaves the block."""
+        return self._savepoints
+
+    def written_tables(self) -> list[Table]:
+        """Return the tables of which rows are held back."""
+        return [table for table, buffer in self._buffers.items() if buffer.pending]
+
+    def written_rows(self, table: Table) -> list[Row]:
+        """Return the rows of a table that are held back, without those to be deleted."""
+        buffer = self._buffers[table]
+        rows = (buffer.rows[key] for key in buffer.pending)
+        return [row for row in rows if row is not None]
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether anything is held back."""
+        return any(buffer.pending for buffer in self._buffers.values())
+
+    def changes(self) -> list[TableChanges]:
+        """Return everything that was held back, table by table, for `write`."""
+        changes = []
+        for table, buffer in self._buffers.items():
+            if not buffer.pending:
+                continue
+            of_table = TableChanges(table)
+            # In the order of their keys, so that neighbours are written into one page.
+            for key, is_new in sorted(buffer.pending.items()):
+                row = buffer.rows[key]
+                if row is None or (key in buffer.moved and not is_new):
+                    of_table.deleted.append(key)
+                if row is not None:
+                    (of_table.added if is_new else of_table.replaced).append(row)
+            changes.append(of_table)
+        return changes
+
+    def flush(self) -> None:
+        """Write everything that was held back; the last thing in a transaction.
+
+        Raises:
+            LedgerCorrupt: see `write`.
+        """
+        write(self.changes(), self._store)
+        self._buffers.clear()
+        self._undo.clear()
+
+    def _known(self, table: Table, buffer: _TableBuffer, key: Key) -> Row | None:
+        row = buffer.rows.get(key, _UNREAD)
+        if row is _UNREAD:
+            row = buffer.rows[key] = self._store.get(table, *key)
+        return row
+
+    def _add(self, buffer: _TableBuffer, key: Key, row: Row) -> None:
+        is_new = buffer.pending.get(key, True)
+        if not is_new and buffer.unique:
+            # The store has the row; it was deleted here and comes back with other unique values.
+            buffer.moved.add(key)
+        self._set(buffer, key, row.copy(), is_new)
+
+    def _set(self, buffer: _TableBuffer, key: Key, row: Row | None, pending: bool) -> None:  # noqa: FBT001
+        self._undo.append((buffer, key, buffer.rows.get(key, _UNREAD), buffer.pending.get(key)))
+        self._stand(buffer, key, row, pending)
+
+    @staticmethod
+    def _stand(buffer: _TableBuffer, key: Key, row: Row | None, pending: bool) -> None:  # noqa: FBT001
+        if buffer.indexes:
+            buffer.set(key, row, pending)
+        else:
+            buffer.rows[key] = row
+            buffer.pending[key] = pending
+
+    def _changes(self, table: Table) -> Iterator[tuple[Row, int]]:
+        """Return which rows a flush adds to a table's stored rows, and which it removes."""
+        buffer = self._buffers[table]
+        for key in buffer.pending:
+            before, now = self._store.get(table, *key), buffer.rows[key]
+            if before is not None:
+                yield before, -1
+            if now is not None:
+                yield now, 1
+
+    def _check_unique(self, table: Table, buffer: _TableBuffer, row: Row) -> None:
+        if not buffer.unique:
+            return
+        key = buffer.key(row)
+        for columns in buffer.unique:
+            rows = self.select(table, {name: row[name] for name in columns})
+            if any(buffer.key(other) != key for other in rows):
+                raise DuplicateKey(f"{table.name}: {', '.join(columns)}")
+
+
+def _is_askable(text: str) -> bool:
+    """Tell whether every store can be asked for a text; no stored name holds another."""
+    try:
+        return 0 not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+class _Savepoints:
+    """Stretches of a transaction that can be undone; they lie in one another, so this is all."""
+
+    __slots__ = ("_undo", "marks")
+
+    def __init__(self, undo: list[_Undo]) -> None:
+        self._undo = undo
+        """What takes each change back, in the order of the changes."""
+
+        self.marks: list[int] = []
+        """How many changes there were when each open savepoint began."""
+
+    def __enter__(self) -> None:
+        self.marks.append(len(self._undo))
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        mark = self.marks.pop()
+        while kind is not None and len(self._undo) > mark:
+            buffer, key, row, pending = self._undo.pop()
+            buffer.set(key, row, pending)

@@ -1,0 +1,270 @@
+"""The ledger's tables in memory: for tests, and for folding a log without a database.
+
+A view holds the writer off while it is open, so it is a snapshot; nothing is durable.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Table
+
+from kernel.ledger.schema import metadata
+from kernel.ledger.store.catalog import ContentReport, StorageFault
+from kernel.ledger.store.keys import Columns, Values, key_names, unique_columns, values_getter
+from kernel.ledger.store.tables import DuplicateKey, Row, SingleRows, is_beyond
+
+
+class _MemoryTable:
+    """Rows by primary key, their unique values, and the equality indexes of the schema."""
+
+    def __init__(self, table: Table) -> None:
+        self.key_columns = key_names(table)
+        self.key = _getter(self.key_columns)
+        self._table = table
+        self.rows: dict[Values, Row] = {}
+        self.unique: dict[Columns, dict[Values, Values]] = {
+            columns: {} for columns in unique_columns(table)
+        }
+        self.indexes: dict[Columns, dict[Values, dict[Values, None]]] = {
+            columns: {} for columns in _indexed_columns(table)
+        }
+
+    def check(self, row: Row) -> None:
+        key = self.key(row)
+        steps = self._table.info.get("steps")
+        if steps is not None and (row[steps[0]], row[steps[1]]) not in steps[2]:
+            raise ValueError(
+                f"{self._table.name}: {row[steps[0]]!r} does not lead to {row[steps[1]]!r}"
+            )
+        for columns, holders in self.unique.items():
+            holder = holders.get(_getter(columns)(row))
+            if holder is not None and holder != key:
+                raise DuplicateKey(f"{self._table.name}: {columns}")
+
+    def set(self, key: Values, row: Row | None) -> Row | None:
+        """Put or remove a row and return the one that stood there."""
+        before = self.rows.pop(key, None)
+        if before is not None:
+            for columns, holders in self.unique.items():
+                holders.pop(_getter(columns)(before))
+            for columns, index in self.indexes.items():
+                index[_getter(columns)(before)].pop(key)
+        if row is not None:
+            self.rows[key] = row
+            for columns, holders in self.unique.items():
+                holders[_getter(columns)(row)] = key
+            for columns, index in self.indexes.items():
+                index.setdefault(_getter(columns)(row), {})[key] = None
+        return before
+
+    def clear(self) -> None:
+        """Forget every row."""
+        self.rows.clear()
+        for holders in self.unique.values():
+            holders.clear()
+        for index in self.indexes.values():
+            index.clear()
+
+    def matching(self, where: Mapping[str, Any]) -> Iterable[Row]:
+        """Return the rows that equal `where`, through the index that covers most of it."""
+        if not where:
+            return self.rows.values()
+        covering, other_columns = _covering(self._table, tuple(where))
+        if covering:
+            keys = self.indexes[covering].get(_getter(covering)(where), {})
+            candidates: Iterable[Row] = map(self.rows.__getitem__, keys)
+        else:
+            candidates = self.rows.values()
+        for name in other_columns:
+            candidates = _having(candidates, name, where[name])
+        return candidates
+
+
+def _having(rows: Iterable[Row], name: str, value: Any) -> Iterator[Row]:
+    return (row for row in rows if row[name] == value)
+
+
+_getter = cache(values_getter)
+
+
+@cache
+def _indexed_columns(table: Table) -> tuple[Columns, ...]:
+    """The prefixes of every index and of every key of several columns."""
+    full = [tuple(column.name for column in index.columns) for index in table.indexes]
+    full += unique_columns(table)
+    full.append(key_names(table)[:-1])
+    prefixes = {columns[:length] for columns in full for length in range(1, len(columns) + 1)}
+    return tuple(sorted(prefixes))
+
+
+@cache
+def _covering(table: Table, names: Columns) -> tuple[Columns, Columns]:
+    """Return the index that covers most of some columns, and the columns that it does not."""
+    usable = [columns for columns in _indexed_columns(table) if set(columns) <= set(names)]
+    covering: Columns = max(usable, key=len, default=())
+    return covering, tuple(name for name in names if name not in covering)
+
+
+def _trimmed(value: Any) -> Any:
+    """Copy bytes: a serialiser's may keep a much larger buffer alive."""
+    return bytes(memoryview(value)) if type(value) is bytes else value
+
+
+class MemoryTables(SingleRows):
+    """The tables inside a transaction; every write notes how it is undone."""
+
+    def __init__(self, tables: dict[str, _MemoryTable]) -> None:
+        self._tables = tables
+        self._undo: list[Callable[[], object]] = []
+
+    def get(self, table: Table, *key: str | int) -> Row | None:
+        """Return the row of a primary key."""
+        row = self._tables[table.name].rows.get(key)
+        return None if row is None else dict(row)
+
+    def select(
+        self,
+        table: Table,
+        where: Mapping[str, Any] | None = None,
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the rows that equal `where`, in the order of one column."""
+        column = order_by or self._tables[table.name].key_columns[-1]
+        matching = self._tables[table.name].matching(where or {})
+        rows = [row for row in matching if is_beyond(row[column], after, descending=descending)]
+        rows.sort(key=lambda row: row[column], reverse=descending)
+        return [dict(row) for row in rows[:limit]]
+
+    def select_any(
+        self,
+        table: Table,
+        column: str,
+        values: Sequence[str | int],
+        where: Mapping[str, Any],
+        *,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the rows that equal `where` and have any of the values in a column."""
+        if self._tables[table.name].key_columns == (column,):
+            rows = (self.get(table, value) for value in dict.fromkeys(values))
+            equal = where.items()
+            matching = [
+                row for row in rows if row and all(row[name] == value for name, value in equal)
+            ]
+        else:
+            matching = [
+                row
+                for value in dict.fromkeys(values)
+                for row in self.select(table, {**where, column: value})
+            ]
+        return matching[:limit]
+
+    def count(
+        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
+    ) -> int:
+        """Return how many rows equal `where`, or how many values of a column they have."""
+        rows = self._tables[table.name].matching(where or {})
+        return sum(1 for _ in rows) if distinct is None else len({row[distinct] for row in rows})
+
+    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
+        """Return the number of rows for each combination of the columns' values."""
+        rows = self._tables[table.name].rows.values()
+        return dict(Counter(tuple(row[name] for name in columns) for row in rows))
+
+    def schema_faults(self) -> list[StorageFault]:
+        """Return nothing: here the schema is what it was imported as."""
+        return []
+
+    def content_faults(self) -> ContentReport:
+        """Return nothing: there are no pages, and indexes are part of their tables."""
+        return ContentReport()
+
+    def insert(self, table: Table, row: Row) -> None:
+        """Add a row."""
+        memory_table = self._tables[table.name]
+        if memory_table.key(row) in memory_table.rows:
+            raise DuplicateKey(table.name)
+        self.put(table, row)
+
+    def append(self, table: Table, row: Row) -> None:
+        """Add a row that is new by construction."""
+        self.insert(table, row)
+
+    def put(self, table: Table, row: Row) -> None:
+        """Add or replace a row."""
+        memory_table = self._tables[table.name]
+        memory_table.check(row)
+        key = memory_table.key(row)
+        before = memory_table.set(key, {name: _trimmed(value) for name, value in row.items()})
+        self._undo.append(lambda: memory_table.set(key, before))
+
+    def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
+        """Set columns of a row."""
+        row = self._tables[table.name].rows[key]
+        self.put(table, {**row, **values})
+
+    def delete(self, table: Table, *key: str | int) -> None:
+        """Remove the row of a primary key."""
+        memory_table = self._tables[table.name]
+        before = memory_table.set(key, None)
+        self._undo.append(lambda: memory_table.set(key, before))
+
+    def delete_before(self, table: Table, column: str, bound: int) -> int:
+        """Remove the rows whose column is below the bound."""
+        memory_table = self._tables[table.name]
+        keys = [key for key, row in memory_table.rows.items() if row[column] < bound]
+        for key in keys:
+            self.delete(table, *key)
+        return len(keys)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what is written inside when an exception leaves the block."""
+        mark = len(self._undo)
+        try:
+            yield
+        except BaseException:
+            while len(self._undo) > mark:
+                self._undo.pop()()
+            raise
+
+
+class MemoryStore:
+    """A ledger's place in this process's memory; gone with it."""
+
+    def __init__(self) -> None:
+        self._tables = {name: _MemoryTable(table) for name, table in metadata.tables.items()}
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def transaction(self) -> Iterator[MemoryTables]:
+        """Hold every other transaction off until the block ends."""
+        with self._lock:
+            tables = MemoryTables(self._tables)
+            with tables.savepoint():
+                yield tables
+
+    @contextmanager
+    def view(self) -> Iterator[MemoryTables]:
+        """Hold the writer off while the snapshot is read."""
+        with self._lock:
+            yield MemoryTables(self._tables)
+
+    def server_time_us(self) -> int | None:
+        """Return None: this machine's clock counts."""
+        return None
+
+    def engine(self) -> dict[str, str]:
+        """Return that nothing is kept."""
+        return {"version": "memory"}
+
+    def close(self) -> None:
+        """Keep everything: the memory is the ledger."""

@@ -1,0 +1,338 @@
+"""The port of a ledger's storage: rows of the schema's tables inside one transaction.
+
+An adapter stores rows and keeps the promises of keys; it knows nothing of operations or chains. A
+row is a mapping of column name to ``str``, ``int``, ``bytes`` or ``None``. A text that holds U+0000
+may be refused when it is written (`TextNotStorable`); then no row answers to it.
+
+The port is of rows and not of operations: adapters keep keys and snapshots, `ledger.py` has the
+vocabulary. Whoever walks a chain reads columns (`TablesView.columns`) and not rows.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from sqlalchemy import Table
+
+from kernel.ledger.replication import Replication
+from kernel.ledger.store.catalog import ContentReport, StorageFault
+from kernel.ledger.store.keys import values_getter
+
+Row = dict[str, Any]
+
+
+class DuplicateKey(Exception):
+    """A row with this key, or with this unique value, is there already; nothing was written."""
+
+
+class MissingReference(Exception):
+    """A row names another by a foreign key, and that one is not there; nothing was written."""
+
+
+def is_beyond(value: Any, after: Any, *, descending: bool) -> bool:
+    """Tell whether a value comes after another in an order; every value comes after None."""
+    if after is None:
+        return True
+    return bool(value < after if descending else value > after)
+
+
+def rows_in_pages(
+    tables: "TablesView",
+    table: Table,
+    where: Mapping[str, Any] | None = None,
+    *,
+    order_by: str,
+    after: Any = None,
+    descending: bool = False,
+    page_rows: int,
+) -> Iterator[Row]:
+    """Yield the rows that equal `where` beyond a value of a column, in its order, page by page.
+
+    Of rows that share a value, those behind the end of a page are left out: the column is unique
+    among the rows, or one row of each value is enough.
+    """
+    while True:
+        rows = tables.select(
+            table, where, order_by=order_by, after=after, descending=descending, limit=page_rows
+        )
+        yield from rows
+        if len(rows) < page_rows:
+            return
+        after = rows[-1][order_by]
+
+
+class TablesView(Protocol):
+    """One consistent snapshot of the tables."""
+
+    def get(self, table: Table, *key: str | int) -> Row | None:
+        """Return the row of a primary key."""
+
+    def select(
+        self,
+        table: Table,
+        where: Mapping[str, Any] | None = None,
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        descending: bool = False,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the rows whose columns equal `where`, in the order of one column.
+
+        Rows are ordered by `order_by`, or by the primary key's last column; `after` is exclusive
+        in the direction of the order.
+        """
+
+    def select_any(
+        self,
+        table: Table,
+        column: str,
+        values: Sequence[str | int],
+        where: Mapping[str, Any],
+        *,
+        limit: int | None = None,
+    ) -> list[Row]:
+        """Return the rows that equal `where` and have any of the values in a column.
+
+        They come in no order, and many values cost little more than one. Beyond `limit` rows,
+        any of them are returned.
+        """
+
+    def columns(
+        self,
+        table: Table,
+        names: tuple[str, ...],
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        limit: int,
+    ) -> list[tuple[Any, ...]]:
+        """Return some columns of the rows in the order of one column.
+
+        Like `select`, for readers of very many rows and little of each.
+        """
+
+    def count(
+        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
+    ) -> int:
+        """Return how many rows equal `where`, or how many values of a column they have.
+
+        Linear in the number of the rows.
+        """
+
+    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
+        """Return the number of rows for each combination of the columns' values."""
+
+    def schema_faults(self) -> list[StorageFault]:
+        """Return where tables, indexes and triggers are not those that this program makes."""
+
+    def content_faults(self) -> ContentReport:
+        """Compare stored indexes and pages with the tables; linear in the size of the ledger."""
+
+
+class Tables(TablesView, Protocol):
+    """The tables inside the one writing transaction."""
+
+    def insert(self, table: Table, row: Row) -> None:
+        """Add a row.
+
+        Raises:
+            DuplicateKey: when its key or a unique value exists.
+        """
+
+    def append(self, table: Table, row: Row) -> None:
+        """Add a row whose key and unique values are new by construction.
+
+        If it exists all the same, this raises DuplicateKey or, at the latest, the whole
+        transaction fails at its end.
+        """
+
+    def put(self, table: Table, row: Row) -> None:
+        """Add a row or replace the one with its primary key."""
+
+    def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
+        """Set columns of the row with this primary key."""
+
+    def delete(self, table: Table, *key: str | int) -> None:
+        """Remove the row of a primary key, if there is one."""
+
+    def delete_before(self, table: Table, column: str, bound: int) -> int:
+        """Remove the rows whose column is below the bound, and return their number."""
+
+    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add rows; after a failure the transaction can only be given up.
+
+        Raises:
+            DuplicateKey: when a key or a unique value exists.
+        """
+
+    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add rows or replace those with their primary keys, in this order."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """Send what is written inside in as few messages as the adapter can; nothing is read there.
+
+        What fails may show only when the block ends; then the transaction can only be given up.
+        """
+        return nullcontext()
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """Undo what is written inside when an exception leaves the block; the rest stays."""
+
+
+class SingleRows(Tables, Protocol):
+    """The tables of an adapter to which many rows are as many single ones."""
+
+    def columns(
+        self,
+        table: Table,
+        names: tuple[str, ...],
+        *,
+        order_by: str | None = None,
+        after: Any = None,
+        limit: int,
+    ) -> list[tuple[Any, ...]]:
+        """Return some columns of the rows in the order of one column."""
+        take = values_getter(names)
+        return [
+            take(row) for row in self.select(table, order_by=order_by, after=after, limit=limit)
+        ]
+
+    def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add rows."""
+        for row in rows:
+            self.insert(table, row)
+
+    def put_many(self, table: Table, rows: Sequence[Row]) -> None:
+        """Add or replace rows."""
+        for row in rows:
+            self.put(table, row)
+
+
+class Store(Protocol):
+    """A place where a ledger lives."""
+
+    def transaction(self) -> AbstractContextManager[Tables]:
+        """Open the one writing transaction; it is durable when the block has ended.
+
+        An exception inside rolls back. Writers of every process wait for each other here.
+
+        Raises:
+            LedgerUnavailable: when the lock was not granted in time; nothing happened.
+            CommitOutcomeUnknown: when COMMIT itself failed.
+        """
+
+    def view(self) -> AbstractContextManager[TablesView]:
+        """Open a consistent snapshot that never waits for the writer."""
+
+    def server_time_us(self) -> int | None:
+        """Return the time by the server's clock, in microseconds since 1970-01-01 UTC.
+
+        None where the store is on this machine, whose clock counts then.
+
+        Raises:
+            LedgerUnavailable: when the server does not answer.
+        """
+
+    def engine(self) -> dict[str, str]:
+        """Return what keeps the ledger: `version`, and settings on which its durability rests.
+
+        Raises:
+            LedgerUnavailable: when it does not answer.
+        """
+
+    def close(self) -> None:
+        """Release everything; the ledger can be opened again."""
+
+
+@runtime_checkable
+class GivesSpaceBack(Store, Protocol):
+    """A store whose file can become shorter while it is used."""
+
+    def give_space_back(self, pages_max: int) -> int:
+        """Cut at most so many free pages off the end of the file; return how many are left.
+
+        The writer's lock is held meanwhile. As many as before are left where the file was made
+        without the means to do this: then they are used again, and never given back.
+
+        Raises:
+            LedgerUnavailable: when the lock was not granted in time.
+        """
+
+
+@runtime_checkable
+class HasStandbys(Store, Protocol):
+    """A store on a server of which others may be standbys."""
+
+    def replication(self) -> Replication:
+        """Return what the server says of its standbys.
+
+        Raises:
+            LedgerUnavailable: when it does not answer.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class WriterTurn:
+    """One writer's turn: what its transaction is computed on, and then written to."""
+
+    snapshot: Tables
+    """Nothing is ever written to it."""
+
+    hold: Callable[[], Tables]
+    """Locks the head until the end of the turn, and returns the tables to write to.
+
+    Raises `LedgerUnavailable` when the lock was not granted in time; nothing was written.
+    """
+
+
+@runtime_checkable
+class HeldLate(Store, Protocol):
+    """A store that can lock its head later than it takes the snapshot of a transaction."""
+
+    def turn(self) -> AbstractContextManager[WriterTurn]:
+        """Open a writing transaction whose head its `hold` locks; else like `transaction`.
+
+        Writers that come through here wait for each other a while, because what is computed beside
+        another writer is computed in vain. Nothing rests on it.
+        """
+
+
+@runtime_checkable
+class SharedStore(Store, Protocol):
+    """A store whose server can end a process that holds the head and is dead."""
+
+    def share(self, name: str, is_dead: Callable[[str], bool]) -> None:
+        """Write under a gateway's name from now on, and end holders of the head that are dead.
+
+        `is_dead` is asked on whatever thread waits, about names that others write under.
+        """
+
+
+@runtime_checkable
+class LooksAhead(Store, Protocol):
+    """A store that reads the head in the message that opens a snapshot (`head_watch.py`)."""
+
+    def look_ahead(self, known: Callable[[], Any]) -> None:
+        """Give each snapshot from now on its look at the head, as `ahead`.
+
+        `known` returns the head that is known, None where there is none yet.
+        """
+
+
+@runtime_checkable
+class Replaceable(Store, Protocol):
+    """A store in a file that somebody may replace while it is open."""
+
+    def is_replaced(self) -> bool:
+        """Tell whether the file at the path is not the one that is open; cheap."""
+
+    def is_overwritten(self, known_at_us: int) -> bool:
+        """Tell whether somebody else has written over the file that is open; not as cheap.
+
+        `known_at_us` is the clock of a head that was known before.
+        """
+
+    def abandon(self) -> None:
+        """Close everything, and write nothing more to the file or to what took its place."""

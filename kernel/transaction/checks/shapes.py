@@ -1,0 +1,374 @@
+"""Leaves out the checks that an envelope's shape makes needless (decision kernel/0240).
+
+Some questions are answered by an envelope's shape alone: its verb, the kinds of its effects, and
+which fields are stated. The answer is the same for every envelope of that shape, so it is found
+once, with the rules of the checks themselves, and kept. A check that cannot refuse an envelope of a
+shape, and records nothing with it, is not made; in doubt it is made, as every check is of a shape
+that is not kept. So a refusal, and the order of refusals, is what it is without this table.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from kernel.algebra.effects import EFFECT_KINDS, canonical_kind
+from kernel.algebra.verbs import EPOCH_CLOSE, EPOCH_OPEN, OPERATION_KINDS, SEMANTIC_VERBS
+from kernel.model.envelope import ACTORS, MAX_EFFECTS, REVERSIBILITIES, KernelEffect
+from kernel.model.receipt import MANIFEST_RECEIPT, RECEIPT_KINDS
+from kernel.model.simulation import SIMULATE
+from kernel.records.overlays.access import OVERRIDE
+from kernel.records.overlays.overlay import EMBEDDED, FIELDS
+from kernel.records.overlays.resolution import SHARE_LINK_SESSION
+from kernel.records.sources import READING, RECLASSIFICATION
+from kernel.transaction.checks import (
+    v01_derived_names,
+    v01_model_outputs,
+    v01_operation_id,
+    v02_supersession,
+    v03_bindings,
+    v03_cascade,
+    v03_fires,
+    v03_verb,
+    v04_causality,
+    v04_epoch,
+    v06_outcomes,
+    v06_source_spans,
+    v07_isolation,
+    v08_taint,
+    v09_constructions,
+    v09_overlays,
+    v10_inverse,
+    v10_reversibility,
+    v12_conflicts,
+)
+from kernel.transaction.checks.check import Check, Submission, Submitter
+from kernel.transaction.checks.order import CHECKS
+from kernel.transaction.checks.v01_schema import check_actor
+from kernel.transaction.outbound import goes_outside
+from kernel.values.visibility import VISIBILITY_CLASSES
+
+Checks = tuple[tuple[str, Check], ...]
+
+SHAPES_MAX = 1024
+"""Shapes that are kept; where there are more, the table begins anew."""
+
+EFFECTS_MAX = 16
+"""Shapes of effects in a shape that is kept."""
+
+_VALUE_CHARS_MAX = 64
+
+_RULED = [rule for verb in SEMANTIC_VERBS.values() for rule in verb.arguments.by_kind.values()]
+
+TELLING_FIELDS = frozenset(
+    {
+        *("node_kind", "visibility_class", "to_state", "edge_type", "state", EMBEDDED, *FIELDS),
+        *v06_source_spans.GROUNDING,
+        *(name for reading in READING.values() for name in reading),
+        *(name for rule in _RULED for name in (*rule.values, *rule.stated, *(rule.only or ()))),
+        *(name for rule in _RULED for name in (*rule.never, *rule.beside)),
+    }
+)
+"""Fields of a payload on whose presence an answer depends."""
+
+
+class EffectShape(NamedTuple):
+    """What an answer may depend on of an effect."""
+
+    kind: str
+    reversibility: str
+    inverse: str | None
+    compensation: str | None
+    receipt: str | None
+    descriptor: str | None
+    """Empty where it is blank, None where there is none."""
+
+    has_target: bool
+    undoes: bool
+    fields: frozenset[str]
+    """Those of `TELLING_FIELDS` that the payload has."""
+
+    has_others: bool
+    """Whether the payload has other fields as well."""
+
+    node_kind: str | None
+    visibility_class: str | None
+    to_state: str | None
+    edge_type: str | None
+
+    def payload(self) -> dict[str, Any]:
+        """Return the payload as far as it is known; a field of any value has None."""
+        stated = dict.fromkeys(self.fields)
+        for name in ("node_kind", "visibility_class", "to_state", "edge_type"):
+            if name in stated:
+                stated[name] = getattr(self, name)
+        return stated
+
+    def effect(self) -> KernelEffect:
+        """Return an effect of this shape, for rules that ask for nothing else of it."""
+        return KernelEffect.model_construct(
+            effect_id="",
+            schema_version=1,
+            effect_kind=self.kind,
+            reversibility=self.reversibility,
+            inverse_operation_kind=self.inverse,
+            compensating_operation_kind=self.compensation,
+            external_effect_descriptor=self.descriptor,
+            receipt_subkind=self.receipt,
+            payload=self.payload(),
+        )
+
+
+class Shape(NamedTuple):
+    """What an answer may depend on of an envelope, who submits it, and the overlays in force."""
+
+    submitter: Submitter
+    actor: str
+    operation_kind: str
+    verb: str
+    effects: tuple[EffectShape, ...]
+    """Each shape once."""
+
+    has_too_many: bool
+    """Whether there are more effects than an operation may have."""
+
+    repeats_id: bool
+    """Whether two effects have one id."""
+
+    supersedes: bool
+    in_epoch: bool
+    has_parents: bool
+    cites: bool
+    """Whether it names sources, or has read something."""
+
+    is_tainted: bool
+    """Whether it states a taint, or a class of its output."""
+
+    has_outputs: bool
+    adjudicates: bool
+    of_share_link: bool
+    fires: bool
+    """Whether it says that it is a fire of a binding."""
+
+    overlays: bool
+    """Whether any overlay is in force."""
+
+
+def checks_left(submission: Submission) -> Checks:
+    """Return the checks that may refuse an envelope, or record something with it, in order."""
+    try:
+        key = _key_of(submission)
+        left = KEPT.get(key)
+    except TypeError:  # a payload's value that cannot be a key
+        return CHECKS
+    if left is None:
+        left = _judge(key)
+    return left
+
+
+KEPT: dict[tuple[Any, ...], Checks] = {}
+"""The checks that are left, by the values of a shape."""
+
+
+def _key_of(submission: Submission) -> tuple[Any, ...]:
+    """Return the values of a `Shape`, which cost less than the shape itself."""
+    envelope = submission.envelope
+    effects = envelope.primitive_effects
+    telling = TELLING_FIELDS.intersection
+    shapes = [
+        (
+            effect.effect_kind,
+            effect.reversibility,
+            effect.inverse_operation_kind,
+            effect.compensating_operation_kind,
+            effect.receipt_subkind,
+            (outside := effect.external_effect_descriptor) and (outside.strip() and "stated"),
+            effect.target_ref is not None,
+            effect.undoes is not None,
+            fields := telling(payload := effect.payload),
+            len(payload) > len(fields),
+            payload.get("node_kind"),
+            payload.get("visibility_class"),
+            payload.get("to_state"),
+            payload.get("edge_type"),
+        )
+        for effect in effects
+    ]
+    return (
+        submission.submitter,
+        envelope.actor,
+        envelope.operation_kind,
+        envelope.semantic_intent,
+        # No predicate counts effects: those of one shape are judged once, whatever their number.
+        tuple(dict.fromkeys(shapes)),
+        len(effects) > MAX_EFFECTS,
+        len({effect.effect_id for effect in effects}) < len(effects),
+        envelope.supersedes is not None,
+        envelope.epoch_id is not None,
+        bool(envelope.causal_parent_operation_ids),
+        bool(envelope.source_refs or envelope.read_set_refs),
+        bool(envelope.source_visibility_taint)
+        or envelope.resolved_output_visibility_class is not None,
+        bool(envelope.recorded_model_outputs),
+        bool(envelope.adjudicates_receipt_ids),
+        envelope.actor_session_kind == SHARE_LINK_SESSION,
+        envelope.binding_fire is not None,
+        submission.transaction.has_overlays(),
+    )
+
+
+def _judge(key: tuple[Any, ...]) -> Checks:
+    shape = Shape._make(key)
+    if not _is_keepable(shape):
+        return CHECKS
+    shape = shape._replace(effects=tuple(map(EffectShape._make, shape.effects)))
+    left = tuple(
+        (name, check)
+        for name, check in CHECKS
+        if check not in CANNOT_REFUSE or not CANNOT_REFUSE[check](shape)
+    )
+    if len(KEPT) >= SHAPES_MAX:
+        KEPT.clear()
+    KEPT[key] = left
+    return left
+
+
+def _is_keepable(shape: Shape) -> bool:
+    """Tell whether a shape may stay in memory: few effects, names of registries, short values."""
+    return (
+        shape.actor in ACTORS
+        and len(shape.effects) <= EFFECTS_MAX
+        and shape.verb in SEMANTIC_VERBS
+        and shape.operation_kind in OPERATION_KINDS
+        and all(map(_is_known, map(EffectShape._make, shape.effects)))
+    )
+
+
+def _is_known(effect: EffectShape) -> bool:
+    kinds = (effect.kind, effect.inverse, effect.compensation)
+    values: tuple[object, ...] = (
+        *(effect.node_kind, effect.visibility_class),
+        *(effect.to_state, effect.edge_type),
+    )
+    return (
+        effect.kind in EFFECT_KINDS
+        and effect.reversibility in REVERSIBILITIES
+        and all(kind is None or kind in EFFECT_KINDS for kind in kinds)
+        and (effect.receipt is None or effect.receipt in RECEIPT_KINDS)
+        and all(
+            value is None or (isinstance(value, str) and len(value) <= _VALUE_CHARS_MAX)
+            for value in values
+        )
+    )
+
+
+def _composes(shape: Shape) -> bool:
+    """V3: the effects compose the verb, and their arguments are decided by what is known."""
+    if shape.has_too_many:
+        return False
+    names = tuple((effect.kind, effect.undoes, effect.receipt) for effect in shape.effects)
+    if v03_verb.judge(shape.verb, shape.operation_kind, names) is not None:
+        return False
+    rules = SEMANTIC_VERBS[shape.verb].arguments.by_kind
+    kinds = {effect.kind for effect in shape.effects}
+    for effect in shape.effects:
+        arguments = rules.get(effect.kind)
+        if arguments is None:
+            continue
+        known = arguments.values.keys() <= {"node_kind", "to_state", "edge_type"}
+        beyond = arguments.only is not None and effect.has_others
+        if not known or beyond or arguments.broken_by(effect.payload(), kinds) is not None:
+            return False
+    return True
+
+
+def _grounds_nothing(shape: Shape) -> bool:
+    """V6: no effect could change what an understanding rests on."""
+    return not any(
+        effect.undoes or v06_source_spans.may_ground(shape.verb, effect.effect())
+        for effect in shape.effects
+    )
+
+
+def _is_public(shape: Shape) -> bool:
+    """V8: it is made of nothing, states no taint, and writes nodes of known classes."""
+    if shape.cites or shape.is_tainted or shape.has_outputs or shape.verb == SIMULATE:
+        return False
+    for effect in shape.effects:
+        if effect.undoes or effect.kind == RECLASSIFICATION:
+            return False
+        if not READING[effect.kind].keys().isdisjoint(effect.fields):
+            return False
+        states_class = "visibility_class" in effect.fields
+        is_known = not states_class or effect.visibility_class in VISIBILITY_CLASSES
+        if canonical_kind(effect.kind) == "node_write" and not is_known:
+            return False
+    return True
+
+
+def _is_not_overlaid(shape: Shape) -> bool:
+    """V9: no overlay is in force or written, none is overridden, and nothing goes outside."""
+    trusted = (
+        shape.submitter == "orchestrator" and shape.actor != "agent" and not shape.of_share_link
+    )
+    return not (shape.overlays or shape.has_outputs) and not any(
+        effect.undoes
+        or v09_constructions.states_overlay(effect.effect())
+        or (effect.receipt == OVERRIDE and not trusted)
+        or goes_outside(effect.effect())
+        for effect in shape.effects
+    )
+
+
+def _is_classified(shape: Shape) -> bool:
+    """V10: each effect says how it can be undone, as the registry does for what is known of it."""
+    return not shape.repeats_id and not any(
+        canonical_kind(effect.kind) == "membership_state_transition"
+        or (EFFECT_KINDS[effect.kind].overrides and effect.node_kind is None)
+        or v10_reversibility.check_effect(effect.effect(), effect.node_kind, "") is not None
+        for effect in shape.effects
+    )
+
+
+CANNOT_REFUSE: Mapping[Check, Callable[[Shape], bool]] = MappingProxyType(
+    {
+        check_actor: lambda shape: shape.submitter == "orchestrator" and not shape.supersedes,
+        v01_operation_id.check: lambda shape: shape.submitter == "orchestrator",
+        v01_derived_names.check: lambda shape: (
+            shape.submitter == "orchestrator" and not shape.supersedes
+        ),
+        v01_model_outputs.check: lambda shape: not shape.has_outputs,
+        v02_supersession.check: lambda shape: not shape.supersedes,
+        v03_verb.check: _composes,
+        v03_bindings.check: lambda shape: (
+            shape.verb != v03_bindings.CREATE
+            and not any(effect.kind == v03_bindings.ADVANCE for effect in shape.effects)
+        ),
+        v03_fires.check: lambda shape: (
+            not shape.fires
+            and not any(effect.receipt == MANIFEST_RECEIPT for effect in shape.effects)
+        ),
+        v03_cascade.check: lambda shape: shape.verb not in v03_cascade.TAKING_VERBS,
+        v04_epoch.check: lambda shape: (
+            not shape.in_epoch and shape.verb not in (EPOCH_OPEN, EPOCH_CLOSE)
+        ),
+        v04_causality.check: lambda shape: shape.supersedes or not shape.has_parents,
+        v06_source_spans.check: _grounds_nothing,
+        v06_outcomes.check: lambda shape: (
+            not any(effect.kind in v06_outcomes.JUDGED_KINDS for effect in shape.effects)
+        ),
+        v07_isolation.check: lambda shape: (
+            shape.submitter == "orchestrator" and not shape.has_outputs
+        ),
+        v08_taint.check: _is_public,
+        v09_overlays.check: _is_not_overlaid,
+        v10_reversibility.check: _is_classified,
+        v10_inverse.check: lambda shape: not any(effect.undoes for effect in shape.effects),
+        v12_conflicts.check: lambda shape: (
+            not shape.adjudicates and (shape.supersedes or shape.verb in v12_conflicts.COMPUTED)
+        ),
+    }
+)
+"""By check: whether it passes every envelope of a shape.
+
+Times, keys, scopes, the policy and capacity are asked of each envelope.
+"""

@@ -1,0 +1,85 @@
+"""V2: an envelope that takes a lite one's place takes that of one that waits for it (§2.8, K24).
+
+1. What it names is a lite row of the log that nobody has superseded and no reviewer has settled.
+2. It is the same operation: its id, kind, key, causal parents and time of recording are the row's.
+3. The migration speaks, and no model does.
+4. Nothing that happened outside happens again.
+"""
+
+import orjson
+
+from kernel.algebra.effects import IRREVERSIBLE
+from kernel.ledger import schema
+from kernel.ledger.ledger import Document
+from kernel.ledger.store.tables import Row
+from kernel.ledger.supersession import is_lite, position_of
+from kernel.model.envelope import Envelope
+from kernel.model.receipt import MIGRATION_KIND
+from kernel.records.conflicts.adjudications import items_of, resolution_of
+from kernel.transaction.checks.check import Refusal, Submission, Verdict
+
+_SAME = ("operation_kind", "idempotency_key", "causal_parent_operation_ids", "recorded_at")
+
+
+def check(submission: Submission) -> Verdict:
+    """Refuse an envelope that names no waiting lite operation, or that is another operation."""
+    envelope = submission.envelope
+    if envelope.supersedes is None:
+        return None
+    lite_row = submission.transaction.tables.get(
+        schema.kernel_event_log, int(envelope.supersedes.ec_sequence_number)
+    )
+    if lite_row is None or not is_lite(lite_row) or not _names(envelope, lite_row):
+        message = f"no lite envelope of {envelope.operation_id} stands there"
+        return Refusal("envelope_supersession_target_invalid", "supersedes", message)
+    return (
+        _check_waiting(submission, lite_row)
+        or _check_same(envelope, orjson.loads(lite_row["row_bytes"]))
+        or _check_content(envelope)
+    )
+
+
+def _names(envelope: Envelope, row: Row) -> bool:
+    superseded = envelope.supersedes
+    return (
+        superseded is not None
+        and envelope.operation_id == superseded.operation_id == row["operation_id"]
+    )
+
+
+def _check_waiting(submission: Submission, lite_row: Row) -> Refusal | None:
+    operation_id, transaction = str(lite_row["operation_id"]), submission.transaction
+    newest = transaction.log_row_of(operation_id)
+    if newest is not None and position_of(newest) != newest["ec_sequence_number"]:
+        message = f"row {newest['ec_sequence_number']} took its place before"
+        return Refusal("envelope_already_superseded", "supersedes", message)
+    for item in items_of(transaction, operation_id, MIGRATION_KIND):
+        settled = resolution_of(transaction, item["receipt_id"])
+        if settled is not None:
+            message = f"{settled['operation_id']} settled it after a review"
+            return Refusal("envelope_already_superseded", "supersedes", message)
+    return None
+
+
+def _check_same(envelope: Envelope, lite: Document) -> Refusal | None:
+    for name in _SAME:
+        stated = getattr(envelope, name)
+        if (list(stated) if isinstance(stated, tuple) else stated) != lite[name]:
+            message = f"the lite envelope has another {name}"
+            return Refusal("envelope_supersession_differs", name, message)
+    return None
+
+
+def _check_content(envelope: Envelope) -> Refusal | None:
+    if envelope.actor != "migration":
+        message = "what supersedes a lite envelope is the migration's"
+        return Refusal("envelope_actor_unauthorized", "actor", message)
+    if envelope.recorded_model_outputs:
+        message = "a migration asks no model"
+        return Refusal("envelope_schema_invalid", "recorded_model_outputs", message)
+    for index, effect in enumerate(envelope.primitive_effects):
+        if effect.reversibility == IRREVERSIBLE:
+            field = f"primitive_effects.{index}"
+            message = "what happened outside would happen again"
+            return Refusal("envelope_supersession_repeats_external_effect", field, message)
+    return None

@@ -1,0 +1,247 @@
+"""V8: the output is as restricted as the most restricted source (INV-A-TAINT-INFECTIOUS-1, §7).
+
+The declared taint is checked against itself, against the written nodes, and against the sources
+that the ledger knows: a source whose class was left out is a resolution computed wrongly. A preview
+of restricted material says so (INV-G-SIM-VIS-1, §11.6).
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from kernel.algebra.effects import canonical_kind
+from kernel.algebra.verbs import ROLLBACK
+from kernel.ledger import schema
+from kernel.ledger.applied_effects import sequences_that_wrote
+from kernel.ledger.ledger import LedgerView
+from kernel.ledger.simulations import MOST_RESTRICTIVE
+from kernel.model.envelope import Envelope, KernelEffect
+from kernel.model.recomputes import RECALCULATE, is_page, recomputes_of
+from kernel.model.simulation import PREVIEW_EFFECT, SIMULATE, WARNED_CLASSES
+from kernel.records.sources import (
+    RECLASSIFICATION,
+    SourceClasses,
+    class_of_nodes,
+    classes_of,
+    sources_of_envelope,
+)
+from kernel.transaction.checks.check import Refusal, Submission, Verdict, said
+from kernel.values.visibility import (
+    LEAST_RESTRICTIVE,
+    VISIBILITY_CLASSES,
+    is_lowered,
+    max_visibility_class,
+)
+
+WRITERS_MAX = 2_000
+"""Operations on a node that are looked at to lower its class; beyond them it stays as it is."""
+
+_NO_WARNING = "envelope_simulation_visibility_warning_missing"
+
+
+def check(submission: Submission) -> Verdict:
+    """Refuse a resolution that is not the maximum of the sources, and outputs that differ."""
+    return (
+        _check_resolution(submission)
+        or _check_sources(submission)
+        or _check_outputs(submission)
+        or _check_page(submission)
+        or _check_warning(submission)
+        or _check_model_outputs(submission)
+        or _check_lowered(submission)
+    )
+
+
+def _check_resolution(submission: Submission) -> Refusal | None:
+    envelope = submission.envelope
+    taint = envelope.source_visibility_taint
+    resolved = envelope.resolved_output_visibility_class
+    unknown = [name for name in taint if name not in VISIBILITY_CLASSES]
+    if not taint and resolved is not None and resolved not in VISIBILITY_CLASSES:
+        return Refusal(
+            "envelope_taint_resolution_invalid",
+            "resolved_output_visibility_class",
+            f"unknown visibility class {said(resolved)}",
+        )
+    if unknown:
+        return Refusal(
+            "envelope_taint_resolution_invalid",
+            "source_visibility_taint",
+            f"unknown visibility class {said(unknown[0])}",
+        )
+    if not taint:
+        return None
+    expected = max_visibility_class(taint)
+    if resolved == expected:
+        return None
+    return Refusal(
+        "envelope_taint_resolution_invalid",
+        "resolved_output_visibility_class",
+        f"expected {expected}, got {said(resolved)}",
+    )
+
+
+def _check_sources(submission: Submission) -> Refusal | None:
+    envelope = submission.envelope
+    # A recompute reads numbers and writes nothing else of its inputs.
+    recomputes = envelope.semantic_intent == RECALCULATE
+    deep = not (recomputes and submission.submitter == "orchestrator")
+    for source, visibility in classes_of(submission.transaction, envelope, deep=deep):
+        if visibility == LEAST_RESTRICTIVE:
+            continue
+        if visibility not in envelope.source_visibility_taint:
+            return Refusal(
+                "envelope_taint_resolution_invalid",
+                source.field,
+                f"{source.ref} is {visibility}, which the taint leaves out",
+            )
+    return None
+
+
+def _check_outputs(submission: Submission) -> Refusal | None:
+    envelope = submission.envelope
+    resolved = envelope.resolved_output_visibility_class
+    for index, effect in enumerate(envelope.primitive_effects):
+        # A state that is put back keeps its class.
+        if effect.undoes is not None or canonical_kind(effect.effect_kind) != "node_write":
+            continue
+        stated = effect.payload.get("visibility_class")
+        field = f"primitive_effects.{index}.payload.visibility_class"
+        if "visibility_class" in effect.payload and stated not in VISIBILITY_CLASSES:
+            return Refusal(
+                "envelope_taint_output_node_mismatch", field, f"unknown visibility class {stated}"
+            )
+        if not envelope.source_visibility_taint or resolved is None:
+            continue
+        if stated != resolved and (stated or is_lowered(resolved, _stored(submission, effect))):
+            return Refusal(
+                "envelope_taint_output_node_mismatch",
+                field,
+                f"the output node is {stated}, resolved is {resolved}",
+            )
+    return None
+
+
+def _check_page(submission: Submission) -> Refusal | None:
+    """Refuse a page of recomputes of several classes: the most restrictive would raise the others.
+
+    Where the page is public, so is everything that its recomputes were made of.
+    """
+    envelope = submission.envelope
+    resolved = envelope.resolved_output_visibility_class
+    if resolved in (None, LEAST_RESTRICTIVE) or not is_page(envelope):
+        return None
+    for recompute in recomputes_of(envelope):
+        own = class_of_nodes(submission.transaction, recompute.read_refs)
+        if own != resolved:
+            return Refusal(
+                "envelope_taint_output_node_mismatch",
+                f"primitive_effects.{recompute.first}.payload.visibility_class",
+                f"{recompute.node_id} alone is {own}, the page is {resolved}",
+            )
+    return None
+
+
+def _check_model_outputs(submission: Submission) -> Refusal | None:
+    """Refuse an output that saw a more restricted class than the operation says it touched."""
+    envelope = submission.envelope
+    resolved = envelope.resolved_output_visibility_class or LEAST_RESTRICTIVE
+    for index, output in enumerate(envelope.recorded_model_outputs):
+        own = output.resolved_output_visibility_class
+        touched = [*output.source_visibility_taint, *([own] if own is not None else ())]
+        field = f"recorded_model_outputs.{index}"
+        unknown = [name for name in touched if name not in VISIBILITY_CLASSES]
+        if unknown:
+            message = f"unknown visibility class {unknown[0]}"
+            return Refusal("envelope_taint_resolution_invalid", field, message)
+        expected = max_visibility_class(output.source_visibility_taint)
+        if own is not None and is_lowered(expected, own):
+            return Refusal(
+                "envelope_taint_resolution_invalid",
+                f"{field}.resolved_output_visibility_class",
+                f"expected {expected}, got {own}",
+            )
+        if is_lowered(max_visibility_class(touched), resolved):
+            return Refusal(
+                "envelope_taint_resolution_invalid",
+                field,
+                f"the model saw {max_visibility_class(touched)}, resolved is {resolved}",
+            )
+    return None
+
+
+def _stored(submission: Submission, effect: KernelEffect) -> str:
+    """Return the class that the node keeps where the effect states none."""
+    node = submission.transaction.node(effect.target_ref or "")
+    return LEAST_RESTRICTIVE if node is None else str(node["visibility_class"])
+
+
+def _check_warning(submission: Submission) -> Refusal | None:
+    """Refuse a simulation of sealed or firewalled sources whose preview does not warn."""
+    envelope = submission.envelope
+    if envelope.semantic_intent != SIMULATE:
+        return None
+    classes = {visibility for _, visibility in classes_of(submission.transaction, envelope)}
+    classes.update(envelope.source_visibility_taint)
+    classes.add(envelope.resolved_output_visibility_class or "")
+    if not classes & WARNED_CLASSES:
+        return None
+    for index, effect in enumerate(envelope.primitive_effects):
+        if effect.receipt_subkind == PREVIEW_EFFECT:
+            warning = effect.payload.get("rendered_visibility_warning")
+            if isinstance(warning, str) and warning.strip():
+                return None
+            field = f"primitive_effects.{index}.payload.rendered_visibility_warning"
+            return Refusal(_NO_WARNING, field, "its sources are sealed or firewalled")
+    return Refusal(_NO_WARNING, "primitive_effects", "there is no preview that could warn")
+
+
+def _check_lowered(submission: Submission) -> Refusal | None:
+    """Refuse a class below that of anything from which an operation in effect drew the node (§7.6).
+
+    A source that the node no longer names restricts it all the same: what was drawn from it stays.
+    """
+    view = submission.transaction
+    for index, effect in enumerate(submission.envelope.primitive_effects):
+        if effect.effect_kind != RECLASSIFICATION or effect.undoes is not None:
+            continue
+        node = None if effect.target_ref is None else view.node(effect.target_ref)
+        stated = effect.payload.get("visibility_class")
+        if node is None or stated not in VISIBILITY_CLASSES:
+            continue
+        if not is_lowered(node["visibility_class"], stated):
+            continue
+        writers = islice(_writers(view, node["node_id"]), WRITERS_MAX + 1)
+        classes = SourceClasses(view)
+        for number, envelope in enumerate(writers):
+            drawn = None if envelope is None else sources_of_envelope(envelope)
+            if drawn is None or number == WRITERS_MAX:
+                restricted = [MOST_RESTRICTIVE]
+            else:
+                restricted = [
+                    classes.of(source) or LEAST_RESTRICTIVE
+                    for source in drawn
+                    if not source.is_read and source.ref != node["node_id"]
+                ]
+            if is_lowered(max_visibility_class(restricted), stated):
+                return Refusal(
+                    "visibility_class_lowered",
+                    f"primitive_effects.{index}.payload.visibility_class",
+                    f"{node['node_id']} was drawn from what is more restricted than {stated}",
+                )
+    return None
+
+
+def _writers(view: LedgerView, node_id: str) -> Iterator[Envelope | None]:
+    """Yield the operations in effect that wrote a node, newest first.
+
+    None stands for one that was erased, or is quarantined.
+    """
+    for sequence in sequences_that_wrote(view, str(schema.nodes.name), node_id, descending=True):
+        row = view.tables.get(schema.kernel_event_log, sequence)
+        if row is None or row["semantic_intent"] == ROLLBACK:
+            continue
+        mark = view.record(schema.operation_rollbacks, row["operation_id"])
+        if mark is None or not mark["undone_by"]:
+            is_sound = view.quarantines().over(sequence) is None
+            content = view.blob(row["envelope_payload_blob_ref"]) if is_sound else None
+            yield None if content is None else Envelope.model_validate_json(content)

@@ -1,0 +1,165 @@
+"""The rules by version: everything that is done again with what is on the record goes by it (K30).
+
+Checks run once, when an envelope is submitted, and may change freely. What verification, replay,
+reading as of a sequence and tier 3 compute from a row is chosen by the version that the row or the
+receipt seals: names, the reading of the envelope, appliers, what a receipt writes. Receipts state a
+version of their own, because one without an operation has no row. Columns beside a record are not
+in it: each program derives them anew. What a store refuses is part of its applier, so a stricter
+refusal is an applier of the next version, or a check.
+
+Once a version was released its entry, and every function that it names, stays as it is: a changed
+rule is a further entry, made of the one before by replacing what changed. `tests/ledgers/` keeps a
+ledger of each version, with the tables of its program; every later program migrates, verifies,
+replays, rebuilds and exports it. `make ledger` writes that of the newest version while nothing was
+released, and afterwards never again.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from kernel.algebra.effects import EFFECT_KINDS
+from kernel.algebra.verbs import (
+    LEDGER_HEAD_ACCEPT,
+    OPERATION_KINDS,
+    QUARANTINE_LIFT,
+    RECEIPTS_SEAL,
+    SEMANTIC_VERBS,
+)
+from kernel.authority.graph import InputGraph
+from kernel.authority.inputs import StatedInputs
+from kernel.authority.strategy import AuthorityStrategy
+from kernel.authority.value import authority_of
+from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.ledger.row_of_envelope import row_of_envelope
+from kernel.ledger.store.tables import Row
+from kernel.model.envelope import Envelope
+from kernel.model.lite import LITE_INTENT
+from kernel.model.receipt import RECEIPT_KINDS, RECEIPT_KINDS_1, ReceiptRules
+from kernel.model.rules_version import RULES_VERSION
+from kernel.records.appliers import APPLIERS, EffectRules
+from kernel.records.inverse import apply_inverse_1
+from kernel.records.nodes import apply_node_write_1
+from kernel.records.rollback_marks import mark_undone_1
+from kernel.retention.log_archival import SEGMENT_WRITES
+from kernel.retention.thought_records import THOUGHT_SEGMENT_WRITES
+from kernel.transaction.apply import AppliedEffects, apply_operation
+from kernel.values.errors import RulesVersionUnknown
+from kernel.work.receipts import WRITES
+
+Applying = Callable[
+    [LedgerTransaction, Envelope, int, AuthorityStrategy, EffectRules, ReceiptRules],
+    AppliedEffects,
+]
+Authority = Callable[[InputGraph, AuthorityStrategy, Document], tuple[float, StatedInputs]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """One version of the rules: the names that it knows, and how it applies an envelope."""
+
+    version: int
+    verbs: frozenset[str]
+    """What a log row may say in `semantic_intent`."""
+
+    operation_kinds: frozenset[str]
+    receipts: ReceiptRules
+    """The receipt kinds, what each says, and how long it is kept."""
+
+    effects: EffectRules
+    """The effect kinds, the stores that they write, and how each is applied."""
+
+    envelope: type[Envelope]
+    """How a recorded envelope is read; demands of checks are no part of it."""
+
+    row_of_envelope: Callable[[Document], Document]
+    """The fields of a log row that follow from its envelope."""
+
+    apply_operation: Applying
+    receipt_writes: Mapping[str, Callable[[LedgerTransaction, Document], None]]
+    """What receipts without an operation write, by their kind."""
+
+    authority_of: Authority
+
+    def apply(
+        self,
+        transaction: LedgerTransaction,
+        envelope: Envelope,
+        sequence: int,
+        strategy: AuthorityStrategy,
+    ) -> AppliedEffects:
+        """Apply an envelope at its sequence; see `kernel.transaction.apply.apply_operation`."""
+        return self.apply_operation(
+            transaction, envelope, sequence, strategy, self.effects, self.receipts
+        )
+
+
+_SINCE_2 = frozenset({QUARANTINE_LIFT, RECEIPTS_SEAL, LEDGER_HEAD_ACCEPT})
+"""Verbs of version 2, each with an operation kind of its name."""
+
+_VERSION_1 = Rules(
+    version=1,
+    verbs=frozenset({*SEMANTIC_VERBS, LITE_INTENT}) - _SINCE_2,
+    operation_kinds=frozenset(OPERATION_KINDS) - _SINCE_2,
+    receipts=ReceiptRules(1, RECEIPT_KINDS_1),
+    effects=EffectRules(
+        1,
+        EFFECT_KINDS,
+        MappingProxyType({**APPLIERS, "node_write": apply_node_write_1}),
+        apply_inverse_1,
+        mark_undone_1,
+    ),
+    envelope=Envelope,
+    row_of_envelope=row_of_envelope,
+    apply_operation=apply_operation,
+    receipt_writes=MappingProxyType({**WRITES, **SEGMENT_WRITES, **THOUGHT_SEGMENT_WRITES}),
+    authority_of=authority_of,
+)
+
+_VERSION_2 = replace(
+    _VERSION_1,
+    version=2,
+    verbs=_VERSION_1.verbs | _SINCE_2,
+    operation_kinds=_VERSION_1.operation_kinds | _SINCE_2,
+    receipts=ReceiptRules(2, RECEIPT_KINDS),
+    effects=EffectRules(2, EFFECT_KINDS, APPLIERS),
+)
+
+RULES: Mapping[int, Rules] = MappingProxyType({1: _VERSION_1, 2: _VERSION_2})
+
+CURRENT_RULES = RULES[RULES_VERSION]
+"""What new rows are recorded under."""
+
+
+def rules_of(version: object) -> Rules | None:
+    """Return the rules that a row or a receipt states; None of a version that is not known."""
+    return RULES.get(version) if type(version) is int else None
+
+
+def effect_rules_of(row: Row) -> EffectRules:
+    """Return the rules by which the effects of a row of the log were applied.
+
+    Raises:
+        RulesVersionUnknown: likewise.
+    """
+    place = f"row {row['ec_sequence_number']} of the log"
+    return known_rules_of(row["rules_version"], place).effects
+
+
+def known_rules_of(version: object, place: str) -> Rules:
+    """Return the rules that a row states.
+
+    Raises:
+        RulesVersionUnknown: naming the place, and the versions that this program knows.
+    """
+    rules = rules_of(version)
+    if rules is None:
+        raise RulesVersionUnknown(unknown_version(version, place))
+    return rules
+
+
+def unknown_version(version: object, place: str) -> str:
+    """Return the message for a version that is not known."""
+    known = ", ".join(str(number) for number in sorted(RULES))
+    stated = "no version" if version is None else f"version {ascii(version)[:40]}"
+    return f"{place} states {stated} of the rules, this program knows {known}: use a newer program"

@@ -1,0 +1,1 @@
+"""Defines values that everything else is made of: canonical forms, errors, spans, clocks."""
