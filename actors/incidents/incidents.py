@@ -33,9 +33,8 @@ from kernel.records.causal_graph import (
     node_id_of,
     node_record_id,
 )
+from kernel.values.session_names import INCIDENTS
 from kernel.verify.violation import record_damage
-
-SESSION_PREFIX = "incident:"
 
 Found = TypeVar("Found")
 
@@ -141,7 +140,7 @@ class Incidents:
 
 
 def _session_id(incident_id: str) -> str:
-    return f"{SESSION_PREFIX}{incident_id}"
+    return f"{INCIDENTS}{incident_id}"
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Final
 
 from actors.sharding.assignment import shard_of
 from actors.sharding.held_shards import HeldShards
+from kernel.values.session_names import REPORTS
 
 REPORT_SESSIONS: Final = 32
 """Sessions of each queue; as many batches of reports can be in hand at once in a fleet."""
@@ -29,7 +30,7 @@ def report_session(queue: str, request_id: str, held_shards: HeldShards | None =
 
 @cache
 def _sessions(queue: str) -> tuple[str, ...]:
-    return tuple(f"work:{queue}:{number}" for number in range(REPORT_SESSIONS))
+    return tuple(f"{REPORTS}{queue}:{number}" for number in range(REPORT_SESSIONS))
 
 
 @cache

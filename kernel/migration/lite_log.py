@@ -34,6 +34,7 @@ from kernel.values.errors import KernelError
 from kernel.values.host import iso_time
 from kernel.values.json_lines import LineRefused, json_lines
 from kernel.values.json_text import RepeatedKey, depth_exceeds
+from kernel.values.session_names import is_of_the_runtime
 
 BATCH_ROWS = 256
 """Rows of one transaction."""
@@ -154,6 +155,8 @@ def _read_line(number: int, document: Document) -> LiteLine:
         raise LiteLogInvalid(number, ": ".join(first_problem(error))) from None
     if names_hold_nul(lite.model_dump(exclude=_NOT_NAMES)):
         raise LiteLogInvalid(number, "a name holds the character U+0000")
+    if lite.session_id is not None and is_of_the_runtime(lite.session_id):
+        raise LiteLogInvalid(number, f"session_id: {lite.session_id} is the runtime's own")
     return LiteLine(number, lite, content)
 
 

@@ -148,6 +148,8 @@ BAD_LINES = [
     ),
     ("no number", MADE | {"more": 2**60}, "lite_envelope_invalid"),
     ("a name with NUL", MADE | {"session_id": "a\x00"}, "lite_envelope_invalid"),
+    ("a session of reports", MADE | {"session_id": "work:q:0"}, "lite_envelope_invalid"),
+    ("a session of incidents", MADE | {"session_id": "incident:i"}, "lite_envelope_invalid"),
     ("another shape", MADE | {"source_refs": "a"}, "lite_envelope_invalid"),
     *(
         (f"no {name}", {key: MADE[key] for key in MADE if key != name}, "lite_envelope_invalid")
