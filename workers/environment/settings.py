@@ -628,6 +628,17 @@ class Settings(BaseSettings):
         _check_loopback(value, info)
         return value
 
+    @field_validator("architect_confirmation_key")
+    @classmethod
+    def _roles_have_keys_of_their_own(
+        cls, value: SecretStr | None, info: ValidationInfo
+    ) -> SecretStr | None:
+        if value is not None and value == info.data.get("user_confirmation_key"):
+            raise PydanticCustomError(
+                "confirmation_keys_equal", "an architect's key is another than a user's"
+            )
+        return value
+
     @field_validator("allowed_hosts")
     @classmethod
     def _remote_has_names(cls, value: str | None, info: ValidationInfo) -> str | None:

@@ -203,6 +203,17 @@ def test_a_model_elsewhere_needs_a_name(monkeypatch):
     assert load_settings(model_name="model-1").model_key is None
 
 
+def test_a_user_and_an_architect_have_keys_of_their_own(monkeypatch):
+    for name in ("USER", "ARCHITECT"):
+        monkeypatch.setenv(f"ROTULUS_{name}_CONFIRMATION_KEY", "k" * 32)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    assert [problem[:2] for problem in caught.value.problems] == [
+        ("ROTULUS_ARCHITECT_CONFIRMATION_KEY", "confirmation_keys_equal")
+    ]
+    assert "k" * 32 not in str(caught.value)
+
+
 def test_the_key_of_a_model_is_not_shown(monkeypatch):
     monkeypatch.setenv("ROTULUS_MODEL_KEY", "hunter2")
     settings = load_settings()
