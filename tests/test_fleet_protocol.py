@@ -16,7 +16,7 @@ from kernel.values.fleet_protocol import PROTOCOL, is_spoken, stated
 from queues.worker_heartbeats import WorkerBeat
 from workers.api.routes.worker_reports import DeadLetterBody, RecomputedBody, WorkBody
 
-FORMS = {6: "f117c8a2da9bd17b59afa6f9d44dda6da791d6c287dae3895b5fa15ea11af831"}
+FORMS = {7: "54bb70589a4138b8299aadd3ed2c08078a759090a4b14cdcfd073027f1500748"}
 """The digest of everything that is said, by the version that says it."""
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-PROTOCOL: Final = 6
+PROTOCOL: Final = 7
 HEADER: Final = "Rotulus-Protocol"
 
 _FIELD: Final = b'{"protocol":'

@@ -1,6 +1,7 @@
 """A call of foreign code ends with a result or an `Exception`, whatever it does."""
 
 import asyncio
+import signal
 import threading
 
 import pytest
@@ -33,7 +34,15 @@ def test_whatever_ends_a_call_is_an_exception_with_its_cause(name: str):
     assert len(message_of(cause)) <= MESSAGE_CHARS_MAX
 
 
-def test_an_interrupt_of_the_user_passes_in_the_main_thread_alone():
+@pytest.fixture
+def interruptible():
+    """Let Ctrl-C interrupt, which a shell keeps from what it runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_of_the_user_passes_in_the_main_thread_alone(interruptible):
     with pytest.raises(KeyboardInterrupt):
         call_foreign(ENDS["KeyboardInterrupt"])
     seen: list[BaseException] = []

@@ -31,6 +31,8 @@ EVERY_S: Final = 1.0
 LOCK_GRACE_S: Final = 10.0
 """How much longer the interpreter's lock may be kept."""
 
+STDERR_FILENO: Final = 2
+
 _log = structlog.get_logger(__name__)
 
 
@@ -67,7 +69,7 @@ def _watch(loop: AbstractEventLoop, thread: int, limit_s: float, over: threading
 def _end_where_the_lock_is_kept(limit_s: float) -> None:
     """Have the interpreter end the process after a while, unless this is called again."""
     # Not what standard error is at the moment, which may be no file.
-    faulthandler.dump_traceback_later(limit_s + LOCK_GRACE_S, exit=True, file=sys.__stderr__ or 2)
+    faulthandler.dump_traceback_later(limit_s + LOCK_GRACE_S, exit=True, file=STDERR_FILENO)
 
 
 def _end(thread: int, silent_s: float) -> None:

@@ -19,11 +19,11 @@ from workers.environment.log_setup import configure_logging
 from workers.environment.loop_watch import watched_loop
 
 configure_logging("info", "json")
-loop_watch.EVERY_S, loop_watch.LOCK_GRACE_S = 0.1, 0.5
+loop_watch.EVERY_S, loop_watch.LOCK_GRACE_S = 0.1, 4.0
 
 
 async def main():
-    with watched_loop(0.5):
+    with watched_loop(1.0):
         {body}
     print("went on")
 
@@ -47,7 +47,7 @@ BODIES: Mapping[str, str] = MappingProxyType(
         re.match("(a+)+$", "a" * 60 + "b")  # for ever, and nobody else runs
 """,
         "it goes on": """
-        await anyio.sleep(1)
+        await anyio.sleep(1.5)
 """,
         "it is stopped": """
         print("stop me", flush=True)
@@ -58,13 +58,13 @@ BODIES: Mapping[str, str] = MappingProxyType(
 SAID = {
     "a handler blocks": ['"reason":"loop_blocked"', "the handler of parcels", "in handler"],
     "an import blocks": ['"reason":"loop_blocked"', "# of the plug-in"],
-    "a call keeps the lock": ["Timeout (0:00:01)!", "re/__init__.py"],
+    "a call keeps the lock": ["Timeout (0:00:05)!", "re/__init__.py"],
 }
 
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory) -> dict[str, subprocess.CompletedProcess[str]]:
-    """Run all programs at once; each takes about two seconds."""
+    """Run all programs at once; they take about six seconds."""
     folder = tmp_path_factory.mktemp("loops")
     path = os.pathsep.join(sys.path)
     running = {
@@ -82,7 +82,7 @@ def ended(tmp_path_factory) -> dict[str, subprocess.CompletedProcess[str]]:
     assert stopped.stdout is not None
     assert next(stopped.stdout) == "stop me\n"
     stopped.send_signal(signal.SIGSTOP)
-    time.sleep(0.9)  # longer than the loop may stand still, and less than the lock may be kept
+    time.sleep(1.5)  # longer than the loop may stand still, and less than the lock may be kept
     stopped.send_signal(signal.SIGCONT)
     return {
         name: subprocess.CompletedProcess(name, process.wait(60), process.communicate()[0])
