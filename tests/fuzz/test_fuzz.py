@@ -1,6 +1,6 @@
 """Whatever is sent to a fleet or written into its Redis: it lives, it answers, its record holds.
 
-By itself it sends a twentieth of what `make fuzz` does, and in `.ci/run` eight times as much.
+By itself it sends a twentieth of what `make fuzz` does, and in `.ci/run` five times as much.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Asks a gateway one thing for a command."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any
 
 import anyio
 
@@ -9,12 +9,13 @@ from workers.cli.common import run
 from workers.clients.gateway import GatewayClient
 from workers.environment.output import say
 
-PATIENCE_S: Final = 10.0
+PATIENCE_S = 10.0
 """How long a command asks again where nobody answers; a shard has another gateway by then."""
 
 
-def patient_client(url: object, patience_s: float = PATIENCE_S) -> GatewayClient:
-    """Return a client that asks again for a while, and says so the first time."""
+def patient_client(url: object, patience_s: float | None = None) -> GatewayClient:
+    """Return a client that asks again for `PATIENCE_S`, or as long, and says so the first time."""
+    patience_s = PATIENCE_S if patience_s is None else patience_s
     return GatewayClient(str(url), give_up_after_s=patience_s, sleep=said_sleep(url, patience_s))
 
 

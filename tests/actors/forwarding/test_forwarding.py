@@ -461,7 +461,10 @@ async def test_an_answer_that_cannot_be_sent_is_sent_when_it_can_be(world, monke
     assert next(refused) == 4
 
 
-async def test_what_is_given_back_while_the_hub_is_away_counts_no_end_of_a_process(world):
+async def test_what_is_given_back_while_the_hub_is_away_counts_no_end_of_a_process(
+    world, monkeypatch
+):
+    monkeypatch.setattr("actors.forwarding.mailbox_consumer.SENT_AGAIN_S", 0.3)
     a, b = await world.pair()
     session_id = next(world.sessions(b))
     shard = shard_of(session_id, SHARDS)
