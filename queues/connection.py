@@ -170,6 +170,12 @@ async def follow_place(redis: RedisClient) -> None:
         await end_connections(redis)
 
 
+def is_followed(redis: RedisClient) -> bool:
+    """Tell whether the server of a client is found by asking others where it is."""
+    place: RedisPlace | None = getattr(redis, "place", None)
+    return place is not None and place.way != "single"
+
+
 async def end_connections(redis: RedisClient) -> None:
     """End every connection of a client, with what waits there for an answer."""
     with suppress(RedisError, OSError):

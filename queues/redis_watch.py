@@ -21,7 +21,7 @@ import structlog
 from redis import exceptions
 from redis.asyncio import Redis
 
-from queues.connection import end_connections, follow_place
+from queues.connection import end_connections, follow_place, is_followed
 from queues.dropped import dropped
 from queues.keys import key_prefix_of, prefix_of
 from queues.redis_scripts import Scripts, script_text
@@ -144,7 +144,12 @@ class RedisWatch:
             await anyio.sleep(LOOK_EVERY_S)
 
     async def follow(self) -> None:
-        """Go where the server is, also while a look waits for one that hangs, until cancelled."""
+        """Go where the server is, also while a look waits for one that hangs, until cancelled.
+
+        A server that is named itself is nowhere else; then nothing is looked for.
+        """
+        if not is_followed(self._redis):
+            await anyio.sleep_forever()
         while True:
             await anyio.sleep(FOLLOW_EVERY_S)
             with suppress(*_FAILED):
