@@ -86,17 +86,19 @@ async def await_foreign(
     call = _Call[T](name)
     task = loop.create_task(call.run(function, arguments))
     deadline_s = anyio.current_time() + limit_s
+    pause_s = inf if tick is None else TICK_S
+    hangs_at: str | None = None
     try:
         while not call.ended.is_set() and anyio.current_time() < deadline_s:
             if tick is not None:
                 tick()
-            with anyio.move_on_after(min(TICK_S, deadline_s - anyio.current_time())):
+            with anyio.move_on_after(min(pause_s, deadline_s - anyio.current_time())):
                 await call.ended.wait()
     finally:
-        hangs_at = "" if call.ended.is_set() else call.place()
         if not call.ended.is_set():
+            hangs_at = call.place()
             await call.cancel(task)
-    if hangs_at:
+    if hangs_at is not None:
         raise ForeignCodeHangs(limit_s, hangs_at)
     if call.error is not None:
         raise call.error
