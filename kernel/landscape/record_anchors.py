@@ -21,7 +21,7 @@ from kernel.landscape.record_chain import (
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TablesView
 from kernel.model.receipt import Receipt
 from kernel.values.errors import LedgerCorrupt
 
@@ -58,17 +58,14 @@ def newest_anchor(view: LedgerView) -> Anchor | None:
 
 def groups_not_anchored(view: LedgerView) -> int:
     """Return how many groups no anchor commits to."""
-    group, anchor = newest_group(view.tables), newest_anchor(view)
-    if group is None:
-        return 0
-    return int(group["group_sequence"]) - (0 if anchor is None else anchor.group_sequence)
+    return _behind(view, newest_group(view.tables))
 
 
 def anchor_groups(transaction: LedgerTransaction) -> bool:
     """Record an anchor where groups stand behind the newest one; tell whether they did."""
-    if groups_not_anchored(transaction) <= 0:
+    group = newest_group(transaction.tables)
+    if group is None or _behind(transaction, group) <= 0:
         return False
-    group = newest_group(transaction.tables) or {}
     body = {
         "group_sequence": str(group["group_sequence"]),
         "group_hash": group["group_hash"],
@@ -79,10 +76,23 @@ def anchor_groups(transaction: LedgerTransaction) -> bool:
     return True
 
 
+def _behind(view: LedgerView, group: Row | None) -> int:
+    """Return how many groups stand behind the newest anchor, up to a group."""
+    if group is None:
+        return 0
+    anchor = newest_anchor(view)
+    return int(group["group_sequence"]) - (0 if anchor is None else anchor.group_sequence)
+
+
 def earlier_runs(view: LedgerView) -> list[str]:
     """Return the runs without a seal that are in no group: recorded before there were groups."""
+    return runs_in_no_group(view.tables)
+
+
+def runs_in_no_group(tables: TablesView) -> list[str]:
+    """Return the same from tables alone, as who verifies has them."""
     runs, sealed, taken_in = (
-        view.tables.counts(table, "run_id").keys()
+        tables.counts(table, "run_id").keys()
         for table in (
             schema.landscape_runs,
             schema.landscape_seals,

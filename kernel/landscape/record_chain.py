@@ -20,14 +20,12 @@ import orjson
 from sqlalchemy import Table
 
 from kernel.landscape.digest import records_of
-from kernel.landscape.record_rules import KEYS, TABLES, check_stored, digested_names
+from kernel.landscape.record_rules import TABLES, check_stored, digested_names, key_of, table_of
 from kernel.ledger import schema
 from kernel.ledger.landscape_tables import CHANGING
 from kernel.ledger.store.keys import values_getter
 from kernel.ledger.store.tables import Row, Tables, TablesView
-from kernel.values.canonical import sha256_hex
-
-GENESIS = "0" * 64
+from kernel.values.canonical import GENESIS_HASH, sha256_hex
 
 EARLIER_RECORDS = 1024
 """Records of a group that takes in what was recorded before there were groups."""
@@ -64,7 +62,7 @@ def _form_of(table: Table) -> _Form:
     names, changing = digested_names(table), CHANGING.get(str(table.name), ())
     kept = tuple(name for name in names if name not in changing)
     return _Form(
-        KEYS[str(table.name).removeprefix("landscape_")],
+        key_of(table),
         values_getter(names),
         values_getter(kept),
         values_getter(changing) if changing else None,
@@ -106,16 +104,12 @@ class RecordChain:
         self._tables = tables
         newest = newest_group(tables)
         self._sequence = newest["group_sequence"] if newest else 0
-        self._hash = newest["group_hash"] if newest else GENESIS
+        self._hash = newest["group_hash"] if newest else GENESIS_HASH
         self._run_id = newest["run_id"] if newest else None
 
     def append(self, run_id: str, written: Mapping[str, Sequence[Row]]) -> None:
         """Append what this transaction has written of a run, by table, as the newest group."""
-        entries = {
-            name: entry_of(TABLES[name.removeprefix("landscape_")], rows)
-            for name, rows in written.items()
-            if rows
-        }
+        entries = {name: entry_of(table_of(name), rows) for name, rows in written.items() if rows}
         if entries:
             self.append_entries(run_id, entries)
 

@@ -21,7 +21,14 @@ from sqlalchemy import Table
 
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.record_chain import RecordChain
-from kernel.landscape.record_rules import KEYS, TABLES, check_new, check_stored, key_text
+from kernel.landscape.record_rules import (
+    TABLES,
+    check_new,
+    check_stored,
+    key_of,
+    key_text,
+    table_of,
+)
 from kernel.landscape.references import dangling_reference
 from kernel.landscape.run_rules import ids_by_run, lineage_problems
 from kernel.ledger import schema
@@ -346,7 +353,7 @@ def _written(
     """Return what was written, by table, each record as it then stands; of one run where asked."""
     written = dict(added)
     for name, pairs in changed.items():
-        key = KEYS[name.removeprefix("landscape_")]
+        key = key_of(table_of(name))
         # Of a record that was changed twice the last one stands.
         newest = {(row["run_id"], row[key]): row for _, row in pairs}
         written[name] = [*added.get(name, ()), *newest.values()]
@@ -376,7 +383,7 @@ def _check_lineage(tables: Tables, added: Mapping[str, Sequence[Row]]) -> None:
 
 def _check_unchanged(tables: Tables, table: Table, changes: Sequence[tuple[Row, Row]]) -> None:
     """Refuse a change of a record that is not what it was when the change was made."""
-    key = _key_of(table)
+    key = key_of(table)
     stored = {
         (row["run_id"], row[key]): row
         for run_id, ids in ids_by_run((row["run_id"], row[key]) for row, _ in changes).items()
@@ -390,10 +397,6 @@ def _check_unchanged(tables: Tables, table: Table, changes: Sequence[tuple[Row, 
             status = "not there" if now is None else check_stored(table, now)["status"]
             raise LandscapeRefused(f"{name} was changed meanwhile and is {status}")
         stored[place] = after
-
-
-def _key_of(table: Table) -> str:
-    return _named(table)[1]
 
 
 def _number_calls(tables: Tables, calls: Sequence[Row]) -> None:

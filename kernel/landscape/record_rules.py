@@ -279,3 +279,17 @@ KEYS: Mapping[str, str] = MappingProxyType(
     {name: str(list(table.primary_key.columns)[-1].name) for name, table in TABLES.items()}
 )
 """The column that is a table's own part of its key."""
+
+
+def table_of(name: str) -> Table:
+    """Return the table of records that the database calls so.
+
+    Raises:
+        KeyError: no table of records is called so.
+    """
+    return TABLES[name.removeprefix("landscape_")]
+
+
+def key_of(table: Table) -> str:
+    """Return the column that is a table's own part of its key."""
+    return KEYS[str(table.name).removeprefix("landscape_")]

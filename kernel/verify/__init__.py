@@ -31,13 +31,14 @@ from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.catalog import NOT_READ, StorageFault
+from kernel.values.canonical import GENESIS_HASH
 from kernel.verify.archive import ArchivedNames, check_archive
 from kernel.verify.authority import AuthorityCheck
 from kernel.verify.belief import BeliefCounts, check_belief
 from kernel.verify.checked_reading import as_stored
 from kernel.verify.expected import ExpectedHead, check_expected
 from kernel.verify.fold import Fold
-from kernel.verify.hash_chains import GENESIS, RECEIPTS, Chain, check_receipts
+from kernel.verify.hash_chains import RECEIPTS, Chain, check_receipts
 from kernel.verify.landscape import check_runs
 from kernel.verify.links import Walk, walk_log
 from kernel.verify.log import LogCheck
@@ -169,7 +170,7 @@ def unreadable(damage: Iterable[StorageFault]) -> Verification:
     findings = Findings(LIMIT_FINDINGS)
     with suppress(EnoughFindings):
         add_faults(findings, damage)
-    return Verification(0, 0, 0, 0, 0, 0, 0, GENESIS, 0, 0, findings=tuple(findings.entries))
+    return Verification(0, 0, 0, 0, 0, 0, 0, GENESIS_HASH, 0, 0, findings=tuple(findings.entries))
 
 
 class _Run:

@@ -8,7 +8,8 @@ import re
 from typing import NamedTuple
 
 from kernel.ledger import schema
-from kernel.verify.hash_chains import GENESIS, sha256_hex
+from kernel.values.canonical import GENESIS_HASH
+from kernel.verify.hash_chains import sha256_hex
 from kernel.verify.reading import Reader, Rule
 
 _FORM = re.compile(r"(0|[1-9][0-9]{0,15}):([0-9a-f]{64})")
@@ -46,7 +47,7 @@ def mismatch(expected: ExpectedHead, row_hash: str | None) -> tuple[Rule, str] |
 def check_expected(reader: Reader, expected: ExpectedHead) -> None:
     """Compare a row of the log with the kept one."""
     sequence = expected.ec_sequence_number
-    row_hash: str | None = GENESIS
+    row_hash: str | None = GENESIS_HASH
     if sequence:
         row = reader.get(schema.kernel_event_log, sequence)
         content = None if row is None else row["row_bytes"]

@@ -17,9 +17,9 @@ from typing import BinaryIO
 from kernel.model.lite import LITE_INTENT
 from kernel.proof.merkle_tree import Frontier, leaf_hash
 from kernel.transaction.rules import Rules, rules_of, unknown_version
-from kernel.values.canonical import canonicalize
+from kernel.values.canonical import GENESIS_HASH, canonicalize
 from kernel.verify.expected import ExpectedHead, mismatch
-from kernel.verify.hash_chains import GENESIS, is_canonical, sha256_hex
+from kernel.verify.hash_chains import is_canonical, sha256_hex
 from kernel.verify.log import effects_hash, expected_kinds, expected_row, keeps_commitment
 from kernel.verify.names import receipt_problem, unknown_effect_name, unknown_row_name
 from kernel.verify.reading import Document, Rule, load_object, shown, time_us
@@ -130,10 +130,10 @@ class _Walk:
     def __init__(self, expected: ExpectedHead | None) -> None:
         self._expected = expected
         self.rows = 0
-        self.row_hash = GENESIS
+        self.row_hash = GENESIS_HASH
         self.frontier = Frontier()
         self.receipts = 0
-        self._receipt_hash = GENESIS
+        self._receipt_hash = GENESIS_HASH
         self._committed_us = 0
         self._emitted_us = 0
         self._lite: dict[str, Document] = {}
@@ -170,7 +170,7 @@ class _Walk:
         if document["format"] != EXPORT_FORMAT:
             raise _BadLine("field_differs", f"format is {shown(document['format'])}")
         self._started = True
-        self._check_expected(0, GENESIS)
+        self._check_expected(0, GENESIS_HASH)
 
     def _check_expected(self, sequence: int, row_hash: str | None) -> None:
         if self._expected is not None and self._expected.ec_sequence_number == sequence:

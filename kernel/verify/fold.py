@@ -29,10 +29,11 @@ from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT
 from kernel.transaction.apply import AppliedEffects
 from kernel.transaction.rules import rules_of
+from kernel.values.canonical import GENESIS_HASH
 from kernel.values.errors import EffectInapplicable, LedgerCorrupt
 from kernel.values.host import Host
 from kernel.verify.causeless import Causeless
-from kernel.verify.hash_chains import GENESIS, is_of_a_replay, sha256_hex
+from kernel.verify.hash_chains import is_of_a_replay, sha256_hex
 from kernel.verify.log import emitted_receipts, keeps_commitment
 from kernel.verify.names import check_receipt
 from kernel.verify.previews import PAYLOAD_RECEIPT, keeps_preview
@@ -136,7 +137,7 @@ class Fold:
         self._changes = RecentChanges(0)
         self._steps = _Steps(self._ledger, self._changes, at_once)
         self._causeless = Causeless(self._reader, self._steps.step)
-        self._sealed: tuple[object, int] = (GENESIS, 0)
+        self._sealed: tuple[object, int] = (GENESIS_HASH, 0)
 
     @property
     def ledger(self) -> Ledger:

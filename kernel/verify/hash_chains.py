@@ -14,7 +14,7 @@ from sqlalchemy import Table
 
 from kernel.ledger import schema
 from kernel.ledger.store.tables import Row
-from kernel.values.canonical import CanonicalizationError, canonicalize
+from kernel.values.canonical import GENESIS_HASH, CanonicalizationError, canonicalize
 from kernel.verify.names import check_receipt
 from kernel.verify.reading import (
     Document,
@@ -25,8 +25,6 @@ from kernel.verify.reading import (
     shown,
     time_us,
 )
-
-GENESIS = "0" * 64
 
 _EPHEMERAL_US = 24 * 3600 * 1_000_000
 
@@ -90,11 +88,11 @@ class Chain:
         self.rows = 0
         self.last = 0
         """Number of the newest row."""
-        self.tail_hash = GENESIS
+        self.tail_hash = GENESIS_HASH
         """Hash of the newest row's bytes."""
         self._shape = shape
         self._findings = findings
-        self._expected: str | None = GENESIS
+        self._expected: str | None = GENESIS_HASH
         """What the next row names as its prior; None behind a row that is not sound."""
         self._prior_of_last: object = None
         self._misfit: int | None = None

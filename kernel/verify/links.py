@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kernel.ledger import schema
 from kernel.ledger.store.tables import TablesView
-from kernel.verify.hash_chains import GENESIS
+from kernel.values.canonical import GENESIS_HASH
 from kernel.verify.reading import PAGE_ROWS
 
 _READ = ("ec_sequence_number", "row_bytes", "row_hash", "prior_row_hash")
@@ -37,7 +37,7 @@ def walk_log(tables: TablesView, each: Callable[[bytes], None] | None = None) ->
 
     `each` is called with the bytes of every row that holds.
     """
-    sequence, link = 0, GENESIS
+    sequence, link = 0, GENESIS_HASH
     sha256 = hashlib.sha256
     while True:
         page = tables.columns(schema.kernel_event_log, _READ, after=sequence, limit=PAGE_ROWS)

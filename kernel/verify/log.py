@@ -13,9 +13,9 @@ from kernel.ledger import schema
 from kernel.ledger.store.tables import Row
 from kernel.model.lite import LITE_INTENT
 from kernel.transaction.rules import Rules
-from kernel.values.canonical import canonicalize
+from kernel.values.canonical import GENESIS_HASH, canonicalize
 from kernel.verify.causality import Causality
-from kernel.verify.hash_chains import GENESIS, LOG, Chain, is_emitted, sha256_hex
+from kernel.verify.hash_chains import LOG, Chain, is_emitted, sha256_hex
 from kernel.verify.names import row_rules, unknown_effect_name
 from kernel.verify.reading import Document, Reader, joined, load_object, parts, shown, time_us
 from kernel.verify.supersession import check_supersession
@@ -93,7 +93,7 @@ class LogCheck:
         """How many durable receipts the operations of the log emitted."""
         self.causes = 0
         """How many causes the rows of the log name."""
-        self.receipt_hash: object = GENESIS
+        self.receipt_hash: object = GENESIS_HASH
         """Hash of the receipt that the newest row seals."""
         self.committed_at_us = 0
         self._receipt_position = 0

@@ -18,10 +18,11 @@ from sqlalchemy import Table
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
+from kernel.values.canonical import GENESIS_HASH
 from kernel.verify import Verification
 from kernel.verify.checked_reading import as_stored
 from kernel.verify.damaged_rows import NewFindings
-from kernel.verify.hash_chains import GENESIS, RECEIPTS, Chain, sha256_hex
+from kernel.verify.hash_chains import RECEIPTS, Chain, sha256_hex
 from kernel.verify.log import LogCheck
 from kernel.verify.names import check_receipt
 from kernel.verify.reading import LIMIT_FINDINGS, EnoughFindings, Findings, Reader, parts
@@ -43,9 +44,9 @@ class AuditMark:
     """How far both chains were found sound; by default the beginning of the record."""
 
     ec_sequence_number: int = 0
-    row_hash: str = GENESIS
+    row_hash: str = GENESIS_HASH
     receipt_sequence: int = 0
-    receipt_hash: str = GENESIS
+    receipt_hash: str = GENESIS_HASH
     tile_index: int = 0
     """The tile of the tree's lowest level that is compared with its rows next."""
 
@@ -147,7 +148,7 @@ def _verification(log: LogCheck, receipts: Chain | None, findings: Findings) -> 
 def _hash_at(view: LedgerView, table: Table, sequence: int, content: str) -> tuple[int, str]:
     """Return where a chain stands after a row, and its beginning where there is no such row."""
     row = view.tables.get(table, sequence) if sequence > 0 else None
-    return (0, GENESIS) if row is None else (sequence, sha256_hex(row[content]))
+    return (0, GENESIS_HASH) if row is None else (sequence, sha256_hex(row[content]))
 
 
 def _fits(reader: Reader, mark: AuditMark) -> bool:

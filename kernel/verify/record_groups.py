@@ -11,9 +11,9 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from kernel.landscape.record_anchors import ANCHORED, Anchor
+from kernel.landscape.record_anchors import ANCHORED, Anchor, runs_in_no_group
 from kernel.landscape.record_chain import changing_text, group_digest
-from kernel.landscape.record_rules import KEYS, TABLES
+from kernel.landscape.record_rules import TABLES, key_of, table_of
 from kernel.ledger import schema
 from kernel.ledger.landscape_tables import CHANGING
 from kernel.ledger.store.tables import Row
@@ -33,7 +33,6 @@ GROUPS = ChainShape(
 
 _GROUPS_AT_ONCE = 16
 _KIND = {"receipt_kind": ANCHORED}
-_TABLES = {str(table.name): table for table in TABLES.values()}
 
 _Place = tuple[str, str, str]
 
@@ -101,7 +100,7 @@ class _Walk:
         self._runs.add(run_id)
         for name, entry in document["records"].items():
             with self._reader.findings.guard(name, run_id):
-                self._check_entry(document["group_sequence"], run_id, _TABLES[name], entry)
+                self._check_entry(document["group_sequence"], run_id, table_of(name), entry)
 
     def _check_entry(self, sequence: str, run_id: str, table: Table, entry: dict[str, Any]) -> None:
         name, keys, texts = str(table.name), entry["keys"], entry.get("open", [])
@@ -132,7 +131,7 @@ class _Walk:
             self._open[place] = (text, sequence)
 
     def _records(self, table: Table, run_id: str, keys: list[str]) -> list[Row | None]:
-        key = KEYS[str(table.name).removeprefix("landscape_")]
+        key = key_of(table)
         rows = self._reader.tables.select_any(table, key, keys, {"run_id": run_id})
         by_key = {row[key]: row for row in rows}
         return [by_key.get(each) for each in keys]
@@ -140,7 +139,7 @@ class _Walk:
     def check_newest(self) -> None:
         """Hold records that are not finished against the newest group that has them."""
         for (name, run_id, key), (text, sequence) in self._open.items():
-            table = _TABLES[name]
+            table = table_of(name)
             parts = (run_id,) if table is schema.landscape_runs else (run_id, key)
             with self._reader.findings.guard(table, *parts):
                 row = self._reader.tables.get(table, *parts)
@@ -150,7 +149,8 @@ class _Walk:
 
     def check_counts(self) -> None:
         """Name the runs of the chain that have records in no group."""
-        for name, table in _TABLES.items():
+        for table in TABLES.values():
+            name = str(table.name)
             with self._reader.findings.guard(table, "runs"):
                 for (run_id,), count in self._reader.tables.counts(table, "run_id").items():
                     expected = self._counts[name, run_id]
@@ -161,11 +161,7 @@ class _Walk:
     def earlier_runs(self) -> int:
         """Return how many runs have neither a group nor a seal."""
         with self._reader.findings.guard(schema.landscape_runs, "runs"):
-            runs, sealed = (
-                {run_id for (run_id,) in self._reader.tables.counts(table, "run_id")}
-                for table in (schema.landscape_runs, schema.landscape_seals)
-            )
-            return len(runs - sealed - self._runs)
+            return len(runs_in_no_group(self._reader.tables))
         return 0
 
 

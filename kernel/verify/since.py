@@ -26,11 +26,12 @@ from kernel.ledger.log_tree import LogTree
 from kernel.ledger.store.tables import Row
 from kernel.records.columns import columns_of
 from kernel.replay.reproduce import reproduce_range
+from kernel.values.canonical import GENESIS_HASH
 from kernel.values.errors import LedgerCorrupt, RulesVersionUnknown
 from kernel.verify import Verification
 from kernel.verify.checked_reading import as_stored
 from kernel.verify.expected import ExpectedHead, check_expected
-from kernel.verify.hash_chains import GENESIS, RECEIPTS, Chain
+from kernel.verify.hash_chains import RECEIPTS, Chain
 from kernel.verify.log import LogCheck
 from kernel.verify.names import check_receipt
 from kernel.verify.reading import (
@@ -163,7 +164,7 @@ class _Since:
             if stated != receipt_hash:
                 message = "no receipt has the hash that receipt_chain_head names"
                 self._findings.add(log, size, "link_broken", message)
-            if isinstance(receipt_hash, str) and receipt_hash != GENESIS:
+            if isinstance(receipt_hash, str) and receipt_hash != GENESIS_HASH:
                 self._receipts.go_on_after(sealed.receipt_position, receipt_hash)
         return True
 

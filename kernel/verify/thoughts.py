@@ -17,7 +17,8 @@ from kernel.ledger.archive import Archive
 from kernel.ledger.store.tables import Row
 from kernel.proof.seals import check_signatures
 from kernel.proof.verification import ProofInvalid
-from kernel.verify.hash_chains import GENESIS, is_canonical, sha256_hex
+from kernel.values.canonical import GENESIS_HASH
+from kernel.verify.hash_chains import is_canonical, sha256_hex
 from kernel.verify.log import keeps_commitment
 from kernel.verify.model_outputs import check_erased
 from kernel.verify.reading import Document, Reader, Rule, joined, load_object, shown
@@ -84,7 +85,7 @@ def _check_chain(
     reader: Reader, row: Row, elsewhere: Elsewhere, counts: ThoughtCounts
 ) -> tuple[list[bytes], list[bytes]]:
     """Walk along a session and return the leaves of its two trees."""
-    session_id, head = row["session_id"], GENESIS
+    session_id, head = row["session_id"], GENESIS_HASH
     leaves: list[bytes] = []
     rfc6962: list[bytes] = []
     where = {"session_id": session_id}
@@ -239,7 +240,7 @@ def _check_session(reader: Reader, row: Row, leaves: list[bytes], rfc6962: list[
         "leaf_count": len(leaves),
         "first_sequence": 1,
         "last_sequence": len(leaves),
-        "zeta_head": leaves[-1].hex() if leaves else GENESIS,
+        "zeta_head": leaves[-1].hex() if leaves else GENESIS_HASH,
         "eta_root": _last(_nodes(leaves, whole=True)),
         "rfc6962_root": _rfc6962_root(rfc6962).hex(),
         "round_number": row["round_number"],
@@ -264,7 +265,7 @@ def check_rounds(reader: Reader) -> None:
 def _check_round(reader: Reader, row: Row, number: int, before: Document | None) -> Document | None:
     key, findings = row["round_number"], reader.findings
     genesis = load_object(row["genesis_bytes"]) or {}
-    parent = GENESIS if before is None else sha256_hex(before["bytes"])
+    parent = GENESIS_HASH if before is None else sha256_hex(before["bytes"])
     expected = {
         "round_number": number,
         "parent_seal_hash": parent,

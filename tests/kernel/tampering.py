@@ -6,13 +6,13 @@ from typing import get_args
 
 import orjson
 
-from kernel.landscape.record_chain import GENESIS, entry_of
+from kernel.landscape.record_chain import entry_of
 from kernel.landscape.record_rules import KEYS, TABLES
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof.merkle_tree import Frontier, leaf_hash
-from kernel.values.canonical import canonicalize, sha256_hex
+from kernel.values.canonical import GENESIS_HASH, canonicalize, sha256_hex
 from kernel.verify import verify
 from kernel.verify.reading import Rule
 from tests.kernel.build import (
@@ -124,7 +124,7 @@ def forge_record(copy, table, key, **values):
         for name, held in TABLES.items()
         for row in copy.rows(held)
     }
-    prior = GENESIS
+    prior = GENESIS_HASH
     for group in copy.rows(schema.landscape_record_groups):
         document = orjson.loads(group["group_bytes"])
         for name, entry in document["records"].items():

@@ -84,11 +84,16 @@ class ReceiptSealing:
     async def _seal(self, *, for_outcomes: bool) -> ReceiptRange | None:
         if for_outcomes:
             self._outcomes_at_s = self._clock_s()
+        read, on_a_thread = self._ledger.read, anyio.to_thread.run_sync
         due = partial(range_to_seal, for_outcomes=for_outcomes)
         try:
-            if await anyio.to_thread.run_sync(self._ledger.read, groups_not_anchored) > 0:
+            groups, sealed = await on_a_thread(
+                read, lambda view: (groups_not_anchored(view), due(view))
+            )
+            if groups > 0:
                 await self._write(AnchorGroupsUnit())
-            sealed = await anyio.to_thread.run_sync(self._ledger.read, due)
+                # The receipt of the anchor belongs to the range.
+                sealed = await on_a_thread(read, due)
             result = None if sealed is None else await self._write(SealReceiptsUnit(sealed))
         except (ActorError, KernelError) as error:
             _log.warning("receipts_not_sealed", error=str(error))

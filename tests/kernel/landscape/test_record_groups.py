@@ -14,7 +14,7 @@ import pytest
 from kernel.landscape.checkpoints import reopen_run
 from kernel.landscape.export import export_run, import_run
 from kernel.landscape.record_anchors import anchor_groups, earlier_runs, groups_not_anchored
-from kernel.landscape.record_chain import FINISHED, GENESIS, entry_of, newest_group
+from kernel.landscape.record_chain import FINISHED, entry_of, newest_group
 from kernel.landscape.record_group import unfinished_statuses
 from kernel.landscape.record_rules import KEYS, TABLES
 from kernel.landscape.recorder import Recorder
@@ -22,7 +22,7 @@ from kernel.ledger import schema
 from kernel.ledger.landscape_tables import CHANGING
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
-from kernel.values.canonical import sha256_hex
+from kernel.values.canonical import GENESIS_HASH, sha256_hex
 from kernel.verify import verify
 from kernel.verify.since import KeptTree, verify_since
 from tests.kernel.build import FakeHost, create, submit
@@ -101,7 +101,7 @@ def test_a_group_names_its_records_in_the_order_of_its_bytes_and_the_group_befor
     recorder.flush()
     first, second = groups_of(ledger)
     stated = orjson.loads(second["group_bytes"])
-    assert first["prior_group_hash"] == GENESIS
+    assert first["prior_group_hash"] == GENESIS_HASH
     assert stated["prior_group_hash"] == first["group_hash"] == sha256_hex(first["group_bytes"])
     row = ledger.read(lambda view: view.tables.get(TABLES["rows"], "run-1", "s"))
     assert stated["records"] == {"landscape_rows": entry_of(TABLES["rows"], [row])}
