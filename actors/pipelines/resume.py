@@ -70,10 +70,10 @@ def recorded_state(view: LedgerView, run_id: str, graph: PipelineGraph) -> RunSt
     Raises:
         LandscapeRefused: `landscape_unknown`, `landscape_run_over`, `landscape_topology_differs`,
             `landscape_payload_gone`.
-        RecordDamaged: a record breaks a rule.
+        RecordDamaged: a record breaks a rule, or data is not what its hash says.
     """
     try:
-        _, checkpoint = newest_checkpoint(view, run_id, graph.topology)
+        checkpoint = newest_checkpoint(view, run_id, graph.topology)
     except LandscapeRefused as refused:
         is_graph = refused.code == "landscape_topology_differs"
         if not is_graph or topology_of(view, run_id) == graph.topology:

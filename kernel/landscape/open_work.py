@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kernel.landscape.canonical_types import Canonical
+from kernel.landscape.canonical_types import Canonical, is_hash_of
 from kernel.landscape.digest import records_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.payloads import read_payload
@@ -38,9 +38,10 @@ def rows_behind(view: LedgerView, run_id: str, row_id: str | None) -> list[tuple
 
     Raises:
         LandscapeRefused: `landscape_payload_gone`.
+        RecordDamaged: the data of a row is not what its hash says.
     """
     rows = view.tables.select(TABLES["rows"], {"run_id": run_id}, after=row_id)
-    return [(row, kept_data(view, "rows", row, "source_data_ref")) for row in rows]
+    return [(row, kept_data(view, "rows", row, "source_data")) for row in rows]
 
 
 def members_of(view: LedgerView, run_id: str, batch_id: str) -> list[Row]:
@@ -60,7 +61,7 @@ def open_operations(view: LedgerView, run_id: str, node_id: str) -> list[tuple[R
     """
     where = {"run_id": run_id, "node_id": node_id, "status": "open"}
     rows = view.tables.select(TABLES["operations"], where)
-    return [(row, kept_data(view, "operations", row, "input_data_ref")) for row in rows]
+    return [(row, kept_data(view, "operations", row, "input_data")) for row in rows]
 
 
 def state_input(view: LedgerView, run_id: str, state_id: str) -> Canonical:
@@ -68,9 +69,10 @@ def state_input(view: LedgerView, run_id: str, state_id: str) -> Canonical:
 
     Raises:
         LandscapeRefused: `landscape_payload_gone`.
+        RecordDamaged: it is not what the state's hash says.
     """
     state = record(view, "node_states", run_id, state_id)
-    return kept_data(view, "node_states", state, "input_ref")
+    return kept_data(view, "node_states", state, "input")
 
 
 def edge_ids(view: LedgerView, run_id: str) -> dict[tuple[str, str], str]:
@@ -94,15 +96,19 @@ def record(view: LedgerView, name: str, run_id: str, record_id: str) -> Row:
 
 
 def kept_data(view: LedgerView, name: str, row: Row, column: str) -> Canonical:
-    """Return the payload that a record names.
+    """Return the payload that a record names in a column `..._ref`.
 
     Raises:
-        LandscapeRefused: `landscape_payload_gone`.
+        LandscapeRefused: `landscape_payload_gone` where it was never kept, or purged.
+        RecordDamaged: it is not what the record's own hash says, where the table has one.
     """
     check_stored(TABLES[name], row)
-    ref = row[column]
+    ref, recorded = row[f"{column}_ref"], row.get(f"{column}_hash")
     content = None if ref is None else read_payload(view, row["run_id"], ref)
+    key = key_text(TABLES[name], row)
     if content is None:
-        message = f"the data of {key_text(TABLES[name], row)} is not kept"
-        raise LandscapeRefused(message, code="landscape_payload_gone")
+        raise LandscapeRefused(f"the data of {key} is not kept", code="landscape_payload_gone")
+    if recorded is not None and not is_hash_of(content, recorded):
+        rule = f"{column}_hash is not that of the payload"
+        raise RecordDamaged(f"landscape_{name}", key, rule)
     return Canonical(content)

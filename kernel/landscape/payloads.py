@@ -26,7 +26,6 @@ READ_AT_ONCE = 50
 SHOWN_MAX = 40
 SHOWN_BYTES_MAX = 16 * 1024
 
-PayloadState = Literal["available", "purged", "never_stored", "row_not_found"]
 Reason = Literal["running", "not_expired", "failed", "nothing_kept"]
 
 

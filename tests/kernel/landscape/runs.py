@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from kernel.landscape.checkpoints import record_checkpoint
+from kernel.landscape.canonical_types import typed_data
+from kernel.landscape.checkpoints import FORMAT_VERSION, topology_of
 from kernel.landscape.recorder import Recorder
 from kernel.landscape.seals import seal_to_state
 from kernel.ledger.ledger import Ledger
@@ -49,6 +50,25 @@ def begin_with_token(recorder: Recorder, run_id: str = "run-1") -> None:
     begin(recorder, run_id)
     recorder.create_row(run_id, "source", 1000, {"row": "r"}, row_id="r")
     recorder.create_token(run_id, "r", token_id="t")  # noqa: S106 - an id
+
+
+def checkpoint(
+    recorder: Recorder, run_id: str, token_id: str, number: int, state: Any = None
+) -> None:
+    """Record a checkpoint as a pipeline does."""
+    recorder.flush()
+    recorder.record_of(
+        run_id,
+        "checkpoints",
+        token_id=token_id,
+        node_id="source",
+        sequence_number=number,
+        aggregation_state_json=None if state is None else typed_data(state).decode(),
+        topology_hash=recorder.ledger.read(lambda view: topology_of(view, run_id)),
+        node_config_hash="ab" * 32,
+        format_version=FORMAT_VERSION,
+    )
+    recorder.flush()
 
 
 def step(recorder: Recorder, token: Any, node: str, place: int, data: Any, **fields: Any) -> Any:
@@ -123,7 +143,7 @@ def whole_run(recorder: Recorder, run_id: str = "run-1") -> dict[str, Any]:
     )
     recorder.record_token_outcome(run_id, parts[2]["token_id"], "failed", error_hash="cd" * 32)
     recorder.record_validation_error(run_id, {"text": 7}, "text is no string", node_id="source")
-    record_checkpoint(recorder, run_id, out["token_id"], "sure", 1, {"sum": 2.0})
+    checkpoint(recorder, run_id, out["token_id"], 1, {"sum": 2.0})
     return {"run_id": run_id, "row": row, "token": token, "branches": branches, "out": out}
 
 

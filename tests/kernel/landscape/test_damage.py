@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Integer
 
 from kernel.landscape import recent_runs, reports
-from kernel.landscape.checkpoints import newest_checkpoint, resume_point, rows_to_do, topology_of
+from kernel.landscape.checkpoints import newest_checkpoint, topology_of
 from kernel.landscape.contracts import contract_of, nodes_with_schema
 from kernel.landscape.digest import digest_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged
@@ -22,7 +22,13 @@ from kernel.landscape.export import export_run
 from kernel.landscape.lineage import explain
 from kernel.landscape.listing import page_of
 from kernel.landscape.open_lineage import open_lineage_events
-from kernel.landscape.open_work import edge_ids, members_of, open_operations, source_rows
+from kernel.landscape.open_work import (
+    edge_ids,
+    members_of,
+    open_operations,
+    rows_behind,
+    source_rows,
+)
 from kernel.landscape.overview import node_counts, record_counts, runs_page, tokens_page
 from kernel.landscape.prov_json import prov_document
 from kernel.landscape.record_rules import TABLES
@@ -70,11 +76,10 @@ READERS = {
     "tokens_page": lambda view: tokens_page(view, "run-1", after=None, limit=99),
     "contract": lambda view: (contract_of(view, "run-1"), nodes_with_schema(view, "run-1")),
     "topology": lambda view: topology_of(view, "run-1"),
-    "rows_to_do": lambda view: rows_to_do(view, "run-1"),
     "source_rows": lambda view: [*source_rows(view, "run-1")],
     "edge_ids": lambda view: edge_ids(view, "run-1"),
     "resume": lambda view: newest_checkpoint(view, "run-1", topology_of(view, "run-1")),
-    "resume_point": lambda view: resume_point(view, "run-1", topology_of(view, "run-1")),
+    "rows_behind": lambda view: rows_behind(view, "run-1", None),
     "open_operations": lambda view: open_operations(view, "run-1", "sure"),
     "explained_rows": lambda view: [
         explain(view, row["row_id"], run_id="run-1") for row in _rows_of(view, "rows")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kernel.landscape.canonical_types import DataRefused, restored
-from kernel.landscape.checkpoints import record_checkpoint, resume_point, topology_of
+from kernel.landscape.checkpoints import newest_checkpoint, topology_of
 from kernel.landscape.errors import LandscapeRefused, RecordDamaged, RecordRefused
 from kernel.landscape.export import export_csv, export_run
 from kernel.landscape.lineage import explain, lineage_of
@@ -33,7 +33,7 @@ from kernel.landscape.reports import (
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from tests.kernel.build import FakeHost, memory_ledger
-from tests.kernel.landscape.runs import begin, begin_with_token, whole_run
+from tests.kernel.landscape.runs import begin, begin_with_token, checkpoint, whole_run
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -186,15 +186,6 @@ def test_why_a_gate_decided_is_kept_and_comes_back(ledger, recorder):
     assert restored(content) == {"because": 0.75}
 
 
-@pytest.mark.parametrize("number", NOT_FINITE)
-def test_a_state_that_is_not_finite_is_no_checkpoint(ledger, recorder, number):
-    begin_with_token(recorder)
-    with pytest.raises(DataRefused, match="finite"):
-        record_checkpoint(recorder, "run-1", "t", "parse", 1, {"sum": [number]})
-    recorder.flush()
-    assert records(ledger, "checkpoints") == []
-
-
 def test_the_context_of_an_outcome_is_canonical(ledger, recorder):
     begin_with_token(recorder)
     for number in NOT_FINITE:
@@ -212,14 +203,14 @@ def test_the_context_of_an_outcome_is_canonical(ledger, recorder):
 
 def test_a_checkpoint_of_another_format_is_refused_by_its_code(ledger, recorder):
     begin_with_token(recorder)
-    record_checkpoint(recorder, "run-1", "t", "parse", 1)
+    checkpoint(recorder, "run-1", "t", 1)
     for version in (0, 2):
         with ledger.store.transaction() as tables:
-            [checkpoint] = tables.select(TABLES["checkpoints"])
-            key = ("run-1", checkpoint["checkpoint_id"])
+            [stored] = tables.select(TABLES["checkpoints"])
+            key = ("run-1", stored["checkpoint_id"])
             tables.update(TABLES["checkpoints"], key, {"format_version": version})
         with pytest.raises(LandscapeRefused, match=f"format {version}") as refused:
-            ledger.read(lambda view: resume_point(view, "run-1", topology_of(view, "run-1")))
+            ledger.read(lambda view: newest_checkpoint(view, "run-1", topology_of(view, "run-1")))
         assert refused.value.code == "landscape_topology_differs"
 
 

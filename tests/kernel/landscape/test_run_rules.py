@@ -10,7 +10,7 @@ from kernel.landscape.record_rules import TABLES
 from kernel.verify import verify
 from tests.kernel.build import memory_ledger
 from tests.kernel.landscape.runs import begin, begin_with_token, whole_run
-from tests.kernel.landscape.test_resume import point_of
+from tests.kernel.landscape.test_resume import checkpoint_of
 
 
 def end(recorder, token_id):
@@ -158,7 +158,7 @@ def test_who_reads_a_broken_lineage_stops_and_verification_names_it(ledger, reco
         ledger.read(lambda view: lineage_of(view, "run-1", token_id))
     assert explained.value.table == table
     with pytest.raises(RecordDamaged):
-        point_of(ledger)
+        checkpoint_of(ledger)
     assert table in {each for each, _ in problems_by_verify(ledger)}
 
 
