@@ -232,7 +232,6 @@ ERRORS: Mapping[str, ErrorCode] = MappingProxyType(
         "rollback_compensation_unknown": ErrorCode(409, "request"),
         "rollback_refused": ErrorCode(409, "request"),
         "operation_not_migrated": ErrorCode(409, "request"),
-        "operation_not_archivable": ErrorCode(None, "request"),
         "tier_1_requires_all_fully_reversible": ErrorCode(409, "request"),
         "tier_1_scope_too_wide": ErrorCode(409, "request"),
         "rebuild_checkpoint_unknown": ErrorCode(None, "request"),

@@ -28,7 +28,6 @@ from kernel.ledger.receipts import append_receipt
 from kernel.ledger.store.tables import rows_in_pages
 from kernel.model.receipt import Receipt
 from kernel.records.legal_holds import hold_on
-from kernel.values.errors import KernelError
 from kernel.values.host import iso_time, parse_time_us
 from kernel.values.model_registry import ModelRegistry
 
@@ -87,19 +86,6 @@ def is_collectable(facts: OutputFacts, now_us: int) -> bool:
         and now_us - facts.unreferenced_since_us >= GRACE_US
         and not facts.replay_eligible
     )
-
-
-def mark_archived(transaction: LedgerTransaction, operation_id: str) -> None:
-    """Record that an operation is past the audit's horizon and no longer refers to its outputs.
-
-    Raises:
-        KernelError: `operation_not_archivable`, when it is not on the log, or is marked already.
-    """
-    envelope = transaction.envelope(operation_id)
-    if envelope is None or is_archived(transaction, operation_id):
-        raise KernelError(f"{operation_id} has nothing to release", code="operation_not_archivable")
-    transaction.next_commit_time_us()
-    _append_archived(transaction, operation_id, _outputs_named(envelope))
 
 
 def next_past_segment(view: LedgerView, before_us: int) -> int | None:

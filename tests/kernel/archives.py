@@ -1,6 +1,10 @@
 """An archive in memory, and ledgers whose rows lie in it."""
 
+from unittest.mock import patch
+
 from kernel.ledger.archive import Archive
+from kernel.ledger.ledger import Ledger
+from kernel.retention import model_retention
 from kernel.retention.log_archival import (
     GRACE_US,
     collect_envelopes,
@@ -10,6 +14,7 @@ from kernel.retention.log_archival import (
     read_segment,
     write_segment,
 )
+from kernel.retention.model_retention import read_past_segment, release_segment
 
 LATER = 1 << 62
 
@@ -55,3 +60,16 @@ def collect_next(ledger, host):
         read = read_segment(view, ledger.archive, index)
     with ledger.transaction() as transaction:
         return collect_envelopes(transaction, read)
+
+
+def release(ledger: Ledger, operation_id: str) -> int:
+    """End an operation's references to answers, as the only row of a segment long past.
+
+    Returns how many operations were released.
+    """
+    of_one_row = {"SEGMENT_ROWS": 1, "first_sequence_of": lambda index: index + 1}
+    with patch.multiple(model_retention, **of_one_row), ledger.transaction() as transaction:
+        row = transaction.log_row_of(operation_id)
+        assert row is not None
+        past = read_past_segment(transaction, row["ec_sequence_number"] - 1)
+        return release_segment(transaction, past)

@@ -24,7 +24,7 @@ from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.proof.signing_keys import KeyKind, SeedKey
 from kernel.replay.record import replay_operation
-from kernel.retention.model_retention import collect_answers, due_answers, mark_archived
+from kernel.retention.model_retention import collect_answers, due_answers
 from kernel.rollback.confirmation import Confirmations
 from kernel.rollback.execute import rollback_epoch, rollback_operation
 from kernel.thoughts.chain import read_chain
@@ -37,6 +37,7 @@ from kernel.work.pauses import PauseDecision, pause, resume
 from kernel.work.reports import CapacityRejected
 from kernel.work.requests import WorkRequest, enqueue
 from tests.actors.harness import bench_on
+from tests.kernel.archives import release
 from tests.kernel.binding_world import of_nobody
 from tests.kernel.bindings.routed import created as created_binding
 from tests.kernel.bindings.routed import selector
@@ -488,7 +489,7 @@ def ask_models(ledger, host):
         for document in documents:
             replay_operation(transaction, document["operation_id"], "record_only", registry)
         replay_operation(transaction, "nowhere", "record_only", registry)
-        mark_archived(transaction, documents[1]["operation_id"])
+    release(ledger, documents[1]["operation_id"])
     host.time_us += 8 * 24 * HOUR_US
     with ledger.transaction() as transaction:
         due = due_answers(transaction, ActiveModels({}), host.time_us)

@@ -12,9 +12,10 @@ from kernel.records.legal_holds import (
     set_hold,
 )
 from kernel.retention.erasure import ErasablePayload, erase
-from kernel.retention.model_retention import GRACE_US, collect_answers, due_answers, mark_archived
+from kernel.retention.model_retention import GRACE_US, collect_answers, due_answers
 from kernel.values.model_registry import ActiveModels
 from kernel.verify import verify
+from tests.kernel.archives import release
 from tests.kernel.build import (
     adapt,
     create,
@@ -130,8 +131,7 @@ def test_a_hold_wins_until_it_is_lifted(ledger, answered_output, kind):
 def test_what_is_held_is_not_collected_either(ledger):
     document = adapt("n", a=1)
     submit_answered(ledger, document, b"answer")
-    with ledger.transaction() as transaction:
-        mark_archived(transaction, document["operation_id"])
+    release(ledger, document["operation_id"])
     held(ledger, "case-7", "ledger", "")
 
     def collected():

@@ -11,13 +11,14 @@ from kernel.retention import model_retention
 from kernel.retention.model_retention import (
     GRACE_US,
     OutputFacts,
+    PastSegment,
     collect_answers,
     due_answers,
     is_collectable,
-    mark_archived,
+    release_segment,
 )
-from kernel.values.errors import KernelError
 from kernel.values.model_registry import ActiveModels
+from tests.kernel.archives import release
 from tests.kernel.build import (
     adapt,
     answered,
@@ -27,6 +28,7 @@ from tests.kernel.build import (
     ledger_on,
     memory_ledger,
     output,
+    receipts_of_kind,
     submit,
     submit_answered,
 )
@@ -163,19 +165,14 @@ def collected(ledger, due):
         return collect_answers(transaction, due)
 
 
-def archive(ledger, operation_id):
-    with ledger.transaction() as transaction:
-        mark_archived(transaction, operation_id)
-
-
 @pytest.mark.spec("§6.5", "§17.7")
 def test_an_answer_is_collected_seven_days_after_its_last_reference_and_stays_verifiable(shared):
     ledger, host, operations, stated = shared
     name, blob_ref = stated["recorded_output_id"], stated["output_payload_blob_ref"]
-    archive(ledger, operations[0])
+    release(ledger, operations[0])
     assert sweep(ledger, RETIRED, host.time_us + 10 * GRACE_US) == []
     host.time_us += GRACE_US
-    archive(ledger, operations[1])
+    release(ledger, operations[1])
     released_us = host.time_us
     assert sweep(ledger, RETIRED, released_us + GRACE_US - 1) == []
     assert sweep(ledger, IN_USE, released_us + GRACE_US + 1) == []
@@ -195,13 +192,13 @@ def test_an_answer_is_collected_seven_days_after_its_last_reference_and_stays_ve
     assert findings(ledger) == ()
 
 
-def test_an_operation_is_archived_once_and_must_be_on_the_log(shared):
-    ledger, _, operations, _ = shared
-    archive(ledger, operations[0])
-    for name in (operations[0], "nowhere"):
-        with pytest.raises(KernelError) as caught:
-            archive(ledger, name)
-        assert caught.value.code == "operation_not_archivable"
+def test_an_operation_is_released_once_though_two_rows_of_the_log_are_its_own(shared):
+    ledger, _, operations, stated = shared
+    assert [release(ledger, operations[0]) for _ in range(2)] == [1, 0]
+    again = PastSegment(1000, ((operations[0], (stated["recorded_output_id"],)),))
+    with ledger.transaction() as transaction:
+        assert release_segment(transaction, again) == 0
+    assert len(receipts_of_kind(ledger, "operation_archived")) == 1
     assert findings(ledger) == ()
 
 
@@ -212,9 +209,9 @@ def test_bytes_that_two_outputs_share_stay_while_one_of_them_is_needed(shared):
     other = output(by, blob_ref, recorded_output_id="other:output")
     submit(ledger, stating(sharing, other), submitter="orchestrator")
     for name in operations:
-        archive(ledger, name)
+        release(ledger, name)
     assert sweep(ledger, RETIRED, host.time_us + 2 * GRACE_US) == []
-    archive(ledger, sharing["operation_id"])
+    release(ledger, sharing["operation_id"])
     gone = sweep(ledger, RETIRED, host.time_us + 2 * GRACE_US)
     assert sorted(gone) == ["other:output", "shared:output"]
     assert findings(ledger) == ()
@@ -223,14 +220,14 @@ def test_bytes_that_two_outputs_share_stay_while_one_of_them_is_needed(shared):
 def test_what_is_needed_again_after_it_was_due_stays(shared):
     ledger, host, operations, stated = shared
     for name in operations:
-        archive(ledger, name)
+        release(ledger, name)
     with ledger.view() as view:
         due = due_answers(view, RETIRED, host.time_us + 2 * GRACE_US)
     again = adapt("n", a=3)
     other = output(again["operation_id"], stated["output_payload_blob_ref"], recorded_output_id="o")
     submit(ledger, stating(again, other), submitter="orchestrator")
     assert collected(ledger, due) == []
-    archive(ledger, again["operation_id"])
+    release(ledger, again["operation_id"])
     assert collected(ledger, replace(due, registry=IN_USE)) == []
     assert sorted(sweep(ledger, RETIRED, host.time_us + 2 * GRACE_US)) == ["o", "shared:output"]
     assert collected(ledger, due) == []
@@ -242,7 +239,7 @@ def test_answers_are_collected_a_bounded_number_at_a_time(ledger, monkeypatch):
     for number in range(5):
         document = adapt("n", a=number)
         submit_answered(ledger, document, b"answer %d" % number)
-        archive(ledger, document["operation_id"])
+        release(ledger, document["operation_id"])
     now_us = ledger.host.now_us() + 2 * GRACE_US
     assert [len(sweep(ledger, RETIRED, now_us)) for _ in range(4)] == [2, 2, 1, 0]
 
