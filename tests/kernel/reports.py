@@ -5,7 +5,6 @@ from typing import Any
 from kernel.ledger.ledger import Ledger, Request
 from kernel.records.external import EXTERNAL_QUEUE
 from kernel.records.external_report import FAILED, PERFORMED
-from kernel.records.share_tokens import token_hash
 from kernel.values.canonical import sha256_hex
 from tests.kernel.build import ABSENT, changed, code_of, effect, envelope, submit
 from tests.kernel.every import HASH, own
@@ -72,7 +71,7 @@ def report(request: Request, kind: str = PERFORMED, **fields: Any) -> dict[str, 
         content_hash = document["payload"].get("content_hash", HASH)
         stated["written"] = [{"path": "a/b", "sha256": content_hash, "size_bytes": 3}]
         if document["effect_kind"] == "share_link_grant":
-            stated |= {"token_sha256": token_hash(TOKEN), "recipient_email_hash": HASH}
+            stated |= {"token_sha256": sha256_hex(TOKEN.encode()), "recipient_email_hash": HASH}
     receipt = effect("receipt_only", **(stated | fields)) | {"receipt_subkind": kind}
     return envelope("external_effect_report", [receipt], actor="system")
 

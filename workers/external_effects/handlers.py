@@ -13,8 +13,7 @@ from types import MappingProxyType
 
 import orjson
 
-from kernel.records.share_tokens import TOKEN_BYTES, token_hash
-from kernel.values.canonical import canonicalize
+from kernel.values.canonical import canonicalize, sha256_hex
 from workers.external_effects.errors import ExternalEffectError
 from workers.external_effects.event_file import EventFile
 from workers.external_effects.requests import EffectRequest
@@ -24,6 +23,7 @@ ARTIFACTS = "artifacts"
 MATERIALIZED = "materialized"
 SHARE_LINKS = "share-links"
 EVENTS = ("events", "materializations.jsonl")
+TOKEN_BYTES = 32
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
@@ -92,7 +92,8 @@ def issue_token(request: EffectRequest, outside: Outside) -> Performed:
         token = base64.urlsafe_b64encode(random).rstrip(b"=").decode()
         content = canonicalize({**names, "token": token})
     token = _token_of(content, names)
-    return Performed((outside.folder.write(place, content),), token_hash(token))
+    written = outside.folder.write(place, content)
+    return Performed((written,), sha256_hex(token.encode()))
 
 
 HANDLERS: Mapping[str, Callable[[EffectRequest, Outside], Performed]] = MappingProxyType(

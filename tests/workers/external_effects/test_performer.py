@@ -14,8 +14,9 @@ from actors.errors import CommitFailed
 from actors.sharding.held_shards import HeldShards
 from kernel.ledger import schema
 from kernel.ledger.shards import found_shards, shards_of, take_away_all, take_shards
-from kernel.records.share_tokens import token_is_valid
+from kernel.records.share_links import share_link
 from kernel.transaction.outbound import OUTBOUND
+from kernel.values.canonical import sha256_hex
 from kernel.verify import verify
 from queues.redis_watch import LedgerMark
 from tests.actors.harness import settle
@@ -55,7 +56,10 @@ def token_in(world: EffectsWorld, name: str = "link") -> str:
 
 def valid(world: EffectsWorld, token: str) -> bool:
     with world.ledger.view() as view:
-        return token_is_valid(view, token)
+        link = share_link(view, "link")
+    assert link is not None
+    is_known = link.get("token_sha256") == sha256_hex(token.encode())
+    return is_known and link["state"] == "active"
 
 
 @pytest.mark.spec("§4.3.4", "K19")
