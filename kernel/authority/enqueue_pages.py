@@ -6,8 +6,10 @@ trigger. Whoever runs the ledger plans the pages on a snapshot and records them 
 """
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
+from kernel.algebra.verbs import ENQUEUE
 from kernel.authority.cascade import CascadePlan
 from kernel.authority.graph import dependents_of, is_understanding
 from kernel.authority.request_recording import record, record_request, report
@@ -24,7 +26,6 @@ from kernel.authority.triggered_requests import TriggeredRequests
 from kernel.authority.triggers import ENQUEUED_KINDS, INPUT_UPDATE, Trigger
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
-from kernel.model.envelope import Envelope
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.sole_receipt import sole_receipt
 from kernel.model.stated_receipts import (
@@ -33,6 +34,7 @@ from kernel.model.stated_receipts import (
     RecomputePriority,
     RecomputeRequested,
 )
+from kernel.records.operation_steps import AppliedOperation, Steps
 from kernel.records.record import Operation
 from kernel.values.errors import EffectInapplicable
 
@@ -41,7 +43,7 @@ ENQUEUED_RECEIPT = "authority_recompute_enqueued"
 _RECENT_REQUESTS = 64
 
 
-def record_enqueued(operation: Operation, envelope: Envelope) -> None:
+def record_enqueued(operation: AppliedOperation) -> None:
     """Write what an operation of `ENQUEUE` asks for.
 
     Raises:
@@ -49,7 +51,7 @@ def record_enqueued(operation: Operation, envelope: Envelope) -> None:
             `authority_cascade_closed` for a page that comes too late.
     """
     try:
-        page = sole_receipt(envelope, ENQUEUED_RECEIPT, RecomputeRequested)
+        page = sole_receipt(operation.envelope, ENQUEUED_RECEIPT, RecomputeRequested)
     except ValueError as error:
         raise _invalid(str(error)) from None
     if page.cascades:
@@ -197,3 +199,6 @@ def _invalid(message: str) -> EffectInapplicable:
     return EffectInapplicable(
         message, code="authority_enqueue_invalid", field="primitive_effects.0.payload"
     )
+
+
+VERB_STEPS = MappingProxyType({ENQUEUE: Steps(after=record_enqueued)})

@@ -4,14 +4,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from kernel.authority.inputs import InputEdge, pages_of
-from kernel.authority.strategy import (
-    AuthorityInput,
-    authority_in_range,
-)
+from kernel.authority.strategy import authority_in_range
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.tables import Row
 from kernel.model.authority_fields import waits_for_the_tick
+from kernel.model.authority_strategy import AuthorityInput
 from kernel.model.node_kinds import CLAIM, UNDERSTANDING
 
 PAGE_INPUTS = 1024

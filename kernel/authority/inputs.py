@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
-from kernel.authority.strategy import AuthorityInput
+from kernel.model.authority_strategy import AuthorityInput
 from kernel.values.canonical import canonicalize
 
 EXCERPT_INPUTS = 64

@@ -9,6 +9,7 @@ consequence.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from orjson import OPT_SORT_KEYS, JSONEncodeError, dumps
@@ -17,13 +18,15 @@ from kernel.algebra.effects import canonical_kind
 from kernel.authority.as_of import GraphAsOf
 from kernel.authority.inputs import StatedInputs
 from kernel.authority.requests import RecomputeReadiness, close_request, due
-from kernel.authority.strategy import AuthorityStrategy, authority_in_range
+from kernel.authority.strategy import authority_in_range
 from kernel.authority.value import authority_of
 from kernel.ledger.ledger import Request
+from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
-from kernel.model.recomputes import CAUSES, REQUESTS, Recompute, is_page, recomputes_of
-from kernel.records.record import Operation
+from kernel.model.recomputes import CAUSES, RECALCULATE, REQUESTS, Recompute, is_page, recomputes_of
+from kernel.records.operation_steps import AppliedOperation, Steps
+from kernel.records.rollback_marks import mark_page
 from kernel.values.canonical import canonicalize
 from kernel.values.errors import AuthorityInvalid, EffectInapplicable, SnapshotTooOld
 
@@ -54,10 +57,8 @@ Served = Sequence[Request]
 """The requests that a recompute answers."""
 
 
-def check_recomputes(
-    operation: Operation, envelope: Envelope, strategy: AuthorityStrategy
-) -> list[tuple[Recompute, Served]]:
-    """Return the recomputes of an envelope, with the requests that each answers.
+def check_recomputes(operation: AppliedOperation) -> None:
+    """Keep the recomputes of an envelope, with the requests that each answers.
 
     A recompute is refused when it is not due, or when it states other inputs or another authority
     than the record has at the sequence that it names. Linear in the inputs and in what was
@@ -66,7 +67,8 @@ def check_recomputes(
     Raises:
         EffectInapplicable: with the reason; the worker lets go of it, or tries again later.
     """
-    transaction, as_of = operation.transaction, envelope.recompute_as_of_sequence
+    transaction, envelope = operation.transaction, operation.envelope
+    as_of = envelope.recompute_as_of_sequence
     if not envelope.target_refs or as_of is None:
         raise EffectInapplicable(
             "a recompute names its target and the sequence that it read",
@@ -98,16 +100,17 @@ def check_recomputes(
         field = "recompute_as_of_sequence"
         raise EffectInapplicable(str(error), code="recompute_as_of_too_old", field=field) from None
     for place, (recompute, served) in enumerate(checked):
-        _check(recompute, graph, strategy, place)
+        _check(recompute, graph, operation.strategy, place)
         _check_statement(recompute, served, envelope)
-    return checked
+    operation.recomputes = checked
 
 
-def complete_recomputes(
-    operation: Operation, recomputes: Sequence[tuple[Recompute, Served]]
-) -> None:
-    """Give the requests that recomputes answer their outcome, with a receipt for each."""
-    for recompute, served in recomputes:
+def complete_recomputes(operation: AppliedOperation) -> None:
+    """Give the requests that recomputes answer their outcome, with a receipt for each.
+
+    A recompute itself sets nothing off (K12).
+    """
+    for recompute, served in operation.recomputes:
         value = recompute.written["cu_authority"]
         for request in served:
             close_request(
@@ -124,6 +127,8 @@ def complete_recomputes(
                 "new_authority_value": value,
             }
             operation.emit(Receipt("authority_recompute_completed", body))
+    if is_page(operation.envelope):
+        mark_page(operation, len(operation.applied))
 
 
 def _refused(readiness: RecomputeReadiness, place: int) -> EffectInapplicable:
@@ -232,3 +237,8 @@ def _check_statement(recompute: Recompute, served: Served, envelope: Envelope) -
         code="recompute_incomplete",
         field=f"primitive_effects.{recompute.first}.payload.{REQUESTS}",
     )
+
+
+VERB_STEPS = MappingProxyType(
+    {RECALCULATE: Steps(before=check_recomputes, after=complete_recomputes)}
+)

@@ -21,12 +21,12 @@ from kernel.authority.requests import (
     forget_cascades,
 )
 from kernel.authority.triggered_requests import TriggeredRequests
-from kernel.authority.triggers import INPUT_UPDATE, Trigger, ranks_of
+from kernel.authority.triggers import INPUT_UPDATE, ranks_of, triggers_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
-from kernel.model.envelope import Envelope
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.receipt import Receipt
+from kernel.records.operation_steps import AppliedOperation
 from kernel.records.record import Operation
 from kernel.values.canonical import canonicalize_plain
 
@@ -36,12 +36,13 @@ CASCADE_REQUESTS_MAX = 1024
 """How many understandings a trigger may ask for in its own transaction."""
 
 
-def record_requests(operation: Operation, envelope: Envelope, triggers: list[Trigger]) -> None:
-    """Write a request for each understanding that the triggers reach, or one for a wide cascade."""
+def record_requests(operation: AppliedOperation) -> None:
+    """Ask for the understandings that an operation sets off, or for one wide cascade."""
+    triggers = triggers_of(operation.transaction, operation.applied)
     if not triggers:
         return
     now_us = operation.transaction.head_now.committed_at_us
-    ranks = ranks_of(operation.transaction, envelope, now_us)
+    ranks = ranks_of(operation.transaction, operation.envelope, now_us)
     record(operation, TriggeredRequests(tuple(triggers), *ranks), operation.operation_id)
 
 

@@ -21,7 +21,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request
 from kernel.ledger.store.tables import Row, rows_in_pages
 from kernel.model.node_kinds import UNDERSTANDING
-from kernel.records.record import Applied, Operation
+from kernel.records.operation_steps import AppliedOperation
 from kernel.values.priorities import PRIORITIES_OF
 
 AUTHORITY_QUEUE = "authority-recompute"
@@ -253,10 +253,10 @@ def close_request(transaction: LedgerTransaction, request_id: str, **outcome: ob
     transaction.tables.update(schema.outbox, (request_id,), {"open": 0})
 
 
-def cancel_requests_for_removed(operation: Operation, applied: Iterable[Applied]) -> None:
+def cancel_requests_for_removed(operation: AppliedOperation) -> None:
     """Close the requests for understandings that no longer exist: nobody can serve them."""
     transaction = operation.transaction
-    for write in applied:
+    for write in operation.writes if operation.undone else ():
         if write.store == schema.nodes.name and write.post_image_hash is None:
             close_requests(
                 transaction,

@@ -8,33 +8,13 @@ same bits in any order. Inputs are read once and none is kept.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Protocol
 
+from kernel.model.authority_strategy import AuthorityInput, AuthorityStrategy
 from kernel.values.errors import AuthorityInvalid
 
 WEIGHTS: Mapping[str, float] = MappingProxyType({"core": 4.0, "supporting": 2.0, "tangential": 1.0})
-
-
-@dataclass(frozen=True, slots=True)
-class AuthorityInput:
-    """One input edge as it stood when the authority was computed (§8.5)."""
-
-    parent_node_id: str
-    parent_version: str
-    edge_essentiality: str
-    captured_at_authority: float
-
-    def document(self) -> dict[str, Any]:
-        """Return the ParentVersionRef that is stored with the result."""
-        return {
-            "parent_node_id": self.parent_node_id,
-            "parent_version": self.parent_version,
-            "edge_essentiality": self.edge_essentiality,
-            "captured_at_authority": self.captured_at_authority,
-        }
 
 
 def authority_in_range(value: object, place: str) -> float:
@@ -47,13 +27,6 @@ def authority_in_range(value: object, place: str) -> float:
     if not (is_number and 0 <= value <= 1):  # type: ignore[operator]
         raise AuthorityInvalid(f"{place} is {ascii(value)[:40]}, not a number from 0 to 1")
     return float(value)  # type: ignore[arg-type]
-
-
-class AuthorityStrategy(Protocol):
-    """A pure function from inputs to an authority in [0, 1]; see `computed_authority`."""
-
-    def compute(self, inputs: Iterable[AuthorityInput], override: float | None = None) -> float:
-        """Return the authority; an override by a user replaces the value."""
 
 
 def computed_authority(

@@ -11,10 +11,10 @@ from typing_extensions import TypedDict
 
 from kernel.authority.graph import is_nightly
 from kernel.authority.requests import AUTHORITY_QUEUE
-from kernel.authority.strategy import AuthorityStrategy
 from kernel.authority.value import authority_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.authority_fields import decayed_at_us
+from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.values.host import iso_time, parse_time_us
 

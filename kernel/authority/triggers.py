@@ -42,12 +42,8 @@ class Trigger:
     below: str | None = None
 
 
-def triggers_of(
-    view: LedgerView, envelope: Envelope, applied: Iterable[tuple[KernelEffect, Applied]]
-) -> list[Trigger]:
-    """Return what an operation sets off; a recompute itself sets nothing off (K12)."""
-    if envelope.semantic_intent == "recalculate_authority":
-        return []
+def triggers_of(view: LedgerView, applied: Iterable[tuple[KernelEffect, Applied]]) -> list[Trigger]:
+    """Return what the effects of an operation set off."""
     triggers = []
     for effect, write in applied:
         if write.store == schema.nodes.name:

@@ -4,8 +4,9 @@ from collections import deque
 
 from kernel.authority.graph import InputGraph, input_edges_of
 from kernel.authority.inputs import StatedInputs, stated_along
-from kernel.authority.strategy import AuthorityStrategy, computed_authority
+from kernel.authority.strategy import computed_authority
 from kernel.ledger.ledger import Document
+from kernel.model.authority_strategy import AuthorityStrategy
 
 
 def authority_of(

@@ -9,6 +9,7 @@ The anchor of a user's session states the priority `user_active_session`: it is 
 so the emergency throttle does not stop eliminations.
 """
 
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,7 +21,7 @@ from kernel.ledger.store.tables import Row
 from kernel.model.envelope import Envelope
 from kernel.model.sole_receipt import sole_receipt
 from kernel.model.stated_receipts import BeliefAnchor
-from kernel.records.record import Operation
+from kernel.records.operation_steps import AppliedOperation, Steps
 from kernel.values.canonical import GENESIS_HASH
 from kernel.values.errors import EffectInapplicable
 
@@ -62,7 +63,7 @@ def is_in_log(view: LedgerView, anchor: Row) -> bool:
     ]
 
 
-def record_anchors(operation: Operation, envelope: Envelope) -> None:
+def record_anchors(operation: AppliedOperation) -> None:
     """Record the anchors that an operation states as the newest of their sessions.
 
     Raises:
@@ -70,7 +71,7 @@ def record_anchors(operation: Operation, envelope: Envelope) -> None:
             not go on where the session's last one ended.
     """
     transaction = operation.transaction
-    for session in _stated(envelope).sessions:
+    for session in _stated(operation.envelope).sessions:
         anchor = anchor_of(transaction, session.session_id)
         goes_on = follows(anchor, session.first_event_index, session.prior_head_event_hash)
         if not goes_on or session.last_event_index < session.first_event_index:
@@ -100,3 +101,6 @@ def _invalid(message: str) -> EffectInapplicable:
     return EffectInapplicable(
         message, code="belief_anchor_invalid", field="primitive_effects.0.payload"
     )
+
+
+VERB_STEPS = MappingProxyType({BELIEF_ANCHOR: Steps(after=record_anchors)})

@@ -4,18 +4,19 @@ What is stated is folded into `landscape_seals`. The records themselves are no p
 applying the operation does not read them, and verification holds them against the seal.
 """
 
+from types import MappingProxyType
 from typing import Any
 
+from kernel.algebra.verbs import LANDSCAPE_SEAL
 from kernel.landscape.digest import RunDigest, digest_of
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row
-from kernel.model.envelope import Envelope
 from kernel.model.landscape_receipts import RunSealed
 from kernel.model.sole_receipt import sole_receipt
-from kernel.records.record import Operation
+from kernel.records.operation_steps import AppliedOperation, Steps
 from kernel.values.canonical import canonicalize
 from kernel.values.errors import EffectInapplicable
 
@@ -61,14 +62,14 @@ def stated(digest: RunDigest) -> dict[str, Any]:
     }
 
 
-def record_seal(operation: Operation, envelope: Envelope) -> None:
+def record_seal(operation: AppliedOperation) -> None:
     """Record the seal that an operation states.
 
     Raises:
         EffectInapplicable: `landscape_seal_invalid`; `landscape_run_sealed` where there is one.
     """
     try:
-        seal = sole_receipt(envelope, SEAL_RECEIPT, RunSealed)
+        seal = sole_receipt(operation.envelope, SEAL_RECEIPT, RunSealed)
     except ValueError as error:
         raise _inapplicable(str(error), "landscape_seal_invalid") from None
     tables = operation.transaction.tables
@@ -90,3 +91,6 @@ def record_seal(operation: Operation, envelope: Envelope) -> None:
 
 def _inapplicable(message: str, code: str) -> EffectInapplicable:
     return EffectInapplicable(message, code=code, field="primitive_effects.0.payload")
+
+
+VERB_STEPS = MappingProxyType({LANDSCAPE_SEAL: Steps(after=record_seal)})

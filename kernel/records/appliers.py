@@ -19,9 +19,10 @@ from kernel.records.materializations import apply_document_artifact, apply_mater
 from kernel.records.membership_transitions import apply_membership_transition
 from kernel.records.memberships import apply_membership_write
 from kernel.records.nodes import apply_node_write
+from kernel.records.operation_steps import Marking
 from kernel.records.policies import apply_policy_snapshot
 from kernel.records.record import Applied, Operation
-from kernel.records.rollback_marks import Places, mark_undone
+from kernel.records.rollback_marks import mark_undone
 from kernel.records.rulings import RULINGS
 from kernel.records.share_links import apply_share_link_grant, apply_share_link_revoke
 from kernel.records.topics import apply_anchor, apply_topic_assignment
@@ -29,7 +30,6 @@ from kernel.records.views import apply_view_invalidation
 
 Applier = Callable[[KernelEffect, Operation], Applied]
 Inverse = Callable[[UndoneEffect, Operation], Applied]
-Marking = Callable[[Operation, Mapping[str, Places]], None]
 
 APPLIERS: Mapping[str, Applier] = MappingProxyType(
     {

@@ -8,9 +8,9 @@ are receipts and manifests operations, so both tables follow from the record.
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.store.tables import Row
-from kernel.model.envelope import Envelope
 from kernel.model.receipt import MANIFEST_RECEIPT
 from kernel.model.stated_receipts import BindingEvaluationManifest
+from kernel.records.operation_steps import AppliedOperation
 from kernel.records.record import Operation
 from kernel.values.errors import EffectInapplicable
 
@@ -65,13 +65,13 @@ def note_outcome(
     )
 
 
-def record_manifests(operation: Operation, envelope: Envelope) -> None:
+def record_manifests(operation: AppliedOperation) -> None:
     """End the cycles whose manifests an operation states.
 
     Raises:
         EffectInapplicable: `binding_manifest_cycle_not_next` where the event is in another cycle.
     """
-    for effect in envelope.primitive_effects:
+    for effect in operation.envelope.primitive_effects:
         if effect.receipt_subkind == MANIFEST_RECEIPT and "cycle" in effect.payload:
             _record(operation, effect.payload)
 

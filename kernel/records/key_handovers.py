@@ -5,24 +5,23 @@ is one.
 """
 
 from kernel.algebra.verbs import KEY_HANDOVER
-from kernel.model.envelope import Envelope
 from kernel.model.sole_receipt import sole_receipt
 from kernel.model.stated_receipts import KeyHandedOver
 from kernel.proof.handover_proof import HANDOVER_RECEIPT
 from kernel.proof.key_handover import KeyHandover
 from kernel.proof.verification import ProofInvalid
-from kernel.records.record import Operation
+from kernel.records.operation_steps import AppliedOperation
 from kernel.values.errors import EffectInapplicable
 
 
-def check_handover(_: Operation, envelope: Envelope) -> KeyHandover:
+def check_handover(operation: AppliedOperation) -> KeyHandover:
     """Return the hand-over that an operation states.
 
     Raises:
         EffectInapplicable: it states none, or one that not every key has signed.
     """
     try:
-        stated = sole_receipt(envelope, HANDOVER_RECEIPT, KeyHandedOver)
+        stated = sole_receipt(operation.envelope, HANDOVER_RECEIPT, KeyHandedOver)
         return KeyHandover.of_document(stated.model_dump())
     except (ValueError, ProofInvalid) as error:
         raise EffectInapplicable(

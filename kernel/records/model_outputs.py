@@ -6,13 +6,12 @@ here reads them. The count is the number of operations on the record that name t
 falls: what archiving released is told beside it (`kernel/retention/model_retention.py`).
 """
 
-from collections.abc import Iterable
-
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.model_output import RecordedModelOutput
 from kernel.model.receipt import Receipt
 from kernel.records.columns import columns_of
+from kernel.records.operation_steps import AppliedOperation
 from kernel.records.record import Operation
 from kernel.records.typed import stamp
 from kernel.values.canonical import canonicalize
@@ -39,14 +38,14 @@ def stated_part(record: Document) -> Document:
     return {name: value for name, value in record.items() if name not in _OURS}
 
 
-def record_model_outputs(outputs: Iterable[RecordedModelOutput], operation: Operation) -> None:
+def record_model_outputs(operation: AppliedOperation) -> None:
     """Record new outputs, with a receipt each, and count one more reference for known ones.
 
     Raises:
         EffectInapplicable: when an id is on record, or stated twice, with something else.
     """
     counted: set[str] = set()
-    for index, output in enumerate(outputs):
+    for index, output in enumerate(operation.envelope.recorded_model_outputs):
         statement = statement_of(output)
         before = operation.transaction.record(
             schema.recorded_model_outputs, output.recorded_output_id

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernel.ledger.ledger import Document
-from kernel.model.envelope import Envelope
 from kernel.model.sole_receipt import sole_receipt
 from kernel.model.stated_receipts import OperatorDecided
+from kernel.records.operation_steps import AppliedOperation
 from kernel.values.errors import EffectInapplicable
 
 DECIDED_RECEIPT = "operator_decided"
@@ -69,17 +69,17 @@ def head_target(ec_sequence_number: str, row_hash: str) -> str:
     return f"ledger-head:{ec_sequence_number}:{row_hash}"
 
 
-def check_decision(_: object, envelope: Envelope) -> OperatorDecided:
+def check_decision(operation: AppliedOperation) -> OperatorDecided:
     """Return the decision that an operation states.
 
     Raises:
         EffectInapplicable: `operator_decision_invalid`.
     """
     try:
-        return sole_receipt(envelope, DECIDED_RECEIPT, OperatorDecided)
+        return sole_receipt(operation.envelope, DECIDED_RECEIPT, OperatorDecided)
     except ValueError as error:
         raise EffectInapplicable(
-            f"{envelope.semantic_intent}: {error}",
+            f"{operation.semantic_intent}: {error}",
             code="operator_decision_invalid",
             field="primitive_effects.0.payload",
         ) from None

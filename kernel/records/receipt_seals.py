@@ -18,10 +18,10 @@ from kernel.algebra.verbs import RECEIPTS_SEAL
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.tables import Row, TablesView
-from kernel.model.envelope import Envelope
 from kernel.model.sole_receipt import sole_receipt
 from kernel.model.stated_receipts import ReceiptsSealed
 from kernel.proof.merkle_tree import Frontier, leaf_hash
+from kernel.records.operation_steps import AppliedOperation
 from kernel.values.errors import EffectInapplicable, LedgerCorrupt
 
 RECEIPTS_SEALED = "receipts_sealed"
@@ -167,14 +167,14 @@ def follows(view: LedgerView, sealed: ReceiptRange) -> bool:
     return is_next and sealed.is_before(view.head().receipt_sequence + 1)
 
 
-def check_seal(_: object, envelope: Envelope) -> ReceiptRange:
+def check_seal(operation: AppliedOperation) -> ReceiptRange:
     """Return the range that an operation states.
 
     Raises:
         EffectInapplicable: `receipts_seal_invalid`.
     """
     try:
-        stated = sole_receipt(envelope, RECEIPTS_SEALED, ReceiptsSealed)
+        stated = sole_receipt(operation.envelope, RECEIPTS_SEALED, ReceiptsSealed)
     except ValueError as error:
         raise _invalid(str(error)) from None
     first, last = int(stated.first_receipt), int(stated.last_receipt)

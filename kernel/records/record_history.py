@@ -30,8 +30,9 @@ from kernel.ledger.store.tables import Row
 from kernel.model.envelope import Envelope, KernelEffect
 from kernel.records.appliers import EffectRules
 from kernel.records.columns import columns_of
+from kernel.records.operation_steps import Place
 from kernel.records.record import Operation
-from kernel.records.rollback_marks import Place, mark_of
+from kernel.records.rollback_marks import mark_of
 from kernel.values.canonical import sha256_hex
 from kernel.values.errors import EffectInapplicable
 from kernel.values.host import Host

@@ -10,17 +10,13 @@ names each that was put back and the operation that did, so that one recompute c
 others stay (K32). Once all are put back the page is undone, by whoever put back the last.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.records.operation_steps import AppliedOperation, Place, Places
 from kernel.records.record import Operation
 from kernel.values.canonical import canonicalize
-
-Place = tuple[str, str]
-"""A store and a key in it."""
-
-Places = Collection[Place]
 
 
 def mark_of(view: LedgerView, operation_id: str) -> Document:
@@ -49,6 +45,21 @@ def mark_page(operation: Operation, records_written: int) -> None:
     """Record that an operation is a page, which goes back record by record."""
     mark = _empty(operation.operation_id)
     _write(operation, mark | {"records_written": records_written, "put_back": {}})
+
+
+def record_undone(operation: AppliedOperation) -> None:
+    """Mark the operations that this one undoes or compensates, and the records put back."""
+    undone: dict[str, list[Place]] = {}
+    for effect, _ in operation.applied:
+        if effect.undoes is not None:
+            place = effect.undoes.store, effect.undoes.record_key
+            undone.setdefault(effect.undoes.operation_id, []).append(place)
+    compensated = operation.envelope.compensates_operation_id
+    if compensated is not None:
+        undone.setdefault(compensated, [])
+    if undone:
+        operation.undone = undone
+        operation.mark_undone(operation, undone)
 
 
 def mark_undone(operation: Operation, undone: Mapping[str, Places]) -> None:

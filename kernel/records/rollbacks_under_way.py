@@ -16,6 +16,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.store.tables import Row
 from kernel.model.envelope import Envelope
+from kernel.records.operation_steps import AppliedOperation
 from kernel.records.record import Operation
 from kernel.records.rollback_marks import is_in_effect, mark_of
 from kernel.values.canonical import canonicalize
@@ -27,9 +28,9 @@ TIER_1_RECEIPT = "tier_1_rollback"
 _PERSISTENT = frozenset({EPOCH_ROLLBACK, REPORT_VERB})
 
 
-def record_page(operation: Operation, envelope: Envelope) -> None:
+def record_page(operation: AppliedOperation) -> None:
     """Record where the rollback of an epoch stands after a page; nothing stands after the last."""
-    for effect in envelope.primitive_effects:
+    for effect in operation.envelope.primitive_effects:
         if effect.receipt_subkind == TIER_2_RECEIPT:
             _record(operation, effect.payload)
 

@@ -6,23 +6,21 @@ for one that begins anew (INV-EXT-6, decision kernel/0340). A run whose steps so
 names no request of its own, and has no row.
 """
 
-from collections.abc import Iterable
-
 import orjson
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
-from kernel.records.record import Applied, Operation
+from kernel.records.operation_steps import AppliedOperation
 from kernel.values.untrusted import text_of
 
 MARKED_AT_ONCE = 1000
 """Runs that one write marks; the reports of further ones find the change (decision kernel/0340)."""
 
 
-def follow_extractions(operation: Operation, applied: Iterable[Applied]) -> None:
+def follow_extractions(operation: AppliedOperation) -> None:
     """Write what an operation means for extractions that run, once all of it was applied."""
     befores = dict[str, str | None]()
-    for write in applied:
+    for write in operation.writes:
         if write.store == schema.extraction_attempts.name:
             step = operation.transaction.record(schema.extraction_attempts, write.record_key)
             if step is not None:

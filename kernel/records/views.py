@@ -6,12 +6,11 @@ what it was; nothing is written into the view for it. An event of the write tell
 views again (§4.3.1; decision kernel/0239).
 """
 
-from collections.abc import Iterable
-
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
+from kernel.records.operation_steps import AppliedOperation
 from kernel.records.record import Applied, Operation, write_record
 from kernel.values.errors import EffectInapplicable
 
@@ -56,11 +55,11 @@ def is_stale(view: LedgerView, record: Document) -> bool:
     return node is None or node["updated_by_operation_id"] != record["shows"]
 
 
-def emit_node_write_events(operation: Operation, applied: Iterable[Applied]) -> None:
+def emit_node_write_events(operation: AppliedOperation) -> None:
     """Tell of each node that was written which views of it are stale now; none where none are."""
     view = operation.transaction
     written = dict.fromkeys(
-        write.record_key for write in applied if write.store == schema.nodes.name
+        write.record_key for write in operation.writes if write.store == schema.nodes.name
     )
     for node_ref in written:
         views = view.views_of(node_ref, limit=VIEWS_NAMED_MAX + 1)

@@ -24,7 +24,8 @@ from kernel.model.receipt import MANIFEST_RECEIPT, Receipt
 from kernel.records.record import Operation
 from kernel.replay.asof import StateAsOf
 from kernel.replay.effects import RecordedEffects
-from kernel.transaction.rules import Rules, known_rules_of
+from kernel.transaction.apply import Rules
+from kernel.transaction.rules import known_rules_of
 from kernel.values.canonical import canonicalize, canonicalize_plain, sha256_hex
 from kernel.values.errors import EffectInapplicable, LedgerCorrupt
 from kernel.values.host import Host, parse_time_us

@@ -6,8 +6,9 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, MAX_REFS
 from kernel.model.receipt import receipt_effect
+from kernel.records.operation_steps import Place
 from kernel.records.record_history import RecordHistory
-from kernel.records.rollback_marks import Place, mark_of
+from kernel.records.rollback_marks import mark_of
 from kernel.records.sources import state_taint
 from kernel.rollback.restoration import without
 from kernel.rollback.steps import RollbackStep

@@ -12,8 +12,9 @@ from kernel.algebra.effects import EFFECT_KINDS, REVERSIBLE, expected_reversibil
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row
+from kernel.records.operation_steps import Place
 from kernel.records.record_history import RecordHistory, RecordState, RecordWrite
-from kernel.records.rollback_marks import Place, mark_of
+from kernel.records.rollback_marks import mark_of
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.steps import PlannedEffect, RollbackStep
 from kernel.transaction.rules import effect_rules_of

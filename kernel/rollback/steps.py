@@ -12,8 +12,8 @@ from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.tables import Row
 from kernel.ledger.supersession import is_lite, position_of
+from kernel.records.operation_steps import Place
 from kernel.records.record_history import RecordState
-from kernel.records.rollback_marks import Place
 from kernel.rollback.errors import RollbackRefused
 from kernel.values.canonical import canonicalize
 

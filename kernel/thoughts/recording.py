@@ -26,7 +26,6 @@ from kernel.algebra.verbs import (
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row, Tables
-from kernel.model.envelope import Envelope
 from kernel.model.sole_receipt import sole_receipt
 from kernel.model.thought_receipts import (
     ROUND_SESSIONS_MAX,
@@ -44,6 +43,7 @@ from kernel.proof.rounds import round_genesis, round_seal
 from kernel.proof.seals import SESSION_SEAL, check_signatures, seal_bytes
 from kernel.proof.thought_chain import ThoughtRecord, content_hash
 from kernel.proof.verification import ProofInvalid
+from kernel.records.operation_steps import AppliedOperation, Step, Steps
 from kernel.records.record import Operation
 from kernel.thoughts.sessions import (
     ThoughtRefused,
@@ -313,12 +313,12 @@ _APPLIED: Mapping[str, Callable[[Operation, Any], None]] = MappingProxyType(
 )
 
 
-def _recorder(verb: str) -> Callable[[Operation, Envelope], None]:
+def _recorder(verb: str) -> Step:
     kind, model = RECEIPTS[verb]
 
-    def record(operation: Operation, envelope: Envelope) -> None:
+    def record(operation: AppliedOperation) -> None:
         try:
-            _APPLIED[verb](operation, sole_receipt(envelope, kind, model))
+            _APPLIED[verb](operation, sole_receipt(operation.envelope, kind, model))
         except ThoughtRefused as refused:
             raise _inapplicable(str(refused), refused.code) from None
         except (ValueError, ProofInvalid) as error:
@@ -331,7 +331,4 @@ def _inapplicable(message: str, code: str) -> EffectInapplicable:
     return EffectInapplicable(message, code=code, field="primitive_effects.0.payload")
 
 
-THOUGHT_RECORDERS: Mapping[str, Callable[[Operation, Envelope], None]] = MappingProxyType(
-    {verb: _recorder(verb) for verb in RECEIPTS}
-)
-"""What an operation of each verb does."""
+VERB_STEPS = MappingProxyType({verb: Steps(after=_recorder(verb)) for verb in RECEIPTS})

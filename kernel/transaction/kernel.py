@@ -7,11 +7,12 @@ time of an envelope goes: decision kernel/0515.
 """
 
 from kernel.algebra.verbs import ROLLBACK
-from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
+from kernel.authority.strategy import BetaPosteriorMean
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.store.tables import DuplicateKey
 from kernel.ledger.supersession import check_order
+from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.model.envelope import VOLATILE, Envelope
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult

@@ -17,6 +17,7 @@ from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.model.recomputes import RECALCULATE
 from kernel.records.capacity import governance_of
+from kernel.records.operation_steps import AppliedOperation
 from kernel.values.host import iso_time
 
 ALERT = "quota_exceeded_alert"
@@ -52,10 +53,9 @@ def operations_of_run(view: LedgerView, run: str) -> int:
     return _counted(view, schema.run_operation_counts, run)
 
 
-def count_operation(
-    transaction: LedgerTransaction, envelope: Envelope, emit: Callable[[Receipt], str]
-) -> None:
+def count_operation(operation: AppliedOperation) -> None:
     """Count an operation that is being applied; emit an alert for the first beyond a limit."""
+    transaction, envelope, emit = operation.transaction, operation.envelope, operation.emit
     governance, amount = governance_of(transaction), operations_in(envelope)
     time_us, kind = transaction.head_now.committed_at_us, envelope.operation_kind
     day, daily = day_of(time_us), schema.daily_operation_counts

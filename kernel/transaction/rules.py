@@ -14,8 +14,8 @@ replays, rebuilds and exports it. `make ledger` writes that of the newest versio
 released, and afterwards never again.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from kernel.algebra.effects import EFFECT_KINDS
@@ -26,11 +26,7 @@ from kernel.algebra.verbs import (
     RECEIPTS_SEAL,
     SEMANTIC_VERBS,
 )
-from kernel.authority.graph import InputGraph
-from kernel.authority.inputs import StatedInputs
-from kernel.authority.strategy import AuthorityStrategy
 from kernel.authority.value import authority_of
-from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.row_of_envelope import row_of_envelope
 from kernel.ledger.store.tables import Row
 from kernel.model.envelope import Envelope
@@ -43,56 +39,10 @@ from kernel.records.nodes import apply_node_write_1
 from kernel.records.rollback_marks import mark_undone_1
 from kernel.retention.log_archival import SEGMENT_WRITES
 from kernel.retention.thought_records import THOUGHT_SEGMENT_WRITES
-from kernel.transaction.apply import AppliedEffects, apply_operation
+from kernel.transaction.apply import Rules
+from kernel.transaction.steps import STEPS
 from kernel.values.errors import RulesVersionUnknown
 from kernel.work.receipts import WRITES
-
-Applying = Callable[
-    [LedgerTransaction, Envelope, int, AuthorityStrategy, EffectRules, ReceiptRules],
-    AppliedEffects,
-]
-Authority = Callable[[InputGraph, AuthorityStrategy, Document], tuple[float, StatedInputs]]
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """One version of the rules: the names that it knows, and how it applies an envelope."""
-
-    version: int
-    verbs: frozenset[str]
-    """What a log row may say in `semantic_intent`."""
-
-    operation_kinds: frozenset[str]
-    receipts: ReceiptRules
-    """The receipt kinds, what each says, and how long it is kept."""
-
-    effects: EffectRules
-    """The effect kinds, the stores that they write, and how each is applied."""
-
-    envelope: type[Envelope]
-    """How a recorded envelope is read; demands of checks are no part of it."""
-
-    row_of_envelope: Callable[[Document], Document]
-    """The fields of a log row that follow from its envelope."""
-
-    apply_operation: Applying
-    receipt_writes: Mapping[str, Callable[[LedgerTransaction, Document], None]]
-    """What receipts without an operation write, by their kind."""
-
-    authority_of: Authority
-
-    def apply(
-        self,
-        transaction: LedgerTransaction,
-        envelope: Envelope,
-        sequence: int,
-        strategy: AuthorityStrategy,
-    ) -> AppliedEffects:
-        """Apply an envelope at its sequence; see `kernel.transaction.apply.apply_operation`."""
-        return self.apply_operation(
-            transaction, envelope, sequence, strategy, self.effects, self.receipts
-        )
-
 
 _SINCE_2 = frozenset({QUARANTINE_LIFT, RECEIPTS_SEAL, LEDGER_HEAD_ACCEPT})
 """Verbs of version 2, each with an operation kind of its name."""
@@ -109,9 +59,9 @@ _VERSION_1 = Rules(
         apply_inverse_1,
         mark_undone_1,
     ),
+    steps=STEPS,
     envelope=Envelope,
     row_of_envelope=row_of_envelope,
-    apply_operation=apply_operation,
     receipt_writes=MappingProxyType({**WRITES, **SEGMENT_WRITES, **THOUGHT_SEGMENT_WRITES}),
     authority_of=authority_of,
 )

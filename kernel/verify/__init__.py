@@ -27,10 +27,11 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
-from kernel.authority.strategy import AuthorityStrategy, BetaPosteriorMean
+from kernel.authority.strategy import BetaPosteriorMean
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.catalog import NOT_READ, StorageFault
+from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.values.canonical import GENESIS_HASH
 from kernel.verify.archive import ArchivedNames, check_archive
 from kernel.verify.authority import AuthorityCheck

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from kernel.authority.graph import is_nightly
 from kernel.authority.read_ahead import Around, read_ahead
 from kernel.authority.requests import AUTHORITY_QUEUE
-from kernel.authority.strategy import AuthorityStrategy
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row
+from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.transaction.rules import RULES
 from kernel.verify.reading import Document, Reader, load_object, parts, shown

@@ -15,7 +15,8 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.retention.log_archival import SEGMENT_WRITES
 from kernel.retention.thought_records import THOUGHT_SEGMENT_WRITES
-from kernel.transaction.rules import Rules, rules_of
+from kernel.transaction.apply import Rules
+from kernel.transaction.rules import rules_of
 from kernel.verify.reading import Reader, load_object, shown, time_us
 from kernel.work.receipts import CLOSED, PAUSED, REQUESTED, RESUMED, ROUTED, WRITES, pause_key
 

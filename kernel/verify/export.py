@@ -16,7 +16,8 @@ from typing import BinaryIO
 
 from kernel.model.lite import LITE_INTENT
 from kernel.proof.merkle_tree import Frontier, leaf_hash
-from kernel.transaction.rules import Rules, rules_of, unknown_version
+from kernel.transaction.apply import Rules
+from kernel.transaction.rules import rules_of, unknown_version
 from kernel.values.canonical import GENESIS_HASH, canonicalize
 from kernel.verify.expected import ExpectedHead, mismatch
 from kernel.verify.hash_chains import is_canonical, sha256_hex

@@ -18,13 +18,13 @@ from pydantic import ValidationError
 from sqlalchemy import Table
 
 from kernel.authority.read_ahead import Around, RecordKey, read_ahead
-from kernel.authority.strategy import AuthorityStrategy
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_row
 from kernel.ledger.ledger import LEDGER_ID, Head, Ledger, LedgerTransaction
 from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.store.spilling import SpillingStore
 from kernel.ledger.store.tables import DuplicateKey, Row
+from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT
 from kernel.transaction.apply import AppliedEffects

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from kernel.ledger import schema
 from kernel.ledger.store.tables import Row
 from kernel.model.lite import LITE_INTENT
-from kernel.transaction.rules import Rules
+from kernel.transaction.apply import Rules
 from kernel.values.canonical import GENESIS_HASH, canonicalize
 from kernel.verify.causality import Causality
 from kernel.verify.hash_chains import LOG, Chain, is_emitted, sha256_hex

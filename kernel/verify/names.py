@@ -8,7 +8,8 @@ from sqlalchemy import Table
 
 from kernel.ledger import schema
 from kernel.model.lite import LITE_INTENT
-from kernel.transaction.rules import Rules, rules_of, unknown_version
+from kernel.transaction.apply import Rules
+from kernel.transaction.rules import rules_of, unknown_version
 from kernel.verify.reading import Document, Reader, Rule, shown
 
 

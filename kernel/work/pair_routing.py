@@ -11,7 +11,6 @@ beyond that is left under a mark, from which `route_page` goes on (decision kern
 numbers are rules: verification computes the same pages.
 """
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 import orjson
@@ -41,7 +40,7 @@ from kernel.records.binding_pairs import (
     remove_pair,
     some_pairs_of_event,
 )
-from kernel.records.record import Applied, Operation
+from kernel.records.operation_steps import AppliedOperation
 from kernel.values.canonical import canonicalize_plain
 from kernel.values.host import iso_time
 from kernel.work.contents import BINDING_QUEUE
@@ -55,12 +54,12 @@ BINDING, ARTIFACT, _EVENT = "binding", "artifact", "event"
 _EVERY_PAIR, _UNFINISHED = "every", "unfinished"
 
 
-def follow_operation(operation: Operation, applied: Iterable[Applied], *, undoes: bool) -> None:
+def follow_operation(operation: AppliedOperation) -> None:
     """Write what an operation means for bindings and artifacts, once all of it was applied."""
     routing = _Routing(operation.transaction, operation.sequence, operation.operation_id)
     changed_bindings = dict[str, None]()
     befores = dict[str, str | None]()
-    for write in applied:
+    for write in operation.writes:
         if write.store == schema.binding_generation_snapshots.name:
             changed_bindings[write.record_key.rpartition("|")[0]] = None
         elif write.store == schema.nodes.name:
@@ -75,7 +74,9 @@ def follow_operation(operation: Operation, applied: Iterable[Applied], *, undoes
         if kind == SOURCE_BINDING:
             changed_bindings[node_id] = None
         elif kind == SOURCE_ARTIFACT:
-            routing.follow_artifact(read_artifact(before), read_artifact(node), undoes=undoes)
+            routing.follow_artifact(
+                read_artifact(before), read_artifact(node), undoes=bool(operation.undone)
+            )
     for binding_id in changed_bindings:
         routing.page_of_binding(binding_id, "")
 

@@ -7,9 +7,10 @@ import orjson
 import pytest
 
 from kernel.authority.as_of import GraphAsOf
-from kernel.authority.strategy import AuthorityInput, BetaPosteriorMean, computed_authority
+from kernel.authority.strategy import BetaPosteriorMean, computed_authority
 from kernel.authority.value import authority_of
 from kernel.ledger import recent_changes, schema
+from kernel.model.authority_strategy import AuthorityInput
 from kernel.rollback.execute import rollback_operation
 from kernel.transaction.kernel import Kernel
 from kernel.values.errors import AuthorityInvalid

@@ -14,7 +14,8 @@ from kernel.authority.inputs import (
     StatedInputs,
     stated_along,
 )
-from kernel.authority.strategy import WEIGHTS, AuthorityInput, BetaPosteriorMean
+from kernel.authority.strategy import WEIGHTS, BetaPosteriorMean
+from kernel.model.authority_strategy import AuthorityInput
 from kernel.values.canonical import canonicalize
 from kernel.values.visibility import VISIBILITY_CLASSES
 from kernel.verify import verify

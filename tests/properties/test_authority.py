@@ -37,8 +37,9 @@ from kernel.authority.requests import (
     readiness,
     ready_items,
 )
-from kernel.authority.strategy import WEIGHTS, AuthorityInput, BetaPosteriorMean
+from kernel.authority.strategy import WEIGHTS, BetaPosteriorMean
 from kernel.authority.value import authority_of
+from kernel.model.authority_strategy import AuthorityInput
 from kernel.transaction.kernel import Kernel
 from kernel.values.canonical import digest
 from kernel.values.host import iso_time

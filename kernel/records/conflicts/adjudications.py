@@ -15,10 +15,9 @@ from kernel.algebra.verbs import REVIEW_DISCARD
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.store.tables import Row
-from kernel.model.envelope import Envelope
 from kernel.model.receipt import MIGRATION_KIND
+from kernel.records.operation_steps import AppliedOperation
 from kernel.values.errors import EffectInapplicable, LedgerCorrupt
-from kernel.values.host import iso_time
 
 ITEM_KIND = "envelope_conflict_user_review_required"
 ITEM_KINDS = frozenset({ITEM_KIND, MIGRATION_KIND})
@@ -91,19 +90,14 @@ def open_item_of(view: LedgerView, document: Document) -> str | None:
     return None
 
 
-def record_adjudications(transaction: LedgerTransaction, envelope: Envelope, sequence: int) -> None:
+def record_adjudications(operation: AppliedOperation) -> None:
     """Record that an operation resolved the items that it names.
 
     Raises:
-        EffectInapplicable: when an item was resolved before, or a discarding operation names none.
+        EffectInapplicable: when an item was resolved before.
     """
-    if envelope.semantic_intent == REVIEW_DISCARD and not envelope.adjudicates_receipt_ids:
-        raise EffectInapplicable(
-            f"{REVIEW_DISCARD} names the items that it settles",
-            code="envelope_adjudication_unknown",
-            field="adjudicates_receipt_ids",
-        )
-    for index, receipt_id in enumerate(envelope.adjudicates_receipt_ids):
+    transaction = operation.transaction
+    for index, receipt_id in enumerate(operation.envelope.adjudicates_receipt_ids):
         if resolution_of(transaction, receipt_id) is not None:
             raise EffectInapplicable(
                 f"{receipt_id} was resolved before",
@@ -114,10 +108,24 @@ def record_adjudications(transaction: LedgerTransaction, envelope: Envelope, seq
             schema.adjudications,
             {
                 "receipt_id": receipt_id,
-                "operation_id": envelope.operation_id,
-                "ec_sequence_number": sequence,
-                "adjudicated_at": iso_time(transaction.head_now.committed_at_us),
+                "operation_id": operation.operation_id,
+                "ec_sequence_number": operation.sequence,
+                "adjudicated_at": operation.applied_at,
             },
         )
         if transaction.tables.get(schema.outcomes_to_review, receipt_id) is not None:
             transaction.tables.delete(schema.outcomes_to_review, receipt_id)
+
+
+def check_discard(operation: AppliedOperation) -> None:
+    """Refuse an operation that settles items without doing anything about them, and names none.
+
+    Raises:
+        EffectInapplicable: `envelope_adjudication_unknown`.
+    """
+    if not operation.envelope.adjudicates_receipt_ids:
+        raise EffectInapplicable(
+            f"{REVIEW_DISCARD} names the items that it settles",
+            code="envelope_adjudication_unknown",
+            field="adjudicates_receipt_ids",
+        )

@@ -18,6 +18,7 @@ from kernel.model.problems import first_problem
 from kernel.model.receipt import receipt_effect
 from kernel.model.stated_receipts import ImplicationHalt, ImplicationResumed
 from kernel.records.implications.loop_limits import Loop
+from kernel.records.operation_steps import AppliedOperation
 from kernel.values.canonical import digest
 from kernel.values.errors import EffectInapplicable
 from kernel.values.host import iso_time
@@ -118,33 +119,35 @@ def halt_of_loop(
     }
 
 
-def record_halt(transaction: LedgerTransaction, envelope: Envelope) -> None:
+def record_halt(operation: AppliedOperation) -> None:
     """Record a halt.
 
     Raises:
         EffectInapplicable: `implication_halt_invalid`; `implication_detection_halted` where it
             stands already.
     """
-    halt = _stated(envelope, HALTED, ImplicationHalt)
+    transaction = operation.transaction
+    halt = _stated(operation.envelope, HALTED, ImplicationHalt)
     if is_halted(transaction, halt.halt_id):
         raise _refused(HALTED, f"{halt.halt_id} is halted already")
     transaction.tables.insert(
         schema.implication_halts,
         {
             **halt.model_dump(),
-            "operation_id": envelope.operation_id,
+            "operation_id": operation.operation_id,
             "halted_at_us": transaction.head_now.committed_at_us,
         },
     )
 
 
-def record_resume(transaction: LedgerTransaction, envelope: Envelope) -> None:
+def record_resume(operation: AppliedOperation) -> None:
     """End a halt; the loop is counted anew.
 
     Raises:
         EffectInapplicable: `implication_halt_unknown` where none stands;
             `implication_resume_unauthorized` where no user asks for it.
     """
+    transaction, envelope = operation.transaction, operation.envelope
     resumed = _stated(envelope, RESUMED, ImplicationResumed)
     if envelope.actor != "user":
         message = "what was halted goes on when a person says so"

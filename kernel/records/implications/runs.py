@@ -9,12 +9,14 @@ what belongs to its epoch (decision kernel/0298). The numbers count the runs of 
 from dataclasses import dataclass
 
 from kernel.ledger import schema
-from kernel.ledger.ledger import LedgerTransaction, LedgerView
+from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import Row
 from kernel.model.envelope import Envelope, Implied
 from kernel.model.sole_receipt import sole_receipt
 from kernel.model.stated_receipts import ImplicationRun
 from kernel.records.implications.halts import detector_halt_id, is_halted
+from kernel.records.implications.loop_limits import count_implied
+from kernel.records.operation_steps import AppliedOperation
 from kernel.values.errors import EffectInapplicable
 from kernel.values.host import iso_time
 
@@ -92,7 +94,7 @@ def unread(view: LedgerView, implied: Implied) -> Problem | None:
     return None
 
 
-def record_run(transaction: LedgerTransaction, envelope: Envelope, sequence: int) -> None:
+def record_run(operation: AppliedOperation) -> None:
     """Record how far a run has read, as the newest of its detector.
 
     Raises:
@@ -100,13 +102,13 @@ def record_run(transaction: LedgerTransaction, envelope: Envelope, sequence: int
             does not go on where the detector's last one ended, under the next number;
             `implication_detection_halted`.
     """
-    run = _stated(envelope)
+    transaction, run = operation.transaction, _stated(operation.envelope)
     last = run_of(transaction, run.detector)
     after, through = int(run.after_sequence), int(run.through_sequence)
     if is_halted(transaction, detector_halt_id(run.detector)):
         message = f"{run.detector} is halted until a person resumes it"
         raise _refused("implication_detection_halted", message)
-    goes_on = after == (0 if last is None else last.through_sequence) < through < sequence
+    goes_on = after == (0 if last is None else last.through_sequence) < through < operation.sequence
     if not goes_on or run.implication_epoch != newest_epoch(transaction) + 1:
         message = f"run {run.implication_epoch} of {run.detector} does not go on behind the last"
         raise _refused(NOT_NEXT, message)
@@ -119,10 +121,26 @@ def record_run(transaction: LedgerTransaction, envelope: Envelope, sequence: int
             "implication_epoch": run.implication_epoch,
             "after_sequence": after,
             "through_sequence": through,
-            "operation_id": envelope.operation_id,
+            "operation_id": operation.operation_id,
             "recorded_at_us": transaction.head_now.committed_at_us,
         },
     )
+
+
+def record_implied(operation: AppliedOperation) -> None:
+    """Record an operation that others imply, and count its loops.
+
+    Raises:
+        EffectInapplicable: it is of no run that stands, or implied by what belongs to its epoch.
+    """
+    implied = operation.envelope.implication
+    if implied is None:
+        return
+    problem = misplaced(operation.transaction, implied)
+    if problem is not None:
+        code, field, message = problem
+        raise EffectInapplicable(message, code=code, field=field)
+    count_implied(operation.transaction, operation.envelope, implied)
 
 
 def _run(row: Row) -> DetectorRun:

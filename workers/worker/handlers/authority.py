@@ -14,9 +14,9 @@ import structlog
 
 from kernel.authority.read_ahead import Around, read_ahead
 from kernel.authority.requests import AUTHORITY_QUEUE
-from kernel.authority.strategy import AuthorityStrategy
 from kernel.authority.value import authority_of
 from kernel.ledger.ledger import Document, Ledger, LedgerView
+from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.values.canonical import digest
 from queues.items import Claim, cause_id
 from workers.worker.batches import ClaimResult, Handler, settlement_of
