@@ -8,7 +8,7 @@ from pathlib import Path
 
 EXAMPLE = Path(__file__).parent / "plugin_example"
 ROOT = Path(__file__).parents[1]
-CLIENT = ROOT / "queues" / "client"
+CLIENT = ROOT / "workers" / "client"
 READMES = (CLIENT / "README.md", ROOT / "README.md")
 
 

@@ -12,10 +12,10 @@ from actors.error_codes import ERRORS
 from kernel.belief.errors import BeliefCode, InputCode
 from kernel.model.extraction_result import Code as ExtractionCode
 from kernel.work.errors import Code as WorkCode
-from queues.client.gateway_http import TRY_AGAIN
 from tests import errors_doc
 from workers.api.errors import HTTP_ERRORS, RETRYABLE_STATUS
-from workers.clients.gateway import NOT_TAKEN
+from workers.client.gateway_http import TRY_AGAIN
+from workers.client.typed.gateway import NOT_TAKEN
 from workers.worker.gateway_reports import ABSENCES, NO_ROOM
 
 ROOT = Path(__file__).parent.parent

@@ -13,7 +13,7 @@ from actors import messages
 from actors.messages import Message
 from kernel.values.canonical import digest
 from kernel.values.fleet_protocol import PROTOCOL, is_spoken, stated
-from queues.worker_heartbeats import WorkerBeat
+from queues.fleet.worker_heartbeats import WorkerBeat
 from workers.api.routes.worker_reports import DeadLetterBody, RecomputedBody, WorkBody
 
 FORMS = {7: "54bb70589a4138b8299aadd3ed2c08078a759090a4b14cdcfd073027f1500748"}

@@ -14,7 +14,7 @@ MAY_BE_A_VARIABLE = re.compile(rf"\b(?:{'|'.join(SAYS_NOTHING)})(?: in\b|\s*[=,:
 """Stands in every text that has such a variable; reading a file as Python takes far longer."""
 
 STATED_AND_RECORDED = [
-    Path(folder, "contents.py").as_posix() for folder in ("kernel/work", "queues/client")
+    Path(folder, "contents.py").as_posix() for folder in ("kernel/work", "workers/client")
 ]
 
 WITHOUT_A_VERB = re.compile(r"(?:Wh(?:at|o|ich|ere|en|ether)(?:ever)?|How)\b")
@@ -66,7 +66,7 @@ def test_a_file_that_a_docstring_names_is_there():
 def test_a_public_class_has_a_name_of_its_own():
     """Among all packages, so that a name in a log, a trace or an import line means one thing.
 
-    What a producer states has the name under which it is on the record (`queues/client`, which
+    What a producer states has the name under which it is on the record (`workers/client`, which
     imports nothing of the kernel).
     """
     places = defaultdict(list)

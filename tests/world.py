@@ -13,9 +13,9 @@ from actors.commit.work_units import RequestWorkUnit
 from kernel.ledger.ledger import Document, Ledger, Request
 from kernel.transaction.kernel import Kernel
 from kernel.work.requests import WorkRequest, WorkStatus, status_of
-from queues.items import Claim
-from queues.outbox_relay import OutboxRelay
-from queues.work_queue import WorkQueue
+from queues.queue.items import Claim
+from queues.queue.outbox_relay import OutboxRelay
+from queues.queue.work_queue import WorkQueue
 from tests.kernel.build import (
     START_US,
     FakeHost,

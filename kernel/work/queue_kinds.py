@@ -41,7 +41,7 @@ _RESERVED: Final = frozenset(
     }
 )
 """Names of the runtime's own: of work that is no queue's, and of rooms beside those of queues in
-Redis (`queues/keys.py`)."""
+Redis (`queues/redis/keys.py`)."""
 
 """What the record and its leases call other work."""
 

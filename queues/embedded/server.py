@@ -36,7 +36,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from queues.errors import EmbeddedServerError
-from queues.keys import KEY_PREFIX
+from queues.redis.keys import KEY_PREFIX
 
 START_TIMEOUT_S: Final = 10.0
 STOP_TIMEOUT_S: Final = 10.0

@@ -14,9 +14,9 @@ from redis.asyncio import Redis
 
 from queues.errors import QueueError
 from queues.gateways.message_seal import MessageSeal
-from queues.items import check_name
-from queues.keys import prefix_of
-from queues.redis_scripts import Scripts
+from queues.queue.items import check_name
+from queues.redis.keys import prefix_of
+from queues.redis.scripts import Scripts
 
 EVERY_S: Final = 2.0
 KEPT_MS: Final = 60_000

@@ -18,13 +18,13 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
-from queues.decoding import content, records
-from queues.dropped import dropped
 from queues.errors import QueueError
 from queues.gateways.message_seal import SEALED_BYTES_MAX
-from queues.items import check_name
-from queues.keys import INBOX, prefix_of
-from queues.redis_scripts import Scripts
+from queues.queue.items import check_name
+from queues.redis.decoding import content, records
+from queues.redis.dropped import dropped
+from queues.redis.keys import INBOX, prefix_of
+from queues.redis.scripts import Scripts
 
 NOTES_MAX: Final = 8192
 KEPT_S: Final = 60

@@ -18,12 +18,12 @@ from typing import Final
 import structlog
 from redis.asyncio import Redis
 
-from queues.decoding import records, row, text, whole
 from queues.errors import QueueError
 from queues.gateways.inbox import LEASES_CHANGED, Inbox
-from queues.items import DURATION_MS_MAX, NAME_BYTES_MAX, check_name, check_range
-from queues.keys import prefix_of
-from queues.redis_scripts import Clock, Scripts
+from queues.queue.items import DURATION_MS_MAX, NAME_BYTES_MAX, check_name, check_range
+from queues.redis.decoding import records, row, text, whole
+from queues.redis.keys import prefix_of
+from queues.redis.scripts import Clock, Scripts
 
 _NAME: Final = text(NAME_BYTES_MAX)
 _OWNED: Final = row(whole(0), _NAME)

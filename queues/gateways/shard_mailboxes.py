@@ -28,8 +28,8 @@ from redis.asyncio import Redis
 from queues.errors import QueueError
 from queues.gateways.inbox import Inbox, InboxBatch, mail_note, reply_note
 from queues.gateways.message_seal import SEALED_BYTES_MAX, MessageSeal
-from queues.keys import SHARD, prefix_of
-from queues.redis_scripts import Scripts
+from queues.redis.keys import SHARD, prefix_of
+from queues.redis.scripts import Scripts
 
 ENTRIES_MAX: Final = 1024
 READ_BYTES_MAX: Final = 32 * 1024 * 1024

@@ -35,7 +35,7 @@
 local PREFIX = KEYS[1]
 local LAST_RANK = 4
 local CAUSES_KEPT = 1000
-local ATTEMPTS_MAX = 8 -- after which a worker gives an item up (queues/retries.py), as after
+local ATTEMPTS_MAX = 8 -- after which a worker gives an item up (queues/queue/retries.py), as after
 local ENDS_MAX = 3 -- so many ends of its workers
 local WAKES_MAX = 16
 local NAME_BYTES_MAX = 512

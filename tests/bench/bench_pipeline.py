@@ -21,11 +21,6 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from actors.pipelines.pipeline import Pipeline
-from actors.pipelines.runner import PipelineRun
-from actors.pipelines.sinks import SinkItem
-from actors.pipelines.step import NodeStep, WalkTools
-from actors.pipelines.walks import LocalWalks
 from actors.synthesis.local_model import LocalModel
 from kernel.landscape.digest import digest_of
 from kernel.ledger.ledger import Ledger
@@ -34,6 +29,11 @@ from tests.bench.report import figure, machine, note
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
 from workers.pipelines import CsvSink, JsonLinesSink, dockets
+from workers.pipelines.engine.pipeline import Pipeline
+from workers.pipelines.engine.runner import PipelineRun
+from workers.pipelines.engine.sinks import SinkItem
+from workers.pipelines.engine.step import NodeStep, WalkTools
+from workers.pipelines.engine.walks import LocalWalks
 from workers.pipelines.model import PipelineModel
 from workers.pipelines.tools import walk_tools
 

@@ -30,9 +30,9 @@ from pathlib import Path
 from redis.asyncio import Redis
 
 from queues.embedded.server import EmbeddedRedis, find_server
-from queues.items import NewItem
-from queues.priorities import PRIORITIES
-from queues.work_queue import WorkQueue
+from queues.queue.items import NewItem
+from queues.queue.priorities import PRIORITIES
+from queues.queue.work_queue import WorkQueue
 from tests.bench.queue_systems import OWN, PEERS
 from tests.bench.report import figure, machine, note
 from tests.ports import free_port

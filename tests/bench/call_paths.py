@@ -24,8 +24,8 @@ import anyio
 import structlog
 
 from kernel.ledger.sqlite.store import SqliteStore
-from queues.outbox_relay import OutboxRelay
-from queues.work_queue import WorkQueue
+from queues.queue.outbox_relay import OutboxRelay
+from queues.queue.work_queue import WorkQueue
 from tests.bench.report import note
 from tests.extraction_steps import extraction_step
 from tests.workers.api.door import SESSION, Door, running_door, source

@@ -72,8 +72,8 @@ class Rotulus(System):
         import orjson
         from redis.asyncio import Redis
 
-        from queues.items import NewItem
-        from queues.work_queue import WorkQueue
+        from queues.queue.items import NewItem
+        from queues.queue.work_queue import WorkQueue
 
         self.dumps, self.loads, self.new_item = orjson.dumps, orjson.loads, NewItem
         self.redis = Redis.from_url(self.url)
@@ -116,10 +116,10 @@ class RotulusFleet(Rotulus):
     def work(self, hit: Hit) -> None:
         import random
 
-        from queues.capacity_leases import CapacityLeases
-        from queues.redis_watch import RedisWatch
-        from queues.worker_heartbeats import Heartbeats
-        from workers.clients.gateway import GatewayClient
+        from queues.fleet.worker_heartbeats import Heartbeats
+        from queues.leases.capacity_leases import CapacityLeases
+        from queues.redis.watch import RedisWatch
+        from workers.client.typed.gateway import GatewayClient
         from workers.worker.arq_runner import WorkerProcess
         from workers.worker.batches import BatchProcessor, ClaimResult, Handler
         from workers.worker.gateway_reports import GatewayReporter
@@ -163,9 +163,9 @@ class RotulusClient(System):
         from contextlib import ExitStack
         from tempfile import TemporaryDirectory
 
-        from queues.client import BindingEvaluation, Rotulus
         from tests.bench.bench_http import serving
         from tests.ports import free_port
+        from workers.client import BindingEvaluation, Rotulus
 
         self.stack, port = ExitStack(), free_port()
         settings = {

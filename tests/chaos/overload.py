@@ -31,7 +31,7 @@ import psycopg
 from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.requests import WorkRequest, enqueue
-from queues.priorities import priorities_of
+from queues.queue.priorities import priorities_of
 from tests import loopback
 from tests.bench.mix import ROUND, intent_of
 from tests.chaos.fleet import ChaosFleet

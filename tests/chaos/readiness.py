@@ -3,7 +3,7 @@
 Every gateway is asked again and again beside the load. Two things are read from its answers:
 
 - whether it says that Redis does not serve while it does not. Whoever asks is answered from a look
-  that is half a second old at most and takes two at most (`queues/redis_watch.py`). So an answer
+  that is half a second old at most and takes two at most (`queues/redis/watch.py`). So an answer
   that is asked for three seconds after a fault and names no Redis is wrong on any machine,
   however late it comes;
 - how long it takes from a fault until this is answered, and from its end until the gateway is

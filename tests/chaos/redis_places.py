@@ -17,7 +17,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from queues.embedded.server import EmbeddedRedis, ServerBinary, find_server
-from queues.keys import cluster_prefix
+from queues.redis.keys import cluster_prefix
 from tests.queues.topologies import Replicated, Server, cluster, sentineled
 from tests.system.tree_run import wait_for
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from queues.embedded.server import EmbeddedRedis, find_server
-from queues.items import NewItem
-from queues.work_queue import WorkQueue
+from queues.queue.items import NewItem
+from queues.queue.work_queue import WorkQueue
 from tests.properties.family import BESIDE, FAMILY
 
 pytestmark = pytest.mark.timeout(900)

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as ConnectionLost
 
 from queues.embedded.server import find_server
-from queues.work_queue import WorkQueue
+from queues.queue.work_queue import WorkQueue
 from tests.ports import free_port
 from tests.queues.servers import REAL_SERVERS, ServerMissingError, running
 from tests.system.tree_run import wait_for

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from redis.asyncio import Redis
 
-from queues.items import Lineage, NewItem
-from queues.priorities import Priority
-from queues.retries import ENDS_MAX, MAX_ATTEMPTS
-from queues.work_queue import WorkQueue
+from queues.queue.items import Lineage, NewItem
+from queues.queue.priorities import Priority
+from queues.queue.retries import ENDS_MAX, MAX_ATTEMPTS
+from queues.queue.work_queue import WorkQueue
 
 VISIBILITY_MS = 1000
 

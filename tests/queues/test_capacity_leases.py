@@ -3,8 +3,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel.values.pressure import Amount, Capacity
-from queues.capacity_leases import CapacityLeases
 from queues.errors import QueueError
+from queues.leases.capacity_leases import CapacityLeases
 
 pytestmark = pytest.mark.anyio
 

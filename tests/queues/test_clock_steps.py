@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from queues.capacity_leases import CapacityLeases
-from queues.items import NewItem
-from queues.work_queue import WorkQueue
-from queues.worker_heartbeats import Heartbeats, WorkerBeat
+from queues.fleet.worker_heartbeats import Heartbeats, WorkerBeat
+from queues.leases.capacity_leases import CapacityLeases
+from queues.queue.items import NewItem
+from queues.queue.work_queue import WorkQueue
 from tests.queues.conftest import VirtualClock, server_time_s
 
 pytestmark = pytest.mark.anyio

@@ -3,8 +3,8 @@
 import pytest
 from redis.asyncio import Redis
 
-from queues.cron_claims import Crons
 from queues.errors import QueueError
+from queues.fleet.cron_claims import Crons
 
 pytestmark = pytest.mark.anyio
 

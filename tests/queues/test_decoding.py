@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.decoding import (
+from queues.fleet.worker_heartbeats import WorkerBeat, read_beat
+from queues.queue.items import LiveState
+from queues.queue.priorities import PRIORITIES
+from queues.queue.script_replies import claims_of, live_of
+from queues.redis.decoding import (
     WHOLE_MAX,
     Field,
     Foreign,
@@ -24,11 +28,7 @@ from queues.decoding import (
     text,
     whole,
 )
-from queues.dropped import DROPPED
-from queues.items import LiveState
-from queues.priorities import PRIORITIES
-from queues.script_replies import claims_of, live_of
-from queues.worker_heartbeats import WorkerBeat, read_beat
+from queues.redis.dropped import DROPPED
 
 SCALARS = (
     st.none()

@@ -7,16 +7,16 @@ import pytest
 from redis.asyncio import Redis
 
 from kernel.values.pressure import Capacity
-from queues.capacity_leases import CapacityLeases
-from queues.cron_claims import Crons
 from queues.errors import QueueError
+from queues.fleet.cron_claims import Crons
+from queues.fleet.worker_heartbeats import Heartbeats, WorkerBeat
 from queues.gateways.inbox import LEASES_CHANGED, Inbox
 from queues.gateways.message_seal import MessageSeal
 from queues.gateways.shard_leases import ShardLeases
 from queues.gateways.shard_mailboxes import ShardMail
-from queues.items import LiveState, NewItem
-from queues.work_queue import WorkQueue
-from queues.worker_heartbeats import Heartbeats, WorkerBeat
+from queues.leases.capacity_leases import CapacityLeases
+from queues.queue.items import LiveState, NewItem
+from queues.queue.work_queue import WorkQueue
 from tests.fuzz.redis_values import (
     all_hostile,
     fleet_keys,

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-import queues.connection
-from queues.connection import connect_redis
-from queues.dropped import DROPPED
+import queues.redis.connection
 from queues.errors import QueueError
 from queues.gateways.inbox import Inbox
 from queues.gateways.message_seal import MessageSeal
 from queues.gateways.shard_mailboxes import ShardMail
-from queues.items import NewItem
-from queues.work_queue import WorkQueue
+from queues.queue.items import NewItem
+from queues.queue.work_queue import WorkQueue
+from queues.redis.connection import connect_redis
+from queues.redis.dropped import DROPPED
 from tests.queues.servers import running
 from tests.queues.test_hostile_values import USES
 
@@ -119,7 +119,7 @@ def peak_bytes(*, since_now: bool = False) -> int:
 async def test_no_reader_holds_a_value_that_is_too_large(
     client: Redis, kind: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(queues.connection, "REPLY_BYTES_MAX", 4 * MIB)
+    monkeypatch.setattr(queues.redis.connection, "REPLY_BYTES_MAX", 4 * MIB)
     prefix = await put(client, kind)
     before = peak_bytes(since_now=True)
     await used(client, prefix)

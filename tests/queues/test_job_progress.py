@@ -3,7 +3,7 @@
 import pytest
 from fakeredis import FakeAsyncRedis
 
-from queues.job_progress import KEPT_S, JobProgress, NotedProgress
+from queues.queue.job_progress import KEPT_S, JobProgress, NotedProgress
 
 pytestmark = pytest.mark.anyio
 

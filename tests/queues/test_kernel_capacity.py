@@ -11,10 +11,10 @@ from redis.asyncio import Redis
 
 from kernel.records.capacity import CapacityGrant
 from kernel.values.pressure import ANY_KIND, COST_MAX, Amount, Capacity
-from queues.capacity_leases import CapacityLeases
 from queues.embedded.server import EmbeddedRedis, find_server
 from queues.errors import QueueError
-from queues.kernel_capacity import REFRESH_EVERY_S, STALE_AFTER_S, LeasedCapacity
+from queues.leases.capacity_leases import CapacityLeases
+from queues.leases.kernel_capacity import REFRESH_EVERY_S, STALE_AFTER_S, LeasedCapacity
 
 pytestmark = pytest.mark.anyio
 

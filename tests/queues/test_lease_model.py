@@ -19,8 +19,8 @@ from redis.asyncio import Redis
 
 from kernel.values.pressure import Amount, Capacity
 from kernel.values.priorities import CAPACITY_PRIORITIES
-from queues.capacity_leases import CapacityLeases
 from queues.errors import QueueError
+from queues.leases.capacity_leases import CapacityLeases
 
 HOLDERS = st.sampled_from("ABCDE")
 PRIORITIES = st.sampled_from(CAPACITY_PRIORITIES)

@@ -3,7 +3,7 @@
 import pytest
 from redis.exceptions import ConnectionError as ConnectionLost
 
-from queues.connection import SaidToBeLost, connect_redis
+from queues.redis.connection import SaidToBeLost, connect_redis
 
 pytestmark = pytest.mark.anyio
 

@@ -24,14 +24,14 @@ from kernel.work.outcomes import close, reject_for_capacity
 from kernel.work.pauses import PauseDecision, pause, resume
 from kernel.work.reports import CapacityRejected
 from kernel.work.requests import WorkRequest, enqueue
-from queues import outbox_relay as relay_module
-from queues import queue_view
 from queues.errors import QueueError
-from queues.items import BATCH_ITEMS_MAX
-from queues.outbox_relay import RESEND_AFTER_S, SWEEP_EVERY_S, OutboxRelay, route_of
-from queues.queue_view import ANY_RELAY
-from queues.redis_memory import RedisMemory
-from queues.work_queue import WorkQueue
+from queues.queue import outbox_relay as relay_module
+from queues.queue import queue_view
+from queues.queue.items import BATCH_ITEMS_MAX
+from queues.queue.outbox_relay import RESEND_AFTER_S, SWEEP_EVERY_S, OutboxRelay, route_of
+from queues.queue.queue_view import ANY_RELAY
+from queues.queue.work_queue import WorkQueue
+from queues.redis.memory import RedisMemory
 from tests.extraction_steps import extraction_step
 from tests.kernel.build import (
     adapt,

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 import queues
 from kernel.values.priorities import CAPACITY_PRIORITIES, PRIORITIES_OF
 from kernel.work.queue_kinds import QUEUE_KINDS
-from queues import retries
-from queues.priorities import PRIORITIES, least_of, priorities_of
-from queues.redis_scripts import script_text
-from queues.retries import BASE_MS, CAP_MS, backoff_ms
+from queues.queue import retries
+from queues.queue.priorities import PRIORITIES, least_of, priorities_of
+from queues.queue.retries import BASE_MS, CAP_MS, backoff_ms
+from queues.redis.scripts import script_text
 
 
 @given(attempt=st.integers(1, 10_000), unit=st.floats(0, 1, exclude_max=True))

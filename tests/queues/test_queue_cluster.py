@@ -9,9 +9,9 @@ from redis import Redis as PlainRedis
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as NotYetThere
 
-from queues.items import NewItem
-from queues.queue_view import ANY_RELAY
-from queues.work_queue import WorkQueue
+from queues.queue.items import NewItem
+from queues.queue.queue_view import ANY_RELAY
+from queues.queue.work_queue import WorkQueue
 from tests.ports import free_port
 from tests.queues.servers import REAL_SERVERS, ServerMissingError, binary_of
 

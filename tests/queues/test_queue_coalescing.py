@@ -3,8 +3,8 @@
 import pytest
 
 from kernel.values import fleet_protocol
-from queues.items import CAUSES_KEPT_MAX, NewItem
-from queues.retries import ENDS_MAX, MAX_ATTEMPTS
+from queues.queue.items import CAUSES_KEPT_MAX, NewItem
+from queues.queue.retries import ENDS_MAX, MAX_ATTEMPTS
 from tests.queues.model import buried
 
 pytestmark = pytest.mark.anyio

@@ -14,9 +14,9 @@ from hypothesis.stateful import (
 )
 from redis.asyncio import Redis
 
-from queues.items import Claim, NewItem
-from queues.priorities import PRIORITIES
-from queues.work_queue import WorkQueue
+from queues.queue.items import Claim, NewItem
+from queues.queue.priorities import PRIORITIES
+from queues.queue.work_queue import WorkQueue
 from tests.queues.model import VISIBILITY_MS, ModelItem, QueueModel, buried
 
 NAMES = [row.name for row in PRIORITIES]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from queues.items import NewItem
-from queues.priorities import PRIORITIES
+from queues.queue.items import NewItem
+from queues.queue.priorities import PRIORITIES
 
 pytestmark = pytest.mark.anyio
 
@@ -75,7 +75,7 @@ async def test_depth_counts_every_place_an_item_can_be(queue, clock) -> None:
 
 
 async def test_without_a_clock_the_time_of_the_server_counts(redis) -> None:
-    from queues.work_queue import WorkQueue  # noqa: PLC0415  # one test builds its own
+    from queues.queue.work_queue import WorkQueue  # noqa: PLC0415  # one test builds its own
 
     queue = WorkQueue(redis, "authority-recompute")
     await queue.enqueue_many([item("a")])

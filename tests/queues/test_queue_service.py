@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from queues.errors import QueueError
-from queues.items import NewItem
-from queues.work_queue import WorkQueue
+from queues.queue.items import NewItem
+from queues.queue.work_queue import WorkQueue
 from tests.queues.model import buried
 
 pytestmark = pytest.mark.anyio

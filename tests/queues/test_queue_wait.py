@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from queues import work_queue
-from queues.items import NewItem
+from queues.queue import work_queue
+from queues.queue.items import NewItem
 
 pytestmark = pytest.mark.anyio
 

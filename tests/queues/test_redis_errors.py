@@ -8,18 +8,18 @@ from fakeredis import FakeAsyncRedis
 from redis import exceptions
 from redis.asyncio import Redis
 
-from queues import redis_scripts
-from queues.capacity_leases import CapacityLeases
-from queues.connection import SOCKET_TIMEOUT_S, connect_redis
-from queues.cron_claims import Crons
 from queues.errors import QueueError
+from queues.fleet.cron_claims import Crons
+from queues.fleet.worker_heartbeats import Heartbeats
 from queues.gateways.inbox import Inbox, InboxBatch, mail_note
 from queues.gateways.message_seal import MessageSeal
 from queues.gateways.shard_leases import ShardLeases
 from queues.gateways.shard_mailboxes import ShardMail
-from queues.items import NewItem
-from queues.work_queue import WorkQueue
-from queues.worker_heartbeats import Heartbeats
+from queues.leases.capacity_leases import CapacityLeases
+from queues.queue.items import NewItem
+from queues.queue.work_queue import WorkQueue
+from queues.redis import scripts as redis_scripts
+from queues.redis.connection import SOCKET_TIMEOUT_S, connect_redis
 
 pytestmark = pytest.mark.anyio
 

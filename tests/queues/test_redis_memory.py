@@ -9,10 +9,10 @@ from kernel.ledger.ledger import Ledger, Request
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.outcomes import close
 from kernel.work.requests import REQUESTS_MAX, WorkRequest, enqueue
-from queues.items import CLAIM_ITEMS_MAX
-from queues.outbox_relay import SWEEP_EVERY_S, OutboxRelay
-from queues.redis_memory import RESERVED_SHARE, RedisMemory, redis_memory
-from queues.work_queue import WorkQueue
+from queues.queue.items import CLAIM_ITEMS_MAX
+from queues.queue.outbox_relay import SWEEP_EVERY_S, OutboxRelay
+from queues.queue.work_queue import WorkQueue
+from queues.redis.memory import RESERVED_SHARE, RedisMemory, redis_memory
 from tests.kernel.build import memory_ledger
 
 pytestmark = pytest.mark.anyio

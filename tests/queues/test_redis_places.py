@@ -6,14 +6,14 @@ import anyio
 import pytest
 from redis.exceptions import RedisError
 
-from queues.connection import PlacedRedis, connect_redis
 from queues.errors import REDIS_FAILED, QueueError
 from queues.gateways.inbox import Inbox, mail_note
-from queues.items import NewItem
-from queues.keys import cluster_prefix
-from queues.redis_address import parse_redis_url
-from queues.redis_watch import FRESH_S, RedisWatch
-from queues.work_queue import WorkQueue
+from queues.queue.items import NewItem
+from queues.queue.work_queue import WorkQueue
+from queues.redis.address import parse_redis_url
+from queues.redis.connection import PlacedRedis, connect_redis
+from queues.redis.keys import cluster_prefix
+from queues.redis.watch import FRESH_S, RedisWatch
 from tests.queues.topologies import Cluster, Sentineled, cluster, sentineled, server
 
 pytestmark = pytest.mark.anyio
@@ -172,7 +172,7 @@ async def test_who_is_connected_to_a_primary_that_was_demoted_goes_to_the_new_on
 async def test_a_look_at_a_primary_that_hangs_ends_as_another_one_is_promoted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("queues.redis_watch.LOOK_S", 100.0)
+    monkeypatch.setattr("queues.redis.watch.LOOK_S", 100.0)
     with sentineled(tmp_path) as servers:
         redis = connect_redis(servers.url)
         watch = RedisWatch(redis)
@@ -228,7 +228,7 @@ async def test_a_look_without_an_answer_ends_every_connection(
         redis = connect_redis(single.url)
         watch = RedisWatch(redis)
         assert await watch.current() is None
-        monkeypatch.setattr("queues.redis_watch.LOOK_S", 0.2)
+        monkeypatch.setattr("queues.redis.watch.LOOK_S", 0.2)
 
         async def wait() -> None:
             with pytest.raises(QueueError):

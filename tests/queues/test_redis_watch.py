@@ -12,18 +12,13 @@ import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
 from redis import exceptions
 
-from queues import redis_watch
-from queues.connection import connect_redis
 from queues.errors import QueueError
-from queues.items import NewItem
-from queues.redis_watch import (
-    OWNER_KEPT_MS,
-    LedgerMark,
-    RedisOfAnotherLedgerError,
-    RedisWatch,
-)
-from queues.refusals import OTHER, REFUSALS, problem_of, refusal_of
-from queues.work_queue import WorkQueue
+from queues.queue.items import NewItem
+from queues.queue.work_queue import WorkQueue
+from queues.redis import watch as redis_watch
+from queues.redis.connection import connect_redis
+from queues.redis.refusals import OTHER, REFUSALS, problem_of, refusal_of
+from queues.redis.watch import OWNER_KEPT_MS, LedgerMark, RedisOfAnotherLedgerError, RedisWatch
 from tests.ports import free_port
 from tests.queues.topologies import Server, server
 

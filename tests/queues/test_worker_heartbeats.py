@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from queues.worker_heartbeats import Heartbeats, WorkerBeat
+from queues.fleet.worker_heartbeats import Heartbeats, WorkerBeat
 
 pytestmark = pytest.mark.anyio
 

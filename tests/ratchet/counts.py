@@ -28,8 +28,8 @@ from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.tables import Store
 from kernel.model.result import SubmissionResult
 from kernel.transaction.kernel import Kernel
-from queues.items import NewItem
-from queues.work_queue import WorkQueue
+from queues.queue.items import NewItem
+from queues.queue.work_queue import WorkQueue
 from tests.bench.bench_bytes import reading
 from tests.bench.call_paths import drain_an_item, eliminate, opened_door, path_of, submit
 from tests.bench.mix import intent_of

@@ -19,7 +19,7 @@ from tests.actors.harness import bench_on
 from tests.kernel.build import code_of, effect, envelope, everything, findings
 from tests.kernel.extractions import task
 from tests.system.killed_at_steps import killed_at_each_step, opened
-from workers.use_cases.extraction_restarts import ExtractionRestarts
+from workers.gateway.loops.extraction_restarts import ExtractionRestarts
 
 pytestmark = pytest.mark.timeout(180)
 

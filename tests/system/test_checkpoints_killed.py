@@ -21,7 +21,7 @@ from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.tiles import TILE_WIDTH
 from tests.system.faulty_store import CountedSteps, FaultyStore
 from tests.system.killed_at_steps import how_it_ended, in_a_process
-from tests.workers.use_cases.published import LogWorld
+from tests.workers.publication.published import LogWorld
 from workers.environment.checkpoint_folder import nodes_in
 from workers.environment.checkpoint_key import create_key, held_key, signed_path
 from workers.environment.key_file import CheckpointKeyUnusable

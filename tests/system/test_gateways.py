@@ -11,8 +11,6 @@ import pytest
 from redis import Redis
 
 from kernel.authority.requests import AUTHORITY_QUEUE
-from queues.client.gateway_http import GatewayHttp
-from queues.client.session_operations import SessionOperations
 from tests import loopback
 from tests.system.gateways import (
     ANSWER_S,
@@ -27,6 +25,8 @@ from tests.system.gateways import (
 from tests.workers.api.door import source, understanding
 from tests.workers.cli.command import rotulus
 from tests.workers.gateway.served import until
+from workers.client.gateway_http import GatewayHttp
+from workers.client.session_operations import SessionOperations
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio, pytest.mark.may_block]
 

@@ -30,7 +30,7 @@ from tests.workers.implications.docketed import (
     imply,
     unit,
 )
-from workers.clients.gateway import GatewayClient
+from workers.client.typed.gateway import GatewayClient
 from workers.demo.ingest import Ingest
 from workers.environment.ledger_access import verify_file
 from workers.implications.disposed_motions import DisposedMotions

@@ -7,8 +7,8 @@ import pytest
 from tests import loopback
 from tests.system.gateways import HYPOTHESES, ONTOLOGY, running_gateways, session_id
 from tests.system.tree_run import wait_for
-from workers.clients.belief_session import SessionClient
-from workers.clients.gateway import GatewayClient
+from workers.client.typed.belief_session import SessionClient
+from workers.client.typed.gateway import GatewayClient
 from workers.views.belief_sessions import Ontology
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio, pytest.mark.may_block]

@@ -12,11 +12,11 @@ import pytest
 
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
-from tests.actors.pipelines.essence import essence
 from tests.installed_plugins import install_program
 from tests.system.essence import outcomes_for_each_request, reading
 from tests.system.tree_run import COMMAND, TreeRun, running, wait_for
 from tests.workers.cli.command import printed
+from tests.workers.pipelines.engine.essence import essence
 from workers.environment.ledger_access import verify_file
 from workers.environment.system_host import system_host
 from workers.pipelines import dockets

@@ -11,8 +11,6 @@ import anyio
 import pytest
 
 from kernel.work.queue_kinds import QUEUE_KINDS
-from queues.client import ExtractionTask, Job, NewRequest, Rotulus
-from queues.client.errors import GatewayError
 from tests.installed_plugins import (
     install_client,
     install_example,
@@ -24,6 +22,8 @@ from tests.system.essence import outcomes_for_each_request, reading
 from tests.system.tree_run import TreeRun, running
 from tests.workers.api.door import ONTOLOGY
 from tests.workers.api.test_bindings import MEANING, brought
+from workers.client import ExtractionTask, Job, NewRequest, Rotulus
+from workers.client.errors import GatewayError
 from workers.environment.ledger_access import verify_file
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]

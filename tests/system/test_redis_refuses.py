@@ -20,7 +20,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.requests import WorkRequest, enqueue
-from queues.keys import cluster_prefix
+from queues.redis.keys import cluster_prefix
 from tests import loopback
 from tests.queues.topologies import Cluster, Sentineled, Server, cluster, sentineled, server
 from tests.system.essence import outcomes_for_each_request, reading

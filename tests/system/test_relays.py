@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from actors.sharding.assignment import REQUESTS_OF, SHARDS_DEFAULT, shard_of
 from kernel.work.contents import BINDING_QUEUE
-from queues.work_queue import WorkQueue
+from queues.queue.work_queue import WorkQueue
 from tests.system.gateways import LEASE_S, RetryingClient, database_of, on_both, running_gateways
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio, pytest.mark.may_block]

@@ -8,11 +8,11 @@ import anyio
 import pytest
 
 from kernel.ledger import schema
-from queues.client.errors import GatewayError
-from queues.client.gateway_http import GatewayHttp
-from queues.client.session_operations import SessionOperations
 from tests.system.gateways import RetryingClient, running_gateways, session_id
 from tests.workers.api.door import source, understanding
+from workers.client.errors import GatewayError
+from workers.client.gateway_http import GatewayHttp
+from workers.client.session_operations import SessionOperations
 from workers.environment.ledger_access import open_record
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.anyio, pytest.mark.may_block]

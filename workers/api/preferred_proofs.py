@@ -17,7 +17,7 @@ from workers.api.middleware.admission import place_given_back
 from workers.api.operation_results import EnvelopeDocument, ResultDocument, ResultsDocument
 from workers.api.preferences import NONE, Preferences, preferences_of
 from workers.api.services import Services
-from workers.use_cases.witnessed_waits import Durability
+from workers.publication.witnessed_waits import Durability
 from workers.views.log_proofs import (
     DurabilityDocument,
     elimination_proof,

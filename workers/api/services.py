@@ -18,18 +18,18 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.rollback.confirmation import Confirmations
 from kernel.verify.checked_reading import checked
-from queues.capacity_leases import CapacityLeases
-from queues.connection import RedisClient
+from queues.fleet.worker_heartbeats import Heartbeats
 from queues.gateways.shard_mailboxes import ShardMail
-from queues.redis_watch import RedisWatch
-from queues.work_queue import WorkQueue
-from queues.worker_heartbeats import Heartbeats
+from queues.leases.capacity_leases import CapacityLeases
+from queues.queue.work_queue import WorkQueue
+from queues.redis.connection import RedisClient
+from queues.redis.watch import RedisWatch
 from workers.api.gathered_proofs import GatheredProofs
 from workers.api.middleware.admission import Admission
 from workers.api.operation_stream import OperationStreams
 from workers.api.outcome_watch import OutcomeWatch
+from workers.publication.log_publishing import LogPublishing
 from workers.use_cases.log_archiving import KEEPS_ALL, RetentionPolicy
-from workers.use_cases.log_publishing import LogPublishing
 from workers.views.checkpoints import CheckpointStatusDocument, checkpoint_status, what_waits
 from workers.views.cold_reads import note_archive_read
 

@@ -8,7 +8,6 @@ import click
 
 from kernel.model.bindings.selectors import SELECTOR_KINDS
 from kernel.model.bindings.source_binding import PRIORITY_MAX
-from queues.client.source_bindings import SourceBindings
 from workers.cli.common import (
     as_json,
     gateway_url,
@@ -19,6 +18,7 @@ from workers.cli.common import (
     run,
 )
 from workers.cli.gateway_call import patient_client
+from workers.client.source_bindings import SourceBindings
 from workers.demo.standing_bindings import CreatedBindings, create_standing_bindings
 from workers.environment.settings import Settings
 

@@ -31,11 +31,11 @@ from workers.cli.common import (
 )
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.input_file import InputFile
-from workers.clients.witnesses import WitnessClient
 from workers.environment.checkpoint_key import create_key, held_key
 from workers.environment.command_key import CommandKey
 from workers.environment.ledger_access import ledger_place, read_record
-from workers.use_cases.log_publication import LogPublisher
+from workers.publication.log_publication import LogPublisher
+from workers.publication.witnesses import WitnessClient
 from workers.views.checkpoints import what_waits
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

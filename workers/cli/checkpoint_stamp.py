@@ -9,14 +9,14 @@ from kernel.proof.checkpoint import SignedCheckpoint
 from kernel.proof.signed_note import NOTE_BYTES_MAX
 from workers.cli.common import as_json, clean_errors, print_document, run
 from workers.cli.input_file import InputFile
-from workers.clients.time_stamps import (
+from workers.environment.checkpoint_folder import PUBLIC_MODE, write_whole
+from workers.publication.time_stamps import (
     STAMP_BYTES_MAX,
     TimeStamp,
     roots_of,
     time_stamp,
     verified_stamp,
 )
-from workers.environment.checkpoint_folder import PUBLIC_MODE, write_whole
 
 PEM_BYTES_MAX = 1 << 20
 

@@ -9,13 +9,13 @@ import click
 
 from kernel.proof.verification import ProofInvalid
 from kernel.values.errors import KernelError
-from queues.client.errors import GatewayError
-from queues.connection import connect_redis
-from queues.redis_memory import redis_memory
-from queues.redis_watch import LedgerMark, RedisWatch
+from queues.redis.connection import connect_redis
+from queues.redis.memory import redis_memory
+from queues.redis.watch import LedgerMark, RedisWatch
 from workers.cli.common import as_json, gateway_url, print_document, read_settings, run
 from workers.cli.publication_diagnosis import published, unreadable, witnesses
 from workers.cli.status import gateway_state
+from workers.client.errors import GatewayError
 from workers.environment.diagnosis import Diagnosis, State, diagnose, guarded
 from workers.environment.ledger_access import ledger_place, open_record
 from workers.environment.ledger_mark import mark_in

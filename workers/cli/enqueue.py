@@ -20,8 +20,6 @@ import click
 
 from kernel.values.json_lines import JsonLine, LineRefused, json_lines, shown, taken
 from kernel.work.requests import CONTENT_BYTES_MAX, DELAY_S_MAX, KEY_CHARS_MAX, OPEN_MAX
-from queues.client import GatewayError, Job, JobOutcome, NewRequest, Rotulus
-from queues.client.gateway_http import GIVE_UP_AFTER_S
 from workers.cli.common import (
     as_json,
     gateway_url,
@@ -31,6 +29,8 @@ from workers.cli.common import (
 )
 from workers.cli.gateway_call import said_sleep
 from workers.cli.input_file import InputFile, line_refused, place_in
+from workers.client import GatewayError, Job, JobOutcome, NewRequest, Rotulus
+from workers.client.gateway_http import GIVE_UP_AFTER_S
 from workers.environment.terminal_progress import Progress
 
 LINE_BYTES_MAX = 64 * 1024

@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 
 from workers.cli.common import run
-from workers.clients.gateway import GatewayClient
+from workers.client.typed.gateway import GatewayClient
 from workers.environment.output import say
 
 PATIENCE_S = 10.0

@@ -7,7 +7,6 @@ from typing import BinaryIO
 
 import click
 
-from queues.client.gateway_http import GIVE_UP_AFTER_S
 from workers.cli.common import (
     as_json,
     gateway_url,
@@ -18,6 +17,7 @@ from workers.cli.common import (
 from workers.cli.docket_fields import docket_fields
 from workers.cli.gateway_call import patient_client
 from workers.cli.input_file import InputFile, size_of
+from workers.client.gateway_http import GIVE_UP_AFTER_S
 from workers.demo.ingest import Ingest, Summary, show_ingest
 from workers.demo.source_ingest import SourceIngest, SourceSummary
 from workers.dockets import reader

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from actors.pipelines.runner import RunEnd
 from kernel.landscape.lineage_text import graph_mermaid
 from workers.cli.common import (
     as_json,
@@ -21,6 +20,7 @@ from workers.cli.common import (
 from workers.cli.places import rotulus_command
 from workers.environment.output import echo_text, say
 from workers.environment.settings import Settings
+from workers.pipelines.engine.runner import RunEnd
 from workers.pipelines.loading import load_pipeline
 from workers.pipelines.process import PipelineOrder, resume_pipeline, run_pipeline
 

@@ -16,13 +16,13 @@ from kernel.proof.tiles import TILE_LEVELS, TILE_WIDTH, hashes_of
 from kernel.proof.verification import ProofInvalid
 from kernel.proof.witness_policy import WitnessPolicy
 from kernel.records.receipt_seals import not_under_the_tree
-from workers.clients.witnesses import WitnessClient
 from workers.environment.checkpoint_folder import published_checkpoint, published_tile
 from workers.environment.diagnosis import Diagnosis, State
 from workers.environment.known_logs import policy_at, with_own_keys
 from workers.environment.ledger_access import ledger_place, open_record
 from workers.environment.settings import Settings
-from workers.use_cases.witnessing import WitnessOutcome, WitnessReply
+from workers.publication.witnesses import WitnessClient
+from workers.publication.witnessing import WitnessOutcome, WitnessReply
 from workers.views.checkpoints import difference
 
 TILES_LOOKED_AT: Final = 16

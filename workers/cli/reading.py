@@ -10,8 +10,8 @@ from kernel.ledger.damage import Damage, damage_of
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.verify.checked_reading import checked
 from workers.cli.common import clean_errors, coded, read_settings, running_gateway
-from workers.clients.damage_reports import report_damage
-from workers.clients.gateway import GatewayClient
+from workers.client.typed.damage_reports import report_damage
+from workers.client.typed.gateway import GatewayClient
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import (
     file_of,

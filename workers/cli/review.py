@@ -40,7 +40,7 @@ from workers.cli.input_file import (
     read_whole,
 )
 from workers.cli.reading import read_record
-from workers.clients.reviews import ReviewClient, batch_of
+from workers.client.typed.reviews import ReviewClient, batch_of
 from workers.environment.output import echo
 
 FILE_BYTES_MAX = 2 << 20

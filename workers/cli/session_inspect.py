@@ -21,7 +21,7 @@ from workers.cli.session_options import (
     session_id,
     survivors,
 )
-from workers.clients.belief_session import SessionClient
+from workers.client.typed.belief_session import SessionClient
 from workers.environment.output import echo, echo_json_line
 from workers.environment.system_host import system_host
 from workers.use_cases.session_replay import Replayed, replay_audit

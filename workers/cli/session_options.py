@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from workers.cli.common import gateway_url, print_document, read_settings, run
 from workers.cli.gateway_call import patient_client
-from workers.clients.belief_session import SessionClient
+from workers.client.typed.belief_session import SessionClient
 from workers.environment.output import echo
 
 P = ParamSpec("P")

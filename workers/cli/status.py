@@ -14,8 +14,8 @@ from workers.cli.common import (
     read_settings,
     run,
 )
-from workers.clients.gateway import GatewayClient
-from workers.clients.gateway_state import read_state
+from workers.client.typed.gateway import GatewayClient
+from workers.client.typed.gateway_state import read_state
 from workers.environment.diagnosis import NAME_ARCHIVE, NO_ARCHIVE
 from workers.environment.output import echo
 from workers.views.attention import attention

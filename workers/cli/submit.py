@@ -7,7 +7,6 @@ import click
 
 from kernel.proof.checkpoint_verdict import CheckpointVerdict, judged
 from kernel.proof.witness_policy import WitnessPolicy
-from queues.client.log_proofs import WITNESSED_WITHIN_S, LogProofs, NotWitnessed, WitnessedRow
 from workers.cli.checkpoint_verify import policy_of
 from workers.cli.common import (
     as_json,
@@ -21,7 +20,8 @@ from workers.cli.common import (
 from workers.cli.gateway_call import ask_gateway, patient_client
 from workers.cli.input_file import InputFile, read_object
 from workers.cli.tree import proof_document
-from workers.use_cases.witnessed_waits import WAIT_S_MAX
+from workers.client.log_proofs import WITNESSED_WITHIN_S, LogProofs, NotWitnessed, WitnessedRow
+from workers.publication.witnessed_waits import WAIT_S_MAX
 
 
 @click.command()

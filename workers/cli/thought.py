@@ -20,7 +20,7 @@ from workers.cli.common import (
     run,
 )
 from workers.cli.gateway_call import patient_client
-from workers.clients.thoughts import ThoughtClient, merkle_verify
+from workers.client.typed.thoughts import ThoughtClient, merkle_verify
 from workers.environment.key_file import new_keys, write_keys
 
 _SESSION = click.argument("session_id", type=click.UUID)

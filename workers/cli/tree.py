@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import click
 
 from kernel.verify.since import KeptTree
-from queues.client.log_proofs import InclusionProof, LogProofs, TreeHead
 from workers.cli.common import (
     ROW,
     SEQUENCE,
@@ -20,6 +19,7 @@ from workers.cli.common import (
 )
 from workers.cli.gateway_call import patient_client
 from workers.cli.tree_head_argument import TreeHeadArgument
+from workers.client.log_proofs import InclusionProof, LogProofs, TreeHead
 from workers.environment.data_folder import DataFolder
 from workers.environment.ledger_access import file_of, ledger_place, rebuild_tree
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 import anyio
 import click
 
-from queues.client.errors import GatewayError
 from workers.cli.common import read_settings, run
 from workers.cli.places import rotulus_command
-from workers.clients.gateway import GatewayClient
+from workers.client.errors import GatewayError
+from workers.client.typed.gateway import GatewayClient
 from workers.environment.ledger_access import shown_place
 from workers.environment.output import announce, say
 from workers.process_tree.supervisor import AlikeDeaths

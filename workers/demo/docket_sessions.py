@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid5
 
 from kernel.values.canonical import canonicalize, digest
-from workers.clients.gateway import GatewayClient
+from workers.client.typed.gateway import GatewayClient
 from workers.dockets.plan import SESSION_NAMESPACE, DocketPlan, PlannedSuccession, Strike
 
 CORRECTED = "Entries of the docket were corrected, struck or filed late."

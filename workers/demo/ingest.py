@@ -20,9 +20,9 @@ import structlog
 
 from kernel.model.bindings.selectors import VALUE_MAX
 from kernel.values.json_lines import shown
-from queues.client.errors import GatewayError
-from queues.client.session_operations import SessionOperations
-from workers.clients.gateway import GatewayClient
+from workers.client.errors import GatewayError
+from workers.client.session_operations import SessionOperations
+from workers.client.typed.gateway import GatewayClient
 from workers.demo.docket_sessions import DocketSessions, StrikeCounts
 from workers.demo.standing_bindings import create_standing_bindings
 from workers.dockets.field_map import BY_THEIR_NAMES, FieldMap

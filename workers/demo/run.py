@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from kernel.audit.work_done import work_done
 from kernel.verify import Verification
-from workers.clients.gateway import GatewayClient
+from workers.client.typed.gateway import GatewayClient
 from workers.demo.ingest import Ingest, IngestedCase, Summary, show_ingest
 from workers.demo.shown_proof import ShownProof
 from workers.environment.ledger_access import LedgerPlace, open_record, verify_file

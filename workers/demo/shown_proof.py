@@ -30,7 +30,7 @@ from workers.environment.checkpoint_folder import CHECKPOINT
 from workers.environment.checkpoint_key import create_key
 from workers.environment.key_file import CheckpointKeyBusy, write_private
 from workers.environment.ledger_access import LedgerPlace, open_record, read_record
-from workers.use_cases.log_publication import LogPublisher, PublishedLog
+from workers.publication.log_publication import LogPublisher, PublishedLog
 
 ORIGIN = "rotulus.example/demo"
 EVENTS_READ = 256

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from kernel.model.problems import first_problem
 from kernel.values.json_lines import JsonLine, LineRefused, json_lines, shown
-from queues.client.session_operations import SessionOperations
-from workers.clients.gateway import GatewayClient
+from workers.client.session_operations import SessionOperations
+from workers.client.typed.gateway import GatewayClient
 from workers.dockets.field_map import SOURCE_FIELDS, FieldMap
 from workers.use_cases.source_intake import SourceRefused, value_as_source
 from workers.views.belief_sessions import Ontology

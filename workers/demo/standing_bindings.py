@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from workers.clients.gateway import GatewayClient
+from workers.client.typed.gateway import GatewayClient
 from workers.dockets.standing_bindings import standing_bindings
 
 

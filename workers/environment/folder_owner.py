@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 from urllib.parse import unquote, urlsplit
 
 from kernel.ledger.archive import ArchiveUnavailable
-from queues.redis_watch import LedgerMark
+from queues.redis.watch import LedgerMark
 from workers.environment.archive_s3 import S3Files
 from workers.environment.data_folder import DataFolder
 from workers.environment.private_files import FILE_MODE, FOLDER_MODE

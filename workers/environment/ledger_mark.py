@@ -8,7 +8,7 @@ import anyio.to_thread
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.shards import ledger_id_of
 from kernel.values.errors import KernelError
-from queues.redis_watch import LedgerMark
+from queues.redis.watch import LedgerMark
 from workers.environment.ledger_access import ledger_place, shown_place
 from workers.environment.settings import Settings
 

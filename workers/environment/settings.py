@@ -33,7 +33,7 @@ from kernel.records.capacity import DEFAULT_THROTTLE_OPS_PER_SEC
 from kernel.rollback.confirmation import KEY_BYTES_MIN
 from kernel.values.pressure import Capacity
 from kernel.values.priorities import PRIORITIES_OF
-from queues.keys import KEY_PREFIX, KEY_PREFIX_PATTERN, URL_SCHEMES
+from queues.redis.keys import KEY_PREFIX, KEY_PREFIX_PATTERN, URL_SCHEMES
 from workers.environment.capacity_spec import capacities_of, check_capacities, check_reserves
 from workers.environment.entry_points import ELIMINATION_STORES, MODELS, QUEUES, plugins_of
 from workers.environment.host_names import listed_names

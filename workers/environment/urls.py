@@ -64,7 +64,7 @@ def redis_problem(url: str) -> str | None:
     if problem := server_problem(url):
         return problem
     # redis-py takes a while to load, and most commands do without it.
-    from queues.redis_address import parse_redis_url  # noqa: PLC0415 - the reason above
+    from queues.redis.address import parse_redis_url  # noqa: PLC0415 - the reason above
 
     try:
         parse_redis_url(url)

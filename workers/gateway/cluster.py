@@ -25,13 +25,13 @@ from kernel.authority.requests import CASCADE_QUEUE
 from kernel.ledger.ledger import Ledger
 from kernel.values.errors import CommitOutcomeUnknown, LedgerUnavailable
 from kernel.work.queue_kinds import QUEUE_KINDS
-from queues.connection import RedisClient
 from queues.gateways.gateway_urls import GatewayUrls
 from queues.gateways.inbox import Inbox
 from queues.gateways.message_seal import MessageSeal
 from queues.gateways.shard_leases import ShardLeases
 from queues.gateways.shard_mailboxes import VALID_MS, Refused, ShardMail
 from queues.gateways.work_notices import WorkNotices
+from queues.redis.connection import RedisClient
 from workers.environment.settings import Settings
 from workers.implications.detection import IMPLICATIONS
 

@@ -21,10 +21,10 @@ from kernel.ledger.shards import shards_of
 from kernel.ledger.store.tables import Row
 from kernel.work.pauses import pauses_of
 from kernel.work.receipts import CLOSED
-from queues.dropped import DROPPED
 from queues.errors import QueueError
-from queues.lease_holder import capacity_of
-from queues.work_queue import WorkQueue
+from queues.leases.lease_holder import capacity_of
+from queues.queue.work_queue import WorkQueue
+from queues.redis.dropped import DROPPED
 from workers.api.services import Services
 from workers.dashboard.snapshot import (
     Count,

@@ -22,8 +22,8 @@ from kernel.ledger.quarantine import RecordKey
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.records.implications.halts import count_halts
 from queues.errors import QueueError
-from queues.items import QueueDepth
-from queues.work_queue import WorkQueue
+from queues.queue.items import QueueDepth
+from queues.queue.work_queue import WorkQueue
 from workers.api.services import Services
 from workers.dashboard.headers import LIVE
 from workers.environment.settings import Settings

@@ -17,8 +17,8 @@ from kernel.values.errors import KernelError
 from kernel.work.queue_kinds import no_such_queue
 from kernel.work.request_lists import RequestPage, RequestSearch
 from queues.errors import QueueError
-from queues.items import QueueDepth
-from queues.worker_heartbeats import WorkerBeat
+from queues.fleet.worker_heartbeats import WorkerBeat
+from queues.queue.items import QueueDepth
 from workers.api.app import DOCUMENT
 from workers.api.services import Services
 from workers.use_cases import queue_operations

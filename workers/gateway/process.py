@@ -15,7 +15,7 @@ import structlog
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
 from kernel.ledger.store.tables import HasStandbys, Store
-from queues.connection import connect_redis
+from queues.redis.connection import connect_redis
 from workers.api.app import work_out_routes
 from workers.environment.data_folder import DataFolder
 from workers.environment.folder_owner import claim_folders

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable
 
 from kernel.ledger.ledger import Ledger
-from workers.clients.witnesses import WitnessClient
 from workers.environment.known_logs import policy_at
 from workers.environment.settings import Settings
-from workers.use_cases.log_publication import LogPublisher
-from workers.use_cases.log_publishing import LogPublishing
+from workers.publication.log_publication import LogPublisher
+from workers.publication.log_publishing import LogPublishing
+from workers.publication.witnesses import WitnessClient
 
 
 def publishing_of(

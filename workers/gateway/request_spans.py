@@ -20,8 +20,8 @@ from actors.commit.units import Unit
 from actors.messages import Audit, Message, Query
 from actors.sessions.runtime import Sessions
 from kernel.ledger.ledger import Document
-from queues.connection import RedisClient
-from queues.work_queue import WorkQueue
+from queues.queue.work_queue import WorkQueue
+from queues.redis.connection import RedisClient
 from workers.api.services import Report, Traceparents, Write
 from workers.telemetry.http_metrics import METHODS, NO_ROUTE
 from workers.telemetry.span_exporter import Attributes, Spans

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from actors.sessions.runtime import Sessions
-from queues.connection import RedisClient
-from queues.work_queue import WorkQueue
+from queues.queue.work_queue import WorkQueue
+from queues.redis.connection import RedisClient
 from workers.api.services import Report, Write
 from workers.environment.settings import Settings
 

@@ -36,12 +36,12 @@ from kernel.transaction.kernel import Kernel
 from kernel.transaction.refusal_runs import RefusalRuns
 from kernel.values.model_registry import ActiveModels, ModelRegistry
 from kernel.work.queue_kinds import QUEUE_KINDS
-from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
-from queues.connection import RedisClient
-from queues.kernel_capacity import LeasedCapacity
-from queues.outbox_relay import OutboxRelay
-from queues.redis_watch import RedisWatch
-from queues.worker_heartbeats import Heartbeats
+from queues.fleet.worker_heartbeats import Heartbeats
+from queues.leases.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
+from queues.leases.kernel_capacity import LeasedCapacity
+from queues.queue.outbox_relay import OutboxRelay
+from queues.redis.connection import RedisClient
+from queues.redis.watch import RedisWatch
 from workers.api.app import build_app
 from workers.api.middleware.admission import Admission
 from workers.api.middleware.path_prefix import PathPrefixMiddleware
@@ -55,7 +55,6 @@ from workers.api.services import (
     Traceparents,
     Write,
 )
-from workers.clients.configured_model import close_model, model_of
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.environment.data_folder import DataFolder
@@ -69,6 +68,13 @@ from workers.external_effects.performer import ExternalEffects
 from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
 from workers.gateway.dashboard_source import LiveSource
 from workers.gateway.followers import Follower, items_of, requests_of, wake, work
+from workers.gateway.loops.binding_routing import BindingRouting
+from workers.gateway.loops.damage_recording import DamageRecording
+from workers.gateway.loops.evidence_confirmation import EvidenceConfirmation
+from workers.gateway.loops.extraction_restarts import ExtractionRestarts
+from workers.gateway.loops.receipt_sealing import ReceiptSealing
+from workers.gateway.loops.round_sealing import RoundSealing
+from workers.gateway.loops.run_sealing import RunSealing
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway.metrics import install as install_metrics
 from workers.gateway.page_source import LivePages
@@ -77,17 +83,11 @@ from workers.gateway.tracing_switch import gateway_traces
 from workers.implications.detecting_process import DetectingProcess
 from workers.implications.detection import IMPLICATIONS, ImplicationDetection
 from workers.implications.detectors import DETECTORS
+from workers.models.configured_model import close_model, model_of
 from workers.plugins.installed import elimination_store_plugin
 from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
-from workers.use_cases.binding_routing import BindingRouting
-from workers.use_cases.damage_recording import DamageRecording
-from workers.use_cases.evidence_confirmation import EvidenceConfirmation
-from workers.use_cases.extraction_restarts import ExtractionRestarts
 from workers.use_cases.log_archiving import retention_policy
-from workers.use_cases.receipt_sealing import ReceiptSealing
 from workers.use_cases.rollbacks import confirmations_of
-from workers.use_cases.round_sealing import RoundSealing
-from workers.use_cases.run_sealing import RunSealing
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 

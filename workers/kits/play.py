@@ -12,8 +12,8 @@ from kernel.belief.provider import HypothesisSpace
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import OntologyBundle
 from kernel.values.host import Host, iso_time
-from workers.clients.belief_session import SessionClient
-from workers.clients.gateway import GatewayClient
+from workers.client.typed.belief_session import SessionClient
+from workers.client.typed.gateway import GatewayClient
 from workers.views.belief_sessions import Ontology
 
 TURNS_MAX = 10_000

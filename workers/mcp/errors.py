@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from actors.error_codes import ERRORS
 from kernel.values.errors import LedgerUnavailable
-from queues.client.errors import GatewayError
+from workers.client.errors import GatewayError
 from workers.mcp.tool import Document
 
 MESSAGE_CHARS_MAX = 1000

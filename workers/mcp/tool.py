@@ -15,9 +15,9 @@ from kernel.ledger.damage import damage_of
 from kernel.ledger.ledger import LedgerView
 from kernel.values.errors import KernelError
 from kernel.verify.checked_reading import checked
-from workers.clients.damage_reports import report_damage
-from workers.clients.gateway import GatewayClient
-from workers.clients.gateway_state import read_state
+from workers.client.typed.damage_reports import report_damage
+from workers.client.typed.gateway import GatewayClient
+from workers.client.typed.gateway_state import read_state
 from workers.environment.ledger_access import (
     LedgerPlace,
     open_record,

@@ -1,9 +1,9 @@
 """Defines a user's pipeline; `rotulus pipeline run MODULE:NAME` runs it."""
 
-from actors.pipelines.node import PipelineNode
-from actors.pipelines.pipeline import Pipeline
-from actors.pipelines.sinks import PipelineSink, SinkItem, SinkWritten
-from actors.pipelines.step import NodeStep, RowRefused
+from workers.pipelines.engine.node import PipelineNode
+from workers.pipelines.engine.pipeline import Pipeline
+from workers.pipelines.engine.sinks import PipelineSink, SinkItem, SinkWritten
+from workers.pipelines.engine.step import NodeStep, RowRefused
 from workers.pipelines.file_sinks import CsvSink, JsonLinesSink
 from workers.pipelines.file_sources import CsvSource, JsonLinesSource
 

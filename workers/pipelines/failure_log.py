@@ -7,8 +7,8 @@ from typing import Final
 
 import structlog
 
-from actors.pipelines.step import RowRefused
 from kernel.values.foreign_code import cause_of, message_of, traceback_of
+from workers.pipelines.engine.step import RowRefused
 
 KINDS_MAX: Final = 100
 """Kinds of failures that one process says."""

@@ -17,8 +17,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
-from actors.pipelines.sinks import SinkItem, SinkWritten
 from kernel.landscape.canonical_types import typed_data
+from workers.pipelines.engine.sinks import SinkItem, SinkWritten
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
 

@@ -13,16 +13,16 @@ import anyio.to_thread
 import orjson
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
-from actors.pipelines.events import WalkEvent, documents_of, events_of
-from actors.pipelines.pipeline import Pipeline
-from actors.pipelines.source_rows import SourceRow
-from actors.pipelines.step import WalkTools
-from actors.pipelines.walk import RowWalk
-from actors.pipelines.walks import Walks
 from kernel.landscape.canonical_types import Canonical, typed_data
-from queues.client import JobOutcome, NewRequest, Rotulus
-from workers.clients.configured_model import model_of
+from workers.client import JobOutcome, NewRequest, Rotulus
 from workers.environment.settings import load_settings
+from workers.models.configured_model import model_of
+from workers.pipelines.engine.events import WalkEvent, documents_of, events_of
+from workers.pipelines.engine.pipeline import Pipeline
+from workers.pipelines.engine.source_rows import SourceRow
+from workers.pipelines.engine.step import WalkTools
+from workers.pipelines.engine.walk import RowWalk
+from workers.pipelines.engine.walks import Walks
 from workers.pipelines.tools import walk_tools
 from workers.plugins import JobContext, JobRefused, QueuePlugin
 

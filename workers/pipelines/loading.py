@@ -5,8 +5,8 @@ import sys
 from importlib import import_module
 
 from actors.errors import PipelineInvalid
-from actors.pipelines.pipeline import Pipeline
 from kernel.values.foreign_code import call_foreign, cause_of
+from workers.pipelines.engine.pipeline import Pipeline
 
 
 def load_pipeline(place: str) -> Pipeline:

@@ -8,9 +8,9 @@ import anyio.from_thread
 from anyio.lowlevel import EventLoopToken
 
 from actors.errors import ModelError
-from actors.pipelines.step import ModelReply
 from actors.synthesis.model_client import ModelAnswer, ModelCall, ModelClient, ModelParameters
 from actors.synthesis.prompt import ISOLATION, PromptSource, assemble
+from workers.pipelines.engine.step import ModelReply
 
 SYSTEM = f"""\
 You answer a question about one source.

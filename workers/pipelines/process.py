@@ -22,9 +22,6 @@ from actors.commit.run_units import AnchorGroupsUnit, SealRunUnit
 from actors.commit.units import commit_alone
 from actors.errors import PipelineInvalid
 from actors.orchestrator.orchestrator import Orchestrator
-from actors.pipelines.pipeline import Pipeline
-from actors.pipelines.runner import PipelineRun, RunEnd
-from actors.pipelines.walks import LocalWalks, Walks
 from kernel.landscape.errors import LandscapeRefused
 from kernel.landscape.open_work import failed_tokens
 from kernel.landscape.reports import run_of_id
@@ -33,13 +30,16 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.records.receipt_seals import range_to_seal
 from kernel.transaction.kernel import Kernel
 from kernel.values.errors import KernelError
-from workers.clients.configured_model import close_model, model_of
-from workers.clients.gateway import GatewayClient
+from workers.client.typed.gateway import GatewayClient
 from workers.environment.data_folder import DataFolder, DataFolderBusyError
 from workers.environment.ledger_access import founded_ledger, ledger_place, open_ledger
 from workers.environment.private_files import FILE_MODE, FOLDER_MODE
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
+from workers.models.configured_model import close_model, model_of
+from workers.pipelines.engine.pipeline import Pipeline
+from workers.pipelines.engine.runner import PipelineRun, RunEnd
+from workers.pipelines.engine.walks import LocalWalks, Walks
 from workers.pipelines.fleet import FleetWalks
 from workers.pipelines.loading import load_pipeline
 from workers.pipelines.tools import walk_tools

@@ -5,11 +5,11 @@ from functools import partial
 
 from anyio.lowlevel import current_token
 
-from actors.pipelines.step import WalkTools
 from actors.synthesis.model_client import ModelClient
 from workers.environment.foreign_threads import call_within
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
+from workers.pipelines.engine.step import WalkTools
 from workers.pipelines.failure_log import FailureLog
 from workers.pipelines.model import PipelineModel
 

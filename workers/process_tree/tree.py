@@ -34,9 +34,9 @@ import anyio.to_thread
 from kernel.ledger.store.catalog import refuse_differences
 from kernel.values.canonical import sha256_hex
 from kernel.values.errors import LedgerSchemaDiffers, LedgerUnavailable
-from queues.client.errors import GatewayError
 from queues.embedded.server import EmbeddedRedis, find_server
-from workers.clients.gateway import GatewayClient
+from workers.client.errors import GatewayError
+from workers.client.typed.gateway import GatewayClient
 from workers.environment.child_environment import Kind, child_environment
 from workers.environment.data_folder import ROOM_BYTES, DataFolder, DataFolderError
 from workers.environment.ledger_access import (

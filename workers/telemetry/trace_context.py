@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
-from queues.items import Claim
+from queues.queue.items import Claim
 
 TRACED_CAUSES_MAX = 8
 """Causes of one item that are traced: a coalesced one may have a thousand."""

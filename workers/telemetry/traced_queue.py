@@ -4,9 +4,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from queues.connection import RedisClient
-from queues.items import Enqueued, NewItem
-from queues.work_queue import WorkQueue
+from queues.queue.items import Enqueued, NewItem
+from queues.queue.work_queue import WorkQueue
+from queues.redis.connection import RedisClient
 from workers.telemetry.span_exporter import Attributes, Spans
 
 _ENTERED = frozenset({"new", "merged", "successor"})

@@ -15,7 +15,7 @@ from kernel.work.dead_letters import DeadLetterDismissal
 from kernel.work.pauses import PauseDecision
 from kernel.work.requests import WorkReceipt, WorkStatus
 from queues.errors import QueueError
-from queues.work_queue import WorkQueue
+from queues.queue.work_queue import WorkQueue
 
 
 @dataclass(frozen=True, slots=True)

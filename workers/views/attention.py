@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from queues.priorities import priorities_of
+from queues.queue.priorities import priorities_of
 from workers.environment.output import command_line
 from workers.views.quarantines import DAMAGED
 

@@ -9,7 +9,7 @@ whose requests have just been closed are counted apart.
 
 from dataclasses import dataclass
 
-from queues.items import QueueDepth
+from queues.queue.items import QueueDepth
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from queues.worker_heartbeats import WorkerBeat
+from queues.fleet.worker_heartbeats import WorkerBeat
 
 LATE_AFTER_MS: Final = 6_000
 """A worker beats every four seconds."""

@@ -8,7 +8,7 @@ from kernel.work.outcomes import open_by_queue
 from kernel.work.pauses import Pause, pauses_of
 from kernel.work.queue_kinds import QUEUE_KINDS
 from kernel.work.request_lists import RequestPage, RequestSearch, list_requests
-from queues.items import QueueDepth
+from queues.queue.items import QueueDepth
 from workers.views.backlog import Backlog, backlog
 
 

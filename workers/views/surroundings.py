@@ -6,10 +6,10 @@ from typing import Protocol, TypeVar
 from actors.sharding.assignment import REQUESTS_OF
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.work.contents import BINDING_QUEUE
-from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.errors import QueueError
-from queues.work_queue import WorkQueue
-from queues.worker_heartbeats import Heartbeats
+from queues.fleet.worker_heartbeats import Heartbeats
+from queues.leases.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
+from queues.queue.work_queue import WorkQueue
 from workers.views.waiting import (
     CapacityHolder,
     RecordedHold,

@@ -29,12 +29,12 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import RedisError
 
-from queues.capacity_leases import CapacityLeases
-from queues.dropped import DROPPED, KINDS_MAX, dropped
 from queues.errors import QueueError
-from queues.keys import prefix_of
-from queues.redis_watch import RedisWatch
-from queues.worker_heartbeats import Heartbeats, WorkerBeat
+from queues.fleet.worker_heartbeats import Heartbeats, WorkerBeat
+from queues.leases.capacity_leases import CapacityLeases
+from queues.redis.dropped import DROPPED, KINDS_MAX, dropped
+from queues.redis.keys import prefix_of
+from queues.redis.watch import RedisWatch
 from workers.telemetry.http_metrics import SpanTally
 from workers.worker.absence import Absence
 from workers.worker.batches import BatchProcessor

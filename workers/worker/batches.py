@@ -26,11 +26,11 @@ from kernel.ledger.ledger import Ledger
 from kernel.values.errors import LedgerUnavailable
 from kernel.values.fleet_protocol import is_spoken
 from kernel.values.priorities import CapacityPriority
-from queues.client.errors import GatewayError
 from queues.errors import QueueError
-from queues.items import Claim
-from queues.retries import ENDS_MAX, MAX_ATTEMPTS, backoff_ms
-from queues.work_queue import WorkQueue
+from queues.queue.items import Claim
+from queues.queue.retries import ENDS_MAX, MAX_ATTEMPTS, backoff_ms
+from queues.queue.work_queue import WorkQueue
+from workers.client.errors import GatewayError
 from workers.worker.batch_progress import progressed
 from workers.worker.gateway_reports import NO_ROOM, GatewayReporter, Outcome
 

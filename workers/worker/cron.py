@@ -23,12 +23,12 @@ import structlog
 from kernel.ledger.ledger import Ledger
 from kernel.values.errors import LedgerUnavailable
 from kernel.verify.recent import ROWS_MAX, AuditMark, audit_since
-from queues.client.errors import GatewayError
-from queues.cron_claims import Crons
-from queues.decoding import Field, fields, matching, records, whole
-from queues.dropped import dropped
 from queues.errors import QueueError
-from queues.work_queue import WorkQueue
+from queues.fleet.cron_claims import Crons
+from queues.queue.work_queue import WorkQueue
+from queues.redis.decoding import Field, fields, matching, records, whole
+from queues.redis.dropped import dropped
+from workers.client.errors import GatewayError
 from workers.plugins.cron_expression import CronExpression
 from workers.worker.absence import Absence
 from workers.worker.gateway_reports import GatewayReporter

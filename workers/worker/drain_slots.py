@@ -26,12 +26,12 @@ import structlog
 
 from kernel.values.pressure import course_of
 from kernel.values.priorities import CAPACITY_PRIORITIES, CapacityPriority
-from queues.capacity_leases import CapacityLeases
 from queues.errors import QueueError
-from queues.items import Claim
-from queues.lease_holder import LeaseHolder, capacity_of
-from queues.priorities import least_of
-from queues.work_queue import WorkQueue
+from queues.leases.capacity_leases import CapacityLeases
+from queues.leases.lease_holder import LeaseHolder, capacity_of
+from queues.queue.items import Claim
+from queues.queue.priorities import least_of
+from queues.queue.work_queue import WorkQueue
 from workers.worker import batch_progress
 from workers.worker.batch_progress import BatchProgress
 from workers.worker.batches import BatchProcessor

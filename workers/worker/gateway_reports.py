@@ -20,9 +20,9 @@ import structlog
 from actors.error_codes import ERRORS
 from actors.errors import ProtocolDiffers
 from kernel.values.priorities import capacity_priority_of
-from queues.client.errors import GatewayError
-from queues.items import Claim
-from workers.clients.gateway import GatewayClient
+from queues.queue.items import Claim
+from workers.client.errors import GatewayError
+from workers.client.typed.gateway import GatewayClient
 from workers.telemetry.trace_context import traceparents_of
 from workers.worker.absence import Absence
 from workers.worker.batch_progress import progressed

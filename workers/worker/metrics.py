@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from queues.items import Claim
+from queues.queue.items import Claim
 from workers.telemetry.http_metrics import SpanTally, spans_told, values_dropped
 from workers.telemetry.metric_registry import Metrics, Readings
 from workers.telemetry.metric_table import WORKER

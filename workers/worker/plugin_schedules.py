@@ -11,8 +11,8 @@ import anyio.to_thread
 import structlog
 
 from kernel.values.foreign_code import traceback_of
-from queues.client.errors import GatewayError
-from queues.cron_claims import PERIOD_S_MAX
+from queues.fleet.cron_claims import PERIOD_S_MAX
+from workers.client.errors import GatewayError
 from workers.environment.foreign_threads import call_within
 from workers.plugins import QueuePlugin, Schedule
 from workers.plugins.cron_expression import CronExpression

@@ -16,12 +16,11 @@ from kernel.ledger.head_watch import HeadWatch, LedgerWentBack
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.values.errors import LedgerUnavailable
 from kernel.verify.checked_reading import DoubtedLedger
-from queues.client.failover import FailoverTransport
-from queues.connection import connect_redis
-from workers.clients.configured_model import named_model
-from workers.clients.damage_reports import report_damage
-from workers.clients.gateway import GatewayClient
-from workers.clients.worker_proof import WorkerProof
+from queues.redis.connection import connect_redis
+from workers.client.failover import FailoverTransport
+from workers.client.typed.damage_reports import report_damage
+from workers.client.typed.gateway import GatewayClient
+from workers.client.typed.worker_proof import WorkerProof
 from workers.environment.ledger_access import ledger_place, open_ledger
 from workers.environment.ledger_clock import LedgerClock
 from workers.environment.ledger_wait import opened
@@ -29,6 +28,7 @@ from workers.environment.listening import listen
 from workers.environment.machine_limits import begin_within_limits
 from workers.environment.settings import Settings
 from workers.environment.system_host import end_process, system_host
+from workers.models.configured_model import named_model
 from workers.plugins.installed import extractor_plugins, queue_plugins
 from workers.telemetry.metrics_endpoint import open_door
 from workers.worker.arq_runner import WorkerProcess

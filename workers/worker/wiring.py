@@ -16,14 +16,14 @@ from kernel.authority.strategy import BetaPosteriorMean
 from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.queue_kinds import QUEUE_KINDS
-from queues.capacity_leases import CapacityLeases
-from queues.connection import RedisClient
-from queues.cron_claims import Crons
-from queues.job_progress import JobProgress
-from queues.redis_watch import RedisWatch
-from queues.work_queue import WorkQueue
-from queues.worker_heartbeats import Heartbeats
-from workers.clients.gateway import GatewayClient
+from queues.fleet.cron_claims import Crons
+from queues.fleet.worker_heartbeats import Heartbeats
+from queues.leases.capacity_leases import CapacityLeases
+from queues.queue.job_progress import JobProgress
+from queues.queue.work_queue import WorkQueue
+from queues.redis.connection import RedisClient
+from queues.redis.watch import RedisWatch
+from workers.client.typed.gateway import GatewayClient
 from workers.environment.ledger_mark import mark_of
 from workers.environment.settings import Settings
 from workers.plugins.installed import particulars_readers, queue_plugins

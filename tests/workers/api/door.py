@@ -31,23 +31,23 @@ from kernel.transaction.kernel import Kernel
 from kernel.values.canonical import MAX_SAFE_INTEGER
 from kernel.values.model_registry import ActiveModels
 from kernel.work.queue_kinds import QUEUE_KINDS
-from queues.capacity_leases import CapacityLeases
-from queues.redis_watch import RedisWatch
-from queues.work_queue import WorkQueue
-from queues.worker_heartbeats import Heartbeats
+from queues.fleet.worker_heartbeats import Heartbeats
+from queues.leases.capacity_leases import CapacityLeases
+from queues.queue.work_queue import WorkQueue
+from queues.redis.watch import RedisWatch
 from tests.workers.api.answer_shapes import check_shape, is_json
 from workers.api.app import build_app
 from workers.api.middleware.admission import Admission
 from workers.api.outcome_watch import OutcomeWatch
 from workers.api.services import Services
-from workers.clients.gateway import GatewayClient
-from workers.clients.worker_proof import WorkerProof
+from workers.client.typed.gateway import GatewayClient
+from workers.client.typed.worker_proof import WorkerProof
 from workers.dashboard.hub import SnapshotHub
 from workers.dashboard.routes import build_router
 from workers.gateway.dashboard_source import LiveSource
 from workers.gateway.page_source import LivePages
 from workers.gateway.wiring import replaying, reporting, writing
-from workers.use_cases.log_publishing import LogPublishing
+from workers.publication.log_publishing import LogPublishing
 
 URL = "http://127.0.0.1:8440"
 CONFIRMATIONS = Confirmations({"user": b"u" * 32})

@@ -4,11 +4,11 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.work.contents import BINDING_QUEUE
-from queues.client.errors import GatewayError
-from queues.client.source_bindings import SourceBindings
 from tests.kernel.bindings.routed import CONVERSION, NORMALIZATION, selector
 from tests.kernel.build import findings, receipts_of_kind
 from tests.workers.api.door import SESSION, Door, rows
+from workers.client.errors import GatewayError
+from workers.client.source_bindings import SourceBindings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("004 §13.1")]
 

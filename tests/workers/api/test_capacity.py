@@ -12,8 +12,8 @@ from kernel.ledger import schema
 from kernel.records.capacity import CapacityGrant
 from kernel.transaction.kernel import Kernel
 from kernel.values.pressure import ANY_KIND, Amount, Capacity
-from queues.capacity_leases import CapacityLeases
-from queues.kernel_capacity import LeasedCapacity
+from queues.leases.capacity_leases import CapacityLeases
+from queues.leases.kernel_capacity import LeasedCapacity
 from tests.kernel.build import FakeHost, advance_policy, create, findings, receipts_of_kind
 from tests.workers.api.door import SESSION, Door, error_of, rows, running_door, source
 

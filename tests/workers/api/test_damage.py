@@ -33,11 +33,11 @@ from tests.workers.api.door import SESSION, URL, Door, client_of, error_of, runn
 from tests.workers.api.test_thoughts import SESSION as THOUGHTS
 from tests.workers.api.test_thoughts import closed
 from tests.workers.api.test_work_requests import binding
-from workers.clients.gateway_state import read_state
+from workers.client.typed.gateway_state import read_state
 from workers.environment.settings import Settings
+from workers.gateway.loops.damage_recording import DamageRecording
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.mcp.tool import ToolContext
-from workers.use_cases.damage_recording import DamageRecording
 from workers.views.attention import attention
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("seed 003, L3")]

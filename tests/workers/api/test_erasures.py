@@ -5,7 +5,7 @@ import pytest
 from kernel.verify import verify
 from tests.workers.api.door import Door
 from tests.workers.api.test_thoughts import SESSION, closed, posted
-from workers.clients.thoughts import merkle_verify
+from workers.client.typed.thoughts import merkle_verify
 
 pytestmark = pytest.mark.anyio
 GROUNDS = {"reason": "asked for by the person", "authority": "privacy office"}

@@ -11,7 +11,7 @@ from redis.exceptions import ReadOnlyError
 from kernel.ledger import schema
 from kernel.ledger.shards import shards_of, take_shards
 from kernel.ledger.sqlite.store import SqliteStore
-from queues.redis_watch import FRESH_S
+from queues.redis.watch import FRESH_S
 from tests.actors.harness import ScriptedStore
 from tests.kernel.build import FakeHost
 from tests.queues.test_redis_errors import RefusingRedis

@@ -8,10 +8,10 @@ from kernel.ledger.head_watch import Answered, LedgerWentBack, Memory, Remembere
 from kernel.ledger.ledger import Head, LedgerView
 from kernel.records.head_acceptance import record_finding
 from kernel.work.contents import BINDING_QUEUE
-from queues.items import NewItem
+from queues.queue.items import NewItem
 from tests.workers.api.door import Door, error_of, http_client, source
 from workers.api.middleware.request_guard import RequestGuardMiddleware
-from workers.clients.gateway_state import read_state
+from workers.client.typed.gateway_state import read_state
 from workers.views.attention import attention
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("§17")]

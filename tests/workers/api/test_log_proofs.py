@@ -9,17 +9,17 @@ import pytest
 from kernel.audit.proofs import elimination
 from kernel.ledger import schema
 from kernel.proof.merkle_tree import EMPTY_ROOT, Frontier, leaf_hash
-from queues.client.gateway_http import GatewayHttp
-from queues.client.log_proofs import LogProofs, OutcomeProof, TreeHead, proof_of_result
-from queues.client.merkle_proofs import LogProofInvalid
-from queues.client.session_operations import SessionOperations
-from queues.client.source_bindings import SourceBindings
 from tests.kernel.build import create
 from tests.kernel.jobs import QUEUE, do_jobs, seal_receipts
 from tests.workers.api.door import SESSION, Door, error_of, source
 from tests.workers.api.test_bindings import MEANING
-from workers.clients.belief_session import SessionClient
-from workers.clients.elimination_proof import EliminationProof
+from workers.client.gateway_http import GatewayHttp
+from workers.client.log_proofs import LogProofs, OutcomeProof, TreeHead, proof_of_result
+from workers.client.merkle_proofs import LogProofInvalid
+from workers.client.session_operations import SessionOperations
+from workers.client.source_bindings import SourceBindings
+from workers.client.typed.belief_session import SessionClient
+from workers.client.typed.elimination_proof import EliminationProof
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("P5")]
 

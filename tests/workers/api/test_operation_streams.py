@@ -13,10 +13,6 @@ from actors.errors import CommitFailed
 from kernel.ledger import schema
 from kernel.transaction.kernel import Kernel
 from kernel.transaction.refusal_runs import EACH_RECEIPTS, EACH_S, RefusalRuns
-from queues.client import session_operations
-from queues.client.errors import GatewayError
-from queues.client.gateway_http import RETRY_AFTER_S_MAX
-from queues.client.session_operations import SessionOperations
 from tests.kernel.build import FakeHost, findings
 from tests.workers.api.door import (
     SESSION,
@@ -34,7 +30,11 @@ from tests.workers.api.door import (
 from workers.api import operation_stream
 from workers.api.body_limits import BYTES_IN_FLIGHT_MAX, LINE, LINES_IN_FLIGHT_MAX, STREAM
 from workers.api.middleware import request_guard
-from workers.clients.gateway import GatewayClient
+from workers.client import session_operations
+from workers.client.errors import GatewayError
+from workers.client.gateway_http import RETRY_AFTER_S_MAX
+from workers.client.session_operations import SessionOperations
+from workers.client.typed.gateway import GatewayClient
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,10 @@ import pytest
 from kernel.ledger import schema
 from kernel.values.host import parse_time_us
 from kernel.work.contents import EXTRACTION_QUEUE
-from queues.client import (
+from tests.kernel.build import create, submit
+from tests.workers.api.asking import done, given_up
+from tests.workers.api.door import SESSION, URL, Door, rows, source, transport_to
+from workers.client import (
     BindingEvaluation,
     BlockingRotulus,
     ExtractionTransition,
@@ -21,9 +24,6 @@ from queues.client import (
     NewRequest,
     Rotulus,
 )
-from tests.kernel.build import create, submit
-from tests.workers.api.asking import done, given_up
-from tests.workers.api.door import SESSION, URL, Door, rows, source, transport_to
 
 pytestmark = pytest.mark.anyio
 JOBS = 30

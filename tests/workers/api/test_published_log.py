@@ -17,8 +17,8 @@ from workers.dashboard.page_model import page
 from workers.environment.checkpoint_folder import write_tiles
 from workers.environment.checkpoint_key import create_key, verifiers_in
 from workers.gateway.dashboard_source import LiveSource
-from workers.use_cases.log_publication import LogPublisher
-from workers.use_cases.log_publishing import LogPublishing
+from workers.publication.log_publication import LogPublisher
+from workers.publication.log_publishing import LogPublishing
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("P5")]
 

@@ -7,7 +7,7 @@ import pytest
 from kernel.ledger import schema
 from kernel.verify import verify
 from tests.workers.api.door import Door, error_of, source
-from workers.clients.gateway_state import read_state
+from workers.client.typed.gateway_state import read_state
 from workers.views.attention import attention
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("§17.5")]

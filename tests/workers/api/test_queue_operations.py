@@ -4,12 +4,12 @@ import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
 
 from kernel.work.contents import BINDING_QUEUE
-from queues.client import GatewayError, Rotulus
-from queues.items import NewItem
-from queues.outbox_relay import OutboxRelay
+from queues.queue.items import NewItem
+from queues.queue.outbox_relay import OutboxRelay
 from tests.kernel.build import FakeHost
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
 from tests.workers.api.door import Door, error_of, running_door, transport_to
+from workers.client import GatewayError, Rotulus
 
 pytestmark = pytest.mark.anyio
 

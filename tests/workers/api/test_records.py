@@ -5,8 +5,7 @@ import pytest
 from kernel.ledger import schema
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof.merkle_tree import HASH_BYTES
-from queues.client import Rotulus
-from queues.worker_heartbeats import WorkerBeat
+from queues.fleet.worker_heartbeats import WorkerBeat
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import (
     SESSION,
@@ -22,6 +21,7 @@ from tests.workers.api.door import (
     understanding,
 )
 from workers.api.routes.records import PAGE_MAX
+from workers.client import Rotulus
 
 pytestmark = pytest.mark.anyio
 

@@ -3,11 +3,11 @@
 import pytest
 
 from kernel.records.reviews.batch import BatchReview
-from queues.client.errors import GatewayError
 from tests.kernel.every import dated, own
 from tests.workers.api.door import SESSION, Door
 from tests.workers.api.test_rollbacks import accept
-from workers.clients.reviews import ReviewClient, batch_of
+from workers.client.errors import GatewayError
+from workers.client.typed.reviews import ReviewClient, batch_of
 
 pytestmark = pytest.mark.anyio
 

@@ -6,11 +6,11 @@ import re
 import pytest
 
 from kernel.ledger import schema
-from queues.client import Rotulus
-from queues.client.errors import GatewayError
 from tests.workers.api.door import SESSION, Door, error_of, log_length, rows, transport_to
 from tests.workers.cli.test_session import NEW, answered, kept, session
-from workers.clients.belief_session import SessionClient
+from workers.client import Rotulus
+from workers.client.errors import GatewayError
+from workers.client.typed.belief_session import SessionClient
 from workers.gateway.dashboard_source import LiveSource
 from workers.use_cases.session_replay import replay_audit
 

@@ -5,7 +5,7 @@ import pytest
 from kernel.proof.verification import ProofInvalid
 from kernel.verify import verify
 from tests.workers.api.door import Door
-from workers.clients.thoughts import merkle_verify
+from workers.client.typed.thoughts import merkle_verify
 
 pytestmark = pytest.mark.anyio
 SESSION = "0193514a-9a51-7cc3-8f0e-6a9c2b1d4e5f"

@@ -5,15 +5,15 @@ import httpx
 import pytest
 
 from kernel.proof.checkpoint_verdict import judged
-from queues.client.gateway_http import GatewayHttp
-from queues.client.log_proofs import LogProofs, NotWitnessed, proof_of_result
-from queues.client.merkle_proofs import LogProofInvalid
 from tests.kernel.build import FakeHost, create
 from tests.workers.api.door import SESSION, error_of, eventually, running_door, source
 from tests.workers.api.test_bindings import MEANING
 from tests.workers.api.witnessed_gateway import WitnessedLog
 from workers.api.preferences import WAIT_S, Preferences, preferences_of
-from workers.use_cases import witnessed_waits
+from workers.client.gateway_http import GatewayHttp
+from workers.client.log_proofs import LogProofs, NotWitnessed, proof_of_result
+from workers.client.merkle_proofs import LogProofInvalid
+from workers.publication import witnessed_waits
 
 pytestmark = [pytest.mark.anyio, pytest.mark.may_block, pytest.mark.spec("P5")]
 

@@ -11,7 +11,7 @@ from kernel.ledger import schema
 from kernel.work import requests
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.outcomes import close
-from queues.items import NewItem
+from queues.queue.items import NewItem
 from tests.kernel.build import create, findings, link, submit
 from tests.workers.api.asking import BINDINGS, EXTRACTIONS, binding, done, enqueued, step
 from tests.workers.api.door import SESSION, Door, error_of, rows

@@ -37,7 +37,7 @@ from tests.workers.api.door import (
 )
 from workers.api.routes import worker_reports as intake
 from workers.api.routes.worker_reports import RESULTS_MAX
-from workers.clients.worker_proof import WorkerProof, proof_of
+from workers.client.typed.worker_proof import WorkerProof, proof_of
 
 pytestmark = pytest.mark.anyio
 

@@ -5,11 +5,11 @@ import httpx
 
 from kernel.proof.witness_policy import WitnessPolicy
 from tests.signed_log import witness_key
-from workers.clients.witnesses import WitnessClient
 from workers.environment.checkpoint_key import create_key
 from workers.environment.settings import Settings
-from workers.use_cases.log_publication import LogPublisher
-from workers.use_cases.log_publishing import LogPublishing
+from workers.publication.log_publication import LogPublisher
+from workers.publication.log_publishing import LogPublishing
+from workers.publication.witnesses import WitnessClient
 from workers.witness.cosigned_folder import CosignedFolder
 from workers.witness.process import witness_app
 from workers.witness.witness import Witness

@@ -25,7 +25,7 @@ from workers.cli import demo as demo_module
 from workers.cli import gateway_call
 from workers.cli import ingest as ingest_module
 from workers.cli.main import COMMANDS, main
-from workers.clients.gateway import GatewayClient
+from workers.client.typed.gateway import GatewayClient
 from workers.dockets.sample import sample_path
 from workers.environment.data_folder import DataFolder, DataFolderBusyError
 from workers.environment.settings import load_settings, settings_table

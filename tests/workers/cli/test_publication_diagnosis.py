@@ -9,12 +9,12 @@ from kernel.ledger.sqlite.store import SqliteStore
 from kernel.proof.tiles import TILE_WIDTH
 from tests.signed_log import log_key, witness_key
 from tests.workers.cli.command import printed, rotulus
-from tests.workers.use_cases.published import WITNESS, WITNESS_URL, LogWorld
+from tests.workers.publication.published import WITNESS, WITNESS_URL, LogWorld
 from workers.cli.publication_diagnosis import published, witnesses
-from workers.clients.witnesses import WitnessClient
 from workers.environment.checkpoint_key import create_key, held_key
 from workers.environment.known_logs import policy_at
 from workers.environment.settings import Settings
+from workers.publication.witnesses import WitnessClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.may_block, pytest.mark.spec("P5")]
 

@@ -19,7 +19,6 @@ from kernel.ledger.shards import Position
 from kernel.ledger.store.memory import MemoryStore
 from kernel.work import dead_letters
 from kernel.work.contents import BINDING_QUEUE
-from queues.client import Rotulus
 from tests.kernel.build import FakeHost
 from tests.workers.api.asking import BINDINGS, binding, enqueued, given_up
 from tests.workers.api.door import Door, running_door, transport_to
@@ -28,6 +27,7 @@ from workers.cli import enqueue as enqueue_module
 from workers.cli import gateway_call
 from workers.cli.common import say_what_is_read
 from workers.cli.up import say_death, set_aside_lines
+from workers.client import Rotulus
 from workers.environment.data_folder import DataFolder
 from workers.environment.terminal_progress import bar
 from workers.process_tree.supervisor import AlikeDeaths

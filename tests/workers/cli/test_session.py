@@ -11,7 +11,7 @@ from tests.workers.api.door import SESSION, URL
 from tests.workers.api.kept import kept_door
 from tests.workers.cli.command import rotulus
 from workers.cli import gateway_call
-from workers.clients.gateway import GatewayClient
+from workers.client.typed.gateway import GatewayClient
 
 NEW = "00000000-0000-4000-8000-000000000009"
 

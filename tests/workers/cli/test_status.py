@@ -17,7 +17,7 @@ from tests.kernel.jobs import do_jobs
 from tests.workers.cli.command import rotulus
 from tests.workers.cli.test_queues import OneRecord
 from workers.cli import status as status_module
-from workers.clients.gateway import GatewayClient
+from workers.client.typed.gateway import GatewayClient
 from workers.use_cases.log_archiving import KEEPS_ALL, RetentionPolicy
 from workers.views.attention import PARTS, attention
 

@@ -15,8 +15,8 @@ from kernel.ledger.sqlite.store import SqliteStore
 from kernel.verify import Verification
 from kernel.verify.reading import Finding
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
-from queues.capacity_leases import CapacityLeases
-from queues.outbox_relay import OutboxRelay
+from queues.leases.capacity_leases import CapacityLeases
+from queues.queue.outbox_relay import OutboxRelay
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of, running_door
 from workers.demo import run as demo
@@ -25,7 +25,7 @@ from workers.demo.run import DemoReport, run_demo
 from workers.demo.shown_proof import make_key, show_proof, verified_elsewhere
 from workers.dockets.sample import sample_path
 from workers.environment.data_folder import DataFolder
-from workers.use_cases.evidence_confirmation import EvidenceConfirmation
+from workers.gateway.loops.evidence_confirmation import EvidenceConfirmation
 from workers.worker.batches import BatchProcessor
 from workers.worker.gateway_reports import GatewayReporter
 from workers.worker.handlers.authority import AuthorityHandler

@@ -9,11 +9,11 @@ import httpx
 import pytest
 
 from kernel.ledger import schema
-from queues.client.errors import GatewayError
 from tests.kernel.build import findings
 from tests.workers.api.door import URL, Door, log_length, rows
 from tests.workers.demo.test_ingest import docket, state_of
-from workers.clients.gateway import GatewayClient
+from workers.client.errors import GatewayError
+from workers.client.typed.gateway import GatewayClient
 from workers.demo.docket_sessions import CORRECTED
 from workers.demo.ingest import Ingest, Summary
 from workers.dockets.plan import plan_docket

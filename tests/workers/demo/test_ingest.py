@@ -11,11 +11,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from kernel.ledger import schema
-from queues.client.errors import GatewayError
-from queues.client.session_operations import LINES_MAX
 from tests.kernel.build import everything, findings
 from tests.workers.api.door import URL, Door, log_length, rows
-from workers.clients.gateway import GatewayClient
+from workers.client.errors import GatewayError
+from workers.client.session_operations import LINES_MAX
+from workers.client.typed.gateway import GatewayClient
 from workers.demo.ingest import Ingest, Summary
 from workers.dockets.normalisation import NAME_CHARS_MAX
 from workers.dockets.plan import plan_docket

@@ -26,7 +26,7 @@ from kernel.retention.archival import Retention
 from kernel.retention.erasure import ErasablePayload, erase
 from kernel.verify import verify
 from kernel.verify.archive import verify_archive
-from queues.redis_watch import LedgerMark
+from queues.redis.watch import LedgerMark
 from tests.kernel.archives import archive_next, collect_next
 from tests.kernel.build import FakeHost, create, findings, submit
 from tests.kernel.deciding import deciding

@@ -10,13 +10,13 @@ from actors.synthesis.model_client import ModelCall, ModelParameters
 from kernel.values.priorities import QueuePriority
 from kernel.work import queue_kinds
 from kernel.work.queue_kinds import QUEUE_KINDS
-from queues.priorities import priorities_of
+from queues.queue.priorities import priorities_of
 from tests.foreign_ends import ASYNC_ENDS, ENDS, nobody_at_the_keyboard
 from tests.installed_plugins import install_program
-from workers.clients.configured_model import close_model, model_of
-from workers.clients.openai_model import HttpModel
 from workers.environment.entry_points import QUEUES, PluginError, plugins_of
 from workers.environment.settings import SettingsError, load_settings
+from workers.models.configured_model import close_model, model_of
+from workers.models.openai_model import HttpModel
 from workers.plugins.installed import (
     extractor_plugins,
     model_plugin,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queues.redis_watch import LedgerMark
+from queues.redis.watch import LedgerMark
 from workers.environment.folder_owner import (
     ARCHIVE_OWNER,
     EFFECT_FOLDERS,

@@ -18,7 +18,7 @@ from kernel.records.share_links import share_link
 from kernel.transaction.outbound import OUTBOUND
 from kernel.values.canonical import sha256_hex
 from kernel.verify import verify
-from queues.redis_watch import LedgerMark
+from queues.redis.watch import LedgerMark
 from tests.actors.harness import settle
 from tests.kernel.build import (
     adapt,

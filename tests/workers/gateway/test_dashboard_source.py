@@ -21,8 +21,8 @@ from kernel.values.priorities import PRIORITIES_OF
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.requests import WorkRequest
 from queues.errors import QueueError
-from queues.items import NewItem
-from queues.worker_heartbeats import Heartbeats, WorkerBeat
+from queues.fleet.worker_heartbeats import Heartbeats, WorkerBeat
+from queues.queue.items import NewItem
 from tests.actors.harness import ScriptedStore
 from tests.kernel.binding_world import of_nobody
 from tests.kernel.build import FakeHost

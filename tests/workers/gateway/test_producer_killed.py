@@ -11,13 +11,13 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.work.contents import BINDING_QUEUE
-from queues.client import Job, NewRequest, Rotulus
 from tests import loopback
 from tests.forked import ForkedProgram
 from tests.ports import free_port
 from tests.workers.api.asking import binding
 from tests.workers.api.door import rows
 from tests.workers.gateway.served import until_it_answers
+from workers.client import Job, NewRequest, Rotulus
 from workers.environment.ledger_access import verify_file
 from workers.environment.system_host import system_host
 

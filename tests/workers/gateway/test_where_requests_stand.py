@@ -11,15 +11,15 @@ import httpx
 import pytest
 
 from kernel.work.contents import EXTRACTION_QUEUE
-from queues.connection import connect_redis
-from queues.work_queue import WorkQueue
+from queues.queue.work_queue import WorkQueue
+from queues.redis.connection import connect_redis
 from tests.ports import free_port
 from tests.scraped import Scraped
 from tests.workers.api.asking import EXTRACTIONS, step
 from tests.workers.cli.command import rotulus
 from tests.workers.gateway.served import served_gateway
-from workers.clients.gateway import GatewayClient
-from workers.clients.worker_proof import WorkerProof
+from workers.client.typed.gateway import GatewayClient
+from workers.client.typed.worker_proof import WorkerProof
 from workers.environment.settings import Settings
 from workers.gateway import metrics as gateway_metrics
 

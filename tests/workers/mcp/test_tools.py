@@ -13,7 +13,6 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.work.contents import BINDING_QUEUE
-from queues.client.log_proofs import LogProofs, TreeHead
 from tests.kernel import hostile_queries
 from tests.kernel.build import FakeHost, changed, create, submit, unmeasured
 from tests.kernel.honest import write_honestly
@@ -23,6 +22,7 @@ from tests.workers.api.asking import binding, enqueued
 from tests.workers.api.door import ANY_JSON, running_door
 from tests.workers.mcp.conftest import Asker, asking, run_once
 from tests.workers.mcp.driven import RUN_OF_POSTGRES, drive
+from workers.client.log_proofs import LogProofs, TreeHead
 from workers.environment.system_host import system_host
 from workers.mcp.answers import ANSWER_BYTES_MAX, fitted, page, part_of, shortened
 from workers.mcp.server import call

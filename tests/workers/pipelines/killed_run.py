@@ -11,15 +11,15 @@ from typing import Any
 import anyio
 from pydantic import SecretStr
 
-from actors.pipelines.runner import PipelineRun, RunEnd
-from actors.pipelines.step import WalkTools
-from actors.pipelines.walks import LocalWalks
 from actors.synthesis.local_model import LocalModel
 from kernel.ledger.ledger import Ledger
 from tests.system.faulty_store import CountedSteps, FaultyStore
 from workers.environment.ledger_access import open_store
 from workers.environment.system_host import system_host
 from workers.pipelines import dockets
+from workers.pipelines.engine.runner import PipelineRun, RunEnd
+from workers.pipelines.engine.step import WalkTools
+from workers.pipelines.engine.walks import LocalWalks
 from workers.pipelines.model import PipelineModel
 
 RUN = "run-1"

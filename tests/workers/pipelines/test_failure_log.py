@@ -3,9 +3,9 @@
 import pytest
 from structlog.testing import capture_logs
 
-from actors.pipelines.step import RowRefused
 from kernel.values.foreign_code import call_foreign
 from tests.foreign_ends import ENDS, nobody_at_the_keyboard
+from workers.pipelines.engine.step import RowRefused
 from workers.pipelines.failure_log import KINDS_MAX, FailureLog
 
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from actors.pipelines.sinks import SinkItem
 from kernel.landscape.canonical_types import restored
 from workers.pipelines import CsvSink, JsonLinesSink
+from workers.pipelines.engine.sinks import SinkItem
 from workers.pipelines.file_sinks import SinkFileError
 
 ROWS = [SinkItem(f"t{n}", {"n": n, "text": 'a "b"', "raw": b"x"}) for n in range(3)]

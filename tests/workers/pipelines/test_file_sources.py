@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from actors.pipelines.sinks import SinkItem
 from kernel.values.json_lines import LineRefused
 from workers.pipelines import CsvSink, CsvSource, JsonLinesSink, JsonLinesSource
+from workers.pipelines.engine.sinks import SinkItem
 from workers.pipelines.file_sources import SourceFileError
 from workers.pipelines.loading import load_pipeline
 

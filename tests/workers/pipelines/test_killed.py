@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from tests.actors.pipelines.essence import essence
 from tests.forked import forked
 from tests.system.faulty_store import CountedSteps
 from tests.workers.cli.command import printed, rotulus
+from tests.workers.pipelines.engine.essence import essence
 from tests.workers.pipelines.killed_run import ENTRIES, RUN, run_and_die, run_here, small_source
 from workers.environment.ledger_access import LedgerPlace, open_record
 

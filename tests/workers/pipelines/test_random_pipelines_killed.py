@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
-from tests.actors.pipelines.random_pipelines import pipelines
-from tests.actors.pipelines.running import check_records, go_on, status
 from tests.properties.family import NIGHTLY
 from tests.system.faulty_store import CountedSteps, FaultyStore
 from tests.system.killed_at_steps import host_of, how_it_ended, in_a_process
+from tests.workers.pipelines.engine.random_pipelines import pipelines
+from tests.workers.pipelines.engine.running import check_records, go_on, status
 from tests.workers.pipelines.killed_run import halved_writes
 from workers.pipelines.file_sinks import JsonLinesSink
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from kernel.work.contents import BINDING_QUEUE, BindingEvaluation
-from queues.cron_claims import Crons
+from queues.fleet.cron_claims import Crons
 from tests.foreign_ends import ENDS, nobody_at_the_keyboard, released_at_the_end, stands_still
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import Door, client_of

@@ -19,13 +19,13 @@ from redis import Redis
 
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.work.queue_kinds import QUEUE_KINDS
-from queues.capacity_leases import CapacityLeases, Lease
-from queues.connection import connect_redis
 from queues.errors import QueueError
-from queues.items import NewItem
-from queues.priorities import priorities_of
-from queues.work_queue import WorkQueue
-from queues.worker_heartbeats import Heartbeats, WorkerBeat
+from queues.fleet.worker_heartbeats import Heartbeats, WorkerBeat
+from queues.leases.capacity_leases import CapacityLeases, Lease
+from queues.queue.items import NewItem
+from queues.queue.priorities import priorities_of
+from queues.queue.work_queue import WorkQueue
+from queues.redis.connection import connect_redis
 from tests.kernel.build import FakeHost, create
 from tests.ports import free_port
 from tests.scraped import Scraped, declared

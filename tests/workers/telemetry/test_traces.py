@@ -19,12 +19,12 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from kernel.work.contents import BINDING_QUEUE
-from queues.client import BindingEvaluation, NewRequest, Rotulus
-from queues.items import Claim, Lineage
+from queues.queue.items import Claim, Lineage
 from tests.ports import free_port
 from tests.workers.api.door import ONTOLOGY, SESSION, claim, source, understanding
 from tests.workers.gateway.served import served_gateway
 from tests.workers.telemetry.collector import attributes, running_collector
+from workers.client import BindingEvaluation, NewRequest, Rotulus
 from workers.environment.settings import Settings
 from workers.telemetry.span_exporter import Spans, open_spans
 from workers.telemetry.trace_context import (

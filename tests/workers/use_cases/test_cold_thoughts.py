@@ -24,7 +24,7 @@ from tests.workers.api.door import Door
 from tests.workers.api.test_erasures import GROUNDS
 from tests.workers.api.test_thoughts import posted
 from tests.workers.use_cases.test_thought_contents import Away, findings, session_id, thought
-from workers.clients.thoughts import merkle_verify
+from workers.client.typed.thoughts import merkle_verify
 from workers.use_cases.log_archiving import archive_some
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("002 Retention tiers")]

@@ -18,7 +18,7 @@ from tests.kernel.tampering import flipped
 from tests.workers.api.door import Door
 from tests.workers.api.test_erasures import GROUNDS
 from tests.workers.api.test_thoughts import posted
-from workers.clients.thoughts import merkle_verify
+from workers.client.typed.thoughts import merkle_verify
 from workers.use_cases.log_archiving import ArchivalDone, archive_some
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("002 Retention tiers")]

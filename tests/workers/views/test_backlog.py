@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.items import QueueDepth
+from queues.queue.items import QueueDepth
 from workers.views.backlog import backlog
 
 _COUNT = st.integers(0, 1000)

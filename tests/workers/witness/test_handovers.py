@@ -15,7 +15,7 @@ from kernel.proof.key_handover import hand_over
 from kernel.proof.signed_note import signatures_of
 from kernel.proof.verification import ProofInvalid
 from tests.signed_log import log_key
-from tests.workers.use_cases.published import ORIGIN, WITNESS, LogWorld
+from tests.workers.publication.published import ORIGIN, WITNESS, LogWorld
 from tests.workers.witness.test_witness import killed_before
 from workers.environment.checkpoint_key import held_key
 from workers.environment.key_file import CheckpointKeyUnusable

@@ -7,13 +7,13 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from queues.capacity_leases import CapacityLeases
-from queues.client.errors import GatewayError
-from queues.connection import connect_redis
-from queues.redis_watch import RedisWatch
-from queues.worker_heartbeats import Heartbeats
+from queues.fleet.worker_heartbeats import Heartbeats
+from queues.leases.capacity_leases import CapacityLeases
+from queues.redis.connection import connect_redis
+from queues.redis.watch import RedisWatch
 from tests.ports import free_port
 from tests.workers.worker.test_gateway_reports import ClockedReporter
+from workers.client.errors import GatewayError
 from workers.worker import arq_runner
 from workers.worker.absence import SAID_EVERY_S, Absence
 from workers.worker.arq_runner import WorkerProcess

@@ -20,13 +20,13 @@ from redis.asyncio.connection import Connection
 from structlog.testing import capture_logs
 
 from kernel.values.priorities import CapacityPriority
-from queues.capacity_leases import CapacityLeases
-from queues.dropped import DROPPED
 from queues.embedded.server import EmbeddedRedis, find_server
-from queues.items import Claim, NewItem
-from queues.redis_watch import RedisWatch
-from queues.work_queue import WorkQueue
-from queues.worker_heartbeats import Heartbeats
+from queues.fleet.worker_heartbeats import Heartbeats
+from queues.leases.capacity_leases import CapacityLeases
+from queues.queue.items import Claim, NewItem
+from queues.queue.work_queue import WorkQueue
+from queues.redis.dropped import DROPPED
+from queues.redis.watch import RedisWatch
 from tests.workers.api.door import eventually
 from workers.worker import arq_runner, batch_progress
 from workers.worker import drain_slots as slots

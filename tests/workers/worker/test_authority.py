@@ -16,11 +16,10 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.values.errors import LedgerUnavailable
 from kernel.verify import verify
-from queues.client.errors import GatewayError
-from queues.items import Claim, NewItem
-from queues.outbox_relay import OutboxRelay
-from queues.retries import BASE_MS, MAX_ATTEMPTS
-from queues.work_queue import WorkQueue
+from queues.queue.items import Claim, NewItem
+from queues.queue.outbox_relay import OutboxRelay
+from queues.queue.retries import BASE_MS, MAX_ATTEMPTS
+from queues.queue.work_queue import WorkQueue
 from tests.kernel.build import (
     FakeHost,
     adapt,
@@ -34,6 +33,7 @@ from tests.kernel.build import (
 )
 from tests.workers.api.door import client_of, eventually, rows, running_door
 from tests.world import QueuedWorld
+from workers.client.errors import GatewayError
 from workers.demo.ingest import Ingest
 from workers.dockets.sample import sample_path
 from workers.worker.batches import (

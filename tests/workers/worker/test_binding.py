@@ -20,11 +20,11 @@ from kernel.work import ready_requests
 from kernel.work.contents import BINDING_QUEUE
 from kernel.work.reports import BindingSuspended
 from kernel.work.requests import WorkRequest
-from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
-from queues.items import Claim
-from queues.lease_holder import capacity_of
-from queues.priorities import least_of
-from queues.retries import ENDS_MAX, MAX_ATTEMPTS
+from queues.leases.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
+from queues.leases.lease_holder import capacity_of
+from queues.queue.items import Claim
+from queues.queue.priorities import least_of
+from queues.queue.retries import ENDS_MAX, MAX_ATTEMPTS
 from tests.foreign_ends import ENDS, nobody_at_the_keyboard, released_at_the_end, stands_still
 from tests.kernel.binding_world import EVENT, bound, furnish
 from tests.kernel.bindings.routed import open_evaluations

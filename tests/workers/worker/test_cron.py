@@ -11,13 +11,13 @@ from kernel.ledger import schema
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.verify import recent
 from kernel.work.queue_kinds import QUEUE_KINDS
-from queues.client.errors import GatewayError
-from queues.cron_claims import Crons
-from queues.items import NewItem
-from queues.work_queue import WorkQueue
+from queues.fleet.cron_claims import Crons
+from queues.queue.items import NewItem
+from queues.queue.work_queue import WorkQueue
 from tests.kernel.build import FakeHost, create
 from tests.workers.api.door import Door, client_of
 from tests.world import DoorWorld, behind_a_door
+from workers.client.errors import GatewayError
 from workers.use_cases.log_archiving import STEPS_AT_ONCE
 from workers.worker import cron as crons
 from workers.worker.cron import CRONS, Cron, CronRunner, CronTools

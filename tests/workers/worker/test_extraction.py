@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from kernel.work.contents import EXTRACTION_QUEUE
 from kernel.work.requests import WorkRequest
-from queues.items import Claim
-from queues.retries import MAX_ATTEMPTS
+from queues.queue.items import Claim
+from queues.queue.retries import MAX_ATTEMPTS
 from tests.extraction_steps import extraction_step
 from tests.kernel.build import FakeHost
 from tests.kernel.extractions import completeness

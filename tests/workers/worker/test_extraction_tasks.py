@@ -11,7 +11,7 @@ from kernel.ledger.ledger import Document
 from kernel.records.extraction import attempts_of, last_attempt
 from kernel.values.untrusted import unwrap_untrusted
 from kernel.work.contents import EXTRACTION_QUEUE
-from queues.items import Claim
+from queues.queue.items import Claim
 from tests.kernel.build import FakeHost
 from tests.kernel.extractions import result, task, value
 from tests.workers.api.door import SESSION, Door, client_of

@@ -7,8 +7,8 @@ from structlog.testing import capture_logs
 
 from kernel.values.priorities import PRIORITIES_OF
 from kernel.work.queue_kinds import QUEUE_KINDS
-from queues.client.errors import GatewayError
-from queues.items import Claim, Lineage
+from queues.queue.items import Claim, Lineage
+from workers.client.errors import GatewayError
 from workers.worker.gateway_reports import (
     AWAY_FIRST_S,
     AWAY_MAX_S,

@@ -15,9 +15,9 @@ from actors.commit.work_units import CancelRequestUnit
 from kernel.work import queue_kinds
 from kernel.work.errors import WorkRefused
 from kernel.work.requests import WorkRequest
-from queues.job_progress import JobProgress, NotedProgress
-from queues.retries import MAX_ATTEMPTS
-from queues.work_queue import WorkQueue
+from queues.queue.job_progress import JobProgress, NotedProgress
+from queues.queue.retries import MAX_ATTEMPTS
+from queues.queue.work_queue import WorkQueue
 from tests.foreign_ends import (
     ASYNC_ENDS,
     ASYNC_HANGS,

@@ -5,8 +5,8 @@ from fakeredis import FakeAsyncRedis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.items import NewItem
-from queues.work_queue import WorkQueue
+from queues.queue.items import NewItem
+from queues.queue.work_queue import WorkQueue
 from workers.worker.drain_slots import next_deadline_ms
 from workers.worker.queue_turns import FAIR_EVERY, turn_order
 

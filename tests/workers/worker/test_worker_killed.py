@@ -6,10 +6,10 @@ import anyio
 import pytest
 from redis.asyncio import Redis
 
-from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
-from queues.client import BindingEvaluation, Rotulus
+from queues.leases.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from tests.workers.worker import worker_to_be_killed
 from tests.workers.worker.binding_workers import BindingWorkers
+from workers.client import BindingEvaluation, Rotulus
 from workers.worker.arq_runner import TICK_EVERY_S
 from workers.worker.cron import CRONS
 from workers.worker.drain_slots import VISIBILITY_MS

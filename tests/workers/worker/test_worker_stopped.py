@@ -10,10 +10,10 @@ import pytest
 from redis.asyncio import Redis
 
 from kernel.work.contents import BINDING_QUEUE
-from queues.client import BindingEvaluation, Rotulus
-from queues.work_queue import WorkQueue
+from queues.queue.work_queue import WorkQueue
 from tests.workers.worker import worker_to_be_killed
 from tests.workers.worker.binding_workers import BindingWorkers
+from workers.client import BindingEvaluation, Rotulus
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from queues.client.owner_hints import HEADER
+from workers.client.owner_hints import HEADER
 
 _PREFIX: Final = "/v1/sessions/"
 _NAME: Final = HEADER.lower().encode()

@@ -9,8 +9,8 @@ from actors.commit.head_units import AcceptHeadUnit
 from workers.api.json_routes import json_router
 from workers.api.routes.erasures import GroundsBody
 from workers.api.services import Given, Services
-from workers.clients.witnesses import WitnessClient
-from workers.use_cases.lost_evidence import Evidence, evidence, items_in, of_items, of_witnesses
+from workers.publication.lost_evidence import Evidence, evidence, items_in, of_items, of_witnesses
+from workers.publication.witnesses import WitnessClient
 from workers.views.lost_answers import LostDocument, lost_document
 
 LOST_AT_ONCE = 1000

@@ -11,7 +11,7 @@ from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.pauses import PauseDecision
 from kernel.work.queue_kinds import no_such_queue
 from kernel.work.requests import REQUESTS_MAX
-from queues.work_queue import WorkQueue
+from queues.queue.work_queue import WorkQueue
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.routes.records import PAGE_MAX

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from kernel.audit.log import LogRowDocument, log_document
 from kernel.model.numbers import SEQUENCE_MAX
 from kernel.work.pauses import Pause, pauses_of
-from queues.worker_heartbeats import WorkerBeat
+from queues.fleet.worker_heartbeats import WorkerBeat
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.services import Given

@@ -28,7 +28,7 @@ from kernel.work.requests import (
     outcome_of,
     status_of,
 )
-from queues.job_progress import JobProgress
+from queues.queue.job_progress import JobProgress
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.outcome_watch import Until

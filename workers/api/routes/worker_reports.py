@@ -26,12 +26,12 @@ from actors.sharding.report_sessions import report_session
 from kernel.model.result import RejectedResult
 from kernel.work.queue_kinds import asked_kind
 from kernel.work.reports import WorkReport
-from queues.items import CAUSES_KEPT_MAX
+from queues.queue.items import CAUSES_KEPT_MAX
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.services import Given, Services, Traceparents
 from workers.api.union_tags import short_tag
-from workers.clients.worker_proof import SCHEME, proof_of
+from workers.client.typed.worker_proof import SCHEME, proof_of
 from workers.telemetry.trace_context import TRACED_CAUSES_MAX
 
 RESULTS_MAX = 256

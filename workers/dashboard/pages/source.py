@@ -5,7 +5,7 @@ from typing import Protocol
 from kernel.audit.operations import AuditFilter
 from kernel.audit.provenance import Provenance
 from kernel.work.request_lists import RequestPage, RequestSearch
-from queues.worker_heartbeats import WorkerBeat
+from queues.fleet.worker_heartbeats import WorkerBeat
 from workers.use_cases.queue_operations import OperatorAction
 from workers.views.audit import OperationPageDocument
 from workers.views.interface import Interface

@@ -12,7 +12,7 @@ from kernel.ledger.ledger import LedgerView
 from kernel.ledger.quarantine import RecordKey, merged, range_of
 from kernel.values.host import iso_time
 from kernel.work.pauses import pauses_of
-from queues.client.errors import GatewayError
+from workers.client.errors import GatewayError
 from workers.environment.system_host import system_host
 from workers.mcp.answers import dumped
 from workers.mcp.errors import error_document

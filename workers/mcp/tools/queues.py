@@ -10,7 +10,7 @@ from kernel.work.dead_letters import dead_letters
 from kernel.work.pauses import pauses_of
 from kernel.work.queue_kinds import QUEUE_KINDS, no_such_queue
 from kernel.work.requests import status_of
-from queues.client.errors import GatewayError
+from workers.client.errors import GatewayError
 from workers.mcp.answers import page, shortened
 from workers.mcp.errors import error_document
 from workers.mcp.fields import NAME_CHARS_MAX, AfterName, Limit, Name

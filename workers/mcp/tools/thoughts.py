@@ -7,7 +7,7 @@ from pydantic import Field
 
 from kernel.model.thought_receipts import THOUGHT_NAME_CHARS_MAX, THOUGHTS_MAX
 from kernel.proof.thought_chain import ThoughtType
-from workers.clients.thoughts import merkle_verify
+from workers.client.typed.thoughts import merkle_verify
 from workers.mcp.answers import page
 from workers.mcp.fields import Limit, ThoughtSession
 from workers.mcp.tool import Document, Tool, ToolContext, ToolRefused

@@ -18,7 +18,7 @@ from kernel.authority.value import authority_of
 from kernel.ledger.ledger import Document, Ledger, LedgerView
 from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.values.canonical import digest
-from queues.items import Claim, cause_id
+from queues.queue.items import Claim, cause_id
 from workers.worker.batches import ClaimResult, Handler, settlement_of
 from workers.worker.gateway_reports import GatewayReporter
 

@@ -36,8 +36,8 @@ from kernel.work.reports import (
     WorkReport,
 )
 from kernel.work.requests import read_content
-from queues.items import Claim
-from queues.lease_holder import LeaseHolder
+from queues.leases.lease_holder import LeaseHolder
+from queues.queue.items import Claim
 from workers.worker.batch_progress import progressed
 from workers.worker.batches import ClaimResult, Handler, left_out, settlement_of
 from workers.worker.gateway_reports import GatewayReporter, Outcome

@@ -24,9 +24,9 @@ from kernel.values.pressure import (
 from kernel.values.priorities import CapacityPriority
 from kernel.work.evaluations import evaluate_request
 from kernel.work.reports import ReportedCapacity
-from queues.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
-from queues.lease_holder import LeaseHolder, capacity_of
-from queues.work_queue import WorkQueue
+from queues.leases.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
+from queues.leases.lease_holder import LeaseHolder, capacity_of
+from queues.queue.work_queue import WorkQueue
 from workers.environment.foreign_threads import call_within
 
 EVALUATION_S_MAX = 30.0

@@ -30,7 +30,7 @@ from kernel.work.reports import (
     WorkReport,
 )
 from kernel.work.requests import read_content
-from queues.items import Claim
+from queues.queue.items import Claim
 from workers.worker.batches import ClaimResult, Handler, left_out, settlement_of
 from workers.worker.gateway_reports import GatewayReporter, Outcome, told_of
 from workers.worker.handlers.extractor import SourceToRead, checked_extraction

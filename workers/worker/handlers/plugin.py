@@ -24,10 +24,10 @@ from kernel.values.errors import LedgerUnavailable
 from kernel.values.foreign_code import call_foreign, cause_of, message_of, traceback_of
 from kernel.work.reports import RESULT_BYTES_MAX, WorkFinished
 from kernel.work.requests import read_content
-from queues.client.errors import GatewayError
 from queues.errors import QueueError
-from queues.items import Claim
-from queues.job_progress import NOTE_CHARS_MAX, JobProgress
+from queues.queue.items import Claim
+from queues.queue.job_progress import NOTE_CHARS_MAX, JobProgress
+from workers.client.errors import GatewayError
 from workers.environment.foreign_calls import await_foreign
 from workers.environment.foreign_threads import ForeignCodeHangs
 from workers.plugins import JobContext, JobRefused, QueuePlugin

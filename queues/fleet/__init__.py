@@ -1,0 +1,1 @@
+"""Keeps the heartbeats of workers and the claims of their schedules."""

@@ -1,0 +1,1 @@
+"""Leases capacity to workers, and answers the kernel from what is leased."""

@@ -1,0 +1,1 @@
+"""Speaks Redis: connections, keys, scripts, refusals, and what replies say."""

@@ -1,0 +1,181 @@
+"""Reads what a gateway says of itself and of what needs somebody (`workers/views/attention.py`).
+
+Whatever answers at a URL may say anything, so each part is held against the form of what is read of
+it. A part of another form is an error, which needs somebody, and not a part in which nothing does.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, NotRequired
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+from kernel.values.json_text import depth_exceeds
+from workers.client.errors import GatewayError
+from workers.client.typed.gateway import GatewayClient
+from workers.views.attention import PARTS
+
+DEPTH_MAX: Final = 32
+
+_STRICT: Final = ConfigDict(strict=True)
+_Count = Annotated[int, Field(ge=0, le=10**15)]
+_Text = Annotated[str, Field(max_length=10_000)]
+_Number = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
+
+
+@with_config(_STRICT)
+class _Shards(TypedDict):
+    owned: _Count
+    of: _Count
+
+
+@with_config(_STRICT)
+class _Readiness(TypedDict):
+    status: _Text
+    problems: NotRequired[dict[str, _Text]]
+    shards: NotRequired[_Shards]
+
+
+@with_config(_STRICT)
+class _Backlog(TypedDict):
+    open: _Count
+    ready: _Count
+    held: _Count
+    delayed: _Count
+    suspended: _Count
+    in_flight: _Count
+
+
+@with_config(_STRICT)
+class _Queue(TypedDict):
+    backlog: _Backlog
+    dead: _Count
+    oldest_eligible_age_ms: Annotated[dict[str, _Number], Field(min_length=1)]
+
+
+@with_config(_STRICT)
+class _Pause(TypedDict):
+    queue: _Text
+    priority: _Text | None
+    decided_by: _Text
+
+
+@with_config(_STRICT)
+class _Worker(TypedDict):
+    worker_id: _Text
+    queues: list[_Text]
+    completed: _Count
+    failed: _Count
+    in_flight: _Count
+    seen_at_ms: Annotated[int, Field(ge=0, le=10**14)]
+
+
+@with_config(_STRICT)
+class _Queues(TypedDict):
+    queues: dict[str, _Queue]
+    pauses: list[_Pause]
+    fleet: list[_Worker]
+    late_workers: NotRequired[list[_Text]]
+
+
+@with_config(_STRICT)
+class _SetAside(TypedDict):
+    set_aside: list[Any]
+
+
+@with_config(_STRICT)
+class _Halt(TypedDict):
+    halt_id: _Text
+    operation_kind: _Text | None
+    detector: _Text | None
+
+
+@with_config(_STRICT)
+class _Implications(TypedDict):
+    halts: list[_Halt]
+
+
+@with_config(_STRICT)
+class _Tree(TypedDict):
+    tree_size: _Text
+    root_hash: _Text
+
+
+@with_config(_STRICT)
+class _Problem(TypedDict):
+    code: _Text
+    message: _Text
+
+
+@with_config(_STRICT)
+class _Published(TypedDict):
+    tree_size: Any
+    message: _Text
+    verdict: _Text
+    quorum_met: bool
+
+
+@with_config(_STRICT)
+class _Checkpoint(TypedDict):
+    problem: _Problem | None
+    checkpoint: _Published | None
+    receipts_not_under_the_tree: NotRequired[_Count | None]
+    run_groups_not_under_the_tree: NotRequired[_Count | None]
+
+
+@with_config(_STRICT)
+class _Archive(TypedDict):
+    is_configured: bool
+    retention_days: _Count | None
+
+
+@with_config(_STRICT)
+class _RunProblem(TypedDict):
+    severity: _Text
+    type: _Text
+    run_id: _Text
+    message: _Text
+
+
+@with_config(_STRICT)
+class _Runs(TypedDict):
+    problems: list[_RunProblem]
+
+
+_FORMS: Final[Mapping[str, TypeAdapter[Any]]] = {
+    "readiness": TypeAdapter(_Readiness),
+    "queues": TypeAdapter(_Queues),
+    "set_aside": TypeAdapter(_SetAside),
+    "implications": TypeAdapter(_Implications),
+    "tree": TypeAdapter(_Tree),
+    "checkpoint": TypeAdapter(_Checkpoint),
+    "archive": TypeAdapter(_Archive),
+    "runs": TypeAdapter(_Runs),
+}
+
+
+async def read_state(client: GatewayClient) -> dict[str, Any]:
+    """Return the state of a gateway by its parts; a part may be an error.
+
+    Raises:
+        GatewayError: it does not answer, or what answers is no gateway.
+    """
+    state: dict[str, Any] = {"readiness": _checked("readiness", await client.readiness())}
+    for name, path in PARTS.items():
+        try:
+            state[name] = _checked(name, await client.get(path))
+        except GatewayError as error:
+            state[name] = {"error": str(error)}
+    return state
+
+
+def _checked(name: str, answer: Any) -> dict[str, Any]:
+    try:
+        _FORMS[name].validate_python(answer)
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors(include_input=False)[0]["loc"]))[:200]
+        message = f"the answer is not what a gateway says of {name}: {place or 'no object'}"
+        raise GatewayError("gateway_failed", message) from None
+    if depth_exceeds(answer, DEPTH_MAX):
+        raise GatewayError("gateway_failed", f"the answer of {name} nests too deep")
+    return dict(answer)

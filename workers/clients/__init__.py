@@ -1,1 +1,0 @@
-"""Clients of what a process speaks to: a gateway, a model."""

@@ -1,0 +1,1 @@
+"""Runs what a gateway does by itself, each loop a file."""

@@ -1,0 +1,1 @@
+"""Reaches the language models that settings name."""

@@ -1,0 +1,1 @@
+"""Publishes the log: checkpoints, witnesses, time stamps, and who waits for them."""
