@@ -115,7 +115,7 @@ def test_a_script_states_its_contract(name: str) -> None:
 
 
 def test_scripts_and_workers_give_an_item_up_after_the_same_numbers():
-    text = (Path(retries.__file__).parent / "scripts" / "common.lua").read_text()
+    text = (Path(retries.__file__).parents[1] / "scripts" / "common.lua").read_text()
     numbers = dict(re.findall(r"^local (ATTEMPTS_MAX|ENDS_MAX) = (\d+)", text, re.MULTILINE))
     expected = {"ATTEMPTS_MAX": retries.MAX_ATTEMPTS, "ENDS_MAX": retries.ENDS_MAX}
     assert {name: int(number) for name, number in numbers.items()} == expected

@@ -33,7 +33,7 @@ from workers.environment.system_host import system_host
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
-CLIENT = ROOT / "queues" / "client"
+CLIENT = ROOT / "workers" / "client"
 STARTS = 3
 START_RATIO_MAX = 4
 """CPU time of a start with the client to one with what it brings."""
