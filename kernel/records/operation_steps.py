@@ -1,7 +1,7 @@
 """Declares the steps by which an operation is applied, and what they leave to one another.
 
 A step belongs to a verb or to every operation, and is taken before the effects or after them. A
-room lists its own by their verbs (`VERB_STEPS`); `kernel/transaction/rules.py` puts them in order.
+room lists its own by their verbs (`VERB_STEPS`); `kernel/transaction/steps.py` puts them in order.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -11,10 +11,8 @@ from starlette.types import Message
 from kernel.values.host import Host
 from workers.api import errors
 from workers.api.middleware.admission import AdmissionMiddleware
-from workers.api.middleware.head_requests import HeadRequestsMiddleware
-from workers.api.middleware.owner_header import OwnerHeaderMiddleware
+from workers.api.middleware.answer_headers import AnswerHeadersMiddleware
 from workers.api.middleware.request_guard import RequestGuardMiddleware
-from workers.api.middleware.storage_header import StorageHeaderMiddleware
 from workers.api.middleware.thin_routes import ThinRoutesMiddleware
 from workers.api.openapi_errors import ERROR_RESPONSES
 from workers.api.routes import (
@@ -141,9 +139,7 @@ def build_app(
     # What is added last comes first.
     app.add_middleware(ThinRoutesMiddleware, routes=hot_routes(), services=services)
     app.add_middleware(AdmissionMiddleware, admission=services.admission)
-    app.add_middleware(HeadRequestsMiddleware)
-    app.add_middleware(StorageHeaderMiddleware)
-    app.add_middleware(OwnerHeaderMiddleware, owner_url=services.owner_url)
+    app.add_middleware(AnswerHeadersMiddleware, owner_url=services.owner_url)
     app.add_middleware(RequestGuardMiddleware, hosts=hosts, host=host, went_back=services.went_back)
     return app
 

@@ -26,7 +26,7 @@ from kernel.rollback.errors import RollbackRefused
 from kernel.values.errors import LedgerCorrupt, LedgerUnavailable
 from kernel.work.errors import WorkRefused
 from queues.errors import QueueError
-from workers.api.middleware.head_requests import ENDLESS
+from workers.api.middleware.answer_headers import ENDLESS
 from workers.use_cases.authority_sweeps import SweepRefused
 
 Handler = Callable[[Request, Exception], Coroutine[Any, Any, JSONResponse]]

@@ -101,7 +101,8 @@ class ConcurrencyLimit:
         if self.taken >= self.limit or self.body_bytes + body_bytes > BODIES_BYTES_MAX:
             self.refused += 1
             return False
-        self.come_back(body_bytes)
+        self.taken += 1
+        self.body_bytes += body_bytes
         return True
 
     def come_back(self, body_bytes: int) -> None:

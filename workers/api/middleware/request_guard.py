@@ -9,8 +9,9 @@ be followed if it opens a whole page.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import anyio
 import structlog
@@ -70,8 +71,11 @@ class RequestGuardMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # A request is asked for six headers, and `Headers` would look through all for each.
-        headers = _first_of_each(scope["headers"])
+        # A request is asked for nine headers, and `Headers` would look through all for each.
+        headers = {
+            name.decode("latin-1"): value.decode("latin-1")
+            for name, value in reversed(scope["headers"])
+        }
         request_id = headers.get("x-request-id", "")[:64] or self._host.new_id()
         answered = False
 
@@ -85,13 +89,12 @@ class RequestGuardMiddleware:
                 ]
             await send(message)
 
-        hosts = sum(name == b"host" for name, _ in scope["headers"])
-        refusal = self._refusal(scope["method"], scope["path"], headers, hosts)
+        limits = limits_of(scope["path"])
+        refusal = self._refusal(scope, headers, limits.body_bytes)
         if refusal is not None:
             answer = respond(refusal.code, refusal.message)
             await answer(scope, receive, tagged)
             return
-        limits = limits_of(scope["path"])
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 await self._app(
@@ -113,65 +116,69 @@ class RequestGuardMiddleware:
                 answer = respond("internal", "the gateway failed; the log says why")
                 await answer(scope, receive, tagged)
 
-    def _refusal(
-        self, method: str, path: str, headers: Mapping[str, str], hosts: int
-    ) -> _Refusal | None:
-        return (
-            self._foreign_host(headers, hosts)
-            or _foreign_origin(method, headers)
-            or _other_protocol(headers)
-            or _unreadable_body(path, headers)
-            or self._halted(path)
-        )
-
-    def _halted(self, path: str) -> _Refusal | None:
-        problem = self._went_back()
+    def _refusal(self, scope: Scope, headers: Mapping[str, str], limit: int) -> _Refusal | None:
+        length = headers.get("content-length", "0")
+        digits = length.isdecimal() and len(length) <= _LENGTH_DIGITS_MAX
+        exceeded = None if digits and int(length) <= limit else limit
+        hosts = [name for name, _ in scope["headers"]].count(b"host")
+        stated = map(headers.get, _JUDGED)
+        refusal = _refusal_by(self._hosts, scope["method"], hosts, exceeded, *stated)
+        if refusal is not None:
+            return refusal
+        problem, path = self._went_back(), scope["path"]
         if problem is None or path in ANSWERED_HALTED or path.startswith(_LEDGER_PREFIX):
             return None
         return _Refusal(problem.code, str(problem))
 
-    def _foreign_host(self, headers: Mapping[str, str], hosts: int) -> _Refusal | None:
-        name = host_name(headers["host"]) if hosts == 1 else None
-        if name is None:
-            return _Refusal("host_invalid", "a request names one host: a name, and a port")
-        if name not in self._hosts:
-            message = "this gateway answers to loopback names and those in ROTULUS_ALLOWED_HOSTS"
-            return _Refusal("host_unknown", message)
-        return None
+
+_JUDGED = (
+    *("host", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest"),
+    *(HEADER.lower(), "content-encoding", "content-type"),
+)
+"""Headers by which a request is refused, whatever its path."""
 
 
-def _first_of_each(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return the first value of each header, by its name in lower case."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed([*headers])}
+@lru_cache(maxsize=64)
+def _refusal_by(
+    names: frozenset[str], method: str, hosts: int, exceeded: int | None, *stated: str | None
+) -> _Refusal | None:
+    """Return why a request is refused by what it states in its headers, None where it is not.
+
+    The requests of a client state the same, so that is judged once.
+    """
+    headers = {
+        name: value for name, value in zip(_JUDGED, stated, strict=True) if value is not None
+    }
+    return next(_refusals(names, method, hosts, exceeded, headers), None)
 
 
-def _foreign_origin(method: str, headers: Mapping[str, str]) -> _Refusal | None:
-    if not is_foreign_origin(method, headers):
-        return None
-    return _Refusal("origin_refused", "requests of other origins are refused")
-
-
-def _other_protocol(headers: Mapping[str, str]) -> _Refusal | None:
-    stated = headers.get(HEADER.lower(), str(PROTOCOL))
-    if stated == str(PROTOCOL):
-        return None
-    return _Refusal(
-        "protocol_differs", f"this gateway speaks version {PROTOCOL}, and not {stated[:16]!r}"
-    )
-
-
-def _unreadable_body(path: str, headers: Mapping[str, str]) -> _Refusal | None:
-    length = headers.get("content-length", "0")
-    digits = length.isdecimal() and len(length) <= _LENGTH_DIGITS_MAX
-    limit = limits_of(path).body_bytes
-    if not digits or int(length) > limit:
-        return _Refusal("request_too_large", f"a body to this path has at most {limit} bytes")
+def _refusals(
+    names: frozenset[str],
+    method: str,
+    hosts: int,
+    exceeded: int | None,
+    headers: Mapping[str, str],
+) -> Iterator[_Refusal]:
+    """Yield why a request is refused; `exceeded` is the limit of a body that is longer."""
+    name = host_name(headers["host"]) if hosts == 1 else None
+    if name is None:
+        yield _Refusal("host_invalid", "a request names one host: a name, and a port")
+    if name not in names:
+        message = "this gateway answers to loopback names and those in ROTULUS_ALLOWED_HOSTS"
+        yield _Refusal("host_unknown", message)
+    if is_foreign_origin(method, headers):
+        yield _Refusal("origin_refused", "requests of other origins are refused")
+    protocol = headers.get(HEADER.lower(), str(PROTOCOL))
+    if protocol != str(PROTOCOL):
+        message = f"this gateway speaks version {PROTOCOL}, and not {protocol[:16]!r}"
+        yield _Refusal("protocol_differs", message)
+    if exceeded is not None:
+        yield _Refusal("request_too_large", f"a body to this path has at most {exceeded} bytes")
     if headers.get("content-encoding", "identity").lower() != "identity":
         message = "a body is sent as it is, without Content-Encoding"
-        return _Refusal("content_encoding_unsupported", message)
+        yield _Refusal("content_encoding_unsupported", message)
     if _charset(headers) not in _CHARSETS:
-        return _Refusal("charset_unsupported", "a body is JSON in UTF-8")
-    return None
+        yield _Refusal("charset_unsupported", "a body is JSON in UTF-8")
 
 
 def _charset(headers: Mapping[str, str]) -> str:

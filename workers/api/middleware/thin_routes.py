@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from workers.api.body_limits import BodyLimits, limits_of
 from workers.api.errors import answer_of
-from workers.api.json_bodies import READ_AT_ONCE_BYTES, read_json
+from workers.api.json_bodies import READ_AT_ONCE_BYTES, read_whole
 from workers.api.services import Services
 
 _JSON = b"application/json"
@@ -67,17 +67,21 @@ class ThinRoute:
             raise TypeError(f"{route.path} is not called without the framework")
         [self._body] = bodies
 
-    def arguments(self, path: str, document: Any) -> dict[str, Any]:
-        """Return the arguments that are in a request.
-
-        Raises:
-            ValidationError: they are not what the endpoint declares.
-        """
+    def arguments(self, path: str, content: bytes) -> dict[str, Any] | None:
+        """Return the arguments that are in a request, None where something is wrong with it."""
         arguments = dict(self._fixed)
-        if self._in_path is not None:
-            stated = path[len(self.prefix) : len(path) - len(self.suffix)]
-            arguments[self._in_path.name] = self._in_path.adapter.validate_python(stated)
-        body = self._body.adapter.validate_python(document, from_attributes=True)
+        try:
+            document = read_whole(content, self.limits)
+            if self._in_path is not None:
+                stated = path[len(self.prefix) : len(path) - len(self.suffix)]
+                arguments[self._in_path.name] = self._in_path.adapter.validate_python(stated)
+            body = self._body.adapter.validate_python(document, from_attributes=True)
+        except ValidationError:
+            return None
+        except Exception as error:
+            if answer_of(error) is None:
+                raise
+            return None
         arguments[self._body.name] = body
         return arguments
 
@@ -132,7 +136,7 @@ class ThinRoutesMiddleware:
                 raise
             await response(scope, receive, send)
             return
-        arguments = None if content is None else await _arguments(thin, scope["path"], content)
+        arguments = None if content is None else thin.arguments(scope["path"], content)
         if content is None or arguments is None:
             await self._app(scope, _replayed(messages, receive), send)
         else:
@@ -142,15 +146,12 @@ class ThinRoutesMiddleware:
     def _route_of(self, scope: Scope) -> ThinRoute | None:
         path: str = scope["path"]
         thin = self._by_last_part.get(path.rpartition("/")[2])
-        if (
-            thin is None
-            or scope["method"] != "POST"
-            or not path.startswith(thin.prefix)
-            or not _is_part(path[len(thin.prefix) : len(path) - len(thin.suffix)], thin)
-            or not _is_short_json(scope["headers"])
-        ):
+        if thin is None or scope["method"] != "POST" or not path.startswith(thin.prefix):
             return None
-        return thin
+        # A parameter is one part of a path, and is there if the path has one.
+        stated = path[len(thin.prefix) : len(path) - len(thin.suffix)]
+        is_path = "/" not in stated and bool(stated) == bool(thin.suffix)
+        return thin if is_path and _is_short_json(scope["headers"]) else None
 
 
 def _places(path: str) -> tuple[str, str | None, str]:
@@ -162,11 +163,6 @@ def _places(path: str) -> tuple[str, str | None, str]:
     if "{" in suffix or ":" in name:
         raise TypeError(f"{path} is not called without the framework")
     return prefix, name, suffix
-
-
-def _is_part(stated: str, thin: ThinRoute) -> bool:
-    """Tell whether a parameter is one part of a path, and is there if the path has one."""
-    return "/" not in stated and bool(stated) == bool(thin.suffix)
 
 
 def _is_short_json(headers: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -183,26 +179,15 @@ def _is_short_json(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 async def _content(receive: Receive, messages: list[Message]) -> bytes | None:
     """Return a body, None where its sender went; what was received is added to `messages`."""
+    parts: list[bytes] = []
     while True:
         message = await receive()
         messages.append(message)
         if message["type"] != "http.request":
             return None
+        parts.append(message.get("body", b""))
         if not message.get("more_body", False):
-            break
-    return b"".join(message.get("body", b"") for message in messages)
-
-
-async def _arguments(thin: ThinRoute, path: str, content: bytes) -> dict[str, Any] | None:
-    """Return what is in a request, None where something is wrong with it."""
-    try:
-        return thin.arguments(path, await read_json(content, thin.limits))
-    except ValidationError:
-        return None
-    except Exception as error:
-        if answer_of(error) is None:
-            raise
-        return None
+            return b"".join(parts)
 
 
 def _replayed(messages: list[Message], receive: Receive) -> Receive:
