@@ -46,7 +46,7 @@ from kernel.model.stated_receipts import EnqueuedRequest, RecomputeRequested
 from kernel.replay.record import replay_operation, replay_range
 from kernel.simulate.operation import Simulation, SimulationResult, simulate_operation
 from kernel.transaction.checks.check import Submitter
-from kernel.transaction.checks.v01_schema import Parsed, parse
+from kernel.transaction.checks.schema import Parsed, parse
 from kernel.transaction.kernel import Kernel
 from kernel.values.canonical import digest
 from kernel.values.errors import KernelError, LedgerCorrupt

@@ -50,7 +50,7 @@ from actors.orchestrator.intents import (
 )
 from kernel.belief.terms import OntologyBundle, SessionPolicy
 from kernel.model.simulation import SimulationExternalEffectPolicy
-from kernel.transaction.checks.v01_sizes import too_many_entries
+from kernel.transaction.checks.schema import too_many_entries
 from kernel.values.fleet_protocol import PROTOCOL
 from kernel.values.json_text import SteppedDecoder, is_longer_than, written_in_steps
 from kernel.work.reports import WorkReport

@@ -22,8 +22,7 @@ from kernel.model.envelope import MAX_DEPTH, MAX_ENVELOPE_BYTES
 from kernel.model.lite import LITE_INTENT, LITE_VERSION, PBEOperationReceiptLite
 from kernel.model.problems import first_problem
 from kernel.model.rules_version import RULES_VERSION
-from kernel.transaction.checks.v01_schema import names_hold_nul
-from kernel.transaction.checks.v01_sizes import TOO_LARGE, too_many_entries
+from kernel.transaction.checks.schema import TOO_LARGE, names_hold_nul, too_many_entries
 from kernel.values.canonical import (
     CanonicalizationError,
     canonicalize,

@@ -20,7 +20,7 @@ from kernel.model.envelope import Envelope
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model.simulation import RecordChange, WouldBeRejection
 from kernel.transaction.checks.check import Refusal, Submitter
-from kernel.transaction.checks.v01_schema import parse
+from kernel.transaction.checks.schema import parse
 from kernel.transaction.kernel import Kernel
 from kernel.values.canonical import canonicalize, sha256_hex
 

@@ -21,8 +21,8 @@ from kernel.records.record_history import check_restoration
 from kernel.records.rollbacks_under_way import check_left_alone
 from kernel.transaction.checks.check import Passage, Refusal, Submission, Submitter
 from kernel.transaction.checks.order import CHECKS
+from kernel.transaction.checks.schema import Parsed, parse
 from kernel.transaction.checks.shapes import checks_left
-from kernel.transaction.checks.v01_schema import Parsed, parse
 from kernel.transaction.log_row_seal import seal_log_row
 from kernel.transaction.refusal_runs import RefusalReason, RefusalRuns
 from kernel.transaction.rules import CURRENT_RULES, effect_rules_of

@@ -22,7 +22,7 @@ from kernel.model.envelope import Envelope
 from kernel.model.model_output import fingerprint
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.records.conflicts.writes import writes_stated
-from kernel.transaction.checks import v01_schema
+from kernel.transaction.checks import schema as envelope_schema
 from kernel.transaction.kernel import Kernel
 from kernel.values.canonical import digest
 from kernel.values.host import Host, iso_time
@@ -314,7 +314,7 @@ def submit(
 
 def unmeasured() -> AbstractContextManager[Any]:
     """V1 as earlier releases had it: they recorded costs and durations of any size."""
-    return patch.object(v01_schema, "VALIDATE", Envelope.__pydantic_validator__.validate_json)
+    return patch.object(envelope_schema, "VALIDATE", Envelope.__pydantic_validator__.validate_json)
 
 
 def with_answers(transaction: LedgerTransaction, document: Any) -> Any:

@@ -17,7 +17,7 @@ from kernel.model.numbers import COST_MAX
 from kernel.model.result import SubmissionResult
 from kernel.records.capacity import DEFAULT_DAILY_QUOTA, CapacityGrant, KernelCostGovernance
 from kernel.rollback.execute import rollback_operation
-from kernel.transaction.checks import v11_capacity
+from kernel.transaction.checks import governance
 from kernel.transaction.checks.check import Passage, Submission
 from kernel.transaction.kernel import Kernel
 from kernel.transaction.operation_counts import operations_of_day, operations_of_run
@@ -380,7 +380,7 @@ def test_each_verb_that_settles_what_was_begun_passes_without_capacity(world, ve
             0,
             capacity=FixedCapacity(DENIED),
         )
-        verdict = v11_capacity.check(submission)
+        verdict = governance.check_capacity(submission)
     assert isinstance(verdict, Passage), verdict
     assert [receipt.receipt_kind for receipt in verdict.receipts] == ["capacity_alert"]
 
@@ -626,7 +626,9 @@ def test_what_the_runtime_settles_or_has_read_is_never_put_off_but_for_an_author
     with world.ledger.transaction() as transaction:
         transaction.next_commit_time_us()
         kernel = Kernel(throttle_ops_per_sec=1)
-        verdict = v11_capacity.check(kernel.submission_of(transaction, parsed, "orchestrator"))
+        verdict = governance.check_capacity(
+            kernel.submission_of(transaction, parsed, "orchestrator")
+        )
     assert getattr(verdict, "reason_code", None) == ("emergency_throttle" if is_put_off else None)
 
 

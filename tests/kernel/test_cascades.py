@@ -5,7 +5,7 @@ import pytest
 from kernel.ledger import schema
 from kernel.model.envelope import MAX_EFFECTS
 from kernel.rollback.execute import rollback_operation
-from kernel.transaction.checks.v03_cascade import NAMED_MAX
+from kernel.transaction.checks.verbs import NAMED_MAX
 from kernel.transaction.kernel import Kernel
 from tests.kernel.build import (
     changed,

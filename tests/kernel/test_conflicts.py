@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import kernel.transaction.checks.v12_conflicts as v12
+import kernel.transaction.checks.conflicts as v12
 from kernel.audit.adjudications import adjudications
 from kernel.ledger import schema
 from kernel.model.result import SubmissionResult

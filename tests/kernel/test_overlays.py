@@ -7,7 +7,7 @@ from kernel.ledger import schema
 from kernel.model.result import SubmissionResult
 from kernel.records.overlays import containment
 from kernel.records.overlays.overlay import GRANULARITIES, RESTRICTIONS
-from kernel.transaction.checks import v09_constructions
+from kernel.transaction.checks import overlays
 from kernel.transaction.kernel import Kernel
 from tests.kernel.build import (
     FakeHost,
@@ -593,7 +593,7 @@ def test_an_overlay_carries_no_other(ledger):
 
 @pytest.mark.spec("§12.4")
 def test_the_overlays_over_one_thing_are_limited(ledger, monkeypatch):
-    monkeypatch.setattr(v09_constructions, "MAX_OVERLAYS_OF_TARGET", 2)
+    monkeypatch.setattr(overlays, "MAX_OVERLAYS_OF_TARGET", 2)
     for number in range(2):
         lay(ledger, f"O{number}", "none", "document", "D")
     full = overlay("O2", "none", "document", "D")

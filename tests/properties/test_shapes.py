@@ -17,7 +17,7 @@ from kernel.model.envelope import Actor, Reversibility
 from kernel.transaction.checks import shapes
 from kernel.transaction.checks.check import Refusal
 from kernel.transaction.checks.order import CHECKS
-from kernel.transaction.checks.v01_schema import parse
+from kernel.transaction.checks.schema import parse
 from kernel.transaction.kernel import Kernel
 from tests.actors.harness import bench_on, dump
 from tests.actors.intents import claim, source, understanding

@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from actors.errors import EnvelopeTooLarge
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
-from kernel.transaction.checks.v01_sizes import Oversize, too_many_bytes, too_many_entries
+from kernel.transaction.checks.schema import Oversize, too_many_bytes, too_many_entries
 from kernel.values.canonical import CanonicalizationError, canonicalize_readable
 
 CANONICAL_BYTES_OF_BYTE = 6

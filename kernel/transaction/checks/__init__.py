@@ -1,1 +1,1 @@
-"""The ordered checks through which every envelope passes, one small file each (§2.2)."""
+"""The ordered checks through which every envelope passes, a file for each subject (§2.2)."""

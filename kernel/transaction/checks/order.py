@@ -4,61 +4,60 @@ V1 has read the envelope before a submission exists, so what stands here for it 
 questions: whether the actor may write, and whether what models answered is there.
 """
 
-from kernel.transaction.checks import (
-    v01_derived_names,
-    v01_model_outputs,
-    v01_operation_id,
-    v01_recorded_at,
-    v02_idempotency,
-    v02_supersession,
-    v03_bindings,
-    v03_cascade,
-    v03_extractions,
-    v03_fires,
-    v03_verb,
-    v04_causality,
-    v04_epoch,
-    v04_implication,
-    v04_scope,
-    v05_policy,
-    v06_outcomes,
-    v06_source_spans,
-    v07_isolation,
-    v08_taint,
-    v09_overlays,
-    v10_inverse,
-    v10_reversibility,
-    v11_capacity,
-    v12_conflicts,
+from kernel.transaction.checks.causality import (
+    check_causality,
+    check_epoch,
+    check_implication,
+    check_scope,
 )
 from kernel.transaction.checks.check import Check
-from kernel.transaction.checks.v01_schema import check_actor
+from kernel.transaction.checks.conflicts import check_conflicts
+from kernel.transaction.checks.evidence import check_outcomes, check_source_spans
+from kernel.transaction.checks.governance import check_capacity, check_policy
+from kernel.transaction.checks.idempotency import check_idempotency, check_supersession
+from kernel.transaction.checks.overlays import check_overlays
+from kernel.transaction.checks.reversibility import check_inverse, check_reversibility
+from kernel.transaction.checks.schema import (
+    check_actor,
+    check_derived_names,
+    check_model_outputs,
+    check_operation_id,
+    check_recorded_at,
+)
+from kernel.transaction.checks.taint import check_isolation, check_taint
+from kernel.transaction.checks.verbs import (
+    check_bindings,
+    check_cascade,
+    check_extractions,
+    check_fires,
+    check_verb,
+)
 
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("V1", check_actor),
-    ("V1", v01_operation_id.check),
-    ("V1", v01_derived_names.check),
-    ("V1", v01_recorded_at.check),
-    ("V1", v01_model_outputs.check),
-    ("V2", v02_idempotency.check),
-    ("V2", v02_supersession.check),
-    ("V3", v03_verb.check),
-    ("V3", v03_bindings.check),
-    ("V3", v03_extractions.check),
-    ("V3", v03_fires.check),
-    ("V3", v03_cascade.check),
-    ("V4", v04_scope.check),
-    ("V4", v04_epoch.check),
-    ("V4", v04_causality.check),
-    ("V4", v04_implication.check),
-    ("V5", v05_policy.check),
-    ("V6", v06_source_spans.check),
-    ("V6", v06_outcomes.check),
-    ("V7", v07_isolation.check),
-    ("V8", v08_taint.check),
-    ("V9", v09_overlays.check),
-    ("V10", v10_reversibility.check),
-    ("V10", v10_inverse.check),
-    ("V11", v11_capacity.check),
-    ("V12", v12_conflicts.check),
+    ("V1", check_operation_id),
+    ("V1", check_derived_names),
+    ("V1", check_recorded_at),
+    ("V1", check_model_outputs),
+    ("V2", check_idempotency),
+    ("V2", check_supersession),
+    ("V3", check_verb),
+    ("V3", check_bindings),
+    ("V3", check_extractions),
+    ("V3", check_fires),
+    ("V3", check_cascade),
+    ("V4", check_scope),
+    ("V4", check_epoch),
+    ("V4", check_causality),
+    ("V4", check_implication),
+    ("V5", check_policy),
+    ("V6", check_source_spans),
+    ("V6", check_outcomes),
+    ("V7", check_isolation),
+    ("V8", check_taint),
+    ("V9", check_overlays),
+    ("V10", check_reversibility),
+    ("V10", check_inverse),
+    ("V11", check_capacity),
+    ("V12", check_conflicts),
 )

@@ -20,30 +20,37 @@ from kernel.records.overlays.access import OVERRIDE
 from kernel.records.overlays.overlay import EMBEDDED, FIELDS
 from kernel.records.overlays.resolution import SHARE_LINK_SESSION
 from kernel.records.sources import READING, RECLASSIFICATION
-from kernel.transaction.checks import (
-    v01_derived_names,
-    v01_model_outputs,
-    v01_operation_id,
-    v02_supersession,
-    v03_bindings,
-    v03_cascade,
-    v03_fires,
-    v03_verb,
-    v04_causality,
-    v04_epoch,
-    v06_outcomes,
-    v06_source_spans,
-    v07_isolation,
-    v08_taint,
-    v09_constructions,
-    v09_overlays,
-    v10_inverse,
-    v10_reversibility,
-    v12_conflicts,
-)
+from kernel.transaction.checks.causality import check_causality, check_epoch
 from kernel.transaction.checks.check import Check, Submission, Submitter
+from kernel.transaction.checks.conflicts import COMPUTED, check_conflicts
+from kernel.transaction.checks.evidence import (
+    GROUNDING,
+    JUDGED_KINDS,
+    check_outcomes,
+    check_source_spans,
+    may_ground,
+)
+from kernel.transaction.checks.idempotency import check_supersession
 from kernel.transaction.checks.order import CHECKS
-from kernel.transaction.checks.v01_schema import check_actor
+from kernel.transaction.checks.overlays import check_overlays, states_overlay
+from kernel.transaction.checks.reversibility import check_effect, check_inverse, check_reversibility
+from kernel.transaction.checks.schema import (
+    check_actor,
+    check_derived_names,
+    check_model_outputs,
+    check_operation_id,
+)
+from kernel.transaction.checks.taint import check_isolation, check_taint
+from kernel.transaction.checks.verbs import (
+    ADVANCE,
+    CREATE,
+    TAKING_VERBS,
+    check_bindings,
+    check_cascade,
+    check_fires,
+    check_verb,
+    judge_verb,
+)
 from kernel.transaction.outbound import goes_outside
 from kernel.values.visibility import VISIBILITY_CLASSES
 
@@ -62,7 +69,7 @@ _RULED = [rule for verb in SEMANTIC_VERBS.values() for rule in verb.arguments.by
 TELLING_FIELDS = frozenset(
     {
         *("node_kind", "visibility_class", "to_state", "edge_type", "state", EMBEDDED, *FIELDS),
-        *v06_source_spans.GROUNDING,
+        *GROUNDING,
         *(name for reading in READING.values() for name in reading),
         *(name for rule in _RULED for name in (*rule.values, *rule.stated, *(rule.only or ()))),
         *(name for rule in _RULED for name in (*rule.never, *rule.beside)),
@@ -266,7 +273,7 @@ def _composes(shape: Shape) -> bool:
     if shape.has_too_many:
         return False
     names = tuple((effect.kind, effect.undoes, effect.receipt) for effect in shape.effects)
-    if v03_verb.judge(shape.verb, shape.operation_kind, names) is not None:
+    if judge_verb(shape.verb, shape.operation_kind, names) is not None:
         return False
     rules = SEMANTIC_VERBS[shape.verb].arguments.by_kind
     kinds = {effect.kind for effect in shape.effects}
@@ -284,8 +291,7 @@ def _composes(shape: Shape) -> bool:
 def _grounds_nothing(shape: Shape) -> bool:
     """V6: no effect could change what an understanding rests on."""
     return not any(
-        effect.undoes or v06_source_spans.may_ground(shape.verb, effect.effect())
-        for effect in shape.effects
+        effect.undoes or may_ground(shape.verb, effect.effect()) for effect in shape.effects
     )
 
 
@@ -312,7 +318,7 @@ def _is_not_overlaid(shape: Shape) -> bool:
     )
     return not (shape.overlays or shape.has_outputs) and not any(
         effect.undoes
-        or v09_constructions.states_overlay(effect.effect())
+        or states_overlay(effect.effect())
         or (effect.receipt == OVERRIDE and not trusted)
         or goes_outside(effect.effect())
         for effect in shape.effects
@@ -324,7 +330,7 @@ def _is_classified(shape: Shape) -> bool:
     return not shape.repeats_id and not any(
         canonical_kind(effect.kind) == "membership_state_transition"
         or (EFFECT_KINDS[effect.kind].overrides and effect.node_kind is None)
-        or v10_reversibility.check_effect(effect.effect(), effect.node_kind, "") is not None
+        or check_effect(effect.effect(), effect.node_kind, "") is not None
         for effect in shape.effects
     )
 
@@ -332,39 +338,36 @@ def _is_classified(shape: Shape) -> bool:
 CANNOT_REFUSE: Mapping[Check, Callable[[Shape], bool]] = MappingProxyType(
     {
         check_actor: lambda shape: shape.submitter == "orchestrator" and not shape.supersedes,
-        v01_operation_id.check: lambda shape: shape.submitter == "orchestrator",
-        v01_derived_names.check: lambda shape: (
+        check_operation_id: lambda shape: shape.submitter == "orchestrator",
+        check_derived_names: lambda shape: (
             shape.submitter == "orchestrator" and not shape.supersedes
         ),
-        v01_model_outputs.check: lambda shape: not shape.has_outputs,
-        v02_supersession.check: lambda shape: not shape.supersedes,
-        v03_verb.check: _composes,
-        v03_bindings.check: lambda shape: (
-            shape.verb != v03_bindings.CREATE
-            and not any(effect.kind == v03_bindings.ADVANCE for effect in shape.effects)
+        check_model_outputs: lambda shape: not shape.has_outputs,
+        check_supersession: lambda shape: not shape.supersedes,
+        check_verb: _composes,
+        check_bindings: lambda shape: (
+            shape.verb != CREATE and not any(effect.kind == ADVANCE for effect in shape.effects)
         ),
-        v03_fires.check: lambda shape: (
+        check_fires: lambda shape: (
             not shape.fires
             and not any(effect.receipt == MANIFEST_RECEIPT for effect in shape.effects)
         ),
-        v03_cascade.check: lambda shape: shape.verb not in v03_cascade.TAKING_VERBS,
-        v04_epoch.check: lambda shape: (
+        check_cascade: lambda shape: shape.verb not in TAKING_VERBS,
+        check_epoch: lambda shape: (
             not shape.in_epoch and shape.verb not in (EPOCH_OPEN, EPOCH_CLOSE)
         ),
-        v04_causality.check: lambda shape: shape.supersedes or not shape.has_parents,
-        v06_source_spans.check: _grounds_nothing,
-        v06_outcomes.check: lambda shape: (
-            not any(effect.kind in v06_outcomes.JUDGED_KINDS for effect in shape.effects)
+        check_causality: lambda shape: shape.supersedes or not shape.has_parents,
+        check_source_spans: _grounds_nothing,
+        check_outcomes: lambda shape: (
+            not any(effect.kind in JUDGED_KINDS for effect in shape.effects)
         ),
-        v07_isolation.check: lambda shape: (
-            shape.submitter == "orchestrator" and not shape.has_outputs
-        ),
-        v08_taint.check: _is_public,
-        v09_overlays.check: _is_not_overlaid,
-        v10_reversibility.check: _is_classified,
-        v10_inverse.check: lambda shape: not any(effect.undoes for effect in shape.effects),
-        v12_conflicts.check: lambda shape: (
-            not shape.adjudicates and (shape.supersedes or shape.verb in v12_conflicts.COMPUTED)
+        check_isolation: lambda shape: shape.submitter == "orchestrator" and not shape.has_outputs,
+        check_taint: _is_public,
+        check_overlays: _is_not_overlaid,
+        check_reversibility: _is_classified,
+        check_inverse: lambda shape: not any(effect.undoes for effect in shape.effects),
+        check_conflicts: lambda shape: (
+            not shape.adjudicates and (shape.supersedes or shape.verb in COMPUTED)
         ),
     }
 )

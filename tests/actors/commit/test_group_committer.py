@@ -25,7 +25,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.model.result import SubmissionResult
 from kernel.transaction import kernel as kernel_module
-from kernel.transaction.checks import v01_schema
+from kernel.transaction.checks import schema as envelope_schema
 from kernel.values.errors import LedgerCorrupt, LedgerFailed, LedgerUnavailable
 from kernel.verify import verify
 from tests.actors.harness import (
@@ -133,7 +133,7 @@ async def test_envelopes_are_read_before_the_transaction_begins(monkeypatch):
 
     def parse(document):
         seen.append((document["operation_id"], len(open_transactions)))
-        return v01_schema.parse(document)
+        return envelope_schema.parse(document)
 
     monkeypatch.setattr(ledger, "transaction", transaction)
     monkeypatch.setattr(units_module, "parse", parse)

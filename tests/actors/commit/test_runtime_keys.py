@@ -84,9 +84,9 @@ KEY = pytest.mark.spec("§2.5", "K6")
 
 
 OWN_ENVELOPES = (
-    "kernel.transaction.checks.v12_conflicts.merge_envelope",
-    "kernel.transaction.checks.v12_conflicts.contradiction_envelope",
-    "kernel.transaction.checks.v04_implication.halt_of_loop",
+    "kernel.transaction.checks.conflicts.merge_envelope",
+    "kernel.transaction.checks.conflicts.contradiction_envelope",
+    "kernel.transaction.checks.causality.halt_of_loop",
 )
 """What writes the envelopes that the kernel records beside another."""
 

@@ -16,7 +16,7 @@ from actors.errors import CommitFailed
 from kernel.ledger import schema
 from kernel.ledger.store.memory import MemoryStore
 from kernel.model.envelope import MAX_ENVELOPE_BYTES
-from kernel.transaction.checks.v01_sizes import ENTRIES_MAX
+from kernel.transaction.checks.schema import ENTRIES_MAX
 from kernel.transaction.kernel import Kernel
 from kernel.transaction.refusal_runs import EACH_RECEIPTS, RefusalReason, RefusalRuns
 from kernel.values.canonical import canonicalize

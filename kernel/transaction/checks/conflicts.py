@@ -1,4 +1,4 @@
-"""V12: a write that had not seen another is resolved by policy (§2.2, §15.5, §19.2, K10).
+"""Resolves a write that had not seen another, by policy (V12, §2.2, §15.5, §19.2, K10).
 
 1. Concurrent is what was committed inside the window and is neither among the causal parents nor
    named by an item of the review queue that the envelope resolves.
@@ -47,7 +47,7 @@ REASONS: dict[Outcome, str] = {
 """The reason of a refusal by the outcome that leads to it."""
 
 
-def check(submission: Submission) -> Verdict:
+def check_conflicts(submission: Submission) -> Verdict:
     """Refuse, queue, merge or accept a write that conflicts with one it had not seen."""
     envelope, transaction = submission.envelope, submission.transaction
     seen_operation_ids = set(envelope.causal_parent_operation_ids)

@@ -1,4 +1,8 @@
-"""V11: an operation stays inside its quotas and the capacity that is leased (§2.2, §18, K4).
+"""Judges an envelope by the policy in force, its quotas and the capacity (V5, V11).
+
+V5: the operation was decided under the policy that is in force (§2.2).
+
+V11: an operation stays inside its quotas and the capacity that is leased (§2.2, §18, K4).
 
 1. Above a threshold, which the policy states or else the process, background work of the runtime
    is put off for a second, and what a user writes never is, however urgent the recompute that it
@@ -56,9 +60,25 @@ from kernel.records.capacity import (
     governance_of,
     priority_of,
 )
-from kernel.transaction.checks.check import Passage, Refusal, Submission, Verdict
+from kernel.transaction.checks.check import Passage, Refusal, Submission, Verdict, said
 from kernel.transaction.operation_counts import operations_of_day, operations_of_run, run_of
 from kernel.values.host import iso_time
+
+
+def check_policy(submission: Submission) -> Verdict:
+    """Refuse a missing or superseded policy generation; the caller refreshes and resubmits."""
+    stated, current = (
+        submission.envelope.policy_generation_id,
+        submission.transaction.policy_generation_id(),
+    )
+    if stated == current:
+        return None
+    return Refusal(
+        "envelope_policy_generation_stale",
+        "policy_generation_id",
+        f"in force is {current}, given was {said(stated)}",
+    )
+
 
 _US_PER_S = 1_000_000
 _S_PER_DAY = 24 * 3600
@@ -86,7 +106,7 @@ _SETTLING = frozenset(
 _COST_FIELD = "affected_subgraph_descriptor.estimated_capacity_cost"
 
 
-def check(submission: Submission) -> Verdict:
+def check_capacity(submission: Submission) -> Verdict:
     """Refuse what is beyond a quota or without capacity; say when it may be sent again."""
     governance = governance_of(submission.transaction)
     if submission.envelope.capacity_override is not None and submission.envelope.actor != "user":

@@ -1,4 +1,10 @@
-"""V2: an envelope that takes a lite one's place takes that of one that waits for it (§2.8, K24).
+"""Judges whether an envelope was answered before, or takes the place of another (V2).
+
+V2: a key that was answered inside its window is answered again, the same (§2.5, K6).
+
+Answered is a key in the scope of who submits (`kernel/values/idempotency_keys.py`).
+
+V2: an envelope that takes a lite one's place takes that of one that waits for it (§2.8, K24).
 
 1. What it names is a lite row of the log that nobody has superseded and no reviewer has settled.
 2. It is the same operation: its id, kind, key, causal parents and time of recording are the row's.
@@ -10,6 +16,7 @@ import orjson
 
 from kernel.algebra.effects import IRREVERSIBLE
 from kernel.ledger import schema
+from kernel.ledger.answers import recall
 from kernel.ledger.ledger import Document
 from kernel.ledger.store.tables import Row
 from kernel.ledger.supersession import is_lite, position_of
@@ -17,11 +24,39 @@ from kernel.model.envelope import Envelope
 from kernel.model.receipt import MIGRATION_KIND
 from kernel.records.conflicts.adjudications import items_of, resolution_of
 from kernel.transaction.checks.check import Refusal, Submission, Verdict
+from kernel.values.idempotency_keys import RESERVED, RUNTIME_FORM
+
+
+def check_idempotency(submission: Submission) -> Verdict:
+    """Return the earlier answer, refuse other content under its key, archive what expired.
+
+    A key of the runtime's form is refused of whoever submits from outside.
+    """
+    transaction, key = submission.transaction, submission.answered_key
+    if key is None:
+        message = f"a key that begins with {RUNTIME_FORM} is the runtime's own; state another"
+        return Refusal(RESERVED, "idempotency_key", message)
+    record = transaction.live_idempotency_record(key)
+    if record is None:
+        return None
+    if record["expires_at_us"] <= transaction.head_now.committed_at_us:
+        sequence = record["ec_sequence_number"]
+        transaction.tables.update(schema.idempotency_records, (sequence,), {"archived": sequence})
+        return None
+    answer = recall(transaction, record)
+    if record["content_digest"] != submission.content_digest:
+        return Refusal(
+            "envelope_idempotency_conflict",
+            "idempotency_key",
+            f"the key belongs to operation {answer.operation_id} with other content",
+        )
+    return answer
+
 
 _SAME = ("operation_kind", "idempotency_key", "causal_parent_operation_ids", "recorded_at")
 
 
-def check(submission: Submission) -> Verdict:
+def check_supersession(submission: Submission) -> Verdict:
     """Refuse an envelope that names no waiting lite operation, or that is another operation."""
     envelope = submission.envelope
     if envelope.supersedes is None:
