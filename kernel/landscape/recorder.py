@@ -1,322 +1,402 @@
-"""Records what a pipeline does (seed 003, LandscapeRecorder): runs, graph, rows and tokens.
+"""Records what a pipeline does (seed 003, LandscapeRecorder)."""
 
-Every method returns at once with the record that it made; it is durable when `flush` has returned,
-or at once with `group_records=1`. A record that breaks a rule of its table is refused here. What
-only the store can know (another terminal outcome of the token, a state that somebody else has
-finished, a run that is over) is refused when the group is written, and then the unit that does not
-fit is left out as a whole and the next call that writes raises it.
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
-Threads may share a recorder.
-"""
-
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-from kernel.landscape.canonical_types import (
-    CANONICAL_VERSION,
-    digest_of,
-    stable_hash,
-    typed_data,
-)
-from kernel.landscape.errors import LandscapeRefused, RecordRefused
-from kernel.landscape.outcomes import OutcomeRecording
+from kernel.landscape.canonical_types import digest_of, stable_hash, typed_data, typed_or_shown
+from kernel.landscape.errors import RecordRefused
 from kernel.landscape.record_group import RecordUnit
-from kernel.landscape.record_reading import RecordReading
 from kernel.landscape.record_rules import TABLES, part_key
-from kernel.landscape.runtime.stretches import PREFIX, is_runtime
-from kernel.landscape.work_recording import WorkRecording
+from kernel.landscape.token_recorder import TokenRecorder
 from kernel.ledger.store.tables import Row
 
-BRANCHES_MAX = 10_000
-"""Children of one fork or expansion, and parents of one join."""
+MISSING: Any = object()
+"""No output; None is an output."""
 
 
-class Recorder(WorkRecording, OutcomeRecording, RecordReading):
-    """Records runs, their graph, rows and tokens; see the head of this file."""
+class Recorder(TokenRecorder):
+    """Records runs and their tokens, and what is done with these in nodes.
 
-    def begin_run(
+    These are states, operations, calls, routing, batches, artifacts and errors.
+    """
+
+    def begin_node_state(  # noqa: PLR0913 - the seed's own fields
         self,
-        config: Mapping[str, Any],
+        run_id: str,
+        token_id: str,
+        node_id: str,
+        step_index: int,
+        input_data: Any,
         *,
-        run_id: str | None = None,
-        source_schema: Any = None,
-        source_field_resolution: Mapping[str, Any] | None = None,
+        attempt: int = 0,
+        state_id: str | None = None,
+        context_before: Any = None,
+        keep_payload: bool = False,
     ) -> Row:
-        """Record that a run begins under a configuration.
-
-        Raises:
-            RecordRefused: `landscape_record_invalid` of a name that the runtime's runs have.
-        """
-        if run_id is not None and is_runtime(run_id):
-            message = f"{PREFIX} begins the names of the runtime's own runs"
-            raise RecordRefused("landscape_record_invalid", "run_id", message)
-        content = typed_data(dict(config))
-        return self._record(
-            "runs",
-            run_id or self._new_id(),
-            status="running",
-            config_hash=digest_of(content),
-            settings_json=content.decode(),
-            canonical_version=CANONICAL_VERSION,
-            source_schema_json=self._json(source_schema),
-            source_field_resolution_json=self._json(source_field_resolution),
+        """Record that a token enters a node; the state is open."""
+        digest, ref = self._digested(run_id, input_data, keep=keep_payload)
+        return self._record_of(
+            run_id,
+            "node_states",
+            state_id or self._new_id(),
+            token_id=token_id,
+            node_id=node_id,
+            step_index=step_index,
+            attempt=attempt,
+            status="open",
+            input_hash=digest,
+            input_ref=ref,
+            context_before_json=self._json(context_before),
             started_at_us=self._now_us(),
         )
 
-    def register_node(  # noqa: PLR0913 - the seed's own fields
+    def record_node_state(  # noqa: PLR0913 - the seed's own fields
         self,
         run_id: str,
+        token_id: str,
         node_id: str,
-        plugin_name: str,
-        node_type: str,
-        config: Any = None,
+        step_index: int,
+        input_data: Any,
+        status: str,
         *,
-        plugin_version: str = "1",
-        determinism: str = "deterministic",
-        schema: Any = None,
-        sequence: int | None = None,
+        duration_us: int,
+        output: Any = MISSING,
+        error: Any = None,
+        attempt: int = 0,
+        state_id: str | None = None,
     ) -> Row:
-        """Record a node of the run's graph."""
-        content, schema_content = typed_data(config), self._json(schema)
+        """Record that a token was in a node, and what became of it, where both are known now."""
+        now_us = self._now_us()
         return self._record_of(
             run_id,
-            "nodes",
-            node_id,
-            plugin_name=plugin_name,
-            plugin_version=plugin_version,
-            node_type=node_type,
-            determinism=determinism,
-            config_hash=digest_of(content),
-            config_json=content.decode(),
-            schema_hash=None if schema is None else stable_hash(schema),
-            schema_json=schema_content,
-            sequence_in_pipeline=sequence,
-            registered_at_us=self._now_us(),
+            "node_states",
+            state_id or self._new_id(),
+            token_id=token_id,
+            node_id=node_id,
+            step_index=step_index,
+            attempt=attempt,
+            status=status,
+            input_hash=stable_hash(input_data),
+            output_hash=None if output is MISSING else stable_hash(output),
+            error_json=self._json(error),
+            started_at_us=max(0, now_us - duration_us),
+            completed_at_us=now_us,
+            duration_us=duration_us,
         )
 
-    def register_edge(
-        self, run_id: str, from_node_id: str, to_node_id: str, label: str, mode: str = "move"
-    ) -> Row:
-        """Record an edge of the run's graph."""
-        return self._record_of(
-            run_id,
-            "edges",
-            self._new_id(),
-            from_node_id=from_node_id,
-            to_node_id=to_node_id,
-            label=label,
-            default_mode=mode,
-            created_at_us=self._now_us(),
-        )
-
-    def create_row(
+    def complete_node_state(  # noqa: PLR0913 - the seed's own fields
         self,
         run_id: str,
-        source_node_id: str,
-        row_index: int,
-        data: Any,
+        state_id: str,
+        status: str,
         *,
-        row_id: str | None = None,
+        output: Any = MISSING,
+        duration_us: int,
+        error: Any = None,
+        success_reason: Any = None,
+        context_after: Any = None,
         keep_payload: bool = False,
     ) -> Row:
-        """Record a row of a source; its data is kept as a payload where that is asked for."""
-        content = typed_data(data)
-        digest = digest_of(content)
+        """Record what became of a state: `pending`, `completed` or `failed`; only once.
+
+        Raises:
+            RecordRefused: a field that the status requires is missing, or one is there that it
+                forbids; nothing was recorded.
+            LandscapeRefused: `landscape_conflict` where the state is finished.
+        """
+        digest, ref = (None, None)
+        if output is not MISSING:
+            digest, ref = self._digested(run_id, output, keep=keep_payload)
+        return self._change(
+            "node_states",
+            run_id,
+            state_id,
+            status=status,
+            output_hash=digest,
+            output_ref=ref,
+            duration_us=duration_us,
+            error_json=self._json(error),
+            success_reason_json=self._json(success_reason),
+            context_after_json=self._json(context_after),
+            completed_at_us=self._now_us(),
+        )
+
+    def begin_operation(
+        self, run_id: str, node_id: str, operation_type: str, *, input_data: Any = None
+    ) -> Row:
+        """Record that a source loads or a sink writes."""
         return self._record_of(
             run_id,
-            "rows",
-            row_id or self._new_id(),
-            source_node_id=source_node_id,
-            row_index=row_index,
-            source_data_hash=digest,
-            source_data_ref=self._kept(run_id, content) if keep_payload else None,
+            "operations",
+            self._new_id(),
+            node_id=node_id,
+            operation_type=operation_type,
+            status="open",
+            input_data_ref=self._kept_or_none(run_id, input_data),
+            started_at_us=self._now_us(),
+        )
+
+    def complete_operation(
+        self,
+        run_id: str,
+        operation_id: str,
+        status: str,
+        *,
+        duration_us: int,
+        output_data: Any = None,
+        error: str | None = None,
+    ) -> Row:
+        """Record what became of an operation: `pending`, `completed` or `failed`; only once.
+
+        Raises:
+            RecordRefused: of any other status.
+            LandscapeRefused: `landscape_conflict` where it is finished.
+        """
+        _check_status(status, "pending", "completed", "failed")
+        return self._change(
+            "operations",
+            run_id,
+            operation_id,
+            status=status,
+            output_data_ref=self._kept_or_none(run_id, output_data),
+            error_message=error,
+            duration_us=duration_us,
+            completed_at_us=self._now_us() if status in ("completed", "failed") else None,
+        )
+
+    def record_call(  # noqa: PLR0913 - the seed's own fields
+        self,
+        run_id: str,
+        call_type: str,
+        status: str,
+        request: Any,
+        *,
+        state_id: str | None = None,
+        operation_id: str | None = None,
+        response: Any = MISSING,
+        error: Any = None,
+        latency_us: int | None = None,
+        keep_payloads: bool = False,
+    ) -> Row:
+        """Record a call to something outside, by a state or by an operation.
+
+        Its index among the calls of its parent is given when it is written (decision kernel/0422).
+        """
+        digest, ref = self._digested(run_id, request, keep=keep_payloads)
+        answer, answer_ref = (None, None)
+        if response is not MISSING:
+            answer, answer_ref = self._digested(run_id, response, keep=keep_payloads)
+        row = self._record_of(
+            run_id,
+            "calls",
+            self._new_id(),
+            state_id=state_id,
+            operation_id=operation_id,
+            call_index=0,
+            call_type=call_type,
+            status=status,
+            request_hash=digest,
+            request_ref=ref,
+            response_hash=answer,
+            response_ref=answer_ref,
+            error_json=self._json(error),
+            latency_us=latency_us,
+            created_at_us=self._now_us(),
+        )
+        del row["call_index"]
+        return row
+
+    def record_routing_events(
+        self, run_id: str, state_id: str, routes: Sequence[tuple[str, str]], reason: Any = None
+    ) -> list[Row]:
+        """Record along which edges a gate sends a token, each with its mode, as one."""
+        unit, group_id = RecordUnit(run_id), self._new_id()
+        digest, ref = (None, None)
+        if reason is not None:
+            digest, ref = self._digested(run_id, reason, keep=True)
+        for ordinal, (edge_id, mode) in enumerate(routes):
+            fields = {
+                "state_id": state_id,
+                "edge_id": edge_id,
+                "routing_group_id": group_id,
+                "ordinal": ordinal,
+                "mode": mode,
+                "reason_hash": digest,
+                "reason_ref": ref,
+                "created_at_us": self._now_us(),
+            }
+            row = self._row("routing_events", run_id, self._new_id(), fields)
+            unit.add(TABLES["routing_events"], row)
+        self.group.add(unit)
+        return [dict(row) for _, row in unit.added]
+
+    def record_routing_event(
+        self, run_id: str, state_id: str, edge_id: str, mode: str, reason: Any = None
+    ) -> Row:
+        """Record along which edge a gate sends a token."""
+        [event] = self.record_routing_events(run_id, state_id, [(edge_id, mode)], reason)
+        return event
+
+    def create_batch(
+        self,
+        run_id: str,
+        aggregation_node_id: str,
+        *,
+        attempt: int = 0,
+        batch_id: str | None = None,
+    ) -> Row:
+        """Record that a batch begins to gather."""
+        return self._record_of(
+            run_id,
+            "batches",
+            batch_id or self._new_id(),
+            aggregation_node_id=aggregation_node_id,
+            attempt=attempt,
+            status="draft",
             created_at_us=self._now_us(),
         )
 
-    def create_token(
-        self, run_id: str, row_id: str, *, token_id: str | None = None, step: int | None = None
-    ) -> Row:
-        """Record a row's way through the graph."""
-        unit = RecordUnit(run_id)
-        token = self._token(unit, row_id, token_id=token_id, step_in_pipeline=step)
-        self.group.add(unit)
-        return dict(token)
-
-    def fork_token(
-        self,
-        run_id: str,
-        parent: Row,
-        branches: Sequence[str],
-        *,
-        step: int | None = None,
-        token_ids: Sequence[str] | None = None,
-    ) -> list[Row]:
-        """Record that a token goes on along several branches, and its outcome, as one.
-
-        `token_ids` are those of the children; without them new ones are made.
-
-        Raises:
-            LandscapeRefused: `landscape_branches` of no branch, of too many, or of one twice.
-        """
-        _check_width(branches)
-        twice = next((name for name, count in Counter(branches).items() if count > 1), None)
-        if twice is not None:
-            message = f"a fork goes into the branch {twice} once, not twice"
-            raise LandscapeRefused(message, code="landscape_branches")
-        unit, group_id = RecordUnit(run_id), self._new_id()
-        children = [
-            self._child(
-                unit,
-                [parent["token_id"]],
-                parent["row_id"],
-                place,
-                token_id=_id_at(token_ids, place),
-                branch_name=branch,
-                fork_group_id=group_id,
-                step_in_pipeline=step,
-            )
-            for place, branch in enumerate(branches)
-        ]
-        self._outcome(
-            unit, parent["token_id"], "forked", fork_group_id=group_id, branches=list(branches)
-        )
-        self.group.add(unit)
-        return [dict(child) for child in children]
-
-    def expand_token(
-        self,
-        run_id: str,
-        parent: Row,
-        count: int,
-        *,
-        step: int | None = None,
-        record_parent_outcome: bool = True,
-        token_ids: Sequence[str] | None = None,
-    ) -> list[Row]:
-        """Record that a token becomes several, and its outcome, as one; see `fork_token`.
-
-        Raises:
-            LandscapeRefused: `landscape_branches` of no child, or of too many.
-        """
-        _check_width(range(count))
-        unit, group_id = RecordUnit(run_id), self._new_id()
-        children = [
-            self._child(
-                unit,
-                [parent["token_id"]],
-                parent["row_id"],
-                place,
-                token_id=_id_at(token_ids, place),
-                expand_group_id=group_id,
-                step_in_pipeline=step,
-            )
-            for place in range(count)
-        ]
-        if record_parent_outcome:
-            stated = {"count": count}
-            self._outcome(
-                unit, parent["token_id"], "expanded", expand_group_id=group_id, branches=stated
-            )
-        self.group.add(unit)
-        return [dict(child) for child in children]
-
-    def coalesce_tokens(
-        self,
-        run_id: str,
-        parents: Sequence[Row],
-        *,
-        step: int | None = None,
-        token_id: str | None = None,
-    ) -> Row:
-        """Record that tokens become one, and the outcome of each, as one.
-
-        Raises:
-            LandscapeRefused: `landscape_branches` of no parent, or of too many.
-        """
-        _check_width(parents)
-        unit, group_id = RecordUnit(run_id), self._new_id()
-        token_ids = [parent["token_id"] for parent in parents]
-        merged = self._child(
-            unit,
-            token_ids,
-            parents[0]["row_id"],
-            0,
+    def add_batch_member(self, run_id: str, batch_id: str, token_id: str, ordinal: int) -> Row:
+        """Record that a token belongs to a batch."""
+        return self._record_of(
+            run_id,
+            "batch_members",
+            part_key(batch_id, ordinal),
+            batch_id=batch_id,
             token_id=token_id,
-            join_group_id=group_id,
-            step_in_pipeline=step,
+            ordinal=ordinal,
         )
-        for parent_id in token_ids:
-            self._outcome(unit, parent_id, "coalesced", join_group_id=group_id)
-        self.group.add(unit)
-        return dict(merged)
 
-    def consume_batch(
+    def update_batch(
         self,
         run_id: str,
         batch_id: str,
-        members: Sequence[Row],
+        status: str,
         *,
-        step: int | None = None,
-        token_id: str | None = None,
+        trigger_type: str | None = None,
+        trigger_reason: str | None = None,
+        state_id: str | None = None,
     ) -> Row:
-        """Record that a batch became a token, whose parents its members are, and their outcomes.
+        """Record how far a batch is; what is not stated stays as it was."""
+        stated = {
+            "trigger_type": trigger_type,
+            "trigger_reason": trigger_reason,
+            "aggregation_state_id": state_id,
+        }
+        is_over = status in ("completed", "failed")
+        return self._change(
+            "batches",
+            run_id,
+            batch_id,
+            status=status,
+            completed_at_us=self._now_us() if is_over else None,
+            **{name: value for name, value in stated.items() if value is not None},
+        )
 
-        The token belongs to the row of the first member; `record_batch_output` is part of it.
+    def complete_batch(
+        self,
+        /,
+        run_id: str,
+        batch_id: str,
+        status: Literal["completed", "failed"] = "completed",
+        **stated: str | None,
+    ) -> Row:
+        """Record that a batch is over; what it states is that of `update_batch`.
 
         Raises:
-            LandscapeRefused: `landscape_branches` of no member, or of too many.
+            RecordRefused: of any other status.
         """
-        _check_width(members)
-        unit = RecordUnit(run_id)
-        token_ids = [member["token_id"] for member in members]
-        merged = self._child(
-            unit, token_ids, members[0]["row_id"], 0, token_id=token_id, step_in_pipeline=step
-        )
-        fields = {"batch_id": batch_id, "output_type": "token", "output_id": merged["token_id"]}
-        output = self._row("batch_outputs", run_id, self._new_id(), fields)
-        unit.add(TABLES["batch_outputs"], output)
-        for member_id in token_ids:
-            self._outcome(unit, member_id, "consumed_in_batch", batch_id=batch_id)
-        self.group.add(unit)
-        return dict(merged)
+        _check_status(status, "completed", "failed")
+        return self.update_batch(run_id, batch_id, status, **stated)
 
-    def _child(
-        self, unit: RecordUnit, parent_ids: Sequence[str], row_id: str, place: int, **fields: Any
+    def register_artifact(
+        self,
+        run_id: str,
+        state_id: str,
+        sink_node_id: str,
+        artifact_type: str,
+        path: str,
+        content_hash: str,
+        size_bytes: int,
+        *,
+        idempotency_key: str | None = None,
     ) -> Row:
-        token = self._token(unit, row_id, **fields)
-        token_id = token["token_id"]
-        # Of several parents each has its place; of one parent its children have.
-        first = place if len(parent_ids) == 1 else 0
-        for ordinal, parent_id in enumerate(parent_ids, first):
-            row = {
-                "run_id": unit.run_id,
-                "link_id": part_key(token_id, ordinal),
-                "token_id": token_id,
-                "parent_token_id": parent_id,
-                "ordinal": ordinal,
-            }
-            unit.add(TABLES["token_parents"], row)
-        return token
-
-    def _token(
-        self, unit: RecordUnit, row_id: str, *, token_id: str | None = None, **fields: Any
-    ) -> Row:
-        row = self._row(
-            "tokens",
-            unit.run_id,
-            token_id or self._new_id(),
-            {"row_id": row_id, "created_at_us": self._now_us(), **fields},
+        """Record what a sink has made."""
+        return self._record_of(
+            run_id,
+            "artifacts",
+            self._new_id(),
+            produced_by_state_id=state_id,
+            sink_node_id=sink_node_id,
+            artifact_type=artifact_type,
+            path_or_uri=path,
+            content_hash=content_hash,
+            size_bytes=size_bytes,
+            idempotency_key=idempotency_key,
+            created_at_us=self._now_us(),
         )
-        return unit.add(TABLES["tokens"], row)
+
+    def record_validation_error(
+        self,
+        run_id: str,
+        row_data: Any,
+        error: str,
+        *,
+        node_id: str | None = None,
+        schema_mode: str = "strict",
+        destination: str = "discard",
+    ) -> Row:
+        """Record a row of a source that is not valid, whatever it consists of."""
+        content = typed_or_shown(row_data)
+        return self._record_of(
+            run_id,
+            "validation_errors",
+            self._new_id(),
+            node_id=node_id,
+            row_hash=digest_of(content),
+            row_data_json=content.decode(),
+            error=error,
+            schema_mode=schema_mode,
+            destination=destination,
+            created_at_us=self._now_us(),
+        )
+
+    def record_transform_error(
+        self,
+        run_id: str,
+        token_id: str,
+        transform_id: str,
+        row_data: Any,
+        details: Mapping[str, Any],
+        *,
+        destination: str = "discard",
+    ) -> Row:
+        """Record that a transform failed on a token, whatever it was given and says of it."""
+        content = typed_or_shown(row_data)
+        return self._record_of(
+            run_id,
+            "transform_errors",
+            self._new_id(),
+            token_id=token_id,
+            transform_id=transform_id,
+            row_hash=digest_of(content),
+            row_data_json=content.decode(),
+            error_details_json=typed_or_shown(dict(details)).decode(),
+            destination=destination,
+            created_at_us=self._now_us(),
+        )
+
+    def _digested(self, run_id: str, value: Any, *, keep: bool) -> tuple[str, str | None]:
+        if not keep:
+            return stable_hash(value), None
+        content = typed_data(value)
+        return digest_of(content), self._kept(run_id, content)
+
+    def _kept_or_none(self, run_id: str, value: Any) -> str | None:
+        return None if value is None else self._kept(run_id, typed_data(value))
 
 
-def _id_at(token_ids: Sequence[str] | None, place: int) -> str | None:
-    return None if token_ids is None else token_ids[place]
-
-
-def _check_width(items: Iterable[Any]) -> None:
-    count = sum(1 for _ in items)
-    if not 1 <= count <= BRANCHES_MAX:
-        message = f"{count} branches, from 1 to {BRANCHES_MAX} are allowed"
-        raise LandscapeRefused(message, code="landscape_branches")
+def _check_status(status: str, *allowed: str) -> None:
+    if status not in allowed:
+        message = f"what is over is {' or '.join(allowed)}, not {status!r}"
+        raise RecordRefused("landscape_record_invalid", "status", message)

@@ -122,13 +122,9 @@ def whole_run(recorder: Recorder, run_id: str = "run-1") -> dict[str, Any]:
     batch = recorder.create_batch(run_id, "gather")
     for place, part in enumerate(parts[:2]):
         recorder.add_batch_member(run_id, batch["batch_id"], part["token_id"], place)
-        recorder.record_token_outcome(
-            run_id, part["token_id"], "consumed_in_batch", batch_id=batch["batch_id"]
-        )
     recorder.update_batch(run_id, batch["batch_id"], "executing", trigger_type="count")
     recorder.complete_batch(run_id, batch["batch_id"], trigger_reason="2 of 2")
-    out = recorder.create_token(run_id, row["row_id"])
-    recorder.record_batch_output(run_id, batch["batch_id"], "token", out["token_id"])
+    out = recorder.consume_batch(run_id, batch["batch_id"], parts[:2])
     sink = step(recorder, out, "sure", 5, {"sum": 2})
     recorder.register_artifact(
         run_id, sink["state_id"], "sure", "file", "out.csv", "ab" * 32, 12, idempotency_key="k"

@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from functools import partial
 
 import pytest
 
@@ -123,6 +124,20 @@ def test_a_purged_payload_is_told_from_one_that_never_was(ledger, run):
     purge_payloads(ledger, before_us=1 << 60)
     lineage = ledger.read(lambda view: lineage_of(view, "run-1", run["token"]["token_id"]))
     assert (lineage.source_data_state, lineage.source_data) == ("purged", None)
+
+
+@pytest.mark.spec("seed 003, Reproducibility Grades")
+def test_what_a_call_was_answered_is_on_record_until_its_payload_goes(ledger, run):
+    question = partial(lineage_of, run_id="run-1", token_id=run["token"]["token_id"])
+    before = ledger.read(question)
+    answers = [before.payloads.get(call["response_ref"]) for call in before.calls]
+    assert answers == [None, {"answer": "granted"}, {"answer": "denied"}]
+    purge_payloads(ledger, before_us=1 << 60)
+    after = ledger.read(question)
+    assert after.payloads == {}
+    assert [call["response_hash"] for call in after.calls] == [
+        call["response_hash"] for call in before.calls
+    ]
 
 
 @pytest.mark.spec("seed 003, Reproducibility Grades")

@@ -49,7 +49,7 @@ class Pipeline:
     parents: dict[str, list[str]] = field(default_factory=dict)
     visits: Counter = field(default_factory=Counter)
     states: list[str] = field(default_factory=list)
-    failed_batches: list[str] = field(default_factory=list)
+    batches: list[str] = field(default_factory=list)
     before: RunDigest | None = None
 
     def some(self, pick: int, count: int = 1) -> list[Any]:
@@ -98,25 +98,20 @@ class Pipeline:
         if not tokens:
             return
         recorder, run_id = self.recorder, self.run_id
-        batch_id = recorder.create_batch(run_id, "gather")["batch_id"]
-        for place, token in enumerate(tokens):
-            recorder.add_batch_member(run_id, batch_id, token["token_id"], place)
-            if pick % 2:
+        for attempt in range(pick % 3 + 1):
+            if attempt:
+                recorder.update_batch(run_id, self.batches[-1], "failed", trigger_type="count")
+            batch_id = recorder.create_batch(run_id, "gather", attempt=attempt)["batch_id"]
+            self.batches.append(batch_id)
+            for place, token in enumerate(tokens):
+                recorder.add_batch_member(run_id, batch_id, token["token_id"], place)
+        if pick % 2:
+            for token in tokens:
                 recorder.record_token_outcome(
                     run_id, token["token_id"], "buffered", batch_id=batch_id
                 )
-        for _ in range(pick % 3):
-            recorder.update_batch(run_id, batch_id, "failed", trigger_type="count")
-            self.failed_batches.append(batch_id)
-            batch_id = recorder.retry_batch(run_id, batch_id)["batch_id"]
         recorder.update_batch(run_id, batch_id, "completed", trigger_type="end_of_source")
-        for token in tokens:
-            recorder.record_token_outcome(
-                run_id, token["token_id"], "consumed_in_batch", batch_id=batch_id
-            )
-        out = recorder.create_token(run_id, tokens[0]["row_id"])
-        recorder.record_batch_output(run_id, batch_id, "token", out["token_id"])
-        self.made(out)
+        self.made(recorder.consume_batch(run_id, batch_id, tokens), *tokens)
 
     def visit(self, pick: int) -> None:
         """Let a node work on a token: it fails and is tried again, calls and routes."""
@@ -276,14 +271,8 @@ def route_along_no_edge(run: Pipeline, _: Any) -> None:
     run.recorder.record_routing_events(run.run_id, run.states[-1], [("nowhere", "move")])
 
 
-def retry_what_did_not_fail(run: Pipeline, _: Any) -> None:
-    batches = run.recorder.get_records(run.run_id, "batches").records
-    completed = [batch for batch in batches if batch["status"] == "completed"]
-    run.recorder.retry_batch(run.run_id, completed[0]["batch_id"] if completed else "nowhere")
-
-
-def retry_twice(run: Pipeline, _: Any) -> None:
-    run.recorder.retry_batch(run.run_id, run.failed_batches[0])
+def go_on_with_a_batch_that_is_over(run: Pipeline, _: Any) -> None:
+    run.recorder.update_batch(run.run_id, run.batches[0], "executing")
 
 
 def end_the_run_too_early(run: Pipeline, _: Any) -> None:
@@ -300,7 +289,7 @@ def speak_of_another_run(run: Pipeline, ended: Any) -> None:
 ILLEGAL = (
     *(fork_again, end_again, join_with_what_ended, finish_again, take_a_row_twice),
     *(visit_with_nobody, visit_nowhere, call_for_nobody, call_of_two, route_along_no_edge),
-    *(retry_what_did_not_fail, retry_twice, end_the_run_too_early, speak_of_another_run),
+    *(go_on_with_a_batch_that_is_over, end_the_run_too_early, speak_of_another_run),
     *(join_two_rows, fork_the_token_of_another_row, expand_the_token_of_another_row),
     *(fork_into_one_branch_twice, state_a_child_without_its_parent),
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 from kernel.landscape.canonical_types import Canonical, restored, stable_hash, typed_data
 from kernel.landscape.checkpoints import FORMAT_VERSION
-from kernel.landscape.work_recording import MISSING
+from kernel.landscape.recorder import MISSING
 from workers.pipelines.engine.batches import BatchClosed, BatchMember, Gathered, PlanItem, WalkedWay
 from workers.pipelines.engine.graph import ERROR
 from workers.pipelines.engine.sinks import SinkWritten

@@ -10,8 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kernel.landscape.canonical_types import Canonical, restored, stable_hash
-from kernel.landscape.recorder import Recorder
-from kernel.landscape.work_recording import MISSING
+from kernel.landscape.recorder import MISSING, Recorder
 from kernel.ledger.store.tables import Row
 from workers.pipelines.engine.batches import WalkedWay
 from workers.pipelines.engine.events import (

@@ -10,7 +10,7 @@ from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
 from tests.kernel.build import memory_ledger
 from tests.workers.pipelines.engine.random_pipelines import ListSink
-from tests.workers.pipelines.engine.running import RUN
+from tests.workers.pipelines.engine.running import RUN, go_on
 from workers.pipelines.engine.pipeline import Pipeline
 from workers.pipelines.engine.resume import recorded_state
 from workers.pipelines.engine.run_records import RunRecords, row_name
@@ -74,3 +74,28 @@ def test_a_state_that_is_not_finite_is_no_checkpoint(ledger, records, number):
     records.flush()
     [checkpoint] = ledger.read(lambda view: view.tables.select(TABLES["checkpoints"]))
     assert checkpoint["sequence_number"] == 1
+
+
+@pytest.mark.spec("seed 003, Aggregation Tables")
+def test_a_batch_has_its_members_in_their_order_and_what_came_of_it(ledger):
+    pipeline = Pipeline("twos")
+    pipeline.source(lambda: ({"n": number} for number in range(3)), name="source")
+    pipeline.aggregation(lambda rows: {"n": len(rows)}, name="twos", after="source", count=2)
+    pipeline.sink(ListSink(), name="out", after="twos")
+    go_on(ledger, pipeline, resume=False)
+    with ledger.view() as view:
+        batches, members, outputs, tokens = (
+            view.tables.select(TABLES[name], {"run_id": RUN})
+            for name in ("batches", "batch_members", "batch_outputs", "tokens")
+        )
+    assert [(batch["status"], batch["trigger_type"]) for batch in batches] == [
+        *(("completed", "count"), ("completed", "end_of_source")),
+    ]
+    first, last = (batch["batch_id"] for batch in batches)
+    places = [(each["batch_id"], each["ordinal"], each["token_id"]) for each in members]
+    rows = [row_name(RUN, index) for index in range(3)]
+    assert places == [
+        *((first, 0, f"{rows[0]}.0"), (first, 1, f"{rows[1]}.0"), (last, 0, f"{rows[2]}.0")),
+    ]
+    assert {each["batch_id"] for each in outputs} == {first, last}
+    assert {each["output_id"] for each in outputs} < {token["token_id"] for token in tokens}
