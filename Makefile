@@ -46,6 +46,7 @@ check: lint types imports test ## Format, lint, types, import rules, tests: what
 lint: $(STAMP)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
+	@$(BIN)/python -m tests.dead_code
 
 types: $(STAMP)
 	@$(BIN)/mypy

@@ -1,8 +1,6 @@
-"""The errors that an actor answers instead of a result; each says whether to ask again."""
+"""The errors that an actor answers instead of a result; `error_codes` says which to ask again."""
 
 from typing import Any
-
-from actors.error_codes import is_retryable
 
 
 class ActorError(Exception):
@@ -13,11 +11,6 @@ class ActorError(Exception):
     def __init__(self, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
         self.details = details or {}
-
-    @property
-    def retryable(self) -> bool:
-        """Whether the same may be asked again."""
-        return is_retryable(self.code)
 
 
 class CodedError(ActorError):

@@ -79,16 +79,6 @@ class CMBSCore:
         return math.log2(count) if count > 1 else 0.0
 
     @property
-    def consumed_probes(self) -> set[str]:
-        """A copy of the probe ids that were accepted."""
-        return set(self._consumed_probes)
-
-    @property
-    def active_obligations(self) -> set[str]:
-        """A copy of the ids of the obligations that are open."""
-        return set(self._obligations)
-
-    @property
     def is_terminated(self) -> bool:
         """True from the first granted termination on."""
         return self._terminated
@@ -159,10 +149,6 @@ class CMBSCore:
             return TerminationResult(permitted=False)
         self._terminated = True
         return TerminationResult(permitted=True)
-
-    def get_elimination_history(self) -> list[EliminationEvent]:
-        """List the removals in order; the list is new, the events are the core's own."""
-        return list(self._elimination_history)
 
     def gates(self) -> dict[str, Any]:
         """Return the part of the state that no universe makes large: what gates are judged by."""

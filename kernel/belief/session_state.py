@@ -98,11 +98,6 @@ class SessionState:
         return self._successor_id
 
     @property
-    def active_obligation_id(self) -> str | None:
-        """The obligation that is open."""
-        return self._obligation_id
-
-    @property
     def head_event_id(self) -> str | None:
         """Id of the last event, which ``expected_head`` is compared with."""
         return self._journal.head_event_id

@@ -36,9 +36,7 @@ class Universe:
         self._positions = {name: position for position, name in enumerate(self._ids)}
         content = canonical_texts(self._ids)
         self._text_bytes = len(content)
-        digest = hashlib.sha256(content).digest()
-        self._hash = digest.hex()
-        self._seed = hashlib.sha256(digest)
+        self._seed = hashlib.sha256(hashlib.sha256(content).digest())
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -69,11 +67,6 @@ class Universe:
         while self._positions:
             self._positions.popitem()
         let_go(self._ids)
-
-    @property
-    def universe_hash(self) -> str:
-        """SHA-256 of the canonical array of ids, in hex."""
-        return self._hash
 
     @property
     def hash_seed(self) -> "hashlib._Hash":

@@ -22,9 +22,6 @@ ROUND_GENESIS = "rotulus/round-genesis/v1"
 SEALING_KINDS = frozenset({KeyKind.ED25519})
 """Kinds of key that sign a seal."""
 
-SIGNATURES_MAX = 16
-"""Signers of one seal."""
-
 Seal = Mapping[str, Any]
 
 

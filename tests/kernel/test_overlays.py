@@ -1,12 +1,14 @@
 """V9: what overlays let be written (§12, INV-B2-OVERLAY-RESOLUTION-1, INV-B2-CACHING-1)."""
 
+from typing import get_args
+
 import orjson
 import pytest
 
 from kernel.ledger import schema
 from kernel.model.result import SubmissionResult
 from kernel.records.overlays import containment
-from kernel.records.overlays.overlay import GRANULARITIES, RESTRICTIONS
+from kernel.records.overlays.overlay import GRANULARITIES, Restriction
 from kernel.transaction.checks import overlays
 from kernel.transaction.kernel import Kernel
 from tests.kernel.build import (
@@ -43,6 +45,8 @@ POLICY = {
     "redaction_provenance_ref": "origin",
     "schema_version": 1,
 }
+
+RESTRICTIONS = get_args(Restriction)
 
 
 @pytest.fixture(scope="module")

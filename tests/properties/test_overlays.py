@@ -1,14 +1,16 @@
 """Whatever overlays there are: what they come to (INV-B2-OVERLAY-RESOLUTION-1, K9)."""
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.records.overlays.overlay import (
     GRANULARITIES,
-    RESTRICTIONS,
     AccessOverlay,
     OverlayTarget,
+    Restriction,
 )
 from kernel.records.overlays.resolution import Writer, resolve
 from kernel.values.canonical import canonicalize
@@ -34,7 +36,7 @@ OVERLAYS = st.builds(
     laid,
     st.integers(0, 10**6),
     LEVELS,
-    st.sampled_from(RESTRICTIONS),
+    st.sampled_from(get_args(Restriction)),
     st.frozensets(st.sampled_from(NAMES)),
     st.sampled_from(REFS),
 )
@@ -181,7 +183,7 @@ def test_whatever_is_called_an_overlay_is_refused_or_can_be_read(stated, target)
     assert code_of(submit(ledger, create("later", "Note"))) is None
 
 
-@given(st.lists(st.tuples(LEVELS, st.sampled_from(RESTRICTIONS)), min_size=1, max_size=4))
+@given(st.lists(st.tuples(LEVELS, st.sampled_from(get_args(Restriction))), min_size=1, max_size=4))
 def test_the_kernel_refuses_what_the_resolution_does(stated):
     ledger = memory_ledger()
     assert code_of(submit(ledger, create("n", "Note", source_refs=["n#0-10"]))) is None

@@ -4,6 +4,7 @@ import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.error_codes import is_retryable
 from actors.errors import ActorError
 from actors.messages import Audit, Query
 from tests.actors.harness import (
@@ -42,7 +43,7 @@ class RepeatedElimination:
             message = strike(self.observation_id, *self.ids)
             self.answer = await sessions.ask(self.session_id, message)
         except ActorError as error:
-            if not error.retryable:
+            if not is_retryable(error.code):
                 raise
 
 

@@ -12,7 +12,6 @@ class CreatedBindings:
     """What became of the set."""
 
     accepted: int = 0
-    already_there: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     """Bindings that the gateway refused, by reason code."""
 
@@ -28,8 +27,6 @@ async def create_standing_bindings(gateway: GatewayClient) -> CreatedBindings:
     for result in answer["results"]:
         if result["validation_result"] == "accepted" and not result["duplicate"]:
             created.accepted += 1
-        elif result.get("reason_code") in (None, "node_already_exists"):
-            created.already_there += 1
-        else:
+        elif result.get("reason_code") not in (None, "node_already_exists"):
             created.refused[result["reason_code"]] += 1
     return created

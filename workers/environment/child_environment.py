@@ -56,10 +56,7 @@ SETTINGS_OF: Mapping[Kind, frozenset[str]] = MappingProxyType(
     {"gateway": _names(_EVERY, _GATEWAY), "worker": _names(_EVERY, _WORKER)}
 )
 """The settings that a process of each kind is given; each setting is needed by one at least, but
-for those of commands."""
-
-OF_COMMANDS: Final = _names("verified_head")
-"""The settings that only a command reads which somebody calls; no process is given them."""
+for `verified_head`, which only a command reads."""
 
 MACHINE: Final = _names(
     "PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR TERM NO_COLOR FORCE_COLOR VIRTUAL_ENV"

@@ -62,9 +62,6 @@ class _Meaning(_Part):
 
 SELECTOR_LIST = "selector_list"
 
-MEANING_FIELDS = frozenset({SELECTOR_LIST, *_Meaning.model_fields}) - {"schema_version"}
-"""The fields of a snapshot; a change of one is a new generation."""
-
 
 @dataclass(frozen=True, slots=True)
 class SourceBinding:

@@ -46,7 +46,6 @@ Restriction = Literal[
 """What an overlay leaves, the most restrictive first."""
 
 GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)
-RESTRICTIONS: tuple[Restriction, ...] = get_args(Restriction)
 
 CEREMONY = "access_ceremony_required"
 """A restriction of a later version, refused by a code of its own (§12.4)."""

@@ -9,6 +9,7 @@ import pytest
 from actors.commit import group_committer
 from actors.commit.group_committer import COMPUTED_MAX
 from actors.commit.units import ConsumedUnit, IntentUnit
+from actors.error_codes import is_retryable
 from actors.errors import CommitFailed, ReplyLost, ShardUnowned, StaleEpoch
 from actors.messages import Audit, Operate, Query
 from actors.sessions.runtime import SessionRuntime
@@ -207,7 +208,7 @@ async def test_a_session_of_a_shard_that_is_not_held_is_not_served(made):
         with pytest.raises(ShardUnowned) as refused:
             await gateway.runtime.ask(elsewhere, declare("h1"))
         assert refused.value.details == {"shard": 1}
-        assert refused.value.retryable
+        assert is_retryable(refused.value.code)
         tasks.cancel_scope.cancel()
 
 

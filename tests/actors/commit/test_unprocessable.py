@@ -8,6 +8,7 @@ import pytest
 
 from actors.commit import prefetch
 from actors.commit.units import EnvelopeUnit, IntentUnit
+from actors.error_codes import is_retryable
 from actors.errors import RequestUnprocessable
 from actors.messages import Audit, Operate, Query, SubmitEnvelope
 from actors.sessions.session_actor import SessionActor
@@ -173,7 +174,7 @@ async def test_a_unit_that_fails_a_batch_is_refused_and_its_neighbours_are_commi
             assert isinstance(result, SubmissionResult)
         refused = refusals(ledger)
         if isinstance(of_poison, RequestUnprocessable):
-            assert not of_poison.retryable
+            assert not is_retryable(of_poison.code)
             [receipt] = refused
             assert receipt["reason_code"] == "request_unprocessable"
             assert receipt["receipt_id"] == of_poison.details["receipt_id"]
@@ -294,7 +295,7 @@ async def test_a_message_that_fails_its_batch_takes_no_neighbour_along(made, poi
         )
         assert before["applied_eliminated"] == other["applied_eliminated"] == ["h2"]
         assert after["applied_eliminated"] == ["h3"]
-        assert getattr(answer, "retryable", False) is False, answer
+        assert not is_retryable(getattr(answer, "code", "")), answer
         trail = (await runtime.ask("s-1", Audit()))["events"]
     observed = [
         event["payload"]["observation_id"]

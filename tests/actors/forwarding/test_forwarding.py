@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from actors.commit.group_committer import Committer
-from actors.error_codes import ERRORS
+from actors.error_codes import ERRORS, is_retryable
 from actors.errors import (
     ClocksDiffer,
     CommitFailed,
@@ -345,7 +345,7 @@ async def test_a_session_that_nobody_owns_is_not_available_right_now(world):
     await a.keeper.look()
     with pytest.raises(ShardUnowned) as refused:
         await a.sessions.ask(session_id, declare("h"))
-    assert refused.value.retryable
+    assert is_retryable(refused.value.code)
     assert not world.hub.mail[shard_of(session_id, SHARDS)]
 
 
@@ -405,7 +405,7 @@ async def test_a_lost_redis_loses_what_waits_and_tells_who_waits(world):
         async def ask():
             with pytest.raises(ReplyLost) as lost:
                 await a.sessions.ask(session_id, declare("h"))
-            assert lost.value.retryable
+            assert is_retryable(lost.value.code)
 
         tasks.start_soon(ask)
         await settle(lambda: world.hub.mail[shard_of(session_id, SHARDS)])
@@ -442,7 +442,7 @@ async def test_who_waited_when_the_hub_went_away_is_told_soon_after_it_is_back(w
         assert since not in outcomes
         world.clock.pass_a_lease()
         assert await a.turn() == list(range(SHARDS))
-    assert outcomes[before].retryable
+    assert is_retryable(outcomes[before].code)
     assert outcomes[since]["survivors"] == ["h"]
 
 
@@ -647,7 +647,7 @@ async def test_who_asks_a_replaced_owner_directly_may_ask_again(world):
     await a.turn()
     with pytest.raises(StaleEpoch) as stale:
         await b.sessions.ask(session_id, strike("o", "h1"))
-    assert stale.value.retryable
+    assert is_retryable(stale.value.code)
     await b.keeper.look()
     answer = await b.sessions.ask(session_id, strike("o", "h1"))
     assert answer["snapshot"]["survivors"] == ["h2"]

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from actors.commit.units import EnvelopeUnit
+from actors.error_codes import is_retryable
 from actors.errors import RequestSetAside
 from actors.forwarding import poisoned_entries
 from actors.forwarding.message_codec import ForwardedMessage, encode_asking
@@ -149,5 +150,5 @@ async def test_the_asker_is_told_that_its_request_was_set_aside(world, dying, mo
     with pytest.raises(RequestSetAside) as refused:
         await a.sessions.ask(session, Audit())
     assert refused.value.details["shard"] == shard
-    assert not refused.value.retryable
+    assert not is_retryable(refused.value.code)
     assert await b.mail.aside([shard])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.error_codes import is_retryable
 from actors.errors import IntentInvalid
 from actors.orchestrator import orchestrator
 from actors.orchestrator.intents import (
@@ -712,7 +713,7 @@ def test_an_intent_that_cannot_be_resolved_is_refused_and_leaves_nothing(ledger,
         )
 
     assert refused.value.field == field
-    assert not refused.value.retryable
+    assert not is_retryable(refused.value.code)
     assert dump(ledger) == before
 
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from actors.error_codes import is_retryable
 from actors.errors import ActorError, EliminationStoreConflict, EliminationStoreFailed
 from actors.messages import Audit, Query
 from actors.sessions.elimination_store import THREADS_MAX, AsyncEliminationStore
@@ -118,7 +119,7 @@ async def test_a_store_that_fails_leaves_core_store_and_audit_as_they_were(tombs
         tombstones.faults.append("before")
         with pytest.raises(EliminationStoreFailed) as failed:
             await sessions.ask("s", strike("o", "a"))
-        assert failed.value.retryable
+        assert is_retryable(failed.value.code)
         await check_agrees(sessions, tombstones, ledger, NAMES)
         assert len((await sessions.ask("s", Audit()))["events"]) == 1
         answer = await sessions.ask("s", strike("o", "a"))
@@ -188,7 +189,7 @@ async def test_a_store_that_has_lost_a_session_is_a_conflict_until_it_is_back(to
         async with serving(ledger, other) as sessions:
             with pytest.raises(EliminationStoreConflict) as refused:
                 await sessions.ask("s", Query())
-            assert not refused.value.retryable
+            assert not is_retryable(refused.value.code)
             other.create_session("s", NAMES)
             with pytest.raises(EliminationStoreConflict):
                 await sessions.ask("s", strike("o-2", "b"))

@@ -9,6 +9,7 @@ import orjson
 import pytest
 from anyio.lowlevel import checkpoint
 
+from actors.error_codes import is_retryable
 from actors.errors import (
     ActorError,
     ActorFailed,
@@ -227,7 +228,7 @@ async def test_a_full_mailbox_pushes_back_and_drops_nothing():
         left = await sessions.ask("s-1", Query())
         again = await sessions.ask("s-1", strike("o-5", "h5"))
 
-    assert all(error.retryable for error in refused)
+    assert all(is_retryable(error.code) for error in refused)
     assert [answers[number]["applied_eliminated"] for number in range(5)] == [
         [f"h{number}"] for number in range(5)
     ]
@@ -270,7 +271,7 @@ async def test_a_runtime_holds_so_many_sessions_and_no_more():
             await sessions.ask("s-3", Query())
         assert (await sessions.ask("s-1", Query()))["n_survivors"] == 3
         assert sessions.active_sessions == 2
-    assert full.value.retryable
+    assert is_retryable(full.value.code)
 
 
 async def test_a_runtime_that_does_not_run_takes_nothing():
@@ -418,7 +419,7 @@ async def test_a_record_that_cannot_be_read_now_may_be_asked_for_again():
             await sessions.ask("s-1", Query())
         store.views_fail = False
 
-        assert failed.value.retryable
+        assert is_retryable(failed.value.code)
         assert (await sessions.ask("s-1", Query()))["n_survivors"] == 3
 
 
@@ -497,7 +498,7 @@ async def test_a_session_whose_record_lies_is_not_served_and_stays_down(lie):
             sessions, "s-1", [Query(), declare(*TRIO), strike("o-3", "h3"), Audit()]
         )
         assert [type(answer) for answer in answers] == [SessionCorrupt] * 4
-        assert not answers[0].retryable
+        assert not is_retryable(answers[0].code)
         assert list(sessions.corrupt_sessions) == ["s-1"]
         assert sessions.active_sessions == 0
 

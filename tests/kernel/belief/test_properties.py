@@ -22,7 +22,7 @@ steps = st.one_of(
 def take(driver, number, step):
     """Take a step that is possible now; the others are left out."""
     verb, value = step
-    active = driver.session.active_obligation_id
+    active = driver.session.snapshot()["active_obligation_id"]
     if driver.session.terminated:
         return
     if verb == "eliminate":
@@ -108,7 +108,7 @@ def test_bitmap_core_and_deltas_never_disagree(declare, course):
         take(driver, number, step)
         session = driver.session
         core, bits = session.core_state(), session.take_snapshot(0).bits
-        active = session.active_obligation_id
+        active = session.snapshot()["active_obligation_id"]
         assert core["survivors"] == session.snapshot()["survivors"]
         assert session.survivors_hash == session.universe.hash_bitmap(bits)
         assert session.n_survivors == len(core["survivors"])

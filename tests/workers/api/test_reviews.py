@@ -170,19 +170,20 @@ async def test_what_waits_is_listed_in_pages_and_decided_on(declared: Door) -> N
     await observe(declared, "o-1", "o-2", "o-3")
     async with declared.client() as gateway:
         reviews = ReviewClient(gateway)
-        page = await reviews.open_items("observation", limit=2)
+        page = await gateway.get("/v1/reviews/open", kind="observation", limit=2)
         assert [item["record_id"] for item in page["items"]] == ["o-1", "o-2"]
         assert page["items"][0]["reason"] == "identity_confidence_unstated"
-        rest = await reviews.open_items("observation", after=page["next_after"])
+        after = page["next_after"]
+        rest = await gateway.get("/v1/reviews/open", kind="observation", after=after)
         assert [item["record_id"] for item in rest["items"]] == ["o-3"]
         decided = await reviews.decide(**decision("o-1", scope_targets=["motion-5"]))
         again = await reviews.decide(**decision("o-1", scope_targets=["motion-5"]))
         assert (decided["duplicate"], again["duplicate"]) == (False, True)
         assert decided["operation_id"] == again["operation_id"]
         await reviews.decide(**decision("o-2", decision="reject"))
-        left = await reviews.open_items("observation")
+        left = await gateway.get("/v1/reviews/open", kind="observation")
         assert [item["record_id"] for item in left["items"]] == ["o-3"]
-        assert (await reviews.open_items("outcome"))["items"] == []
+        assert (await gateway.get("/v1/reviews/open", kind="outcome"))["items"] == []
 
 
 @pytest.mark.spec("INV-K-OUTCOME-1")

@@ -1,9 +1,8 @@
-"""Asks a gateway for what a person reviews: batches, and what waits (§13.6, §14.4)."""
+"""Asks a gateway for what a person reviews, and tells it what was decided (§13.6, §14.4)."""
 
 from typing import Any
 from urllib.parse import quote
 
-from kernel.audit.open_reviews import REVIEWS_MAX, ReviewKind
 from kernel.records.reviews.batch import BatchReview, ReviewItem
 from kernel.values.canonical import digest
 from workers.client.typed.gateway import GatewayClient
@@ -75,14 +74,6 @@ class ReviewClient:
             return None
         retry = batch_of(items, prior["source_batch_id"], prior_batch_review_ref=batch_review_id)
         return await self.review_batch(retry)
-
-    async def open_items(
-        self, kind: ReviewKind, *, after: str = "", limit: int = REVIEWS_MAX
-    ) -> dict[str, Any]:
-        """Return a page of what waits for a person; go on while `next_after` is given."""
-        query = {"kind": kind, "after": after, "limit": limit}
-        answer: dict[str, Any] = await self._gateway.get("/v1/reviews/open", **query)
-        return answer
 
     async def decide(self, decision_key: str, **stated: Any) -> dict[str, Any]:
         """Confirm or reject evidence; under the same key the same decision is taken once."""
