@@ -11,6 +11,7 @@ between two of them, the caller gets `actor_failed`.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, cast
 
@@ -134,15 +135,13 @@ def run_units(part: BatchPart, context: CommitContext) -> list[Any]:
     if part.cause is not None:
         return [refuse(context, unit, part.cause) for unit in part.units]
 
-    def alone(unit: Unit) -> Any:
-        return _run(unit, unit.run, context)
-
     results: list[Any] = []
-    for recomputes, units in groupby(part.units, key=lambda unit: isinstance(unit, RecomputeUnit)):
-        if recomputes:
+    for kind, units in groupby(part.units, key=type):
+        if kind is RecomputeUnit:
+            alone = partial(run_unit, context)
             results += record_recomputes(cast("list[RecomputeUnit]", [*units]), context, alone)
         else:
-            results += map(alone, units)
+            results += [run_unit(context, unit) for unit in units]
     return results
 
 
@@ -157,7 +156,7 @@ def anchor(outcomes: Outcomes, context: CommitContext) -> None:
         return
     error = None
     if len(pending) == 1:
-        error = _run(pending[0].batches[0], AnchorUnit().run, context)
+        error = run_unit(context, pending[0].batches[0], AnchorUnit().run)
     else:
         try:
             with context.transaction.savepoint():
@@ -168,19 +167,24 @@ def anchor(outcomes: Outcomes, context: CommitContext) -> None:
             error = refused
     for outcome in outcomes:
         if isinstance(outcome, list):
-            outcome[:] = [_anchored(result, error) for result in outcome]
+            outcome[:] = [
+                (result.outcome if error is None else error)
+                if isinstance(result, PendingBelief)
+                else result
+                for result in outcome
+            ]
 
 
-def _anchored(result: Any, error: Any) -> Any:
-    if not isinstance(result, PendingBelief):
-        return result
-    return result.outcome if error is None else error
+def run_unit(
+    context: CommitContext, unit: Any, run: Callable[[CommitContext], Any] | None = None
+) -> Any:
+    """Run a unit under a savepoint, and return its result or its error.
 
-
-def _run(unit: object, run: Callable[[CommitContext], Any], context: CommitContext) -> Any:
+    `run` is what is done instead of the unit itself, which is refused where that fails.
+    """
     try:
         with context.transaction.savepoint():
-            return run(context)
+            return unit.run(context) if run is None else run(context)
     except OF_THE_LEDGER:
         raise
     except TextNotStorable as error:

@@ -5,8 +5,6 @@ its answer lists. Most messages name a few ids and list a few survivors; a threa
 more than they cost other sessions.
 """
 
-from typing import Any
-
 from actors.messages import Audit, BeliefVerb, Declare, Eliminate, Message, Query, Succeed
 from kernel.belief.session import BeliefSession
 from kernel.values.json_text import is_longer_than
@@ -24,18 +22,12 @@ def takes_long(message: Message, belief: BeliefSession | None) -> bool:
         # How long its page is nobody knows before, nor how much a successor takes over.
         return True
     if isinstance(message, Declare):
-        return len(message.hypotheses) > IDS_MAX or _is_long(message.metadata)
-    if isinstance(message, BeliefVerb | Query) and _lists_many(message, belief):
-        return True
-    if isinstance(message, Eliminate):
-        return len(message.eliminated) > IDS_MAX or _is_long(message.justification)
-    return _is_long(getattr(message, "context", None))
-
-
-def _lists_many(message: BeliefVerb | Query, belief: BeliefSession | None) -> bool:
-    most = message.survivors_max
-    return belief is not None and belief.n_survivors > IDS_MAX and (most is None or most > IDS_MAX)
-
-
-def _is_long(value: dict[str, Any] | None) -> bool:
-    return bool(value) and is_longer_than(value, OPAQUE_CHARS_MAX)
+        ids, opaque = len(message.hypotheses), message.metadata
+    elif isinstance(message, Eliminate):
+        ids, opaque = len(message.eliminated), message.justification
+    else:
+        ids, opaque = 0, getattr(message, "context", None)
+    if isinstance(message, BeliefVerb | Query) and belief is not None:
+        most = message.survivors_max
+        ids = max(ids, belief.n_survivors if most is None else min(most, belief.n_survivors))
+    return ids > IDS_MAX or (bool(opaque) and is_longer_than(opaque, OPAQUE_CHARS_MAX))

@@ -218,7 +218,9 @@ class SessionActor:
             StaleEpoch: when the shard has another owner; nobody was answered.
             EliminationStoreFailed, EliminationStoreConflict: when the store failed: likewise.
         """
-        if any(self._needs_whole_trail(message) for message in messages):
+        belief = self._belief
+        leaves_out = belief is not None and belief.n_events_left_out > 0
+        if leaves_out and any(self._needs_whole_trail(message) for message in messages):
             await self._fill_in()
         # A declaration is recorded before anything is struck, so that a crash leaves no tombstone
         # of a session that was never declared.
@@ -226,7 +228,9 @@ class SessionActor:
             first, *messages = messages
             await self._handle([first])
         # A chain is read from the record, where what was asked before has to stand.
-        places = [at for at, message in enumerate(messages) if _reads_record(message)]
+        places = [
+            at for at, message in enumerate(messages) if isinstance(message, VerifyThoughtChain)
+        ]
         for start, end in pairwise([0, *(at for at in places if at), len(messages)]):
             await self._handle(messages[start:end])
 
@@ -236,7 +240,8 @@ class SessionActor:
         if written is not None:
             batch.events.append(written)
         for message in messages:
-            if not message.again and self._is_consumed(message.position):
+            position = message.position
+            if position is not None and not message.again and self._is_consumed(position):
                 # Its first caller had no answer, and nobody else knows the event.
                 message.reply.fail(ReplyLost("the request was taken before; ask again"))
                 continue
@@ -253,19 +258,17 @@ class SessionActor:
             return
         if isinstance(message, Succeed):
             await self._check_free(message)
+        handle = _HANDLERS[type(message)]
         if takes_long(message, self._belief):
             # It is finished although its caller may have gone, because others wait behind it.
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self._handler(message, batch))
+                await anyio.to_thread.run_sync(handle, self, message, batch)
         else:
-            self._handler(message, batch)()
-
-    def _handler(self, message: Message, batch: _Batch) -> Callable[[], None]:
-        return partial(_HANDLERS[type(message)], self, message, batch)
+            handle(self, message, batch)
 
     async def _record(self, batch: _Batch, written: BeliefEvent | None) -> None:
         """Write tombstones, commit, and answer; `written` is what the store has already."""
-        if batch.events:
+        if batch.events and self._tombstones is not None:
             try:
                 new = [event for event in batch.events if event is not written]
                 await write_through(self._tombstones, self._expect_belief(), new)
@@ -294,11 +297,9 @@ class SessionActor:
             raise EliminationStoreConflict(error.message, error.details) from error
 
     def _needs_whole_trail(self, message: Message) -> bool:
-        belief = self._belief
-        if belief is None or not belief.n_events_left_out:
-            return False
+        """Tell whether a message asks for events that the session does not hold."""
         if isinstance(message, Eliminate):
-            return belief.is_left_out(message.source_id, message.observation_id)
+            return self._expect_belief().is_left_out(message.source_id, message.observation_id)
         # Whether an asking was taken before is seen by the ids of all events.
         return isinstance(message, Audit | Succeed) or (
             isinstance(message, BeliefVerb) and message.ask_id is not None
@@ -316,29 +317,26 @@ class SessionActor:
         if positions:
             batch.units.append(ConsumedUnit(self.session_id, positions[-1]))
         if batch.events:
-            belief_batch = self._belief_batch(batch.events)
-            batch.units.append(BeliefUnit(belief_batch, _first_batch(batch.successor)))
-            if belief_batch.snapshot is not None:
-                self._n_snapshot = belief_batch.snapshot.n_events
+            belief = self._expect_belief()
+            is_due = belief.n_events - self._n_snapshot >= SNAPSHOT_EVERY_EVENTS
+            snapshot = belief.take_snapshot(self._n_snapshot) if is_due else None
+            belief_batch = BeliefBatch.after(belief, batch.events, self._title, snapshot)
+            successor = None if batch.successor is None else _first_batch(*batch.successor)
+            batch.units.append(BeliefUnit(belief_batch, successor))
+            if snapshot is not None:
+                self._n_snapshot = snapshot.n_events
         results = await self._committer.commit(batch.units, self._fence)
         if positions:
             self._consumed = positions[-1]
         return results
 
-    def _is_consumed(self, position: Position | None) -> bool:
+    def _is_consumed(self, position: Position) -> bool:
         consumed = self._consumed
         return (
-            position is not None
-            and consumed is not None
+            consumed is not None
             and position.mailbox_id == consumed.mailbox_id
             and position.offset <= consumed.offset
         )
-
-    def _belief_batch(self, events: list[BeliefEvent]) -> BeliefBatch:
-        belief = self._expect_belief()
-        is_due = belief.n_events - self._n_snapshot >= SNAPSHOT_EVERY_EVENTS
-        snapshot = belief.take_snapshot(self._n_snapshot) if is_due else None
-        return BeliefBatch.after(belief, events, self._title, snapshot)
 
     def _expect_belief(self) -> BeliefSession:
         if self._belief is None:
@@ -490,10 +488,6 @@ def _answer(batch: _Batch, results: list[Any]) -> None:
             message.reply.fail(ActorFailed(f"the answer cannot be made: {error!r}"))
 
 
-def _reads_record(message: Message) -> bool:
-    return isinstance(message, VerifyThoughtChain)
-
-
 def _first(results: list[Any]) -> Any:
     """Return the result of a message's one unit.
 
@@ -510,12 +504,7 @@ def _refuse(error: BeliefError, _: list[Any]) -> NoReturn:
     raise error
 
 
-def _first_batch(
-    successor: tuple[BeliefSession, list[BeliefEvent]] | None,
-) -> BeliefBatch | None:
-    if successor is None:
-        return None
-    belief, events = successor
+def _first_batch(belief: BeliefSession, events: list[BeliefEvent]) -> BeliefBatch:
     return BeliefBatch.after(belief, events, _title_of(belief))
 
 

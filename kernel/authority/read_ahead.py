@@ -6,7 +6,7 @@ The surroundings are read of written nodes only: one input may feed a hundred th
 Nothing relies on the reading being complete; what it lacks is read when it is needed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -47,6 +47,8 @@ class Around(Enum):
     """Of a source: what it was drawn from, and what that was."""
 
 
+_AROUND = tuple(Around)
+
 DRAWN_MAX = 4096
 """Names that are read ahead in one step back from sources; more are read when needed."""
 
@@ -63,37 +65,54 @@ def read_ahead(view: LedgerView, keys: Iterable[RecordKey]) -> None:
     tables = view.tables
     if not isinstance(tables, BufferedTables):
         return
-    by_kind: dict[Table | Around, dict[Any, None]] = {schema.nodes: {}}
+    by_kind: dict[Table | Around, dict[Any, None]] = {}
     for kind, key in keys:
         by_kind.setdefault(kind, {})[key] = None
-    below, above, computed, behind = (by_kind.pop(kind, {}) for kind in Around)
-    written = by_kind[schema.nodes].keys() | below.keys() | above.keys()
-    by_kind[schema.nodes] |= below | above | computed | behind
+    below, above, computed, behind = [by_kind.pop(kind, {}) for kind in _AROUND]
+    written = by_kind.get(schema.nodes, {}) | below | above
+    known = written | computed | behind
+    if known:
+        by_kind[schema.nodes] = known
     for table, names in by_kind.items():
         assert isinstance(table, Table)  # noqa: S101 - for the types
         # An answer is asked for by its key, which an archived one may have as well.
         by_key = table is schema.idempotency_records
         tables.read_ahead(table, "idempotency_key" if by_key else key_names(table)[0], names)
-    known = by_kind[schema.nodes]
-    tables.read_ahead(schema.materialized_views, "node_ref", written)
-    _read_behind(view, tables, behind)
+    if written:
+        tables.read_ahead(schema.materialized_views, "node_ref", written)
+    if behind:
+        _read_behind(view, tables, behind)
+    if below or above or computed:
+        _read_surroundings(tables, known, below, above, computed)
+
+
+def _read_surroundings(
+    tables: BufferedTables,
+    known: Mapping[str, None],
+    below: Mapping[str, None],
+    above: Mapping[str, None],
+    computed: Mapping[str, None],
+) -> None:
     beyond = dict.fromkeys(_fed_by(tables, below))
-    tables.read_ahead(schema.nodes, "node_id", beyond.keys() - known.keys())
+    if further := beyond.keys() - known.keys():
+        tables.read_ahead(schema.nodes, "node_id", further)
     _fed_by(tables, beyond.keys() - below.keys())
     waiting = {node_id for node_id in (*below, *beyond) if _may_be_understanding(tables, node_id)}
     waiting |= above.keys() | computed.keys()
     _read_requests(tables, waiting)
-    feeding = {"input_from": UNDERSTANDING}
     # A worker computes what is due already; what is recorded is asked whether it is.
     waiting -= computed.keys() - above.keys()
     most = INPUT_EDGES_MAX
-    inputs = tables.read_ahead(schema.edges, "target_node_id", waiting, feeding, most=most)
-    _read_requests(tables, {row["source_node_id"] for row in inputs} - waiting)
-    _read_closed(
-        tables, {row["source_node_id"] for row in inputs if row["target_node_id"] in above}
-    )
-    inputs = tables.read_ahead(schema.edges, "target_node_id", computed, most=INPUT_EDGES_MAX)
-    tables.read_ahead(schema.nodes, "node_id", {row["source_node_id"] for row in inputs})
+    if waiting:
+        feeding = {"input_from": UNDERSTANDING}
+        inputs = tables.read_ahead(schema.edges, "target_node_id", waiting, feeding, most=most)
+        _read_requests(tables, {row["source_node_id"] for row in inputs} - waiting)
+        _read_closed(
+            tables, {row["source_node_id"] for row in inputs if row["target_node_id"] in above}
+        )
+    if computed:
+        inputs = tables.read_ahead(schema.edges, "target_node_id", computed, most=most)
+        tables.read_ahead(schema.nodes, "node_id", {row["source_node_id"] for row in inputs})
 
 
 def _read_behind(view: LedgerView, tables: BufferedTables, sources: Iterable[str]) -> None:
@@ -110,17 +129,23 @@ def _read_behind(view: LedgerView, tables: BufferedTables, sources: Iterable[str
         tables.read_ahead(schema.nodes, "node_id", waiting)
 
 
-def _fed_by(tables: BufferedTables, nodes: Iterable[str]) -> list[str]:
+def _fed_by(tables: BufferedTables, nodes: Collection[str]) -> list[str]:
+    if not nodes:
+        return []
     edges = tables.read_ahead(schema.edges, "source_node_id", nodes, most=EDGES_MAX)
     return [row["target_node_id"] for row in edges]
 
 
-def _read_requests(tables: BufferedTables, nodes: Iterable[str]) -> None:
+def _read_requests(tables: BufferedTables, nodes: Collection[str]) -> None:
+    if not nodes:
+        return
     tables.read_ahead(schema.outbox, "item_key", nodes, {"queue": AUTHORITY_QUEUE, "open": 1})
 
 
-def _read_closed(tables: BufferedTables, nodes: Iterable[str]) -> None:
+def _read_closed(tables: BufferedTables, nodes: Collection[str]) -> None:
     """Read what became of the newest request of each: whether an input waited at a moment."""
+    if not nodes:
+        return
     closed = {"queue": AUTHORITY_QUEUE, "open": 0}
     rows = tables.read_ahead(schema.outbox, "item_key", nodes, closed, most=CLOSED_MAX)
     rows.sort(key=lambda row: row["request_sequence"])

@@ -166,8 +166,10 @@ class BeliefSession(SessionState):
         if key in self._observations:
             return self._first_answer(self._observations[key], payload)
         self._refuse_if_succeeded()
-        self._check_head(expected_head)
-        self._check_known(claimed)
+        if expected_head is not None:
+            self._check_head(expected_head)
+        if self._policy.validate_hypotheses:
+            self._check_known(claimed)
         applied = self._survivors.strike(claimed)
         after_hash = self._survivors.hash() if applied else self._survivors_hash
         try:
@@ -350,7 +352,7 @@ class BeliefSession(SessionState):
 
     def _refuse_if_terminated(self) -> None:
         # Of one that went on in another session, the error that names it says more.
-        if self.terminated and self._successor_id is None:
+        if self._core.is_terminated and self._successor_id is None:
             raise BeliefError("SESSION_TERMINATED", "the session has ended")
 
     def _refuse_if_succeeded(self) -> None:
@@ -363,8 +365,6 @@ class BeliefSession(SessionState):
             raise BeliefError("CONFLICT", "the session has moved on", details)
 
     def _check_known(self, claimed: list[str]) -> None:
-        if not self._policy.validate_hypotheses:
-            return
         unknown = sorted_unique([name for name in claimed if name not in self._universe])
         if unknown:
             details = {"invalid": unknown[:MAX_REPORTED_IDS], "n_invalid": len(unknown)}

@@ -118,25 +118,27 @@ class SessionState:
         ``survivors_max`` bounds the list of survivors to its first ones, and the cost with it;
         with 0 the object has no list, which nobody can take for an empty one.
         """
-        listed = {"survivors": self._listed(survivors_max)} if survivors_max != 0 else {}
-        return {
+        survivors = self._survivors
+        snapshot: dict[str, Any] = {
             "session_id": self._session_id,
             "ontology": self._ontology.to_dict(),
-            **listed,
-            "n_survivors": len(self._survivors),
-            "entropy_proxy": self._core.entropy,
-            "terminated": self.terminated,
-            "active_obligation_id": self._obligation_id,
-            "audit_head_event_id": self.head_event_id,
-            **self._linked(),
         }
-
-    def _linked(self) -> dict[str, str]:
-        """Name the sessions before and after this one, each only where there is one."""
-        linked = {} if self._succeeds is None else {"predecessor_id": self._succeeds.session_id}
-        return (
-            linked if self._successor_id is None else linked | {"successor_id": self._successor_id}
-        )
+        if survivors_max != 0:
+            snapshot["survivors"] = (
+                survivors.ids() if survivors_max is None else survivors.first(survivors_max)
+            )
+        snapshot |= {
+            "n_survivors": len(survivors),
+            "entropy_proxy": self._core.entropy,
+            "terminated": self._core.is_terminated,
+            "active_obligation_id": self._obligation_id,
+            "audit_head_event_id": self._journal.head_event_id,
+        }
+        if self._succeeds is not None:
+            snapshot["predecessor_id"] = self._succeeds.session_id
+        if self._successor_id is not None:
+            snapshot["successor_id"] = self._successor_id
+        return snapshot
 
     def core_state(self) -> dict[str, Any]:
         """Return what the core holds as JSON values; it costs the size of the universe.
@@ -144,11 +146,6 @@ class SessionState:
         A session that was resumed holds no probes and no eliminations of the part left out.
         """
         return self._core.serialize()
-
-    def _listed(self, survivors_max: int | None) -> list[str]:
-        if survivors_max is None:
-            return self._survivors.ids()
-        return self._survivors.first(survivors_max)
 
     @property
     def n_events_left_out(self) -> int:

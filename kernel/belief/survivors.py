@@ -71,12 +71,10 @@ class Survivors:
                 applied.append(name)
         self._changed(applied)
         self._count -= len(applied)
-        return self._in_order(applied)
+        return sorted(applied) if len(applied) <= STEP_IDS else self._in_order(applied)
 
     def _in_order(self, ids: list[str]) -> list[str]:
-        """Sort ids of the universe, which has them sorted."""
-        if len(ids) <= STEP_IDS:
-            return sorted(ids)
+        """Sort many ids of the universe, which has them sorted."""
         bits = bytearray(len(self._bitmap))
         for position in map(self._universe.position, ids):
             if position is not None:

@@ -21,6 +21,7 @@ from kernel.records.operation_steps import AppliedOperation
 from kernel.values.host import iso_time
 
 ALERT = "quota_exceeded_alert"
+_DAY_CHARS = len("2000-01-01")
 
 
 def operations_in(envelope: Envelope) -> int:
@@ -30,7 +31,7 @@ def operations_in(envelope: Envelope) -> int:
 
 def day_of(time_us: int) -> str:
     """Return the UTC day of a time."""
-    return iso_time(time_us)[:10]
+    return iso_time(time_us)[:_DAY_CHARS]
 
 
 def day_key(time_us: int, operation_kind: str) -> str:
@@ -57,11 +58,13 @@ def count_operation(operation: AppliedOperation) -> None:
     """Count an operation that is being applied; emit an alert for the first beyond a limit."""
     transaction, envelope, emit = operation.transaction, operation.envelope, operation.emit
     governance, amount = governance_of(transaction), operations_in(envelope)
-    time_us, kind = transaction.head_now.committed_at_us, envelope.operation_kind
-    day, daily = day_of(time_us), schema.daily_operation_counts
+    # The time of applying begins with its day.
+    kind, day = envelope.operation_kind, operation.applied_at[:_DAY_CHARS]
+    daily = schema.daily_operation_counts
     about: Document = {"operation_kind": kind, "day": day}
     _count(transaction, daily, f"{day}|{kind}", governance.quota_of(kind), amount, about, emit)
-    budget, run = governance.per_run_write_budget, run_of(envelope)
+    budget = governance.per_run_write_budget
+    run = None if budget is None else run_of(envelope)
     if budget is not None and run is not None:
         counts = schema.run_operation_counts
         _count(transaction, counts, run, budget, amount, {"run_id": run}, emit)

@@ -80,9 +80,11 @@ def may_conflict(
     the same entity.
     """
     for effect in envelope.primitive_effects:
-        table, comparison = _store_of(effect.effect_kind)
         target = effect.target_ref
-        if table is None or comparison is None or target is None or effect.undoes is not None:
+        if target is None or effect.undoes is not None:
+            continue
+        table, comparison = _store_of(effect.effect_kind)
+        if table is None or comparison is None:
             continue
         key = comparison.key(target, effect.payload)
         record = None if key is None else view.record(table, key)

@@ -175,8 +175,11 @@ def _check_quota(submission: Submission, governance: KernelCostGovernance) -> Re
 
 
 def _check_budget(submission: Submission, governance: KernelCostGovernance) -> Refusal | None:
-    budget, run = governance.per_run_write_budget, run_of(submission.envelope)
-    if budget is None or run is None or governance.on_quota_exceeded == "alert_and_continue":
+    budget = governance.per_run_write_budget
+    if budget is None or governance.on_quota_exceeded == "alert_and_continue":
+        return None
+    run = run_of(submission.envelope)
+    if run is None:
         return None
     count = operations_of_run(submission.transaction, run)
     if count < budget or _settles(submission):

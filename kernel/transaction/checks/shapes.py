@@ -20,7 +20,7 @@ from kernel.records.overlays.access import OVERRIDE
 from kernel.records.overlays.overlay import EMBEDDED, FIELDS
 from kernel.records.overlays.resolution import SHARE_LINK_SESSION
 from kernel.records.sources import READING, RECLASSIFICATION
-from kernel.transaction.checks.causality import check_causality, check_epoch
+from kernel.transaction.checks.causality import check_causality, check_epoch, check_implication
 from kernel.transaction.checks.check import Check, Submission, Submitter
 from kernel.transaction.checks.conflicts import COMPUTED, check_conflicts
 from kernel.transaction.checks.evidence import (
@@ -44,9 +44,11 @@ from kernel.transaction.checks.taint import check_isolation, check_taint
 from kernel.transaction.checks.verbs import (
     ADVANCE,
     CREATE,
+    EXTRACTION_STEP,
     TAKING_VERBS,
     check_bindings,
     check_cascade,
+    check_extractions,
     check_fires,
     check_verb,
     judge_verb,
@@ -156,6 +158,9 @@ class Shape(NamedTuple):
     fires: bool
     """Whether it says that it is a fire of a binding."""
 
+    is_implied: bool
+    """Whether it says that a detector implied it."""
+
     overlays: bool
     """Whether any overlay is in force."""
 
@@ -219,6 +224,7 @@ def _key_of(submission: Submission) -> tuple[Any, ...]:
         bool(envelope.adjudicates_receipt_ids),
         envelope.actor_session_kind == SHARE_LINK_SESSION,
         envelope.binding_fire is not None,
+        envelope.implication is not None,
         submission.transaction.has_overlays(),
     )
 
@@ -352,11 +358,15 @@ CANNOT_REFUSE: Mapping[Check, Callable[[Shape], bool]] = MappingProxyType(
             not shape.fires
             and not any(effect.receipt == MANIFEST_RECEIPT for effect in shape.effects)
         ),
+        check_extractions: lambda shape: (
+            not any(effect.kind == EXTRACTION_STEP for effect in shape.effects)
+        ),
         check_cascade: lambda shape: shape.verb not in TAKING_VERBS,
         check_epoch: lambda shape: (
             not shape.in_epoch and shape.verb not in (EPOCH_OPEN, EPOCH_CLOSE)
         ),
         check_causality: lambda shape: shape.supersedes or not shape.has_parents,
+        check_implication: lambda shape: not shape.is_implied,
         check_source_spans: _grounds_nothing,
         check_outcomes: lambda shape: (
             not any(effect.kind in JUDGED_KINDS for effect in shape.effects)

@@ -218,6 +218,7 @@ def _judge_binding(effect: KernelEffect, actor: str, field: str) -> Refusal | No
     return None
 
 
+EXTRACTION_STEP = "extraction_state_transition"
 COMPLETENESS = "extraction_completeness"
 MISSING = "extraction_completeness_missing"
 INVALID = "extraction_completeness_contradicted"
@@ -226,7 +227,7 @@ INVALID = "extraction_completeness_contradicted"
 def check_extractions(submission: Submission) -> Verdict:
     """Refuse a degraded step without its completeness, and one that contradicts its state."""
     for place, effect in enumerate(submission.envelope.primitive_effects):
-        if effect.effect_kind == "extraction_state_transition":
+        if effect.effect_kind == EXTRACTION_STEP:
             refusal = _judge_completeness(
                 effect.payload, f"primitive_effects.{place}.payload.{COMPLETENESS}"
             )
