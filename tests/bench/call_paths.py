@@ -98,7 +98,7 @@ async def submit(door: Door, number: int) -> None:
 
 
 async def drain_an_item(door: Door, number: int) -> None:
-    queue = door.services.queues["extraction-transition"]
+    queue = door.services.work.queues["extraction-transition"]
     assert isinstance(queue, WorkQueue)
     content = extraction_step(f"run-{number}")
     path = "/v1/queues/extraction-transition/requests"

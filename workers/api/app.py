@@ -139,8 +139,10 @@ def build_app(
     # What is added last comes first.
     app.add_middleware(ThinRoutesMiddleware, routes=hot_routes(), services=services)
     app.add_middleware(AdmissionMiddleware, admission=services.admission)
-    app.add_middleware(AnswerHeadersMiddleware, owner_url=services.owner_url)
-    app.add_middleware(RequestGuardMiddleware, hosts=hosts, host=host, went_back=services.went_back)
+    app.add_middleware(AnswerHeadersMiddleware, owner_url=services.fleet.owner_url)
+    app.add_middleware(
+        RequestGuardMiddleware, hosts=hosts, host=host, went_back=services.health.went_back
+    )
     return app
 
 

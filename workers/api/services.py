@@ -1,6 +1,6 @@
 """The services that routes get: sessions, ledger, queues, the next commit."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
@@ -10,20 +10,12 @@ from fastapi import Depends, Request
 from actors.commit.thought_units import UNSIGNED, Sealing
 from actors.commit.units import Unit
 from actors.sessions.runtime import Sessions
-from actors.sharding.held_shards import HeldShards
 from actors.synthesis.synthesis import Synthesis
-from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.model.replay import AuditContext, AuditReplayReceipt, AuditReplayStrategy
 from kernel.rollback.confirmation import Confirmations
 from kernel.verify.checked_reading import checked
-from queues.fleet.worker_heartbeats import Heartbeats
-from queues.gateways.shard_mailboxes import ShardMail
-from queues.leases.capacity_leases import CapacityLeases
-from queues.queue.work_queue import WorkQueue
-from queues.redis.connection import RedisClient
-from queues.redis.watch import RedisWatch
 from workers.api.gathered_proofs import GatheredProofs
 from workers.api.middleware.admission import Admission
 from workers.api.operation_stream import OperationStreams
@@ -32,6 +24,7 @@ from workers.publication.log_publishing import LogPublishing
 from workers.use_cases.log_archiving import KEEPS_ALL, RetentionPolicy
 from workers.views.checkpoints import CheckpointStatusDocument, checkpoint_status, what_waits
 from workers.views.cold_reads import note_archive_read
+from workers.views.surroundings import FleetServices, WorkServices
 
 T = TypeVar("T")
 
@@ -46,19 +39,30 @@ Replay = Callable[[ReplayTarget, AuditReplayStrategy, AuditContext], Awaitable[R
 
 
 @dataclass(frozen=True, slots=True)
+class Health:
+    """What keeps a gateway from serving as it should."""
+
+    stalled_s: Callable[[], float] = lambda: 0.0
+    """For how long nothing could be committed; see `Committer.stalled_s`."""
+
+    clock_problem: Callable[[], str | None] = lambda: None
+    """Why this machine's clock keeps the gateway from being ready; see `LedgerClock.problem`."""
+
+    went_back: Callable[[], LedgerWentBack | None] = lambda: None
+    """Why nothing is answered here: the ledger is not the one that was answered from."""
+
+    problems: dict[str, str] = field(default_factory=dict)
+    """Problems of this process by component, which health reports."""
+
+
+@dataclass(frozen=True, slots=True)
 class Services:
     """Everything that lives as long as the gateway."""
 
     ledger: Ledger
     sessions: Sessions
     synthesis: Synthesis
-    queues: Mapping[str, WorkQueue]
-    """Every queue that the relay serves, by name."""
-
-    leases: CapacityLeases
-    heartbeats: Heartbeats
-    redis: RedisClient
-    redis_watch: RedisWatch
+    work: WorkServices
     write: Write
     """Runs one unit in the next commit and returns its result, or raises its error."""
 
@@ -77,52 +81,19 @@ class Services:
     sweeping: set[str] = field(default_factory=set)
     """The sweeps that run in this process: one of each kind at a time."""
 
-    slots: Mapping[str, int] = field(default_factory=dict)
-    """How many slots the whole fleet has, by the resource of which they are leased."""
-
-    held_shards: HeldShards | None = None
-    """The shards of this gateway; None where it has its ledger to itself by construction."""
-
-    mail: ShardMail | None = None
-    """The mailboxes of the shards; None as for `held_shards`."""
-
-    stalled_s: Callable[[], float] = lambda: 0.0
-    """For how long nothing could be committed; see `Committer.stalled_s`."""
-
-    clock_problem: Callable[[], str | None] = lambda: None
-    """Why this machine's clock keeps the gateway from being ready; see `LedgerClock.problem`."""
-
-    owner_url: Callable[[str], str | None] = lambda _: None
-    """The URL of the other gateway that owns a session, where it advertises one."""
-
-    absent_owner: Callable[[str], str | None] = lambda _: None
-    """The gateway of a session that no living gateway owns; see `GatewayCluster.absent_owner`."""
-
-    gateway_urls: Callable[[], Mapping[str, str]] = dict
-    """The URLs that the living gateways advertise, by their names."""
-
+    fleet: FleetServices = field(default_factory=FleetServices)
+    health: Health = field(default_factory=Health)
     sealing: Sealing = UNSIGNED
     """Who signs seals, and how many sessions a round has."""
 
     publishing: LogPublishing | None = None
     """The published log; None where there is none."""
 
-    went_back: Callable[[], LedgerWentBack | None] = lambda: None
-    """Why nothing is answered here: the ledger is not the one that was answered from."""
-
     retention: RetentionPolicy = KEEPS_ALL
     """What stays in the database, and for how long."""
 
     webhook_secret: str | None = None
     """What signs the events of others; None where they need no signature."""
-
-    problems: dict[str, str] = field(default_factory=dict)
-    """Problems of this process by component, which health reports."""
-
-    @property
-    def queue(self) -> WorkQueue:
-        """The queue of authorities."""
-        return self.queues[AUTHORITY_QUEUE]
 
     async def read(self, question: Callable[[LedgerView], T]) -> T:
         """Answer a question from a snapshot of the ledger, off the event loop.

@@ -56,6 +56,8 @@ class GatewayCluster:
 
     work_notices: WorkNotices
     gateway_urls: GatewayUrls
+    sealing: Sealing
+    """Who signs the seals of thoughts, and how many sessions a round has."""
 
     def owner_url(self, session_id: str) -> str | None:
         """Return the URL of the other gateway that owns a session, where it advertises one."""
@@ -231,6 +233,7 @@ def share_sessions(
             living,
             lambda: ledger.host.now_us() // 1000,
         ),
+        sealing,
     )
 
 

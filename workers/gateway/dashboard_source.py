@@ -150,7 +150,7 @@ class LiveSource:
         counts = Counter(DROPPED)
         # Where Redis is away, what this process dropped is still known.
         with suppress(QueueError):
-            for beat in await self.services.heartbeats.alive():
+            for beat in await self.services.work.heartbeats.alive():
                 counts.update(beat.dropped)
         return tuple(Count(*pair) for pair in counts.most_common())
 
@@ -178,7 +178,7 @@ class LiveSource:
         return tuple(
             [
                 await self._queue(queue, record, completed_per_s.get(name, 0.0))
-                for name, queue in self.services.queues.items()
+                for name, queue in self.services.work.queues.items()
             ]
         )
 
@@ -213,10 +213,10 @@ class LiveSource:
         )
 
     async def _leases(self) -> tuple[LeaseView, ...]:
-        return tuple([await self._lease(resource) for resource in self.services.queues])
+        return tuple([await self._lease(resource) for resource in self.services.work.queues])
 
     async def _lease(self, resource: str) -> LeaseView:
-        held = await self.services.leases.held(resource)
+        held = await self.services.work.leases.held(resource)
         at_ms = now_ms()
         leases = tuple(
             Hold(lease.holder, str(lease.token), lease.expires_at_ms - at_ms)
@@ -239,7 +239,7 @@ class LiveSource:
                 at_ms - beat.seen_at_ms,
                 "late" if is_late(beat, at_ms) else "alive",
             )
-            for beat in await self.services.heartbeats.alive()
+            for beat in await self.services.work.heartbeats.alive()
         )
         return Fleet(workers, len(workers))
 
@@ -273,8 +273,10 @@ class LiveSource:
             counts=requests,
             pauses=_pauses(view),
             # Whatever was not asked for by a producer is an authority's, or an effect's outside.
-            completed={name: self._asked_for[name] for name in self.services.queues}
-            | {self.services.queue.name: outcomes["completed"] - self._asked_for.total()},
+            completed={name: self._asked_for[name] for name in self.services.work.queues}
+            | {
+                self.services.work.authorities.name: outcomes["completed"] - self._asked_for.total()
+            },
         )
 
     def _count_rejections(self, view: LedgerView, newest: int) -> None:

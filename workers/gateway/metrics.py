@@ -147,23 +147,24 @@ class GatewayMetrics:
         readings.put("rotulus_mailbox_messages", sum(waiting))
         readings.put("rotulus_mailbox_messages_max", max(waiting, default=0))
         readings.put("rotulus_mailbox_limit", self.settings.mailbox_max)
-        went_back = self.services.went_back() is not None
+        went_back = self.services.health.went_back() is not None
         readings.put("rotulus_ledger_went_back", float(went_back))
         readings.put("rotulus_commit_waiting", self.committer.waiting)
         for asker, places in self.services.admission.places.items():
             readings.put("rotulus_http_requests_in_flight", places.taken, asker)
             readings.put("rotulus_http_requests_limit", places.limit, asker)
             readings.put("rotulus_http_requests_refused_total", places.refused, asker)
-        if self.services.held_shards is not None:
-            readings.put("rotulus_shards", self.services.held_shards.shards)
-            readings.put("rotulus_shards_owned", len(self.services.held_shards.held))
+        if (shards := self.services.fleet.held_shards) is not None:
+            readings.put("rotulus_shards", shards.shards)
+            readings.put("rotulus_shards_owned", len(shards.held))
 
     async def _redis(
         self, readings: _Readings, open_requests: Mapping[Labels, float] | None
     ) -> None:
-        if (problem := await self.services.redis_watch.current()) is not None:
+        if (problem := await self.services.work.redis_watch.current()) is not None:
             raise QueueError("queue_refused", str(problem))
-        for queue in self.services.queues.values():
+        work = self.services.work
+        for queue in work.queues.values():
             depth = await queue.depth()
             delayed = depth.delayed
             if open_requests is not None:
@@ -171,11 +172,11 @@ class GatewayMetrics:
                 delayed = stands.delayed
                 readings.put("rotulus_requests_held", stands.held, queue.name)
             _put_depth(readings, queue, depth, delayed)
-        for resource, most in self.services.slots.items():
-            held = await self.services.leases.held(resource)
+        for resource, most in work.slots.items():
+            held = await work.leases.held(resource)
             readings.put("rotulus_lease_slots_held", len(held), resource)
             readings.put("rotulus_lease_slots", most, resource)
-        readings.put("rotulus_workers_alive", len(await self.services.heartbeats.alive()))
+        readings.put("rotulus_workers_alive", len(await work.heartbeats.alive()))
 
     async def _ledger(self, readings: _Readings) -> None:
         head, requests, halts, closed = await self.services.read(

@@ -61,7 +61,7 @@ class LivePages:
         self, name: str, search: RequestSearch, after: int | None, dead_after: str
     ) -> QueueSummary | None:
         """Return a queue with its requests that fit; None where no queue has the name."""
-        queue = self._services.queues.get(name)
+        queue = self._services.work.queues.get(name)
         if queue is None:
             return None
         depth: QueueDepth | None = None
@@ -109,7 +109,7 @@ class LivePages:
 
     async def worker(self, worker_id: str) -> WorkerBeat | None:
         """Return the last report of a living worker; None where there is none."""
-        beats = await self._services.heartbeats.alive()
+        beats = await self._services.work.heartbeats.alive()
         return next((beat for beat in beats if beat.worker_id == worker_id), None)
 
     async def runs(self, status: str | None, before_us: int | None) -> RunsPicture:
@@ -134,7 +134,7 @@ class LivePages:
 
     async def act(self, action: OperatorAction) -> None:
         """Do what is asked; it is on the record when this returns."""
-        queue = self._services.queues.get(action.queue)
+        queue = self._services.work.queues.get(action.queue)
         if queue is None:
             raise KernelError(no_such_queue(action.queue), code="work_queue_unknown")
         await queue_operations.act(self._services.write, queue, action)

@@ -89,7 +89,7 @@ async def _serve_one(
             await answered(gateway.sharing.found, wait_s)
             if (mark := await mark_of(ledger, settings)()) is not None:
                 await anyio.to_thread.run_sync(claim_folders, settings, mark)
-            await gateway.services.redis_watch.refuse_another()
+            await gateway.services.work.redis_watch.refuse_another()
             await answered(gateway.sharing.begin, wait_s)
         _log.info("gateway_listens", port=port_of(listening), gateway=name, halted=halted)
         # The server closes what it is given, and the next one listens on the same.

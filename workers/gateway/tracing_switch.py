@@ -1,6 +1,6 @@
 """Decides whether a gateway traces; the modules of tracing are loaded only if it does."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from fastapi import FastAPI
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from workers.gateway.request_spans import GatewayTraces
 
 
-def gateway_traces(settings: Settings) -> "Untraced | GatewayTraces":
+Traces: TypeAlias = "Untraced | GatewayTraces"
+
+
+def gateway_traces(settings: Settings) -> Traces:
     """Return what emits the spans of a gateway, or nothing where no collector is set."""
     if settings.traces_url is None:
         return Untraced()

@@ -1,12 +1,11 @@
 """Puts a gateway together, once: for its process, and for tests.
 
-Nothing that is built here runs before `Gateway.run`. What is told of something later in this file
-is told by a function that names it, so that everything has its callbacks when it is made
-(workers/0088).
+Nothing that is built here runs before `Gateway.run`. Who is woken by what others record enters
+`Followers`, which is made first, so that no callback names what is made later (workers/0460).
 """
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 from fastapi import FastAPI
+from pydantic import SecretStr
 
 from actors.commit.group_committer import Committer
 from actors.commit.refusal_recorder import RefusalRecorder
@@ -40,6 +40,7 @@ from queues.fleet.worker_heartbeats import Heartbeats
 from queues.leases.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.leases.kernel_capacity import LeasedCapacity
 from queues.queue.outbox_relay import OutboxRelay
+from queues.queue.work_queue import WorkQueue
 from queues.redis.connection import RedisClient
 from queues.redis.watch import RedisWatch
 from workers.api.app import build_app
@@ -47,6 +48,7 @@ from workers.api.middleware.admission import Admission
 from workers.api.middleware.path_prefix import PathPrefixMiddleware
 from workers.api.outcome_watch import OutcomeWatch
 from workers.api.services import (
+    Health,
     Replay,
     Replayed,
     ReplayTarget,
@@ -67,7 +69,15 @@ from workers.environment.settings import Settings
 from workers.external_effects.performer import ExternalEffects
 from workers.gateway.cluster import Callbacks, GatewayCluster, share_sessions
 from workers.gateway.dashboard_source import LiveSource
-from workers.gateway.followers import Follower, items_of, requests_of, wake, work
+from workers.gateway.followers import (
+    SHARDS,
+    Followers,
+    Loop,
+    Run,
+    concerns_others,
+    items_of,
+    requests_of,
+)
 from workers.gateway.loops.binding_routing import BindingRouting
 from workers.gateway.loops.damage_recording import DamageRecording
 from workers.gateway.loops.evidence_confirmation import EvidenceConfirmation
@@ -79,17 +89,17 @@ from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway.metrics import install as install_metrics
 from workers.gateway.page_source import LivePages
 from workers.gateway.publishing import publishing_of
-from workers.gateway.tracing_switch import gateway_traces
+from workers.gateway.tracing_switch import Traces, gateway_traces
 from workers.implications.detecting_process import DetectingProcess
 from workers.implications.detection import IMPLICATIONS, ImplicationDetection
 from workers.implications.detectors import DETECTORS
 from workers.models.configured_model import close_model, model_of
 from workers.plugins.installed import elimination_store_plugin
+from workers.publication.log_publishing import LogPublishing
 from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
 from workers.use_cases.log_archiving import retention_policy
 from workers.use_cases.rollbacks import confirmations_of
-
-Run = Callable[[], Coroutine[Any, Any, None]]
+from workers.views.surroundings import FleetServices, WorkServices
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +109,7 @@ class Gateway:
     app: FastAPI
     services: Services
     sharing: GatewayCluster
-    ending: Sequence[Run]
-    """Loops whose failure ends the process: they hold what cannot be trusted then."""
-
-    kept: Sequence[Run]
-    """Loops that begin again after a failure."""
-
+    loops: Sequence[Loop]
     stops: Sequence[Callable[[], None]]
     """What ends streams and waits, so that the server can finish its requests."""
 
@@ -113,13 +118,14 @@ class Gateway:
 
     closing: Sequence[Callable[[], Awaitable[None]]]
 
-    async def run(self, serving: Awaitable[None], *loops: Run) -> None:
-        """Run everything for as long as the server serves; `loops` begin again when they end."""
+    async def run(self, serving: Awaitable[None], *runs: Run) -> None:
+        """Run everything for as long as the server serves; `runs` begin again when they end."""
         async with anyio.create_task_group() as tasks:
-            for run in self.ending:
-                tasks.start_soon(run)
-            for run in (*self.kept, *loops):
-                tasks.start_soon(kept_up, run.__qualname__, run)
+            for loop in (*self.loops, *map(Loop, runs)):
+                if loop.is_vital:
+                    tasks.start_soon(loop.run)
+                else:
+                    tasks.start_soon(kept_up, loop.run.__qualname__, loop.run)
             await serving
             tasks.cancel_scope.cancel()
 
@@ -143,12 +149,115 @@ def build_gateway(
 
     A `halted` one does nothing but say so, until somebody has accepted its ledger.
     """
-    host, folder = ledger.host, DataFolder(settings.data_dir)
-    traces = gateway_traces(settings)
-    leases, watch = CapacityLeases(redis), RedisWatch(redis, mark_of(ledger, settings))
-    queues = {queue: traces.queue(redis, queue) for queue in QUEUE_KINDS}
-    outcomes = OutcomeWatch(ledger)
-    capacity, refusals = _capacity(settings, leases, host.random_bytes), RefusalRuns()
+    traces, measures, followers = gateway_traces(settings), GatewayMeasures(), Followers()
+    model = model_of(settings)
+    work = _work(settings, ledger, redis, traces)
+    writes = _writes(settings, ledger, work.leases, followers, measures, halted=halted)
+    sharing = share_sessions(
+        ledger,
+        writes.committer,
+        redis,
+        settings,
+        name,
+        _tombstones(settings, ledger),
+        Callbacks(
+            followers.wake_for_shards,
+            measures.mail_refused,
+            traces.handled,
+            followers.wake_for_work,
+        ),
+        Sealing(seal_keys(settings.seal_key), settings.round_sessions),
+    )
+    if isinstance(ledger.store, SharedStore):
+        ledger.store.share(name, sharing.keeper.is_dead)
+    following = _following_loops(settings, ledger, work.queues, writes, sharing, followers)
+    publication = _publication(settings, ledger, writes.write)
+    doors = _doors(
+        settings,
+        traces,
+        measures,
+        writes,
+        _services(
+            settings,
+            traces,
+            work,
+            writes,
+            sharing,
+            publication.log,
+            model,
+            Health(
+                stalled_s=lambda: writes.committer.stalled_s,
+                clock_problem=clock.problem,
+                went_back=partial(_problem_of, ledger, halted),
+            ),
+        ),
+        followers,
+        sharing,
+    )
+
+    async def leave() -> None:
+        await writes.refusals.record()
+        await sharing.leave()
+        await publication.receipts.seal_outcomes()
+        await publication.runs.stop()
+        await publication.log.publish_last()
+
+    loops = [Loop(work.redis_watch.run, is_vital=True), Loop(work.redis_watch.follow)]
+    if not halted:
+        loops += [
+            Loop(sharing.run, is_vital=True),
+            Loop(RoundSealing(ledger, writes.write, sharing.sealing, settings.round_s).run),
+            Loop(DamageRecording(ledger, writes.write).run),
+            Loop(clock.keep),
+            *writes.loops,
+            *following,
+            *publication.loops,
+            *doors.loops,
+        ]
+    return Gateway(
+        doors.app,
+        doors.services,
+        sharing,
+        loops=loops,
+        stops=(*doors.stops, publication.log.stop),
+        leave=_leave_nothing if halted else leave,
+        closing=(
+            redis.aclose,
+            partial(close_model, model),
+            publication.log.aclose,
+            partial(anyio.to_thread.run_sync, close, ledger),
+            traces.close,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Writes:
+    """How something is written: the kernel's committer, and units for which nobody waits."""
+
+    committer: Committer
+    write: FencedWrite
+    refusals: RefusalRecorder
+    loops: Sequence[Loop]
+
+
+def _writes(
+    settings: Settings,
+    ledger: Ledger,
+    leases: CapacityLeases,
+    followers: Followers,
+    measures: GatewayMeasures,
+    *,
+    halted: bool,
+) -> _Writes:
+    refusals = RefusalRuns()
+    capacity = LeasedCapacity(
+        leases,
+        settings.kernel_capacities,
+        f"gateway-{ledger.host.random_bytes(8).hex()}",
+        round(settings.kernel_capacity_period_s * 1000),
+        time.monotonic,
+    )
     kernel = Kernel(
         idempotency_window_hours=settings.kernel_idempotency_window_hours,
         dev_mode=settings.kernel_dev_mode,
@@ -156,54 +265,60 @@ def build_gateway(
         throttle_ops_per_sec=settings.kernel_emergency_throttle_ops_per_sec or None,
         refusals=refusals,
     )
-    measures = GatewayMeasures()
-
-    def work_recorded() -> None:
-        for follower in work_followers:
-            follower.notify()
-
     committer = Committer(
         ledger,
         kernel,
-        Orchestrator(host, settings.kernel_causal_window_minutes),
+        Orchestrator(ledger.host, settings.kernel_causal_window_minutes),
         batch_max_units=settings.batch_max,
-        committed=lambda recorded: wake(followers, recorded),
+        committed=followers.wake,
         measured=measures.written,
     )
+    write = writing_alone(ledger, kernel) if halted else writing(committer)
+    recorder = RefusalRecorder(refusals, write)
+    loops = (Loop(committer.run, is_vital=True), Loop(capacity.run), Loop(recorder.run))
+    return _Writes(committer, write, recorder, loops)
 
-    def shards_taken() -> None:
-        work_recorded()
-        external.notify()
 
-    sealing = Sealing(seal_keys(settings.seal_key), settings.round_sessions)
-    sharing = share_sessions(
-        ledger,
-        committer,
+def _work(settings: Settings, ledger: Ledger, redis: RedisClient, traces: Traces) -> WorkServices:
+    queues = {queue: traces.queue(redis, queue) for queue in QUEUE_KINDS}
+    slots = dict.fromkeys(queues, settings.lease_slots) | {
+        CAPACITY_RESOURCE: settings.binding_slots
+    }
+    return WorkServices(
+        queues,
+        CapacityLeases(redis),
+        Heartbeats(redis),
         redis,
-        settings,
-        name,
-        _tombstones(settings, ledger),
-        Callbacks(shards_taken, measures.mail_refused, traces.handled, work_recorded),
-        sealing,
+        RedisWatch(redis, mark_of(ledger, settings)),
+        slots,
     )
+
+
+def _following_loops(
+    settings: Settings,
+    ledger: Ledger,
+    queues: Mapping[str, WorkQueue],
+    writes: _Writes,
+    sharing: GatewayCluster,
+    followers: Followers,
+) -> list[Loop]:
+    """Return the loops that carry on what the record asks for, each woken by what concerns it."""
+    write, leases = writes.write, sharing.work_leases
+    folder = DataFolder(settings.data_dir).path
     relays = {
-        name: OutboxRelay(ledger, queue, time.monotonic, sharing.work_leases[name])
+        name: OutboxRelay(ledger, queue, time.monotonic, leases[name])
         for name, queue in queues.items()
     }
-    if isinstance(ledger.store, SharedStore):
-        ledger.store.share(name, sharing.keeper.is_dead)
     external = ExternalEffects(
         ledger,
-        committer,
-        folder.path,
-        host.random_bytes,
+        writes.committer,
+        folder,
+        ledger.host.random_bytes,
         time.monotonic,
         sharing.held_shards,
-        claim=_claiming_effects(settings, folder.path),
+        claim=_claiming_effects(settings, folder),
     )
-    sessions = traces.sessions(sharing.sessions)
-    write = writing_alone(ledger, kernel) if halted else writing(committer)
-    cascades = DeferredCascades(ledger, write, sharing.work_leases[CASCADE_QUEUE])
+    cascades = DeferredCascades(ledger, write, leases[CASCADE_QUEUE])
     routing, confirmation = BindingRouting(ledger, write), EvidenceConfirmation(ledger, write)
     restarts = ExtractionRestarts(ledger, write)
     implications = ImplicationDetection(
@@ -212,122 +327,129 @@ def build_gateway(
         DETECTORS,
         DetectingProcess(ledger_place(settings), DETECTORS, damage=ledger.damage),
         time.monotonic,
-        sharing.work_leases[IMPLICATIONS],
+        leases[IMPLICATIONS],
     )
-    work_followers = (
-        *(Follower(relay.notify, items_of(queue)) for queue, relay in relays.items()),
-        Follower(cascades.notify, requests_of(CASCADE_QUEUE)),
-        Follower(routing.notify, lambda recorded: recorded.routing_marks),
-        Follower(restarts.notify, lambda recorded: recorded.running_extractions),
-        Follower(confirmation.notify, lambda recorded: recorded.operations),
-        Follower(implications.notify, lambda recorded: recorded.operations),
-    )
-    followers = (
-        *work_followers,
-        Follower(sharing.work_notices.notify, work),
-        Follower(external.notify, requests_of(EXTERNAL_QUEUE)),
-        Follower(outcomes.notify, lambda recorded: recorded.outcomes),
-    )
-    recorder = RefusalRecorder(refusals, write)
-    models = ActiveModels(settings.current_model_versions)
-    model, worker_token = model_of(settings), settings.worker_token
-    webhook_secret = settings.webhook_secret
-    receipt_sealing = ReceiptSealing(ledger, write, settings.receipts_seal_s, time.monotonic)
-    publishing = publishing_of(settings, ledger, time.monotonic, receipt_sealing.seal_outcomes)
-    services = Services(
+    for queue, relay in relays.items():
+        followers.add(relay.notify, items_of(queue))
+    followers.add(cascades.notify, requests_of(CASCADE_QUEUE))
+    followers.add(routing.notify, lambda recorded: recorded.routing_marks)
+    followers.add(restarts.notify, lambda recorded: recorded.running_extractions)
+    followers.add(confirmation.notify, lambda recorded: recorded.operations)
+    followers.add(implications.notify, lambda recorded: recorded.operations)
+    followers.add(external.notify, requests_of(EXTERNAL_QUEUE), of=(SHARDS,))
+    followers.add(sharing.work_notices.notify, concerns_others, of=())
+    runs = [external.run, cascades.run, routing.run, restarts.run, confirmation.run]
+    runs += [implications.run, *(relay.run for relay in relays.values())]
+    return [Loop(run) for run in runs]
+
+
+@dataclass(frozen=True, slots=True)
+class _Publication:
+    """What seals receipts and runs, and publishes the log over them."""
+
+    log: LogPublishing
+    receipts: ReceiptSealing
+    runs: RunSealing
+    loops: Sequence[Loop]
+
+
+def _publication(settings: Settings, ledger: Ledger, write: FencedWrite) -> _Publication:
+    receipts = ReceiptSealing(ledger, write, settings.receipts_seal_s, time.monotonic)
+    runs = RunSealing(ledger, write, settings.landscape_run_rows, time.monotonic)
+    log = publishing_of(settings, ledger, time.monotonic, receipts.seal_outcomes)
+    return _Publication(log, receipts, runs, [Loop(part.run) for part in (runs, receipts, log)])
+
+
+def _services(
+    settings: Settings,
+    traces: Traces,
+    work: WorkServices,
+    writes: _Writes,
+    sharing: GatewayCluster,
+    publishing: LogPublishing,
+    model: Any,
+    health: Health,
+) -> Services:
+    ledger, sessions = writes.committer.ledger, traces.sessions(sharing.sessions)
+    return Services(
         ledger=ledger,
         sessions=sessions,
-        synthesis=Synthesis(ledger, sessions, model, host, call_timeout_s=settings.model_timeout_s),
-        queues=queues,
-        leases=leases,
-        heartbeats=Heartbeats(redis),
-        redis=redis,
-        redis_watch=watch,
-        write=traces.write(write),
-        report=traces.report(reporting(committer)),
+        synthesis=Synthesis(
+            ledger, sessions, model, ledger.host, call_timeout_s=settings.model_timeout_s
+        ),
+        work=work,
+        fleet=FleetServices(
+            sharing.held_shards,
+            sharing.mail,
+            sharing.owner_url,
+            sharing.absent_owner,
+            lambda: sharing.gateway_urls.urls,
+        ),
+        health=health,
+        write=traces.write(writes.write),
+        report=traces.report(reporting(writes.committer)),
         confirmations=confirmations_of(
             settings.user_confirmation_key, settings.architect_confirmation_key
         ),
-        replay=replaying(write, models),
-        outcomes=outcomes,
+        replay=replaying(writes.write, ActiveModels(settings.current_model_versions)),
+        outcomes=OutcomeWatch(ledger),
         admission=Admission(settings.requests_max),
-        worker_token=worker_token.get_secret_value() if worker_token else None,
-        slots={
-            **dict.fromkeys(queues, settings.lease_slots),
-            CAPACITY_RESOURCE: settings.binding_slots,
-        },
-        held_shards=sharing.held_shards,
-        mail=sharing.mail,
-        stalled_s=lambda: committer.stalled_s,
-        clock_problem=clock.problem,
-        owner_url=sharing.owner_url,
-        absent_owner=sharing.absent_owner,
-        gateway_urls=lambda: sharing.gateway_urls.urls,
-        sealing=sealing,
+        worker_token=_secret(settings.worker_token),
+        webhook_secret=_secret(settings.webhook_secret),
+        sealing=sharing.sealing,
         publishing=publishing,
         retention=retention_policy(settings),
-        went_back=partial(_problem_of, ledger, halted),
-        webhook_secret=webhook_secret.get_secret_value() if webhook_secret else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Doors:
+    """The application of HTTP, and what pushes to those who listen."""
+
+    app: FastAPI
+    services: Services
+    loops: Sequence[Loop]
+    stops: Sequence[Callable[[], None]]
+
+
+def _doors(
+    settings: Settings,
+    traces: Traces,
+    measures: GatewayMeasures,
+    writes: _Writes,
+    services: Services,
+    followers: Followers,
+    sharing: GatewayCluster,
+) -> _Doors:
+    outcomes = services.outcomes
+    followers.add(outcomes.notify, lambda recorded: recorded.outcomes, of=())
+    folder = DataFolder(settings.data_dir)
     hub = SnapshotHub(LiveSource(services, settings.lease_slots, folder.read_runtime))
     app = build_app(
         services,
         build_router(hub, LivePages(services)),
         hosts=settings.host_names,
-        host=host,
+        host=services.ledger.host,
     )
-    metrics = GatewayMetrics(measures, services, committer, sharing.runtime, settings, traces.spans)
-    install_metrics(app, metrics)
+    install_metrics(
+        app,
+        GatewayMetrics(
+            measures, services, writes.committer, sharing.runtime, settings, traces.spans
+        ),
+    )
     traces.install(app)
     if settings.path_prefix:
         app.add_middleware(PathPrefixMiddleware, prefix=settings.path_prefix)
-
-    run_sealing = RunSealing(ledger, write, settings.landscape_run_rows, time.monotonic)
-
-    async def leave() -> None:
-        await recorder.record()
-        await sharing.leave()
-        await receipt_sealing.seal_outcomes()
-        await run_sealing.stop()
-        await publishing.publish_last()
-
-    return Gateway(
+    return _Doors(
         app,
         services,
-        sharing,
-        ending=(watch.run,) if halted else (committer.run, sharing.run, watch.run),
-        kept=(watch.follow,)
-        if halted
-        else (
-            watch.follow,
-            external.run,
-            cascades.run,
-            routing.run,
-            restarts.run,
-            confirmation.run,
-            implications.run,
-            RoundSealing(ledger, write, sealing, settings.round_s).run,
-            run_sealing.run,
-            receipt_sealing.run,
-            publishing.run,
-            hub.run,
-            capacity.run,
-            outcomes.run,
-            recorder.run,
-            DamageRecording(ledger, write).run,
-            clock.keep,
-            *(relay.run for relay in relays.values()),
-        ),
-        stops=(hub.stop, outcomes.stop, publishing.stop, services.streams.stop),
-        leave=_leave_nothing if halted else leave,
-        closing=(
-            redis.aclose,
-            partial(close_model, model),
-            publishing.aclose,
-            partial(anyio.to_thread.run_sync, close, ledger),
-            traces.close,
-        ),
+        [Loop(hub.run), Loop(outcomes.run)],
+        (hub.stop, outcomes.stop, services.streams.stop),
     )
+
+
+def _secret(value: SecretStr | None) -> str | None:
+    return None if value is None else value.get_secret_value()
 
 
 def writing(committer: Committer) -> FencedWrite:
@@ -389,18 +511,6 @@ def _problem_of(ledger: Ledger, halted: bool) -> LedgerWentBack | None:  # noqa:
 
 async def _leave_nothing() -> None:
     return
-
-
-def _capacity(
-    settings: Settings, leases: CapacityLeases, random_bytes: Callable[[int], bytes]
-) -> LeasedCapacity:
-    return LeasedCapacity(
-        leases,
-        settings.kernel_capacities,
-        f"gateway-{random_bytes(8).hex()}",
-        round(settings.kernel_capacity_period_s * 1000),
-        time.monotonic,
-    )
 
 
 def _claiming_effects(settings: Settings, folder: Path) -> Callable[[LedgerView], None]:

@@ -6,7 +6,7 @@ from kernel.ledger.ledger import LedgerView
 from kernel.work.queue_kinds import asked_kind
 from kernel.work.request_lists import RequestPage, RequestSearch, list_requests
 from kernel.work.requests import WorkStatus, status_of
-from workers.views.surroundings import FleetServices, why_open
+from workers.views.surroundings import RequestServices, why_open
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,9 @@ class RequestView:
     may_be_dismissed: bool
 
 
-async def request_view(services: FleetServices, queue: str, request_id: str) -> RequestView | None:
+async def request_view(
+    services: RequestServices, queue: str, request_id: str
+) -> RequestView | None:
     """Return a request of a queue; None where nothing asked this queue for it."""
     status = await services.read(lambda view: status_of(view, request_id))
     if status is None or status.queue != queue:

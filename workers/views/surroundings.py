@@ -1,15 +1,21 @@
 """Reads what Redis and the fleet say around an open request, for doors that say why it waits."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from actors.sharding.assignment import REQUESTS_OF
+from actors.sharding.held_shards import HeldShards
+from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.work.contents import BINDING_QUEUE
 from queues.errors import QueueError
 from queues.fleet.worker_heartbeats import Heartbeats
+from queues.gateways.shard_mailboxes import ShardMail
 from queues.leases.capacity_leases import CAPACITY_RESOURCE, CapacityLeases
 from queues.queue.work_queue import WorkQueue
+from queues.redis.connection import RedisClient
+from queues.redis.watch import RedisWatch
 from workers.views.waiting import (
     CapacityHolder,
     RecordedHold,
@@ -21,7 +27,47 @@ from workers.views.waiting import (
 T = TypeVar("T")
 
 
-class FleetServices(Protocol):
+@dataclass(frozen=True, slots=True)
+class WorkServices:
+    """The queues and whoever serves them, as a gateway reaches them through Redis."""
+
+    queues: Mapping[str, WorkQueue]
+    """Every queue that the relay serves, by name."""
+
+    leases: CapacityLeases
+    heartbeats: Heartbeats
+    redis: RedisClient
+    redis_watch: RedisWatch
+    slots: Mapping[str, int] = field(default_factory=dict)
+    """How many slots the whole fleet has, by the resource of which they are leased."""
+
+    @property
+    def authorities(self) -> WorkQueue:
+        """The queue of authorities."""
+        return self.queues[AUTHORITY_QUEUE]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetServices:
+    """The other gateways: whose a session is, and how it is reached."""
+
+    held_shards: HeldShards | None = None
+    """The shards of this gateway; None where it has its ledger to itself by construction."""
+
+    mail: ShardMail | None = None
+    """The mailboxes of the shards; None as for `held_shards`."""
+
+    owner_url: Callable[[str], str | None] = lambda _: None
+    """The URL of the other gateway that owns a session, where it advertises one."""
+
+    absent_owner: Callable[[str], str | None] = lambda _: None
+    """The gateway of a session that no living gateway owns; see `GatewayCluster.absent_owner`."""
+
+    gateway_urls: Callable[[], Mapping[str, str]] = dict
+    """The URLs that the living gateways advertise, by their names."""
+
+
+class RequestServices(Protocol):
     """What is needed of a gateway's services to look around a request."""
 
     @property
@@ -29,30 +75,18 @@ class FleetServices(Protocol):
         """The ledger, for its clock."""
 
     @property
-    def queues(self) -> Mapping[str, WorkQueue]:
-        """Every queue, by name."""
+    def work(self) -> WorkServices:
+        """The queues and whoever serves them."""
 
     @property
-    def leases(self) -> CapacityLeases:
-        """Who holds what is leased."""
-
-    @property
-    def heartbeats(self) -> Heartbeats:
-        """The living workers."""
-
-    @property
-    def slots(self) -> Mapping[str, int]:
-        """How many slots the whole fleet has, by resource."""
-
-    @property
-    def absent_owner(self) -> Callable[[str], str | None]:
-        """See `GatewayCluster.absent_owner`."""
+    def fleet(self) -> FleetServices:
+        """The other gateways."""
 
     async def read(self, question: Callable[[LedgerView], T]) -> T:
         """Answer a question from a snapshot of the ledger."""
 
 
-async def why_open(services: FleetServices, queue: str, request_id: str) -> str | None:
+async def why_open(services: RequestServices, queue: str, request_id: str) -> str | None:
     """Say why a request waits; None where it has its outcome.
 
     Raises:
@@ -62,7 +96,7 @@ async def why_open(services: FleetServices, queue: str, request_id: str) -> str 
     held = await services.read(lambda view: held_back(view, request_id, now_us))
     if held is None:
         return None
-    if queue not in services.queues:
+    if queue not in services.work.queues:
         return held.reason or "a gateway does it by itself, in the order of the record"
     try:
         around = await _surroundings(services, queue, held)
@@ -71,16 +105,19 @@ async def why_open(services: FleetServices, queue: str, request_id: str) -> str 
     return why_waiting(held, around)
 
 
-async def _surroundings(services: FleetServices, queue: str, held: RecordedHold) -> Surroundings:
+async def _surroundings(services: RequestServices, queue: str, held: RecordedHold) -> Surroundings:
     """Return what is around a request; of what it needs, the holders of what is full."""
-    place = await services.queues[queue].locate(held.item)
-    beats = await services.heartbeats.alive()
+    place = await services.work.queues[queue].locate(held.item)
+    beats = await services.work.heartbeats.alive()
     workers = sum(queue in beat.queues for beat in beats)
     # Until it stands in its queue it waits for who relays, afterwards for who records its result.
     session_id = REQUESTS_OF.format(queue) if place is None else held.session_id
-    away = None if session_id is None else services.absent_owner(session_id)
+    away = None if session_id is None else services.fleet.absent_owner(session_id)
     for resource in (queue, *([CAPACITY_RESOURCE] if queue == BINDING_QUEUE else [])):
-        slots, leases = services.slots.get(resource, 0), await services.leases.held(resource)
+        slots, leases = (
+            services.work.slots.get(resource, 0),
+            await services.work.leases.held(resource),
+        )
         if len(leases) >= slots > 0:
             holders = [CapacityHolder(lease.holder, lease.expires_at_ms) for lease in leases]
             return Surroundings(place, workers, holders, away)

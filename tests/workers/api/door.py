@@ -48,6 +48,7 @@ from workers.gateway.dashboard_source import LiveSource
 from workers.gateway.page_source import LivePages
 from workers.gateway.wiring import replaying, reporting, writing
 from workers.publication.log_publishing import LogPublishing
+from workers.views.surroundings import FleetServices, WorkServices
 
 URL = "http://127.0.0.1:8440"
 CONFIRMATIONS = Confirmations({"user": b"u" * 32})
@@ -169,17 +170,19 @@ async def running_door(
         ledger=ledger,
         sessions=sessions,
         synthesis=Synthesis(ledger, sessions, model or LocalModel(), host),
-        queues={name: WorkQueue(redis, name) for name in QUEUE_KINDS},
-        leases=CapacityLeases(redis),
-        heartbeats=Heartbeats(redis),
-        redis=redis,
-        redis_watch=RedisWatch(redis),
+        work=WorkServices(
+            {name: WorkQueue(redis, name) for name in QUEUE_KINDS},
+            CapacityLeases(redis),
+            Heartbeats(redis),
+            redis,
+            RedisWatch(redis),
+        ),
         write=write,
         report=reporting(committer),
         confirmations=CONFIRMATIONS,
         replay=replaying(write, models),
         worker_token=token,
-        held_shards=held_shards,
+        fleet=FleetServices(held_shards),
         publishing=None if publishing is None else publishing(ledger),
     )
     router = build_router(SnapshotHub(LiveSource(services, 4)), LivePages(services))

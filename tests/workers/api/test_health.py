@@ -97,7 +97,7 @@ async def test_a_gateway_that_owns_no_shard_is_not_ready_and_refuses_for_now():
         assert await unready(door) == {"shards": "this gateway owns none"}
         refused = await door.declare(SESSION, "a")
         error_of(refused, 503, "shard_unowned")
-        door.services.held_shards.name_taken = True
+        door.services.fleet.held_shards.name_taken = True
         assert await unready(door) == {
             "shards": "this gateway owns none",
             "gateway": "another process goes by its name",
@@ -114,7 +114,7 @@ async def test_a_gateway_says_how_many_shards_it_owns():
     async with running_door(host=FakeHost().host, shards=4) as door:
         with door.ledger.transaction() as transaction:
             seen = [shard for shard in shards_of(transaction) if shard.shard < 3]
-            door.services.held_shards.add(take_shards(transaction, "a", seen))
+            door.services.fleet.held_shards.add(take_shards(transaction, "a", seen))
         body = (await door.http.get("/readyz")).json()
         assert body == {"status": "ready", "problems": {}, "shards": {"owned": 3, "of": 4}}
         [(name, owned)] = (await door.http.get("/v1/shards")).json()["gateways"].items()
@@ -127,7 +127,7 @@ async def test_a_gateway_that_was_replaced_unnoticed_says_so_when_it_is_asked():
             with door.ledger.transaction() as transaction:
                 taken = take_shards(transaction, name, shards_of(transaction))
             if name == "a":
-                door.services.held_shards.add(taken)
+                door.services.fleet.held_shards.add(taken)
                 assert (await door.declare(SESSION, "x", "y")).status_code == 201
         refused = await door.http.get(f"/v1/sessions/{SESSION}")
         error_of(refused, 503, "stale_epoch")
@@ -136,7 +136,7 @@ async def test_a_gateway_that_was_replaced_unnoticed_says_so_when_it_is_asked():
 
 
 async def test_a_problem_of_the_process_makes_it_unready(door: Door):
-    door.services.problems["relay"] = "stopped"
+    door.services.health.problems["relay"] = "stopped"
     assert await unready(door) == {"relay": "stopped"}
 
 

@@ -81,7 +81,7 @@ async def test_a_request_that_was_lost_is_gone_and_one_that_never_was_is_unknown
 
 async def test_requests_that_redis_alone_knows_are_named_when_the_ledger_is_accepted(door: Door):
     item = NewItem("k-1", "background", cause_id="request:gone", payload=b"{}")
-    await door.services.queues[BINDING_QUEUE].enqueue(item)
+    await door.services.work.queues[BINDING_QUEUE].enqueue(item)
     find(door, *LOST)
     accepted = (await door.send("/v1/ledger/accept-head", GROUNDS)).json()
     assert accepted["acceptance"]["evidence"] == [

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_queue_or_a_priority_is_paused_and_resumed(door: Door):
-    queue = door.services.queues[BINDING_QUEUE]
+    queue = door.services.work.queues[BINDING_QUEUE]
     least_urgent = queue.priorities[-1].name
     for body in ({}, {"priority": least_urgent}):
         for verb, changed in (("pause", True), ("pause", False), ("resume", True)):
@@ -45,7 +45,7 @@ async def test_a_queue_or_a_priority_is_paused_and_resumed(door: Door):
 async def test_a_pause_is_decided_while_redis_is_away_and_the_relay_carries_it_there():
     server = FakeServer()
     async with running_door(host=FakeHost().host, redis=FakeAsyncRedis(server=server)) as door:
-        queue = door.services.queues[BINDING_QUEUE]
+        queue = door.services.work.queues[BINDING_QUEUE]
         relay = OutboxRelay(door.ledger, queue, lambda: 0.0)
         server.connected = False
         answer = await door.send(f"{BINDINGS}/pause", {})
@@ -59,7 +59,7 @@ async def test_a_pause_is_decided_while_redis_is_away_and_the_relay_carries_it_t
 async def test_dead_letters_are_listed_by_signature_and_requeued(door: Door):
     requests = await enqueued(door, BINDINGS, *(binding(name) for name in "abc"))
     ids = [request["request_id"] for request in requests]
-    queue = door.services.queues[BINDING_QUEUE]
+    queue = door.services.work.queues[BINDING_QUEUE]
     for request_id, signature in zip(ids, ("odd", "broken", "broken"), strict=True):
         await given_up(door, BINDING_QUEUE, request_id, signature)
     await queue.enqueue(NewItem(ids[0], queue.priorities[-1].name, "cause", b"{}"))

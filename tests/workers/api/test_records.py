@@ -167,7 +167,7 @@ async def test_the_queues_say_what_the_record_asks_for_and_what_waits(door: Door
     } == dict.fromkeys(QUEUES, 0)
     assert (document["workers"], document["fleet"]) == ([], [])
     beat = WorkerBeat("w-1", 7, QUEUES, 2, 0, 10, 1, 3, "1.2.3", "a-host", "broken")
-    await door.services.heartbeats.beat(beat, 60_000)
+    await door.services.work.heartbeats.beat(beat, 60_000)
     document = (await door.http.get("/v1/queues")).json()
     [record] = document["fleet"]
     assert document["workers"] == [record["worker_id"]] == ["w-1"]

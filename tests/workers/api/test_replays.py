@@ -84,6 +84,6 @@ async def test_a_record_that_gives_other_bytes_is_said_aloud_and_writing_goes_on
         transaction.tables.update(schema.blobs, (blob_ref,), {"content": b"{}"})
     response = await replay(door, from_sequence=1, to_sequence=3)
     error_of(response, 500, "replay_differs")
-    assert "record" in door.services.problems
+    assert "record" in door.services.health.problems
     assert audit_replays(door, schema.ephemeral_receipts) == []
     await door.operate(source("s-2"))

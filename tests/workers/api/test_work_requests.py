@@ -219,7 +219,7 @@ async def test_the_outcome_of_an_authority_is_waited_for_like_any_other(door: Do
 async def test_a_request_is_taken_back_once_and_leaves_the_queue(door: Door):
     [request] = await enqueued(door, BINDINGS, binding("a"))
     request_id = request["request_id"]
-    queue = door.services.queues[BINDING_QUEUE]
+    queue = door.services.work.queues[BINDING_QUEUE]
     await queue.enqueue(NewItem(request_id, queue.priorities[-1].name, "cause", b"{}"))
     path = f"{BINDINGS}/requests/{request_id}/cancel"
     body = {"reason": "no longer wanted", "decided_by": "ada"}
@@ -280,7 +280,7 @@ async def test_a_request_whose_sessions_gateway_is_away_says_so(door: Door):
     door.app.state.services = replace(door.services, absent_owner=absent_owner)
     away = "its session's gateway gateway-b is away; "
     assert (await why(door, path, row)).startswith(away)
-    queue = door.services.queues[AUTHORITY_QUEUE]
+    queue = door.services.work.queues[AUTHORITY_QUEUE]
     await queue.enqueue(NewItem(row["item_key"], queue.priorities[-1].name, "cause", b"{}"))
     assert (await why(door, path, row)).startswith(away)
     door.app.state.services = door.services
@@ -293,7 +293,7 @@ async def test_each_open_request_says_why_it_waits(door: Door):
     assert (await why(door, BINDINGS, later)).startswith("it is not to be begun before ")
     [now] = await enqueued(door, BINDINGS, binding("b"))
     assert "about to be put into its queue" in await why(door, BINDINGS, now)
-    queue = door.services.queues[BINDING_QUEUE]
+    queue = door.services.work.queues[BINDING_QUEUE]
     await queue.enqueue(NewItem(now["request_id"], "background", "cause", b"{}"))
     assert await why(door, BINDINGS, now) == "no worker serves binding-evaluation"
     follows = {"attempt_number": 2, "prior_state": "pending", "current_state": "running"}

@@ -119,7 +119,7 @@ def test_a_record_that_does_not_verify_is_said_not_to():
 
 def handlers(door: Door, reporter: GatewayReporter) -> dict[str, Any]:
     """What the items of each queue are, as a worker has them."""
-    redis, queue = door.services.redis, door.services.queues[BINDING_QUEUE]
+    redis, queue = door.services.work.redis, door.services.work.queues[BINDING_QUEUE]
     capacity = BindingCapacity(CapacityLeases(redis), queue, 2, "worker-1")
     evaluator = RecordEvaluator(door.ledger, DocketParticulars())
     now_us = door.ledger.host.now_us
@@ -136,7 +136,7 @@ async def work(door: Door) -> None:
     confirmation = EvidenceConfirmation(door.ledger, door.services.write)
     slots = []
     for name, handler in handlers(door, reporter).items():
-        queue = door.services.queues[name]
+        queue = door.services.work.queues[name]
         relay = OutboxRelay(door.ledger, queue, anyio.current_time)
         slots.append((relay, queue, BatchProcessor(queue, handler, reporter, lambda: 0)))
     while True:

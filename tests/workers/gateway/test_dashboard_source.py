@@ -58,16 +58,16 @@ async def filled(door: Door) -> Door:
     await door.operate(source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1"))
     for _ in range(2):
         await door.post("envelopes", {"operation_id": "op-refused"})
-    queue = door.services.queue
+    queue = door.services.work.authorities
     await queue.enqueue_many(
         [NewItem(f"u-{number}", "user_active_session", "c", b"{}") for number in range(3)]
     )
     await queue.claim(1, 30_000)
     for holder in ("w-1/0", "w-1/1"):
-        await door.services.leases.acquire(queue.name, 4, holder, 10_000)
+        await door.services.work.leases.acquire(queue.name, 4, holder, 10_000)
     for worker_id in ("w-1", "w-2"):
         beat = WorkerBeat(worker_id, 7, (queue.name,), 2, 0, 10, 1, 3)
-        await door.services.heartbeats.beat(beat, 60_000)
+        await door.services.work.heartbeats.beat(beat, 60_000)
     return door
 
 
@@ -135,7 +135,7 @@ async def test_what_was_dropped_is_counted_over_this_gateway_and_the_living_work
 ):
     monkeypatch.setattr(snapshot_source, "DROPPED", Counter(item=2))
     beat = WorkerBeat("w-1", 7, (), 2, 0, 0, 0, 0, dropped={"item": 3, "note": 1})
-    await filled.services.heartbeats.beat(beat, 60_000)
+    await filled.services.work.heartbeats.beat(beat, 60_000)
     counts = value_of((await LiveSource(filled.services, 4).read()).dropped)
     assert counts == (Count("item", 5), Count("note", 1))
 

@@ -69,15 +69,15 @@ async def readyz(services: Given) -> JSONResponse:
     """
     degraded: dict[str, str] = {}
     problems = (
-        services.problems
+        services.health.problems
         | await _ledger_problems(services, degraded)
         | await _of_the_process(services)
     )
     body: dict[str, Any] = {}
-    if services.held_shards is not None:
-        owned = len(services.held_shards.held)
-        body["shards"] = {"owned": owned, "of": services.held_shards.shards}
-        if services.held_shards.name_taken:
+    if (shards := services.fleet.held_shards) is not None:
+        owned = len(shards.held)
+        body["shards"] = {"owned": owned, "of": shards.shards}
+        if shards.name_taken:
             problems["gateway"] = "another process goes by its name"
         if not owned:
             problems["shards"] = "this gateway owns none"
@@ -94,7 +94,7 @@ async def _ledger_problems(services: Services, degraded: dict[str, str]) -> dict
         for each in services.ledger.damage.all()
         if each.key not in corrupt
     }
-    if (went_back := services.went_back()) is not None:
+    if (went_back := services.health.went_back()) is not None:
         return {"ledger_went_back": str(went_back)}
     try:
         _, quarantines = await services.read(lambda view: (view.head(), view.quarantines()))
@@ -109,11 +109,11 @@ async def _ledger_problems(services: Services, degraded: dict[str, str]) -> dict
 
 async def _of_the_process(services: Services) -> dict[str, str]:
     problems: dict[str, str] = {}
-    if (stalled_s := services.stalled_s()) >= STALLED_S:
+    if (stalled_s := services.health.stalled_s()) >= STALLED_S:
         problems["commits"] = f"nothing was committed for {stalled_s:.0f} s"
-    if (clock_problem := services.clock_problem()) is not None:
+    if (clock_problem := services.health.clock_problem()) is not None:
         problems["clock"] = clock_problem
-    if (problem := await services.redis_watch.current()) is not None:
+    if (problem := await services.work.redis_watch.current()) is not None:
         problems["redis"] = str(problem)
     for session_id in services.sessions.corrupt_sessions:
         problems[f"session {session_id}"] = "its record does not verify"

@@ -53,7 +53,7 @@ async def accept_head(body: GroundsBody, services: Given) -> AcceptedDocument:
 
 
 async def _evidence(services: Services) -> list[Evidence]:
-    items = await items_in(services.queues)
+    items = await items_in(services.work.queues)
     return [
         *await _published(services),
         *await _witnessed(services),

@@ -73,5 +73,5 @@ async def lift_quarantine(
     """
     changed = await services.write(LiftQuarantineUnit(quarantine_id, body.grounds()))
     if changed:
-        services.problems.pop("record", None)
+        services.health.problems.pop("record", None)
     return {"changed": changed}

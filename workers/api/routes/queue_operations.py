@@ -141,7 +141,7 @@ async def _switch(
 
 
 def _queue(services: Services, name: str) -> WorkQueue:
-    queue = services.queues.get(name)
+    queue = services.work.queues.get(name)
     if queue is None:
         raise ApiError("work_queue_unknown", no_such_queue(name))
     return queue

@@ -123,8 +123,8 @@ async def queues(services: Given) -> QueuesDocument:
     """Return what the record asks for, what each queue holds, what is paused, and who works."""
     requests = await services.read(count_requests)
     pauses = await services.read(pauses_of)
-    depths = {name: await queue.depth() for name, queue in services.queues.items()}
-    beats, at_ms = await services.heartbeats.alive(), now_ms()
+    depths = {name: await queue.depth() for name, queue in services.work.queues.items()}
+    beats, at_ms = await services.work.heartbeats.alive(), now_ms()
     return {
         "requests": requests,
         "queues": {

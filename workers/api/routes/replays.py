@@ -82,7 +82,7 @@ async def replay(body: ReplayBody, services: Given) -> ReplayDocument:
         receipts = await services.replay(body.target, body.strategy, context)
     except KernelError as error:
         if error.code == "replay_differs":
-            services.problems["record"] = str(error)
+            services.health.problems["record"] = str(error)
         raise ApiError(error.code, str(error), getattr(error, "details", None)) from None
     if await services.read(lambda view: is_archived(view, body.target)):
         note_archive_read()

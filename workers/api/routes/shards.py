@@ -84,7 +84,7 @@ def describe_shards(view: LedgerView) -> ShardsDocument:
 @router.get("/gateways")
 async def gateways(services: Given) -> GatewaysDocument:
     """Return the living gateways that clients may ask directly, with the URL of each."""
-    urls = sorted(services.gateway_urls().items())
+    urls = sorted(services.fleet.gateway_urls().items())
     return {"gateways": [{"gateway": name, "url": url} for name, url in urls]}
 
 
@@ -104,12 +104,12 @@ async def set_aside(services: Given) -> SetAsideDocument:
         lambda view: view.receipts_of_kind(SET_ASIDE, limit=FINDINGS_MAX)
     )
     shards = {int(finding["shard"]) for finding in findings}
-    entries = [] if services.mail is None else await services.mail.aside(sorted(shards))
+    entries = [] if services.fleet.mail is None else await services.fleet.mail.aside(sorted(shards))
     return {"set_aside": entries, "findings": findings}
 
 
 @router.post("/shards/put-back")
 async def put_back(body: PutBackBody, services: Given) -> PutBackDocument:
     """Let an entry that was set aside be taken again, behind what waits in its mailbox."""
-    mail = services.mail
+    mail = services.fleet.mail
     return {"put_back": mail is not None and await mail.put_back(body.shard, body.offset, None)}

@@ -193,7 +193,7 @@ async def progress(
     """Return what the handler of a plug-in's queue said last of a job that it has in hand."""
     ended = await services.read(lambda view: outcome_of(view, queue, request_id))
     await _existing(services, ended, request_id)
-    said = await JobProgress(services.redis).of(queue, request_id)
+    said = await JobProgress(services.work.redis).of(queue, request_id)
     if said is None:
         return {"percent": None, "note": ""}
     return {"percent": said.percent, "note": said.note}
@@ -228,7 +228,7 @@ async def cancel(
     await _existing(services, state, request_id)
     cancelled, status = await queue_operations.cancel(
         services.write,
-        services.queues.get(queue),
+        services.work.queues.get(queue),
         request_id,
         body.reason,
         asked_by_of(request, body.decided_by),

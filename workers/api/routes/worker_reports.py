@@ -185,7 +185,7 @@ async def work(body: WorkBody, services: Given, request: Request) -> ReportOutco
     message = Reports(tuple(body.reports))
     message.traceparents = _traced(body.traceparents)
     first = body.reports[0].request_id
-    session_id = report_session(body.queue, first, services.held_shards)
+    session_id = report_session(body.queue, first, services.fleet.held_shards)
     answers = await services.sessions.ask(session_id, message)
     return {"outcomes": [_outcome(answer) for answer in answers]}
 

@@ -373,7 +373,7 @@ async def test_an_error_of_ours_says_nothing_about_our_insides(door: Door, monke
     def fail(_: object) -> None:
         raise RuntimeError("the password is 1234")
 
-    monkeypatch.setattr(type(door.services.queue), "depth", fail)
+    monkeypatch.setattr(type(door.services.work.authorities), "depth", fail)
     headers = {"X-Request-Id": "mine-9"}
     with capture_logs([merge_contextvars]) as logged:
         response = await door.http.get("/v1/queues", headers=headers)
