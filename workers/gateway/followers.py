@@ -21,7 +21,7 @@ WORK: Final = "work"
 """Another gateway has recorded or closed requests for work."""
 
 
-class Loop(NamedTuple):
+class GatewayLoop(NamedTuple):
     """What a gateway runs beside its server; it begins again after a failure."""
 
     run: Run

@@ -1,7 +1,8 @@
 """Puts a gateway together, once: for its process, and for tests.
 
 Nothing that is built here runs before `Gateway.run`. Who is woken by what others record enters
-`Followers`, which is made first, so that no callback names what is made later (workers/0460).
+`Followers`, which is made first, so that no callback names what is made later (decisions
+workers/0088 and workers/0460).
 """
 
 import time
@@ -72,7 +73,7 @@ from workers.gateway.dashboard_source import LiveSource
 from workers.gateway.followers import (
     SHARDS,
     Followers,
-    Loop,
+    GatewayLoop,
     Run,
     concerns_others,
     items_of,
@@ -109,7 +110,7 @@ class Gateway:
     app: FastAPI
     services: Services
     sharing: GatewayCluster
-    loops: Sequence[Loop]
+    loops: Sequence[GatewayLoop]
     stops: Sequence[Callable[[], None]]
     """What ends streams and waits, so that the server can finish its requests."""
 
@@ -121,7 +122,7 @@ class Gateway:
     async def run(self, serving: Awaitable[None], *runs: Run) -> None:
         """Run everything for as long as the server serves; `runs` begin again when they end."""
         async with anyio.create_task_group() as tasks:
-            for loop in (*self.loops, *map(Loop, runs)):
+            for loop in (*self.loops, *map(GatewayLoop, runs)):
                 if loop.is_vital:
                     tasks.start_soon(loop.run)
                 else:
@@ -202,13 +203,13 @@ def build_gateway(
         await publication.runs.stop()
         await publication.log.publish_last()
 
-    loops = [Loop(work.redis_watch.run, is_vital=True), Loop(work.redis_watch.follow)]
+    loops = [GatewayLoop(work.redis_watch.run, is_vital=True), GatewayLoop(work.redis_watch.follow)]
     if not halted:
         loops += [
-            Loop(sharing.run, is_vital=True),
-            Loop(RoundSealing(ledger, writes.write, sharing.sealing, settings.round_s).run),
-            Loop(DamageRecording(ledger, writes.write).run),
-            Loop(clock.keep),
+            GatewayLoop(sharing.run, is_vital=True),
+            GatewayLoop(RoundSealing(ledger, writes.write, sharing.sealing, settings.round_s).run),
+            GatewayLoop(DamageRecording(ledger, writes.write).run),
+            GatewayLoop(clock.keep),
             *writes.loops,
             *following,
             *publication.loops,
@@ -238,7 +239,7 @@ class _Writes:
     committer: Committer
     write: FencedWrite
     refusals: RefusalRecorder
-    loops: Sequence[Loop]
+    loops: Sequence[GatewayLoop]
 
 
 def _writes(
@@ -275,7 +276,11 @@ def _writes(
     )
     write = writing_alone(ledger, kernel) if halted else writing(committer)
     recorder = RefusalRecorder(refusals, write)
-    loops = (Loop(committer.run, is_vital=True), Loop(capacity.run), Loop(recorder.run))
+    loops = (
+        GatewayLoop(committer.run, is_vital=True),
+        GatewayLoop(capacity.run),
+        GatewayLoop(recorder.run),
+    )
     return _Writes(committer, write, recorder, loops)
 
 
@@ -301,7 +306,7 @@ def _following_loops(
     writes: _Writes,
     sharing: GatewayCluster,
     followers: Followers,
-) -> list[Loop]:
+) -> list[GatewayLoop]:
     """Return the loops that carry on what the record asks for, each woken by what concerns it."""
     write, leases = writes.write, sharing.work_leases
     folder = DataFolder(settings.data_dir).path
@@ -340,7 +345,7 @@ def _following_loops(
     followers.add(sharing.work_notices.notify, concerns_others, of=())
     runs = [external.run, cascades.run, routing.run, restarts.run, confirmation.run]
     runs += [implications.run, *(relay.run for relay in relays.values())]
-    return [Loop(run) for run in runs]
+    return [GatewayLoop(run) for run in runs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,14 +355,16 @@ class _Publication:
     log: LogPublishing
     receipts: ReceiptSealing
     runs: RunSealing
-    loops: Sequence[Loop]
+    loops: Sequence[GatewayLoop]
 
 
 def _publication(settings: Settings, ledger: Ledger, write: FencedWrite) -> _Publication:
     receipts = ReceiptSealing(ledger, write, settings.receipts_seal_s, time.monotonic)
     runs = RunSealing(ledger, write, settings.landscape_run_rows, time.monotonic)
     log = publishing_of(settings, ledger, time.monotonic, receipts.seal_outcomes)
-    return _Publication(log, receipts, runs, [Loop(part.run) for part in (runs, receipts, log)])
+    return _Publication(
+        log, receipts, runs, [GatewayLoop(part.run) for part in (runs, receipts, log)]
+    )
 
 
 def _services(
@@ -408,7 +415,7 @@ class _Doors:
 
     app: FastAPI
     services: Services
-    loops: Sequence[Loop]
+    loops: Sequence[GatewayLoop]
     stops: Sequence[Callable[[], None]]
 
 
@@ -443,7 +450,7 @@ def _doors(
     return _Doors(
         app,
         services,
-        [Loop(hub.run), Loop(outcomes.run)],
+        [GatewayLoop(hub.run), GatewayLoop(outcomes.run)],
         (hub.stop, outcomes.stop, services.streams.stop),
     )
 

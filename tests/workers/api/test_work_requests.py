@@ -16,6 +16,7 @@ from tests.kernel.build import create, findings, link, submit
 from tests.workers.api.asking import BINDINGS, EXTRACTIONS, binding, done, enqueued, step
 from tests.workers.api.door import SESSION, Door, error_of, rows
 from workers.api import outcome_watch
+from workers.views.surroundings import FleetServices
 
 pytestmark = pytest.mark.anyio
 
@@ -277,7 +278,7 @@ async def test_a_request_whose_sessions_gateway_is_away_says_so(door: Door):
         sessions.append(session_id)
         return "gateway-b"
 
-    door.app.state.services = replace(door.services, absent_owner=absent_owner)
+    door.app.state.services = replace(door.services, fleet=FleetServices(absent_owner=absent_owner))
     away = "its session's gateway gateway-b is away; "
     assert (await why(door, path, row)).startswith(away)
     queue = door.services.work.queues[AUTHORITY_QUEUE]

@@ -191,7 +191,7 @@ OF_REDIS = ("rotulus_queue_", "rotulus_lease_", "rotulus_workers_")
 
 def metrics_of(door: Door, **changes: Any) -> GatewayMetrics:
     """The metrics of a gateway, some of whose services are others."""
-    services = replace(door.services, **changes)
+    services = replace(door.services, work=replace(door.services.work, **changes))
     sessions: Any = door.services.sessions
     return GatewayMetrics(GatewayMeasures(), services, door.committer, sessions, Settings())
 
