@@ -15,6 +15,7 @@ import anyio.to_thread
 import orjson
 
 from actors.commit.refusal_units import SET_ASIDE
+from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.belief.record import shown_survivors
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import shards_of
@@ -274,9 +275,7 @@ class LiveSource:
             pauses=_pauses(view),
             # Whatever was not asked for by a producer is an authority's, or an effect's outside.
             completed={name: self._asked_for[name] for name in self.services.work.queues}
-            | {
-                self.services.work.authorities.name: outcomes["completed"] - self._asked_for.total()
-            },
+            | {AUTHORITY_QUEUE: outcomes["completed"] - self._asked_for.total()},
         )
 
     def _count_rejections(self, view: LedgerView, newest: int) -> None:

@@ -6,7 +6,6 @@ from typing import Protocol, TypeVar
 
 from actors.sharding.assignment import REQUESTS_OF
 from actors.sharding.held_shards import HeldShards
-from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.work.contents import BINDING_QUEUE
 from queues.errors import QueueError
@@ -40,11 +39,6 @@ class WorkServices:
     redis_watch: RedisWatch
     slots: Mapping[str, int] = field(default_factory=dict)
     """How many slots the whole fleet has, by the resource of which they are leased."""
-
-    @property
-    def authorities(self) -> WorkQueue:
-        """The queue of authorities."""
-        return self.queues[AUTHORITY_QUEUE]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from actors.commit.refusal_units import SetAsideUnit
 from actors.commit.work_units import RequestWorkUnit, WorkReportUnit
 from actors.errors import RequestSetAside
+from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
 from kernel.ledger.shards import Position, shards_of, take_shards
 from kernel.ledger.sqlite.store import SqliteStore
@@ -58,7 +59,7 @@ async def filled(door: Door) -> Door:
     await door.operate(source("s-1"), understanding("u-1", "s-1"), claim("c-1", "s-1", "u-1"))
     for _ in range(2):
         await door.post("envelopes", {"operation_id": "op-refused"})
-    queue = door.services.work.authorities
+    queue = door.services.work.queues[AUTHORITY_QUEUE]
     await queue.enqueue_many(
         [NewItem(f"u-{number}", "user_active_session", "c", b"{}") for number in range(3)]
     )

@@ -8,7 +8,13 @@ from kernel.ledger.recorded import Recorded
 from kernel.work.requests import WorkRequest
 from tests.actors.commit.test_unprocessable import source_unit
 from tests.actors.harness import running_committer, scripted_ledger
-from workers.gateway.followers import Follower, items_of, requests_of, wake, work
+from workers.gateway.followers import (
+    SHARDS,
+    Followers,
+    concerns_others,
+    items_of,
+    requests_of,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -84,11 +90,22 @@ async def test_what_a_commit_in_parts_has_recorded_is_all_of_it():
 async def test_a_relay_is_woken_by_its_queue_and_by_cascades(queues: set[str], woken: set[str]):
     [[head]] = [[recorded.head for recorded in await recorded_by(source_unit("a"))]]
     names: set[str] = set()
-    followers = [
-        Follower(lambda: names.add("binding-evaluation"), items_of("binding-evaluation")),
-        Follower(lambda: names.add("authority-recompute"), items_of("authority-recompute")),
-        Follower(lambda: names.add("cascades"), requests_of("authority-cascade")),
-        Follower(lambda: names.add("others"), work),
-    ]
-    wake(followers, Recorded(head, frozenset({"outbox"}), frozenset(queues)))
+    followers = Followers()
+    followers.add(lambda: names.add("binding-evaluation"), items_of("binding-evaluation"))
+    followers.add(lambda: names.add("authority-recompute"), items_of("authority-recompute"))
+    followers.add(lambda: names.add("cascades"), requests_of("authority-cascade"))
+    followers.add(lambda: names.add("others"), concerns_others)
+    followers.wake(Recorded(head, frozenset({"outbox"}), frozenset(queues)))
     assert names == woken
+
+
+def test_shards_and_the_work_of_others_wake_whom_they_concern():
+    names: list[str] = []
+    followers = Followers()
+    followers.add(lambda: names.append("relay"), items_of("binding-evaluation"))
+    followers.add(lambda: names.append("effects"), items_of("external-effects"), of=(SHARDS,))
+    followers.add(lambda: names.append("notices"), concerns_others, of=())
+    followers.wake_for_work()
+    assert names == ["relay"]
+    followers.wake_for_shards()
+    assert names == ["relay", "relay", "effects"]

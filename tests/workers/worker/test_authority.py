@@ -512,7 +512,7 @@ async def test_after_an_ingest_every_request_has_one_outcome_and_every_authority
         running_door(store, host=FakeHost().host) as door,
         anyio.create_task_group() as tasks,
     ):
-        queue = door.services.work.authorities
+        queue = door.services.work.queues[AUTHORITY_QUEUE]
         relay = OutboxRelay(door.ledger, queue, anyio.current_time)
         reader = Ledger(SqliteStore(path, read_only=True), FakeHost().host)
         tasks.start_soon(relay.run)
@@ -562,13 +562,20 @@ async def test_a_graph_of_understandings_comes_out_the_same_as_in_one_thread():
         anyio.create_task_group() as tasks,
     ):
         build(door.ledger)
-        relay = OutboxRelay(door.ledger, door.services.work.authorities, anyio.current_time)
+        relay = OutboxRelay(
+            door.ledger, door.services.work.queues[AUTHORITY_QUEUE], anyio.current_time
+        )
         tasks.start_soon(relay.run)
         processors = [
-            new_drainer(door.ledger, door.services.work.authorities, client_of(door.app), lambda: 0)
+            new_drainer(
+                door.ledger,
+                door.services.work.queues[AUTHORITY_QUEUE],
+                client_of(door.app),
+                lambda: 0,
+            )
             for _ in range(3)
         ]
-        await serve_all(door.ledger, door.services.work.authorities, processors)
+        await serve_all(door.ledger, door.services.work.queues[AUTHORITY_QUEUE], processors)
         tasks.cancel_scope.cancel()
         assert_computed(door.ledger)
         assert authorities(door.ledger) == authorities(expected)

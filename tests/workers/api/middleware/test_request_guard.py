@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
+from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.values.fleet_protocol import HEADER, PROTOCOL
 from tests.kernel.build import FakeHost
 from tests.workers.api.door import (
@@ -373,7 +374,7 @@ async def test_an_error_of_ours_says_nothing_about_our_insides(door: Door, monke
     def fail(_: object) -> None:
         raise RuntimeError("the password is 1234")
 
-    monkeypatch.setattr(type(door.services.work.authorities), "depth", fail)
+    monkeypatch.setattr(type(door.services.work.queues[AUTHORITY_QUEUE]), "depth", fail)
     headers = {"X-Request-Id": "mine-9"}
     with capture_logs([merge_contextvars]) as logged:
         response = await door.http.get("/v1/queues", headers=headers)
