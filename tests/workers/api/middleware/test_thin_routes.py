@@ -20,6 +20,8 @@ from workers.api.app import HOT, build_app, hot_routes, work_out_routes
 from workers.api.json_bodies import READ_AT_ONCE_BYTES
 from workers.api.middleware.admission import Admission
 from workers.api.middleware.thin_routes import ThinRoute
+from workers.api.services import Health
+from workers.views.surroundings import FleetServices
 
 pytestmark = pytest.mark.anyio
 
@@ -145,7 +147,7 @@ async def test_what_is_handed_on_comes_with_its_body(door: Door):
 async def test_routes_are_worked_out_before_the_first_request(monkeypatch):
     services = cast(
         "Any",
-        SimpleNamespace(admission=Admission(1), owner_url=lambda _: None, went_back=lambda: None),
+        SimpleNamespace(admission=Admission(1), fleet=FleetServices(), health=Health()),
     )
     app = build_app(services, APIRouter(), hosts=frozenset(), host=FakeHost().host)
     worked_out = []
