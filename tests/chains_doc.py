@@ -24,7 +24,7 @@ from kernel.landscape.recorder import Recorder
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.store.memory import MemoryStore
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.proof.signing_keys import KeyKind, SeedKey
 from kernel.thoughts.chain import read_chain
 from kernel.verify import verify
@@ -180,28 +180,30 @@ def chain_alone(scenario: Scenario) -> Ledger:
     with honest.view() as view, forged.view() as other, store.transaction() as tables:
         for table in schema.metadata.tables.values():
             if table not in scenario.chain:
-                rows = view.tables.select(table)
+                rows = view.tables.scan(TableQuery(table))
             elif table is schema.chain_head:
                 rows = _with_other_receipts(view, other)
             elif table is schema.blobs:
                 rows = _with_other_contents(view, other)
             else:
-                rows = other.tables.select(table)
+                rows = other.tables.scan(TableQuery(table))
             tables.insert_many(table, rows)
     return Ledger(store, FakeHost().host)
 
 
 def _with_other_receipts(view: LedgerView, other: LedgerView) -> list[Row]:
     """Return the head of a record, at the end of another's chain of receipts."""
-    [head], [their] = (each.tables.select(schema.chain_head) for each in (view, other))
+    [head], [their] = (each.tables.scan(TableQuery(schema.chain_head)) for each in (view, other))
     return [head | {name: their[name] for name in ("receipt_sequence", "receipt_hash")}]
 
 
 def _with_other_contents(view: LedgerView, other: LedgerView) -> list[Row]:
     """Return the envelopes of a record and the contents of another's thoughts."""
     ours, theirs = map(_envelopes, (view, other))
-    rows = [row for row in view.tables.select(schema.blobs) if row["blob_ref"] in ours]
-    others = (row for row in other.tables.select(schema.blobs) if row["blob_ref"] not in theirs)
+    rows = [row for row in view.tables.scan(TableQuery(schema.blobs)) if row["blob_ref"] in ours]
+    others = (
+        row for row in other.tables.scan(TableQuery(schema.blobs)) if row["blob_ref"] not in theirs
+    )
     return [*rows, *others]
 
 

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 from kernel.audit.operations import stored_document
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.envelope import MAX_ADJUDICATED
 from kernel.records.conflicts.adjudications import ITEM_KIND, item, resolution_of
 
@@ -88,13 +88,14 @@ def _open_items(view: LedgerView, kind: str, after: int, limit: int) -> Adjudica
     items: list[Adjudication] = []
     scanned = 0
     while scanned < SCANNED_ROWS_MAX:
-        rows = view.tables.select(
+        query = TableQuery(
             schema.receipts,
             {"receipt_kind": kind},
             order_by="receipt_sequence",
             after=after,
             limit=PAGE_ROWS,
         )
+        rows = view.tables.scan(query)
         for row in rows:
             after = row["receipt_sequence"]
             if resolution_of(view, row["receipt_id"]) is None:
@@ -126,9 +127,10 @@ def _resolved_items(view: LedgerView, kind: str, after: int, limit: int) -> Adju
 
 
 def _in_order_of_resolution(view: LedgerView, after: int, limit: int) -> list[Row]:
-    return view.tables.select(
+    query = TableQuery(
         schema.adjudications,
         order_by="ec_sequence_number",
         after=after,
         limit=limit + MAX_ADJUDICATED,
     )
+    return view.tables.scan(query)

@@ -6,6 +6,7 @@ from typing_extensions import TypedDict
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.dumped import DumpOf
 from kernel.model.stated_receipts import BatchReviewOperation, ReviewDisposition, ReviewFailure
 from kernel.records.memberships import membership_of
@@ -94,12 +95,13 @@ def _items(
 
 def _retries(view: LedgerView, batch_review_id: str) -> list[BatchReviewOperation]:
     """Return the retries of a batch, in their order: each names the batch among its causes."""
-    rows = view.tables.select(
+    query = TableQuery(
         schema.causal_parents,
         {"parent_operation_id": operation_id_of(batch_review_id)},
         order_by="ec_sequence_number",
         limit=RETRIES_MAX,
     )
+    rows = view.tables.scan(query)
     prefix = operation_id_of("")
     retries = []
     for row in rows:

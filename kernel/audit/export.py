@@ -24,7 +24,7 @@ from kernel.audit.operations import stored_document
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.proof.merkle_tree import Frontier, leaf_hash
 from kernel.values.canonical import canonicalize
 
@@ -106,13 +106,15 @@ def _sealed_by(view: LedgerView, row: Row) -> int:
     """Return the sequence of the newest receipt that a row seals; 0 where it seals none."""
     document = stored_document(row["row_bytes"], f"row {row['ec_sequence_number']} of the log")
     where = {"receipt_hash": document.get("receipt_chain_head")}
-    receipts = view.tables.select(schema.receipts, where, limit=1)
+    receipts = view.tables.scan(TableQuery(schema.receipts, where, limit=1))
     return int(receipts[0]["receipt_sequence"]) if receipts else 0
 
 
 def _receipts(view: LedgerView, after: int, upto: int) -> Iterator[Row]:
     while after < upto:
-        rows = view.tables.select(schema.receipts, after=after, limit=min(PAGE_ROWS, upto - after))
+        rows = view.tables.scan(
+            TableQuery(schema.receipts, after=after, limit=min(PAGE_ROWS, upto - after))
+        )
         if not rows:
             return
         yield from rows

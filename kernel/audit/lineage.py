@@ -15,7 +15,7 @@ from kernel.authority.requests import stale_since
 from kernel.authority.strategy import WEIGHTS
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.recomputes import RECALCULATE
 
@@ -203,13 +203,14 @@ def authority_grounds(view: LedgerView, node_id: str) -> AuthorityGrounds | None
 
 
 def _newest_recompute(view: LedgerView, node_id: str) -> Row | None:
-    rows = view.tables.select(
+    query = TableQuery(
         schema.applied_effects,
         {"store": schema.nodes.name, "record_key": node_id},
         order_by="ec_sequence_number",
         descending=True,
         limit=REWRITES_MAX,
     )
+    rows = view.tables.scan(query)
     for effect in rows:
         row = view.tables.get(schema.kernel_event_log, effect["ec_sequence_number"])
         if row is not None and row["semantic_intent"] == RECALCULATE:

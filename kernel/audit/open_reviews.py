@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.keys import key_names
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.numbers import SEQUENCE_MAX
 from kernel.records.conflicts.adjudications import outcomes_to_review
 from kernel.records.reviews.evidence import (
@@ -92,8 +92,8 @@ def open_reviews(
     else:
         table = STORES[kind].table
         (column,) = key_names(table)
-        rows = view.tables.select(
-            table, {"is_open": 1}, order_by=column, after=after or None, limit=limit + 1
+        rows = view.tables.scan(
+            TableQuery(table, {"is_open": 1}, order_by=column, after=after or None, limit=limit + 1)
         )
         places = [row[column] for row in rows]
         items = [_evidence(view, kind, row, column) for row in rows[:limit]]

@@ -27,7 +27,7 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import sequences_that_wrote
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row, rows_in_pages
+from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
 from kernel.ledger.supersession import in_force_at, position_of
 from kernel.model.lite import LITE_INTENT
 from kernel.values.errors import KernelError, LedgerCorrupt
@@ -337,14 +337,17 @@ def _in_sequence(
     *,
     descending: bool = False,
 ) -> Iterator[Row]:
-    return rows_in_pages(
-        view.tables,
+    query = TableQuery(
         table,
         where,
         order_by="ec_sequence_number",
         after=beyond,
         descending=descending,
-        page_rows=PAGE_ROWS,
+        limit=PAGE_ROWS,
+    )
+    return rows_in_pages(
+        view.tables,
+        query,
     )
 
 
@@ -412,5 +415,5 @@ def _touches(view: LedgerView, entity: str | None, row: Row) -> bool:
     if any(entity in scope.get(name, ()) for name in ("affected_node_refs", "affected_edge_refs")):
         return True
     where = {"ec_sequence_number": row["ec_sequence_number"]}
-    effects = view.tables.select(schema.applied_effects, where)
+    effects = view.tables.scan(TableQuery(schema.applied_effects, where))
     return any(effect["record_key"] == entity for effect in effects)

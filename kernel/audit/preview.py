@@ -22,6 +22,7 @@ from kernel.authority.recompute_pages import operation_named, ordinals_of
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of, sequences_that_wrote
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.ledger.supersession import is_lite
 from kernel.values.errors import LedgerCorrupt
 
@@ -109,7 +110,7 @@ def preview_rollback(view: LedgerView, operation_id: str) -> RollbackPreview | N
     entry = OperationEntry.of_row(view, row)
     sequence = row["ec_sequence_number"]
     where = {"ec_sequence_number": sequence}
-    applied = view.tables.select(schema.applied_effects, where, order_by="ordinal")
+    applied = view.tables.scan(TableQuery(schema.applied_effects, where, order_by="ordinal"))
     declared = envelope["primitive_effects"]
     if len(applied) != len(declared):
         raise LedgerCorrupt(f"{len(applied)} effects on record, {len(declared)} in the envelope")

@@ -25,7 +25,7 @@ from kernel.landscape.seals import seal_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.log_tree import LogTree
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.proof.handover_proof import HANDOVER_VERB, handover_in
 from kernel.proof.merkle_tree import ReadNode, inclusion_path, leaf_hash
 from kernel.proof.proof_file import ANCHOR_VERB, ELIMINATE_VERB, FORMAT, TLOG_PROOF
@@ -121,7 +121,7 @@ def elimination(view: LedgerView, event_id: str) -> ProofSubject:
         ProofSubjectUnknown: `elimination_not_found`.
         ProofInvalid: no operation whose envelope is still there anchors it.
     """
-    rows = view.tables.select(schema.belief_events, {"event_id": event_id}, limit=1)
+    rows = view.tables.scan(TableQuery(schema.belief_events, {"event_id": event_id}, limit=1))
     event = BeliefEvent.from_bytes(rows[0]["event_bytes"]) if rows else None
     if event is None or event.verb != ELIMINATE_VERB:
         message = f"no elimination was recorded as {ascii(event_id)[:200]}"
@@ -262,8 +262,8 @@ def handover_documents(
     """
     where, tree, leading = {"semantic_intent": HANDOVER_VERB}, view.log_tree(), {*keys}
     documents: list[Document] = []
-    for row in view.tables.select(
-        schema.kernel_event_log, where, descending=True, limit=HANDOVERS_READ
+    for row in view.tables.scan(
+        TableQuery(schema.kernel_event_log, where, descending=True, limit=HANDOVERS_READ)
     ):
         sequence = row["ec_sequence_number"]
         if sequence > size or len(documents) == limit or view.quarantines().over(sequence):
@@ -338,7 +338,9 @@ def _outcome_receipt(view: LedgerView, request_id: str) -> Row:
         message = f"nobody asked for {ascii(request_id)[:200]}"
         raise ProofSubjectUnknown(message, code="work_request_unknown")
     names = (closed_id(request_id), dead_letter_id(request_id))
-    rows = view.tables.select_any(schema.receipts, "receipt_id", names, {}, limit=1)
+    rows: list[Row] = view.tables.scan(
+        TableQuery(schema.receipts, any_of=("receipt_id", names), limit=1)
+    )
     if rows:
         return rows[0]
     outcome = view.tables.get(schema.outbox_outcomes, request_id)
@@ -380,12 +382,13 @@ def _candidates(view: LedgerView, event: BeliefEvent) -> Iterator[Row]:
         yield _row_at(view, newest["ec_sequence_number"])
     after = first_sequence_from(view, parse_time_us(event.ts) - _CLOCK_SLACK_US) - 1
     while True:
-        rows = view.tables.select(
+        query = TableQuery(
             schema.kernel_event_log,
             {"semantic_intent": ANCHOR_VERB},
             after=after,
             limit=ANCHORS_AT_ONCE,
         )
+        rows = view.tables.scan(query)
         yield from rows
         if len(rows) < ANCHORS_AT_ONCE:
             return

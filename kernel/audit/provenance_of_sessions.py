@@ -12,6 +12,7 @@ from kernel.belief.anchors import anchor_of
 from kernel.belief.events import BeliefEvent
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.values.spans import Span
 
 EVENTS_MAX = 2000
@@ -67,7 +68,9 @@ def session_step(view: LedgerView, named: Named) -> Step | None:
 
 def elimination_step(view: LedgerView, named: Named) -> Step | None:
     """Return what an entry of a trail struck, and on which words of which source."""
-    rows = view.tables.select(schema.belief_events, {"event_id": named.record_id}, limit=1)
+    rows = view.tables.scan(
+        TableQuery(schema.belief_events, {"event_id": named.record_id}, limit=1)
+    )
     if not rows:
         return None
     event = BeliefEvent.from_bytes(rows[0]["event_bytes"])

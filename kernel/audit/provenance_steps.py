@@ -18,7 +18,7 @@ from kernel.authority.recompute_pages import recompute_alone, requests_answered
 from kernel.landscape.runtime.stages import stage_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.node_kinds import SOURCE_ARTIFACT, UNDERSTANDING
 from kernel.model.recomputes import RECALCULATE
 from kernel.values.spans import sources_in, spans_in
@@ -90,7 +90,10 @@ def named_by(view: LedgerView, name: str) -> Named | None:
         ("operation", lambda: view.log_row_of(name)),
         ("request", lambda: view.tables.get(schema.outbox, name)),
         ("session", lambda: view.belief_session(name)),
-        ("elimination", lambda: view.tables.select(schema.belief_events, {"event_id": name})),
+        (
+            "elimination",
+            lambda: view.tables.scan(TableQuery(schema.belief_events, {"event_id": name})),
+        ),
         ("record", lambda: _store_of(view, name) is not None),
         ("survivor", lambda: _session_in(view, name)),
     )
@@ -167,13 +170,14 @@ def _writers(view: LedgerView, store: str, key: str) -> Iterator[str]:
     """Yield the operation that wrote a record first, and the one that wrote it last."""
     where = {"store": store, "record_key": key}
     for descending in (False, True):
-        rows = view.tables.select(
+        query = TableQuery(
             schema.applied_effects,
             where,
             order_by="ec_sequence_number",
             descending=descending,
             limit=1,
         )
+        rows = view.tables.scan(query)
         for row in rows:
             entry = view.log_row_at(row["ec_sequence_number"])
             if entry is not None:
@@ -243,13 +247,14 @@ def _requests_of(view: LedgerView, row: Row, envelope: Document) -> list[str]:
 
 def _answered_by(view: LedgerView, row: Row) -> list[str]:
     """Return the requests whose outcomes name the operation of a row as their answer."""
-    outcomes = view.tables.columns(
+    query = TableQuery(
         schema.outbox_outcomes,
-        ("request_id", "operation_id"),
+        columns=("request_id", "operation_id"),
         order_by="closed_sequence",
         after=row["ec_sequence_number"] - 1,
         limit=ANSWERED_MAX,
     )
+    outcomes = view.tables.scan(query)
     return [request_id for request_id, answer in outcomes if answer == row["operation_id"]]
 
 

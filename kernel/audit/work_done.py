@@ -12,7 +12,7 @@ from sqlalchemy import Table
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.keys import key_names
-from kernel.ledger.store.tables import rows_in_pages
+from kernel.ledger.store.tables import TableQuery, rows_in_pages
 from kernel.records.binding_pairs import UNFINISHED
 from kernel.records.reviews.evidence import STORES
 
@@ -31,15 +31,16 @@ def work_done(view: LedgerView) -> Document:
 
 def _queues(view: LedgerView) -> Document:
     queues: dict[str, dict[str, int]] = {}
-    for (queue, is_open), count in view.tables.counts(schema.outbox, "queue", "open").items():
+    requests = TableQuery(schema.outbox, columns=("queue", "open"), grouped=True)
+    for queue, is_open, count in view.tables.scan(requests):
         queues.setdefault(queue, {"done": 0, "open": 0})["open" if is_open else "done"] += count
     return dict(sorted(queues.items()))
 
 
 def _bindings(view: LedgerView) -> Document:
     bindings: dict[str, Counter[str]] = {}
-    pairs = view.tables.counts(schema.binding_pairs, "binding_id", "state")
-    for (binding_id, state), count in sorted(pairs.items()):
+    pairs = TableQuery(schema.binding_pairs, columns=("binding_id", "state"), grouped=True)
+    for binding_id, state, count in sorted(view.tables.scan(pairs)):
         counted = bindings.setdefault(binding_id, Counter())
         counted["deferred" if state in UNFINISHED else state] += count
     return {binding_id: dict(counted) for binding_id, counted in bindings.items()}
@@ -71,5 +72,5 @@ def _extractions(view: LedgerView) -> Document:
 
 def _records(view: LedgerView, table: Table) -> Iterator[Document]:
     (column,) = key_names(table)
-    for row in rows_in_pages(view.tables, table, order_by=column, page_rows=PAGE):
+    for row in rows_in_pages(view.tables, TableQuery(table, order_by=column, limit=PAGE)):
         yield orjson.loads(row["record"])

@@ -26,6 +26,7 @@ from kernel.authority.triggered_requests import TriggeredRequests
 from kernel.authority.triggers import ENQUEUED_KINDS, INPUT_UPDATE, Trigger
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.model.sole_receipt import sole_receipt
 from kernel.model.stated_receipts import (
@@ -123,13 +124,14 @@ def request_of(
 
     Older requests than the last 64 for one understanding are not looked at.
     """
-    rows = view.tables.select(
+    query = TableQuery(
         schema.outbox,
         {"queue": AUTHORITY_QUEUE, "item_key": target_cu_id},
         order_by="request_sequence",
         descending=True,
         limit=_RECENT_REQUESTS,
     )
+    rows = view.tables.scan(query)
     requests = (Request.of_row(row) for row in rows)
     trigger = (trigger_kind, trigger_source_id)
     return next((request for request in requests if _trigger_of(request.document) == trigger), None)

@@ -7,7 +7,7 @@ from kernel.authority.inputs import InputEdge, pages_of
 from kernel.authority.strategy import authority_in_range
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.authority_fields import waits_for_the_tick
 from kernel.model.authority_strategy import AuthorityInput
 from kernel.model.node_kinds import CLAIM, UNDERSTANDING
@@ -26,7 +26,7 @@ def dependents_of(view: LedgerView, node_id: str) -> list[str]:
 def few_dependents_of(view: LedgerView, node_id: str, limit: int) -> list[str] | None:
     """Return the understandings that a node feeds directly; None beyond `limit` edges."""
     where = {"source_node_id": node_id}
-    edges = view.tables.select(schema.edges, where, limit=limit + 1)
+    edges = view.tables.scan(TableQuery(schema.edges, where, limit=limit + 1))
     return None if len(edges) > limit else _fed_by(view, edges)
 
 

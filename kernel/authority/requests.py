@@ -19,7 +19,7 @@ from kernel.authority.cascade import on_cycles
 from kernel.authority.graph import dependents_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView, Request
-from kernel.ledger.store.tables import Row, rows_in_pages
+from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
 from kernel.model.node_kinds import UNDERSTANDING
 from kernel.records.operation_steps import AppliedOperation
 from kernel.values.priorities import PRIORITIES_OF
@@ -301,12 +301,11 @@ def _was_pending(view: LedgerView, queue: str, item_key: str, as_of_sequence: in
 
 def _newest_closed(view: LedgerView, queue: str, item_key: str, as_of_sequence: int) -> Row | None:
     where = {"queue": queue, "open": 0, "item_key": item_key}
+    query = TableQuery(
+        schema.outbox, where, order_by="request_sequence", descending=True, limit=_ROWS_AT_ONCE
+    )
     newest_first = rows_in_pages(
         view.tables,
-        schema.outbox,
-        where,
-        order_by="request_sequence",
-        descending=True,
-        page_rows=_ROWS_AT_ONCE,
+        query,
     )
     return next((row for row in newest_first if row["cause_sequence"] <= as_of_sequence), None)

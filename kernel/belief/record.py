@@ -23,7 +23,7 @@ from kernel.belief.session import BeliefSession
 from kernel.belief.session_snapshot import SessionSnapshot, belong_together
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
-from kernel.ledger.store.tables import DuplicateKey
+from kernel.ledger.store.tables import DuplicateKey, TableQuery
 from kernel.model.stated_receipts import SESSION_ID_CHARS_MAX, AnchoredEvents
 from kernel.values.canonical import canonicalize
 from kernel.values.errors import LedgerCorrupt
@@ -246,7 +246,7 @@ def _restored(view: LedgerView, session_id: str) -> tuple[BeliefSession, int]:
 
 
 def _snapshots(view: LedgerView, session_id: str) -> list[SessionSnapshot]:
-    rows = view.tables.select(schema.belief_snapshots, {"session_id": session_id})
+    rows = view.tables.scan(TableQuery(schema.belief_snapshots, {"session_id": session_id}))
     parts = [SessionSnapshot.from_bytes(row["snapshot_bytes"]) for row in rows]
     counts = [(row["n_events"], part.n_events) for row, part in zip(rows, parts, strict=True)]
     if any(column != stated for column, stated in counts):

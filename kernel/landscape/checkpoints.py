@@ -18,7 +18,7 @@ from kernel.landscape.reports import run_of_id
 from kernel.landscape.run_rules import hold_together, stored_lineage_problems
 from kernel.landscape.seals import seal_of
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 
 FORMAT_VERSION = 1
 
@@ -65,13 +65,14 @@ def newest_checkpoint(view: LedgerView, run_id: str, current_topology: str) -> R
         RecordDamaged: what is on record of it does not fit together.
     """
     run = _open_run(view, run_id)
-    newest = view.tables.select(
+    query = TableQuery(
         TABLES["checkpoints"],
         {"run_id": run_id},
         order_by="sequence_number",
         descending=True,
         limit=1,
     )
+    newest = view.tables.scan(query)
     checkpoint = check_stored(TABLES["checkpoints"], newest[0]) if newest else None
     recorded = topology_of(view, run_id) if checkpoint is None else checkpoint["topology_hash"]
     if recorded != current_topology:

@@ -13,7 +13,7 @@ from sqlalchemy import Table
 
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored, record_bytes
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row, TablesView, rows_in_pages
+from kernel.ledger.store.tables import Row, TableQuery, TablesView, rows_in_pages
 from kernel.values.canonical import canonicalize, sha256_hex
 
 PAGE_RECORDS = 2000
@@ -42,7 +42,8 @@ class RunDigest:
 def records_of(tables: TablesView, run_id: str, name: str) -> Iterator[Row]:
     """Yield a run's records of a table in the order of their keys, in pages."""
     return rows_in_pages(
-        tables, TABLES[name], {"run_id": run_id}, order_by=KEYS[name], page_rows=PAGE_RECORDS
+        tables,
+        TableQuery(TABLES[name], {"run_id": run_id}, order_by=KEYS[name], limit=PAGE_RECORDS),
     )
 
 

@@ -6,7 +6,7 @@ away what a replay would read; nothing raises a grade.
 
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 
 FULL, REPLAY, ATTRIBUTABLE = GRADES = (
     "full_reproducible",
@@ -20,7 +20,7 @@ _REPEATED = frozenset({"deterministic", "seeded"})
 
 def grade_of_run(view: LedgerView, run_id: str) -> str:
     """Return the grade by a run's nodes."""
-    nodes = view.tables.select(TABLES["nodes"], {"run_id": run_id})
+    nodes = view.tables.scan(TableQuery(TABLES["nodes"], {"run_id": run_id}))
     determinisms = {check_stored(TABLES["nodes"], row)["determinism"] for row in nodes}
     return FULL if determinisms <= _REPEATED else REPLAY
 

@@ -17,7 +17,7 @@ from kernel.landscape.payloads import payload_data, shown_payloads
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored, key_text
 from kernel.landscape.run_rules import hold_together, token_problems
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 
 TOKENS_MAX = 100
 """Tokens that one question explains, and relatives of each that are named."""
@@ -127,7 +127,7 @@ def located(view: LedgerView, record_id: str, run_id: str | None = None) -> tupl
     runs = [run] if run is not None else []
     if run_id is None:
         order = {"order_by": "started_at_us", "descending": True, "limit": RUNS_SEARCHED_MAX}
-        runs = view.tables.select(TABLES["runs"], **order)  # type: ignore[arg-type]
+        runs = view.tables.scan(TableQuery(TABLES["runs"], **order))  # type: ignore[arg-type]
     for searched in runs:
         for kind in _KINDS:
             row = view.tables.get(TABLES[kind], searched["run_id"], record_id)
@@ -281,7 +281,7 @@ def _select(
     order_by: str | None = None,
     limit: int | None = None,
 ) -> list[Row]:
-    rows = view.tables.select(TABLES[name], where, order_by=order_by, limit=limit)
+    rows = view.tables.scan(TableQuery(TABLES[name], where, order_by=order_by, limit=limit))
     return [check_stored(TABLES[name], row) for row in rows]
 
 
@@ -290,7 +290,7 @@ def _of_any(
 ) -> list[Row]:
     if not ids:
         return []
-    rows = view.tables.select_any(TABLES[name], column, ids, {"run_id": run_id})
+    rows = view.tables.scan(TableQuery(TABLES[name], {"run_id": run_id}, any_of=(column, ids)))
     place = {each: number for number, each in enumerate(ids)}
     key = KEYS[name]
     records = [check_stored(TABLES[name], row) for row in rows]
@@ -310,7 +310,7 @@ def _own_token(_: LedgerView, record: Row) -> list[str]:
 
 def _of_row(view: LedgerView, record: Row) -> list[str]:
     where = {"run_id": record["run_id"], "row_id": record["row_id"]}
-    rows = view.tables.select(TABLES["tokens"], where, limit=TOKENS_MAX + 1)
+    rows = view.tables.scan(TableQuery(TABLES["tokens"], where, limit=TOKENS_MAX + 1))
     return [check_stored(TABLES["tokens"], row)["token_id"] for row in rows]
 
 
@@ -322,8 +322,8 @@ def _of_state(view: LedgerView, record: Row, column: str, of: str) -> list[str]:
 
 def _of_batch(view: LedgerView, record: Row) -> list[str]:
     where = {"run_id": record["run_id"], "batch_id": record["batch_id"]}
-    members = view.tables.select(
-        TABLES["batch_members"], where, order_by="ordinal", limit=TOKENS_MAX + 1
+    members = view.tables.scan(
+        TableQuery(TABLES["batch_members"], where, order_by="ordinal", limit=TOKENS_MAX + 1)
     )
     return [check_stored(TABLES["batch_members"], row)["token_id"] for row in members]
 

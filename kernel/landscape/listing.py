@@ -14,7 +14,7 @@ from kernel.landscape.lineage import located
 from kernel.landscape.record_rules import KEYS, TABLES, check_stored
 from kernel.landscape.reports import run_of_id
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 
 ORDERS: Mapping[str, str] = MappingProxyType({**KEYS, "rows": "row_index", "calls": "call_index"})
 """The column by which a page of a table is ordered, and behind which the next page begins."""
@@ -46,9 +46,10 @@ def page_of(
     run_of_id(view, run_id)
     order = ORDERS[name]
     stated = {column: value for column, value in where.items() if value is not None}
-    rows = view.tables.select(
+    query = TableQuery(
         TABLES[name], {"run_id": run_id, **stated}, order_by=order, after=after, limit=limit + 1
     )
+    rows = view.tables.scan(query)
     records = [check_stored(TABLES[name], row) for row in rows[:limit]]
     return RecordPage(records, records[-1][order] if len(rows) > limit else None)
 

@@ -8,7 +8,7 @@ from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.payloads import read_payload
 from kernel.landscape.record_rules import TABLES, check_stored, key_text
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 
 
 def source_rows(view: LedgerView, run_id: str) -> Iterator[Row]:
@@ -21,15 +21,17 @@ def failed_tokens(view: LedgerView, run_id: str) -> int:
     """Return how many tokens of a run ended as failed, or as quarantined in no sink."""
     ends = ({"outcome": "failed"}, {"outcome": "quarantined", "sink_name": None})
     of_run = {"run_id": run_id}
-    return sum(view.tables.count(TABLES["token_outcomes"], of_run | end) for end in ends)
+    return sum(
+        view.tables.count(TableQuery(TABLES["token_outcomes"], of_run | end)) for end in ends
+    )
 
 
 def load_without_rows(view: LedgerView, run_id: str, node_id: str) -> Row | None:
     """Return the operation by which a source loads the rows of a run, None where it has some."""
-    if view.tables.select(TABLES["rows"], {"run_id": run_id}, limit=1):
+    if view.tables.scan(TableQuery(TABLES["rows"], {"run_id": run_id}, limit=1)):
         return None
     where = {"run_id": run_id, "node_id": node_id, "operation_type": "source_load"}
-    loads = view.tables.select(TABLES["operations"], where, limit=1)
+    loads = view.tables.scan(TableQuery(TABLES["operations"], where, limit=1))
     return check_stored(TABLES["operations"], loads[0]) if loads else None
 
 
@@ -40,14 +42,14 @@ def rows_behind(view: LedgerView, run_id: str, row_id: str | None) -> list[tuple
         LandscapeRefused: `landscape_payload_gone`.
         RecordDamaged: the data of a row is not what its hash says.
     """
-    rows = view.tables.select(TABLES["rows"], {"run_id": run_id}, after=row_id)
+    rows = view.tables.scan(TableQuery(TABLES["rows"], {"run_id": run_id}, after=row_id))
     return [(row, kept_data(view, "rows", row, "source_data")) for row in rows]
 
 
 def members_of(view: LedgerView, run_id: str, batch_id: str) -> list[Row]:
     """Return the tokens of a batch, in their order in it."""
     where = {"run_id": run_id, "batch_id": batch_id}
-    members = view.tables.select(TABLES["batch_members"], where, order_by="ordinal")
+    members = view.tables.scan(TableQuery(TABLES["batch_members"], where, order_by="ordinal"))
     for member in members:
         check_stored(TABLES["batch_members"], member)
     return [record(view, "tokens", run_id, member["token_id"]) for member in members]
@@ -60,7 +62,7 @@ def open_operations(view: LedgerView, run_id: str, node_id: str) -> list[tuple[R
         LandscapeRefused: `landscape_payload_gone`.
     """
     where = {"run_id": run_id, "node_id": node_id, "status": "open"}
-    rows = view.tables.select(TABLES["operations"], where)
+    rows = view.tables.scan(TableQuery(TABLES["operations"], where))
     return [(row, kept_data(view, "operations", row, "input_data")) for row in rows]
 
 
@@ -77,7 +79,7 @@ def state_input(view: LedgerView, run_id: str, state_id: str) -> Canonical:
 
 def edge_ids(view: LedgerView, run_id: str) -> dict[tuple[str, str], str]:
     """Return the ids of the edges of a run by the node from which they lead and their label."""
-    rows = view.tables.select(TABLES["edges"], {"run_id": run_id})
+    rows = view.tables.scan(TableQuery(TABLES["edges"], {"run_id": run_id}))
     edges = [check_stored(TABLES["edges"], row) for row in rows]
     return {(edge["from_node_id"], edge["label"]): edge["edge_id"] for edge in edges}
 

@@ -12,7 +12,7 @@ from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.landscape.reports import run_of_id
 from kernel.ledger.landscape_tables import RUN_STATUSES, STATE_STATUSES
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 
 NODES_SHOWN_MAX = 100
 
@@ -54,7 +54,7 @@ def runs_page(
         RecordDamaged: a record breaks a rule.
     """
     where = {"status": status} if status in RUN_STATUSES else {}
-    rows = view.tables.select(
+    query = TableQuery(
         TABLES["runs"],
         where,
         order_by="started_at_us",
@@ -62,18 +62,21 @@ def runs_page(
         descending=True,
         limit=limit + 1,
     )
+    rows = view.tables.scan(query)
     page, last_us = rows[:limit], None
     if len(rows) > limit:
         last_us = page[-1]["started_at_us"]
         shown = {row["run_id"] for row in page}
-        alike = view.tables.select(TABLES["runs"], where | {"started_at_us": last_us})
+        alike = view.tables.scan(TableQuery(TABLES["runs"], where | {"started_at_us": last_us}))
         page += [row for row in alike if row["run_id"] not in shown]
     return RecordedRuns([check_stored(TABLES["runs"], row) for row in page], last_us)
 
 
 def record_counts(view: LedgerView, run_id: str) -> dict[str, int]:
     """Return how many rows, tokens and errors a run has."""
-    return {name: view.tables.count(TABLES[name], {"run_id": run_id}) for name in COUNTED}
+    return {
+        name: view.tables.count(TableQuery(TABLES[name], {"run_id": run_id})) for name in COUNTED
+    }
 
 
 def node_counts(view: LedgerView, run_id: str) -> list[NodeCounts]:
@@ -98,7 +101,7 @@ def node_counts(view: LedgerView, run_id: str) -> list[NodeCounts]:
 def _states(view: LedgerView, node: Row) -> dict[str, int]:
     of_node = {"run_id": node["run_id"], "node_id": node["node_id"]}
     return {
-        status: view.tables.count(TABLES["node_states"], {**of_node, "status": status})
+        status: view.tables.count(TableQuery(TABLES["node_states"], {**of_node, "status": status}))
         for status in STATE_STATUSES
     }
 
@@ -112,7 +115,9 @@ def tokens_page(view: LedgerView, run_id: str, *, after: str | None, limit: int)
     """
     page = page_of(view, run_id, "tokens", {}, after=after, limit=limit)
     ids = [token["token_id"] for token in page.records]
-    rows = view.tables.select_any(TABLES["token_outcomes"], "token_id", ids, {"run_id": run_id})
+    rows = view.tables.scan(
+        TableQuery(TABLES["token_outcomes"], {"run_id": run_id}, any_of=("token_id", ids))
+    )
     stored = [check_stored(TABLES["token_outcomes"], row) for row in rows]
     outcomes = {row["token_id"]: row for row in stored if row["is_terminal"]}
     following = page.next_after

@@ -14,7 +14,7 @@ from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.record_rules import TABLES, check_stored
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView
-from kernel.ledger.store.tables import Row, Tables
+from kernel.ledger.store.tables import Row, TableQuery, Tables
 from kernel.values.canonical import sha256_hex
 
 PURGE_PAGE = 2000
@@ -116,7 +116,7 @@ def shown_payloads(view: LedgerView, run_id: str, refs: Iterable[str | None]) ->
 def _judged(
     ledger: Ledger, before_us: int, statuses: tuple[str, ...]
 ) -> Iterator[tuple[str, Reason | None]]:
-    runs = ledger.read(lambda view: view.tables.select(TABLES["runs"]))
+    runs = ledger.read(lambda view: view.tables.scan(TableQuery(TABLES["runs"])))
     for run in runs:
         check_stored(TABLES["runs"], run)
         reason: Reason | None = None
@@ -149,7 +149,9 @@ def _purge_run(ledger: Ledger, run_id: str) -> tuple[int, int]:
 
 def _delete_some(tables: Tables, run_id: str) -> list[int]:
     """Delete some payloads of a run, and return their sizes."""
-    rows = tables.select(schema.landscape_payloads, {"run_id": run_id}, limit=READ_AT_ONCE)
+    rows = tables.scan(
+        TableQuery(schema.landscape_payloads, {"run_id": run_id}, limit=READ_AT_ONCE)
+    )
     for row in rows:
         tables.delete(schema.landscape_payloads, run_id, row["content_hash"])
     return [len(row["content"]) for row in rows]

@@ -18,7 +18,7 @@ from kernel.landscape.seals import seal_of
 from kernel.ledger import schema
 from kernel.ledger.landscape_tables import OUTCOMES, TERMINAL_OUTCOMES
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 
 Document = dict[str, Any]
 
@@ -109,7 +109,7 @@ def _problems(view: LedgerView, run: Row, now_us: int) -> Iterable[Document]:
         yield _problem("WARNING", "high_error_rate", run_id, message)
     if quarantined:
         yield _problem("INFO", "quarantined_rows", run_id, f"{quarantined} rows are quarantined")
-    for row in view.tables.select(TABLES["operations"], of_run | {"status": "open"}):
+    for row in view.tables.scan(TableQuery(TABLES["operations"], of_run | {"status": "open"})):
         check_stored(TABLES["operations"], row)
         if now_us - row["started_at_us"] > STUCK_AFTER_US:
             message = f"operation {row['operation_id']} is open for more than an hour"
@@ -118,13 +118,14 @@ def _problems(view: LedgerView, run: Row, now_us: int) -> Iterable[Document]:
 
 def _problems_of_stretch(view: LedgerView, stretch: RuntimeRun) -> Iterable[Document]:
     """Yield what is wrong with a run of the runtime; it lasts as long as the log goes on."""
-    dead = view.tables.select(
+    query = TableQuery(
         schema.outbox_outcomes,
         {"outcome": "dead_letter"},
         order_by="closed_sequence",
         after=stretch.first - 1,
         limit=GIVEN_UP_COUNTED_MAX,
     )
+    dead = view.tables.scan(query)
     given_up = sum(row["closed_sequence"] <= stretch.last for row in dead)
     if given_up:
         at_least = "at least " if given_up == GIVEN_UP_COUNTED_MAX else ""

@@ -21,7 +21,7 @@ from kernel.landscape.record_chain import (
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.store.tables import Row, TablesView
+from kernel.ledger.store.tables import Row, TableQuery, TablesView
 from kernel.model.receipt import Receipt
 from kernel.values.errors import LedgerCorrupt
 
@@ -52,7 +52,7 @@ class Anchor(NamedTuple):
 def newest_anchor(view: LedgerView) -> Anchor | None:
     """Return the newest anchor, None before the first."""
     where = {"receipt_kind": ANCHORED}
-    rows = view.tables.select(schema.receipts, where, descending=True, limit=1)
+    rows = view.tables.scan(TableQuery(schema.receipts, where, descending=True, limit=1))
     return Anchor.of_receipt(rows[0]) if rows else None
 
 
@@ -92,14 +92,14 @@ def earlier_runs(view: LedgerView) -> list[str]:
 def runs_in_no_group(tables: TablesView) -> list[str]:
     """Return the same from tables alone, as who verifies has them."""
     runs, sealed, taken_in = (
-        tables.counts(table, "run_id").keys()
+        {run_id for run_id, _ in tables.scan(TableQuery(table, columns=("run_id",), grouped=True))}
         for table in (
             schema.landscape_runs,
             schema.landscape_seals,
             schema.landscape_record_groups,
         )
     )
-    return sorted(run_id for (run_id,) in runs - sealed - taken_in)
+    return sorted(runs - sealed - taken_in)
 
 
 def groups_to_take_in(view: LedgerView, run_id: str) -> tuple[dict[str, Entry], ...]:

@@ -24,7 +24,7 @@ from kernel.landscape.record_rules import TABLES, check_stored, digested_names, 
 from kernel.ledger import schema
 from kernel.ledger.landscape_tables import CHANGING
 from kernel.ledger.store.keys import values_getter
-from kernel.ledger.store.tables import Row, Tables, TablesView
+from kernel.ledger.store.tables import Row, TableQuery, Tables, TablesView
 from kernel.values.canonical import GENESIS_HASH, sha256_hex
 
 EARLIER_RECORDS = 1024
@@ -149,13 +149,15 @@ class RecordChain:
 
 def newest_group(tables: TablesView) -> Row | None:
     """Return the newest group, None before the first."""
-    rows = tables.select(schema.landscape_record_groups, descending=True, limit=1)
+    rows = tables.scan(TableQuery(schema.landscape_record_groups, descending=True, limit=1))
     return rows[0] if rows else None
 
 
 def has_group(tables: TablesView, run_id: str) -> bool:
     """Tell whether a run is in the chain."""
-    return bool(tables.select(schema.landscape_record_groups, {"run_id": run_id}, limit=1))
+    return bool(
+        tables.scan(TableQuery(schema.landscape_record_groups, {"run_id": run_id}, limit=1))
+    )
 
 
 def earlier_entries(tables: TablesView, run_id: str) -> Iterator[dict[str, Entry]]:

@@ -11,11 +11,12 @@ from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.record_rules import TABLES, check_stored, key_text
 from kernel.landscape.references import named_and_missing
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.store.tables import TableQuery
 
 
 def count_of(view: LedgerView, run_id: str, name: str) -> int:
     """Return how many records of a table a run has."""
-    return view.tables.count(TABLES[name], {"run_id": run_id})
+    return view.tables.count(TableQuery(TABLES[name], {"run_id": run_id}))
 
 
 def counts_by(
@@ -27,7 +28,10 @@ def counts_by(
         RecordDamaged: a record has another value.
     """
     of_run = {"run_id": run_id}
-    counts = {value: view.tables.count(TABLES[name], of_run | {column: value}) for value in values}
+    counts = {
+        value: view.tables.count(TableQuery(TABLES[name], of_run | {column: value}))
+        for value in values
+    }
     hold_to_total(view, run_id, name, sum(counts.values()))
     return counts
 

@@ -34,7 +34,7 @@ from kernel.landscape.run_rules import ids_by_run, lineage_problems
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.keys import key_names
-from kernel.ledger.store.tables import DuplicateKey, MissingReference, Row, Tables
+from kernel.ledger.store.tables import DuplicateKey, MissingReference, Row, TableQuery, Tables
 from kernel.values.errors import TextNotStorable
 
 GROUP_RECORDS = 1024
@@ -387,7 +387,7 @@ def _check_unchanged(tables: Tables, table: Table, changes: Sequence[tuple[Row, 
     stored = {
         (row["run_id"], row[key]): row
         for run_id, ids in ids_by_run((row["run_id"], row[key]) for row, _ in changes).items()
-        for row in tables.select_any(table, key, ids, {"run_id": run_id})
+        for row in tables.scan(TableQuery(table, {"run_id": run_id}, any_of=(key, ids)))
     }
     for before, after in changes:
         place = (before["run_id"], before[key])
@@ -407,7 +407,9 @@ def _number_calls(tables: Tables, calls: Sequence[Row]) -> None:
         parent = (row["run_id"], column, row[column])
         if parent not in next_index:
             where = {"run_id": row["run_id"], column: row[column]}
-            newest = tables.select(_CALLS, where, order_by="call_index", descending=True, limit=1)
+            newest = tables.scan(
+                TableQuery(_CALLS, where, order_by="call_index", descending=True, limit=1)
+            )
             next_index[parent] = newest[0]["call_index"] + 1 if newest else 0
         row["call_index"] = next_index[parent]
         next_index[parent] += 1

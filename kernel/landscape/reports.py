@@ -22,7 +22,7 @@ from kernel.landscape.record_rules import KEYS, TABLES, check_stored, key_text
 from kernel.landscape.seals import seal_of
 from kernel.ledger.landscape_tables import OPERATION_TYPES, OUTCOMES, RUN_STATUSES
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row, rows_in_pages
+from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
 from kernel.values.canonical import MAX_SAFE_INTEGER
 
 Document = dict[str, Any]
@@ -59,8 +59,8 @@ def newest_runs(
         message = f"{status} is none of {', '.join(RUN_STATUSES)}"
         raise LandscapeRefused(message, code="landscape_unknown")
     where = {} if status is None else {"status": status}
-    rows = view.tables.select(
-        TABLES["runs"], where, order_by="started_at_us", descending=True, limit=limit
+    rows = view.tables.scan(
+        TableQuery(TABLES["runs"], where, order_by="started_at_us", descending=True, limit=limit)
     )
     runs = [check_stored(TABLES["runs"], row) for row in rows]
     return [run for run in runs if since_us is None or run["started_at_us"] >= since_us]
@@ -213,7 +213,7 @@ def errors_of(view: LedgerView, run_id: str, *, kind: str, limit: int) -> Docume
     for each in ("validation", "transform"):
         if kind in (each, "all"):
             name = f"{each}_errors"
-            rows = view.tables.select(TABLES[name], {"run_id": run_id}, limit=limit)
+            rows = view.tables.scan(TableQuery(TABLES[name], {"run_id": run_id}, limit=limit))
             document[name] = [_error(name, check_stored(TABLES[name], row)) for row in rows]
     if kind in ("state", "all"):
         failed = islice(_failed_states(view, run_id), limit)
@@ -331,7 +331,9 @@ def _failed_states(view: LedgerView, run_id: str) -> Iterator[Row]:
     table, key = TABLES["node_states"], KEYS["node_states"]
     for node in _records(view, run_id, "nodes"):
         failed = {"run_id": run_id, "node_id": node["node_id"], "status": "failed"}
-        rows = rows_in_pages(view.tables, table, failed, order_by=key, page_rows=PAGE_RECORDS)
+        rows = rows_in_pages(
+            view.tables, TableQuery(table, failed, order_by=key, limit=PAGE_RECORDS)
+        )
         yield from (check_stored(table, row) for row in rows)
 
 

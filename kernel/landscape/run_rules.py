@@ -23,7 +23,7 @@ from kernel.landscape.digest import records_of
 from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.record_rules import TABLES, check_stored, key_text
 from kernel.landscape.runtime.stretches import is_runtime
-from kernel.ledger.store.tables import Row, TablesView
+from kernel.ledger.store.tables import Row, TableQuery, TablesView
 
 ROWS_NAMED_MAX = 5
 _IDS_AT_ONCE = 500
@@ -96,7 +96,11 @@ def _crosses_rows(child: Row, parent: Row) -> bool:
 
 
 def _any(tables: TablesView, name: str, column: str, ids: Sequence[str], run_id: str) -> list[Row]:
-    rows = tables.select_any(TABLES[name], column, ids, {"run_id": run_id}) if ids else []
+    rows = (
+        tables.scan(TableQuery(TABLES[name], {"run_id": run_id}, any_of=(column, ids)))
+        if ids
+        else []
+    )
     return [check_stored(TABLES[name], row) for row in rows]
 
 
@@ -201,18 +205,18 @@ def hold_together(problems: Iterator[RunProblem]) -> None:
 def incompleteness(tables: TablesView, run_id: str) -> str | None:
     """Return what hinders a run from being completed, if anything does; counted by the database."""
     of_run = {"run_id": run_id}
-    rows = tables.count(TABLES["rows"], of_run)
-    begun = tables.count(TABLES["tokens"], of_run, distinct="row_id")
+    rows = tables.count(TableQuery(TABLES["rows"], of_run))
+    begun = tables.count(TableQuery(TABLES["tokens"], of_run, columns=("row_id",), grouped=True))
     if rows != begun:
         names = ", ".join(islice(_rows_without_token(tables, run_id), ROWS_NAMED_MAX))
         return f"{rows - begun} of {rows} rows have no token: {names}"
-    tokens = tables.count(TABLES["tokens"], of_run)
-    ended = tables.count(TABLES["token_outcomes"], of_run | {"is_terminal": 1})
+    tokens = tables.count(TableQuery(TABLES["tokens"], of_run))
+    ended = tables.count(TableQuery(TABLES["token_outcomes"], of_run | {"is_terminal": 1}))
     if tokens != ended:
         return f"{tokens} tokens and {ended} terminal outcomes: {tokens - ended} are on their way"
     for name, statuses in _UNFINISHED:
         for status in statuses:
-            count = tables.count(TABLES[name], of_run | {"status": status})
+            count = tables.count(TableQuery(TABLES[name], of_run | {"status": status}))
             if count:
                 return f"{count} of its {name} {'is' if count == 1 else 'are'} {status}"
     return None
@@ -222,7 +226,9 @@ def _rows_without_token(tables: TablesView, run_id: str) -> Iterator[str]:
     rows = records_of(tables, run_id, "rows")
     while page := [*islice(rows, _IDS_AT_ONCE)]:
         ids = [row["row_id"] for row in page]
-        tokens = tables.select_any(TABLES["tokens"], "row_id", ids, {"run_id": run_id})
+        tokens = tables.scan(
+            TableQuery(TABLES["tokens"], {"run_id": run_id}, any_of=("row_id", ids))
+        )
         begun = {token["row_id"] for token in tokens}
         yield from (each for each in ids if each not in begun)
 

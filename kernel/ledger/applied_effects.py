@@ -9,7 +9,7 @@ from typing import Any
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row, rows_in_pages
+from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
 
 PAGE_ROWS = 200
 
@@ -49,7 +49,7 @@ def hashed_effect(row: Row, applied_at: str) -> Document:
 def effects_of(view: LedgerView, row: Row) -> list[Document]:
     """Return the documents of the effects of a row of the log, in the order of applying."""
     where = {"ec_sequence_number": row["ec_sequence_number"]}
-    effects = view.tables.select(schema.applied_effects, where, order_by="ordinal")
+    effects = view.tables.scan(TableQuery(schema.applied_effects, where, order_by="ordinal"))
     return [hashed_effect(effect, row["committed_at"]) for effect in effects]
 
 
@@ -58,14 +58,17 @@ def sequences_that_wrote(
 ) -> Iterator[int]:
     """Yield the sequences of the operations that wrote a record, through the index of effects."""
     newest = None
-    for row in rows_in_pages(
-        view.tables,
+    query = TableQuery(
         schema.applied_effects,
         {"store": store, "record_key": key},
         order_by="ec_sequence_number",
         after=beyond,
         descending=descending,
-        page_rows=PAGE_ROWS,
+        limit=PAGE_ROWS,
+    )
+    for row in rows_in_pages(
+        view.tables,
+        query,
     ):
         # An operation may write a record more than once.
         if row["ec_sequence_number"] != newest:

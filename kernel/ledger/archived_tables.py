@@ -6,7 +6,8 @@ Their envelopes stay in `blobs` until they are collected (decision kernel/0380).
 segments of their own (`archived_thoughts.py`). Everything else passes through.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any, cast
 
@@ -23,7 +24,7 @@ from kernel.ledger.archive_segment import (
 )
 from kernel.ledger.archived_thoughts import NODES, THOUGHTS, ArchivedThoughts
 from kernel.ledger.store.keys import column_names, values_getter
-from kernel.ledger.store.tables import Row, Tables, TablesView
+from kernel.ledger.store.tables import Row, TableQuery, Tables, TablesView, rows_of
 from kernel.values.errors import LedgerCorrupt
 
 _LOG, _INDEX, _SEGMENTS = schema.kernel_event_log, schema.archived_rows, schema.archive_segments
@@ -75,134 +76,76 @@ class ArchivedTables:
             return row
         if table is _LOG:
             row = self._tables.get(_INDEX, *key)
-            return None if row is None else self._whole(row)
+            return None if row is None else _ArchivedRow(row, self._held)
         if table in _OF_THOUGHTS:
             return self._thoughts.get(table, str(key[0]), int(key[1]))
         return self._opening(str(key[0])) if table is schema.blobs else None
 
-    def select(
-        self,
-        table: Table,
-        where: Mapping[str, Any] | None = None,
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equal `where`, in the order of one column."""
-
-        def ask(of: Table, most: int | None) -> list[Row]:
-            return self._tables.select(
-                of, where, order_by=order_by, after=after, descending=descending, limit=most
-            )
-
-        if table in _OF_THOUGHTS and where and "session_id" in where and not descending:
-
-            def ask_behind(place: Any, most: int | None) -> list[Row]:
-                return self._tables.select(table, where, after=place, limit=most)
-
-            return self._thoughts.select(table, where, ask_behind, after, limit)
-        if table is not _LOG:
-            return ask(table, limit)
-        if order_by in (None, _SEQUENCE):
-            return self._in_sequence(ask, after, limit, descending=descending)
-        rows = ask(_LOG, limit)
-        archived = ask(_INDEX, limit) if self._last_archived() else []
-        if archived:
-            rows = sorted(archived + rows, key=lambda row: row[order_by], reverse=descending)
-        return [self._whole(row) for row in rows[:limit]]
-
-    def select_any(
-        self,
-        table: Table,
-        column: str,
-        values: Sequence[str | int],
-        where: Mapping[str, Any],
-        *,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equal `where` and have any of the values in a column."""
-        rows = self._tables.select_any(table, column, values, where, limit=limit)
-        if table is schema.blobs:
-            there = {row[column] for row in rows}
-            missing = [str(value) for value in dict.fromkeys(values) if value not in there]
-            return [*rows, *self._openings(missing)][:limit] if missing else rows
-        if table is not _LOG or not self._last_archived():
-            return rows
-        archived = self._tables.select_any(_INDEX, column, values, where, limit=limit)
-        return [self._whole(row) for row in (*rows, *archived)][:limit]
-
-    def columns(
-        self,
-        table: Table,
-        names: tuple[str, ...],
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        limit: int,
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of one column."""
-        of_archived = table is _LOG and order_by in (None, _SEQUENCE) and self._reaches(after)
-        if not of_archived:
-            return self._tables.columns(table, names, order_by=order_by, after=after, limit=limit)
-        take = values_getter(names)
-        archived = self._tables.select(_INDEX, after=after, limit=limit)
-        rows = [take(self._whole(row)) for row in archived]
-        if len(rows) < limit:
-            rows += self._tables.columns(_LOG, names, after=after, limit=limit - len(rows))
-        return rows
-
-    def count(
-        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
-    ) -> int:
-        """Return how many rows equal `where`, or how many values of a column they have."""
-        if distinct is not None:
-            return self._tables.count(table, where, distinct=distinct)
-        count = self._tables.count(table, where)
+    def scan(self, query: TableQuery) -> list[Any]:
+        """Return the rows of a query, or tuples of values where it names columns."""
+        table = query.table
         if table is _LOG:
-            count += self._tables.count(_INDEX, where)
-        elif table in _OF_THOUGHTS:
-            count += self._thoughts.count(table, where)
-        elif table is schema.blobs and not where:
-            collected = self._tables.select(_SEGMENTS, {"collected": 1})
+            return self._of_log(query)
+        if table is schema.blobs and query.any_of is not None:
+            rows = self._tables.scan(query._replace(columns=()))
+            there = {row["blob_ref"] for row in rows}
+            missing = [str(each) for each in query.any_of[1] if each not in there]
+            return rows_of(query, rows + self._openings(missing) if missing else rows)
+        if table in _OF_THOUGHTS and "session_id" in query.where and not query.descending:
+            return rows_of(query, self._thoughts.rows(query._replace(columns=())))
+        return self._tables.scan(query)
+
+    def count(self, query: TableQuery) -> int:
+        """Return how many rows a query has."""
+        count = self._tables.count(query)
+        if query.table is _LOG:
+            count += self._tables.count(query._replace(table=_INDEX))
+        elif query.table in _OF_THOUGHTS:
+            count += self._thoughts.count(query.table, query.where)
+        elif query.table is schema.blobs and not query.where:
+            collected = self._tables.scan(TableQuery(_SEGMENTS, {"collected": 1}))
             count += sum(row["envelopes"] for row in collected)
         return count
 
-    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
-        """Return the number of rows for each combination of the columns' values."""
-        counts = self._tables.counts(table, *columns)
-        if table is _LOG:
-            for values, number in self._tables.counts(_INDEX, *columns).items():
-                counts[values] = counts.get(values, 0) + number
-        return counts
+    def _of_log(self, query: TableQuery) -> list[Any]:
+        """Return rows of the log, of which the archived ones are the first."""
+        if query.grouped:
+            counter = Counter(self._of_log(query._replace(grouped=False)))
+            return [(*group, count) for group, count in counter.items()]
+        in_sequence = query.any_of is None and query.order_by in (None, _SEQUENCE)
+        if in_sequence and query.descending:
+            return self._in_sequence(query, self._tables.scan, self._of_index)
+        if self._last_archived() <= ((in_sequence and query.after) or 0):
+            return self._tables.scan(query)
+        if in_sequence:
+            return self._in_sequence(query, self._of_index, self._tables.scan)
+        whole = query._replace(columns=())
+        rows = self._of_index(whole) + self._tables.scan(whole)
+        if query.any_of is None:
+            rows.sort(key=lambda row: row[query.order_by], reverse=query.descending)
+        return _values_in(query, rows[: query.limit])
 
-    def _in_sequence(
-        self, ask: Any, after: Any, limit: int | None, *, descending: bool
-    ) -> list[Row]:
-        """Return rows in the order of the log, of which the archived ones are the first."""
-        if not descending and not self._reaches(after):
-            return cast("list[Row]", ask(_LOG, limit))
-        rows: list[Row] = []
-        for table in (_LOG, _INDEX) if descending else (_INDEX, _LOG):
-            if limit is None or len(rows) < limit:
-                rows += ask(table, None if limit is None else limit - len(rows))
-        return [self._whole(row) for row in rows]
+    @staticmethod
+    def _in_sequence(query: TableQuery, *parts: Callable[[TableQuery], list[Any]]) -> list[Any]:
+        rows: list[Any] = []
+        for scan in parts:
+            if query.limit is None:
+                rows += scan(query)
+            elif len(rows) < query.limit:
+                rows += scan(query._replace(limit=query.limit - len(rows)))
+        return rows
 
-    def _reaches(self, after: Any) -> bool:
-        """Tell whether archived rows stand behind a sequence."""
-        return self._last_archived() > (after or 0)
+    def _of_index(self, query: TableQuery) -> list[Any]:
+        """Return archived rows of the log."""
+        rows = self._tables.scan(query._replace(table=_INDEX, columns=()))
+        return _values_in(query, [_ArchivedRow(row, self._held) for row in rows])
 
     def _last_archived(self) -> int:
         """Return the sequence of the last archived row, 0 where none is."""
         if self._last is None:
-            newest = self._tables.select(_SEGMENTS, descending=True, limit=1)
+            newest = self._tables.scan(TableQuery(_SEGMENTS, descending=True, limit=1))
             self._last = (newest[0]["segment_index"] + 1) * SEGMENT_ROWS if newest else 0
         return self._last
-
-    def _whole(self, row: Row) -> Row:
-        """Return a row of the log as it is, and one of the index as what it stands for."""
-        return row if "row_bytes" in row else _ArchivedRow(row, self._held)
 
     def _held(self, sequence: int) -> Row:
         """Return the columns of an archived row that its segment holds."""
@@ -245,7 +188,7 @@ class ArchivedTables:
             return []
         column = "envelope_payload_blob_ref"
         openings = []
-        for row in self._tables.select_any(_INDEX, column, blob_refs, {}):
+        for row in self._tables.scan(TableQuery(_INDEX, any_of=(column, blob_refs))):
             if not self._segment_row(row[_SEQUENCE])["collected"]:
                 continue
             held = self._in_segment(row[_SEQUENCE])
@@ -254,3 +197,7 @@ class ArchivedTables:
                     {"blob_ref": row[column], "salt": held.salt, "content": held.content}
                 )
         return openings
+
+
+def _values_in(query: TableQuery, rows: list[Row]) -> list[Any]:
+    return [*map(values_getter(query.columns), rows)] if query.columns else rows

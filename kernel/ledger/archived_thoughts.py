@@ -7,8 +7,9 @@ database alone.
 """
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -16,7 +17,7 @@ from sqlalchemy import Table
 
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive
-from kernel.ledger.store.tables import Row, TablesView
+from kernel.ledger.store.tables import Row, TableQuery, TablesView, has_values
 from kernel.ledger.thought_segment import SegmentThought
 from kernel.proof.eta_tree import EtaNode, eta_appended, eta_closing
 from kernel.proof.merkle_tree import HASH_BYTES, Frontier
@@ -28,9 +29,6 @@ THOUGHTS, NODES, _SEGMENTS = (
     schema.thought_segments,
 )
 _NO_NODE = -1
-
-Ask = Callable[[Any, int | None], list[Row]]
-"""Reads rows of the database behind a place, at most so many."""
 
 
 class _Nodes:
@@ -81,51 +79,46 @@ class ArchivedThoughts:
         nodes = self._nodes_of(session_id, segments) if segments else _Nodes()
         return nodes.row(session_id, place) if 0 <= place < len(nodes) else None
 
-    def select(
-        self, table: Table, where: Mapping[str, Any], ask: Ask, after: Any, limit: int | None
-    ) -> list[Row]:
+    def rows(self, query: TableQuery) -> list[Row]:
         """Return the rows of a session in their order, the archived ones first."""
-        session_id = where["session_id"]
-        segments = self._segments(session_id)
+        table, where, after, limit = query.table, query.where, query.after, query.limit
+        segments = self._segments(where["session_id"])
         if not segments:
-            return ask(after, limit)
+            return self._tables.scan(query)
+        archived: Iterable[Row]
         if where.keys() != {"session_id"}:
-            rows = ask(after, limit)
-            if not rows:
-                archived = self._thoughts(segments, after or 0)
-                rows = [row for row in archived if where.items() <= row.items()]
-            return rows[:limit]
+            rows: list[Row] = self._tables.scan(query)
+            archived = () if rows else self._thoughts(segments, after or 0)
+            return rows + [row for row in archived if has_values(row, where)]
         archived = (
             self._thoughts(segments, after or 0)
             if table is THOUGHTS
-            else self._node_rows(session_id, segments, after)
+            else self._node_rows(where["session_id"], segments, after)
         )
-        rows = []
-        while limit is None or len(rows) < limit:
-            row = next(archived, None)
-            if row is None:
-                rest = None if limit is None else limit - len(rows)
-                last = segments[-1]["last_sequence" if table is THOUGHTS else "last_node"]
-                return rows + ask(last if after is None else max(after, last), rest)
-            rows.append(row)
-        return rows
+        rows = [*islice(archived, limit)]
+        if limit is not None and len(rows) == limit:
+            return rows
+        last = segments[-1]["last_sequence" if table is THOUGHTS else "last_node"]
+        after = last if after is None else max(after, last)
+        rest = None if limit is None else limit - len(rows)
+        return rows + self._tables.scan(query._replace(after=after, limit=rest))
 
-    def count(self, table: Table, where: Mapping[str, Any] | None) -> int:
+    def count(self, table: Table, where: Mapping[str, Any]) -> int:
         """Return how many archived rows a table has, of one session or of all."""
         unit = "sequence" if table is THOUGHTS else "node"
         return sum(
             row[f"last_{unit}"] - row[f"first_{unit}"] + 1
-            for row in self._tables.select(_SEGMENTS, where)
+            for row in self._tables.scan(TableQuery(_SEGMENTS, where))
         )
 
     def _segments(self, session_id: str) -> list[Row]:
         """Return the segments of a session in their order."""
         if self._is_any is None:
-            self._is_any = bool(self._tables.select(_SEGMENTS, limit=1))
+            self._is_any = bool(self._tables.scan(TableQuery(_SEGMENTS, limit=1)))
         if not self._is_any:
             return []
         where = {"session_id": session_id}
-        return self._tables.select(_SEGMENTS, where, order_by="first_sequence")
+        return self._tables.scan(TableQuery(_SEGMENTS, where, order_by="first_sequence"))
 
     def _thoughts(self, segments: list[Row], after: int) -> Iterator[Row]:
         for segment in segments:

@@ -33,6 +33,7 @@ from kernel.ledger.store.tables import (
     Replaceable,
     Row,
     Store,
+    TableQuery,
     Tables,
     TablesView,
 )
@@ -182,14 +183,15 @@ class LedgerView:
 
     def policy_row(self) -> Row:
         """Return the row of the policy generation in force."""
-        rows = self.tables.select(
+        newest = TableQuery(
             schema.policy_snapshots,
             {"in_force": 1},
             order_by="generation",
             descending=True,
             limit=1,
         )
-        return rows[0]
+        [row] = self.tables.scan(newest)
+        return cast("Row", row)
 
     def policy_generation_id(self) -> str:
         """Return the policy generation in force."""
@@ -209,18 +211,20 @@ class LedgerView:
         if len(node_ids) <= NODES_KEPT:
             records = ((node_id, self.node(node_id)) for node_id in node_ids)
             return {node_id: node for node_id, node in records if node is not None}
-        rows = self.tables.select_any(schema.nodes, "node_id", [*node_ids], {})
+        rows = self.tables.scan(TableQuery(schema.nodes, any_of=("node_id", [*node_ids])))
         return {row["node_id"]: orjson.loads(row["record"]) for row in rows}
 
     def nodes_of_kind(self, node_kind: str, *, after: str | None, limit: int) -> list[Document]:
         """Return the records of a kind in the order of their ids."""
-        rows = self.tables.select(schema.nodes, {"node_kind": node_kind}, after=after, limit=limit)
+        rows = self.tables.scan(
+            TableQuery(schema.nodes, {"node_kind": node_kind}, after=after, limit=limit)
+        )
         return [orjson.loads(row["record"]) for row in rows]
 
     def overlay_nodes(self, target_ref: str, *, limit: int | None = None) -> list[Document]:
         """Return the nodes that put an overlay in force over a thing, or over a stretch of it."""
         where = {"overlay_in_force": 1, "overlay_target": target_ref}
-        rows = self.tables.select(schema.nodes, where, limit=limit)
+        rows = self.tables.scan(TableQuery(schema.nodes, where, limit=limit))
         return [orjson.loads(row["record"]) for row in rows]
 
     def has_overlays(self) -> bool:
@@ -228,11 +232,13 @@ class LedgerView:
         # In the order of the index: by their ids, a planner may look for the first among all nodes.
         # The index has the nodes that have a target, as every overlay in force does.
         where, order_by = {"overlay_in_force": 1}, "overlay_target"
-        return bool(self.tables.select(schema.nodes, where, order_by=order_by, after="", limit=1))
+        return bool(
+            self.tables.scan(TableQuery(schema.nodes, where, order_by=order_by, after="", limit=1))
+        )
 
     def memberships_of(self, node_id: str) -> list[Document]:
         """Return a node's memberships of corpora, in whatever state they are."""
-        rows = self.tables.select(schema.corpus_membership_records, {"node_id": node_id})
+        rows = self.tables.scan(TableQuery(schema.corpus_membership_records, {"node_id": node_id}))
         return [orjson.loads(row["record"]) for row in rows]
 
     def membership(self, corpus_id: str, node_id: str) -> Document | None:
@@ -241,11 +247,11 @@ class LedgerView:
 
     def edges_out_of(self, node_id: str) -> list[Row]:
         """Return the edge rows that leave a node, removed ones included."""
-        return self.tables.select(schema.edges, {"source_node_id": node_id})
+        return self.tables.scan(TableQuery(schema.edges, {"source_node_id": node_id}))
 
     def edges_into(self, node_id: str) -> list[Row]:
         """Return the edge rows that lead to a node, removed ones included."""
-        return self.tables.select(schema.edges, {"target_node_id": node_id})
+        return self.tables.scan(TableQuery(schema.edges, {"target_node_id": node_id}))
 
     def standing_edges(self, node_id: str, *, limit: int) -> list[str]:
         """Return edges that leave a node or lead to it and were not removed, by their ids."""
@@ -253,7 +259,7 @@ class LedgerView:
         for end in ("source_node_id", "target_node_id"):
             where = {end: node_id, "active": 1}
             # In the order of the index, which is that of the ids here as well.
-            rows = self.tables.select(schema.edges, where, order_by="active", limit=limit)
+            rows = self.tables.scan(TableQuery(schema.edges, where, order_by="active", limit=limit))
             ends |= dict.fromkeys(row["edge_id"] for row in rows)
         return sorted(ends)
 
@@ -261,20 +267,20 @@ class LedgerView:
         """Return a node's memberships that are neither rejected nor soft-deleted, by their ids."""
         where, order_by = {"node_id": node_id, "stands": 1}, "stands"
         table = schema.corpus_membership_records
-        rows = self.tables.select(table, where, order_by=order_by, limit=limit)
+        rows = self.tables.scan(TableQuery(table, where, order_by=order_by, limit=limit))
         return sorted(row["membership_id"] for row in rows)
 
     def views_of(self, node_id: str, *, limit: int) -> list[Document]:
         """Return the materialized views that show a node."""
         where = {"node_ref": node_id}
         # By their ids, which the index of a node's views has as well.
-        rows = self.tables.select(schema.materialized_views, where, limit=limit)
+        rows = self.tables.scan(TableQuery(schema.materialized_views, where, limit=limit))
         return [orjson.loads(row["record"]) for row in rows]
 
     def input_edges(self, node_id: str) -> Iterator[Document]:
         """Yield the active edges through which a node's authority is fed, by edge id."""
         where = {"target_node_id": node_id}
-        rows = self.tables.select(schema.edges, where, limit=EDGES_AT_ONCE)
+        rows = self.tables.scan(TableQuery(schema.edges, where, limit=EDGES_AT_ONCE))
         while rows:
             for row in rows:
                 if row["input_from"] is not None:
@@ -282,12 +288,14 @@ class LedgerView:
             if len(rows) < EDGES_AT_ONCE:
                 return
             after = rows[-1]["edge_id"]
-            rows = self.tables.select(schema.edges, where, after=after, limit=EDGES_AT_ONCE)
+            rows = self.tables.scan(
+                TableQuery(schema.edges, where, after=after, limit=EDGES_AT_ONCE)
+            )
 
     def input_sources(self, node_id: str, source_kind: str) -> list[str]:
         """Return the nodes of one kind that feed a node's authority."""
         where = {"input_from": source_kind, "target_node_id": node_id}
-        return [row["source_node_id"] for row in self.tables.select(schema.edges, where)]
+        return [row["source_node_id"] for row in self.tables.scan(TableQuery(schema.edges, where))]
 
     def blob(self, blob_ref: str) -> bytes | None:
         """Return content by its commitment, or None where it was erased."""
@@ -315,23 +323,24 @@ class LedgerView:
 
     def log_rows(self, *, after: int = 0, limit: int = 1000) -> list[Row]:
         """Return log rows in sequence."""
-        return self.tables.select(schema.kernel_event_log, after=after, limit=limit)
+        return self.tables.scan(TableQuery(schema.kernel_event_log, after=after, limit=limit))
 
     def log_entries(self, *, after: int, limit: int) -> list[LogEntry]:
         """Return the rows that follow a sequence, without their bytes."""
         names = ("ec_sequence_number", "semantic_intent", "operation_id", "committed_at")
-        rows = self.tables.columns(
+        query = TableQuery(
             schema.kernel_event_log,
-            (*names, "envelope_payload_blob_ref"),
+            columns=(*names, "envelope_payload_blob_ref"),
             order_by="ec_sequence_number",
             after=after,
             limit=limit,
         )
+        rows = self.tables.scan(query)
         return [LogEntry(*row) for row in rows]
 
     def log_tail(self, limit: int) -> list[Row]:
         """Return the newest log rows, newest first."""
-        return self.tables.select(schema.kernel_event_log, descending=True, limit=limit)
+        return self.tables.scan(TableQuery(schema.kernel_event_log, descending=True, limit=limit))
 
     def log_row_at(self, ec_sequence_number: int) -> Row | None:
         """Return the log row with a sequence number."""
@@ -356,38 +365,40 @@ class LedgerView:
     def log_row_of(self, operation_id: str) -> Row | None:
         """Return the log row of an operation; of one that was superseded, the superseding row."""
         where, order_by = {"operation_id": operation_id}, "supersedes_sequence"
-        rows = self.tables.select(
-            schema.kernel_event_log, where, order_by=order_by, descending=True, limit=1
+        rows = self.tables.scan(
+            TableQuery(schema.kernel_event_log, where, order_by=order_by, descending=True, limit=1)
         )
         return rows[0] if rows else None
 
     def operations_on_record(self, operation_ids: Collection[str]) -> set[str]:
         """Return which of these operations are on the log, by one look into an index."""
-        rows = self.tables.select_any(schema.kernel_event_log, "operation_id", [*operation_ids], {})
+        rows = self.tables.scan(
+            TableQuery(schema.kernel_event_log, any_of=("operation_id", [*operation_ids]))
+        )
         return {row["operation_id"] for row in rows}
 
     def sequences_caused_by(self, operation_id: str, *, after: int, limit: int) -> list[int]:
         """Return the log rows behind a place that name an operation among their causes."""
         where = {"parent_operation_id": operation_id}
-        rows = self.tables.select(schema.causal_parents, where, after=after, limit=limit)
+        rows = self.tables.scan(TableQuery(schema.causal_parents, where, after=after, limit=limit))
         return [row["ec_sequence_number"] for row in rows]
 
     def epoch_rows(self, epoch_id: str, *, before: int | None = None, limit: int) -> list[Row]:
         """Return the log rows of an epoch, newest first, in front of a sequence."""
         where = {"commit_epoch_id": epoch_id}
-        return self.tables.select(
-            schema.kernel_event_log, where, after=before, descending=True, limit=limit
+        return self.tables.scan(
+            TableQuery(schema.kernel_event_log, where, after=before, descending=True, limit=limit)
         )
 
     def rollback_under_way(self) -> Document | None:
         """Return where the rollback of an epoch stands that goes back in pages, if one does."""
-        rows = self.tables.select(schema.rollbacks_under_way, limit=1)
+        rows = self.tables.scan(TableQuery(schema.rollbacks_under_way, limit=1))
         return orjson.loads(rows[0]["record"]) if rows else None
 
     def epoch_marker(self, epoch_id: str, semantic_intent: str) -> Row | None:
         """Return the row that opened an epoch, or that closed it."""
         where = {"commit_epoch_id": epoch_id, "semantic_intent": semantic_intent}
-        rows = self.tables.select(schema.kernel_event_log, where, limit=1)
+        rows = self.tables.scan(TableQuery(schema.kernel_event_log, where, limit=1))
         return rows[0] if rows else None
 
     def envelope(self, operation_id: str) -> Document | None:
@@ -409,48 +420,53 @@ class LedgerView:
 
     def receipts_of(self, operation_id: str) -> list[Document]:
         """Return the durable receipts that name an operation, in the order of their chain."""
-        rows = self.tables.select(schema.receipts, {"operation_id": operation_id})
+        rows = self.tables.scan(TableQuery(schema.receipts, {"operation_id": operation_id}))
         return [orjson.loads(row["receipt_bytes"]) for row in rows]
 
     def receipts_of_kind(self, receipt_kind: str, *, limit: int) -> list[Document]:
         """Return the newest durable receipts of a kind, newest first."""
-        rows = self.tables.select(
+        query = TableQuery(
             schema.receipts, {"receipt_kind": receipt_kind}, descending=True, limit=limit
         )
+        rows = self.tables.scan(query)
         return [orjson.loads(row["receipt_bytes"]) for row in rows]
 
     def has_receipt(self, receipt_id: str) -> bool:
         """Tell whether a durable receipt with this id is on the record."""
-        return bool(self.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1))
+        return bool(
+            self.tables.scan(TableQuery(schema.receipts, {"receipt_id": receipt_id}, limit=1))
+        )
 
     def receipt(self, receipt_id: str) -> Document | None:
         """Return a durable receipt, None where no such receipt is on the record."""
-        rows = self.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1)
+        rows = self.tables.scan(TableQuery(schema.receipts, {"receipt_id": receipt_id}, limit=1))
         return orjson.loads(rows[0]["receipt_bytes"]) if rows else None
 
     def receipt_rows(self, *, after: int, limit: int) -> list[Row]:
         """Return the rows of durable receipts in the order of their chain."""
-        return self.tables.select(
-            schema.receipts, order_by="receipt_sequence", after=after, limit=limit
+        return self.tables.scan(
+            TableQuery(schema.receipts, order_by="receipt_sequence", after=after, limit=limit)
         )
 
     def live_idempotency_record(self, key: str) -> Row | None:
         """Return the record of a key that still answers for it, which is in order its first."""
         # Not by the flag too: a batch reads ahead by the key alone.
         where, order_by = {"idempotency_key": key}, "archived"
-        rows = self.tables.select(schema.idempotency_records, where, order_by=order_by, limit=1)
+        rows = self.tables.scan(
+            TableQuery(schema.idempotency_records, where, order_by=order_by, limit=1)
+        )
         return rows[0] if rows and not rows[0]["archived"] else None
 
     def open_requests_of(self, queue: str, item_key: str) -> list[Request]:
         """Return the requests for one item that have no outcome yet."""
         where = {"queue": queue, "open": 1, "item_key": item_key}
-        rows = self.tables.select(schema.outbox, where, order_by="request_sequence")
+        rows = self.tables.scan(TableQuery(schema.outbox, where, order_by="request_sequence"))
         return [Request.of_row(row) for row in rows]
 
     def open_priorities_of(self, queue: str, item_key: str) -> list[str]:
         """Return how urgent the requests for one item are that have no outcome yet."""
         where = {"queue": queue, "open": 1, "item_key": item_key}
-        rows = self.tables.select(schema.outbox, where, order_by="request_sequence")
+        rows = self.tables.scan(TableQuery(schema.outbox, where, order_by="request_sequence"))
         return [row["priority"] for row in rows]
 
     def open_requests(
@@ -458,8 +474,8 @@ class LedgerView:
     ) -> list[Request]:
         """Return requests without an outcome, of one queue or of all, as they were recorded."""
         where: Document = {"open": 1} if queue is None else {"open": 1, "queue": queue}
-        rows = self.tables.select(
-            schema.outbox, where, order_by="request_sequence", after=after, limit=limit
+        rows = self.tables.scan(
+            TableQuery(schema.outbox, where, order_by="request_sequence", after=after, limit=limit)
         )
         return [Request.of_row(row) for row in rows]
 
@@ -470,35 +486,36 @@ class LedgerView:
 
     def unknown_requests(self, request_ids: Sequence[str]) -> set[str]:
         """Return which of these requests were never recorded, or are on the record no longer."""
-        rows = self.tables.select_any(schema.outbox, "request_id", request_ids, {})
+        rows = self.tables.scan(TableQuery(schema.outbox, any_of=("request_id", request_ids)))
         return set(request_ids) - {row["request_id"] for row in rows}
 
     def count_open_requests(self) -> int:
         """Return how many requests have no outcome."""
-        return self.tables.count(schema.outbox, {"open": 1})
+        return self.tables.count(TableQuery(schema.outbox, {"open": 1}))
 
     def count_outcomes(self, outcome: str) -> int:
         """Return how many requests have had an outcome of a kind."""
-        return self.tables.count(schema.outbox_outcomes, {"outcome": outcome})
+        return self.tables.count(TableQuery(schema.outbox_outcomes, {"outcome": outcome}))
 
     def recorded_queues(self, *, after: int, limit: int) -> list[tuple[int, str]]:
         """Return the sequence and the queue of requests behind a sequence, in their order."""
-        rows = self.tables.columns(
+        query = TableQuery(
             schema.outbox,
-            ("request_sequence", "queue"),
+            columns=("request_sequence", "queue"),
             order_by="request_sequence",
             after=after,
             limit=limit,
         )
+        rows = self.tables.scan(query)
         return [(sequence, queue) for sequence, queue in rows]
 
     def closed_requests(self, *, after: int, limit: int) -> list[Request]:
         """Return requests that had their outcome after an operation, in the order of outcomes."""
-        outcomes = self.tables.select(
-            schema.outbox_outcomes, order_by="closed_sequence", after=after, limit=limit
+        outcomes = self.tables.scan(
+            TableQuery(schema.outbox_outcomes, order_by="closed_sequence", after=after, limit=limit)
         )
         request_ids = [row["request_id"] for row in outcomes]
-        rows = self.tables.select_any(schema.outbox, "request_id", request_ids, {})
+        rows = self.tables.scan(TableQuery(schema.outbox, any_of=("request_id", request_ids)))
         return [Request.of_row(row) for row in rows]
 
     def outcome_of(self, request_id: str) -> Row | None:
@@ -507,17 +524,19 @@ class LedgerView:
 
     def request_rows_of(self, queue: str, item_key: str) -> list[Row]:
         """Return every request for an item, open or not."""
-        return self.tables.select(
+        query = TableQuery(
             schema.outbox, {"queue": queue, "item_key": item_key}, order_by="request_sequence"
         )
+        return self.tables.scan(query)
 
     def belief_events(
         self, session_id: str, *, first: int = 0, limit: int | None = None
     ) -> list[bytes]:
         """Return the stored audit entries of a belief session, in order, from one on."""
-        rows = self.tables.select(
+        query = TableQuery(
             schema.belief_events, {"session_id": session_id}, after=first - 1, limit=limit
         )
+        rows = self.tables.scan(query)
         return [bytes(row["event_bytes"]) for row in rows]
 
     def belief_session(self, session_id: str) -> Row | None:
@@ -526,9 +545,10 @@ class LedgerView:
 
     def newest_belief_sessions(self, limit: int) -> list[Row]:
         """Return the summary rows of belief sessions, the last changed first."""
-        return self.tables.select(
+        query = TableQuery(
             schema.belief_sessions, order_by="updated_at_us", descending=True, limit=limit
         )
+        return self.tables.scan(query)
 
     def belief_sessions_before(self, before: tuple[int, str] | None, *, limit: int) -> list[Row]:
         """Return the summary rows of belief sessions, the last changed first; or behind a place.
@@ -540,33 +560,35 @@ class LedgerView:
         rows: list[Row] = []
         if before is not None:
             time_us, session_id = before
-            same_time = self.tables.select(table, {"updated_at_us": time_us})
+            same_time = self.tables.scan(TableQuery(table, {"updated_at_us": time_us}))
             rows = [row for row in same_time if row["session_id"] < session_id]
-        further = self.tables.select(
-            table, order_by="updated_at_us", after=time_us, descending=True, limit=limit
+        further = self.tables.scan(
+            TableQuery(table, order_by="updated_at_us", after=time_us, descending=True, limit=limit)
         )
         if len(further) == limit:
             # Of those that changed last on this page there may be more than were read.
             last_us = further[-1]["updated_at_us"]
             further = [row for row in further if row["updated_at_us"] > last_us]
-            further += self.tables.select(table, {"updated_at_us": last_us})
+            further += self.tables.scan(TableQuery(table, {"updated_at_us": last_us}))
         rows += further
         return sorted(rows, key=lambda row: (row["updated_at_us"], row["session_id"]), reverse=True)
 
     def belief_sessions_after(self, session_id: str, *, limit: int) -> list[Row]:
         """Return the summary rows of belief sessions behind an id, in the order of their ids."""
-        return self.tables.select(schema.belief_sessions, after=session_id, limit=limit)
+        return self.tables.scan(TableQuery(schema.belief_sessions, after=session_id, limit=limit))
 
     def changed_belief_sessions(self, *, after_us: int, limit: int) -> list[Row]:
         """Return the summary rows of belief sessions that changed after a time, in its order."""
-        return self.tables.select(
+        query = TableQuery(
             schema.belief_sessions, order_by="updated_at_us", after=after_us, limit=limit
         )
+        return self.tables.scan(query)
 
     def is_empty(self) -> bool:
         """Tell whether no table has a row: the ledger was not founded."""
         return not any(
-            self.tables.select(table, limit=1) for table in schema.metadata.tables.values()
+            self.tables.scan(TableQuery(table, limit=1))
+            for table in schema.metadata.tables.values()
         )
 
     def schema_faults(self) -> list[StorageFault]:
@@ -820,7 +842,7 @@ class Ledger:
                 _write_genesis(tables)
             elif head["frontier"] is None:
                 build_tree(tables)
-            newest = tables.select(schema.kernel_event_log, descending=True, limit=1)
+            newest = tables.scan(TableQuery(schema.kernel_event_log, descending=True, limit=1))
             if newest and newest[0]["rules_version"] > RULES_VERSION:
                 version = newest[0]["rules_version"]
                 raise RulesVersionUnknown(

@@ -10,7 +10,7 @@ below that is full (decision kernel/0330).
 from collections.abc import Sequence
 
 from kernel.ledger import schema
-from kernel.ledger.store.tables import Tables, TablesView
+from kernel.ledger.store.tables import TableQuery, Tables, TablesView
 from kernel.proof.merkle_tree import (
     HASH_BYTES,
     Frontier,
@@ -70,9 +70,10 @@ def build(tables: Tables) -> bytes:
     growth = _Growth(tables, Frontier())
     names, page = ("ec_sequence_number", "row_bytes"), [(0, b"")]
     while page:
-        page = tables.columns(
-            schema.kernel_event_log, names, after=growth.size, limit=BUILD_PAGE_ROWS
+        query = TableQuery(
+            schema.kernel_event_log, columns=names, after=growth.size, limit=BUILD_PAGE_ROWS
         )
+        page = tables.scan(query)
         for sequence, row_bytes in page:
             if sequence != growth.size + 1:
                 raise LedgerCorrupt(f"the log has no row {growth.size + 1}")
@@ -204,7 +205,9 @@ def _leaves(tables: TablesView, begin: int, count: int) -> list[bytes]:
     """Return the hashes of the rows from an index on."""
     if not count:
         return []
-    page = tables.columns(schema.kernel_event_log, ("row_bytes",), after=begin, limit=count)
+    page = tables.scan(
+        TableQuery(schema.kernel_event_log, columns=("row_bytes",), after=begin, limit=count)
+    )
     if len(page) != count:
         raise LedgerCorrupt(f"the log lacks rows behind {begin}")
     return [leaf_hash(row_bytes) for (row_bytes,) in page]

@@ -17,7 +17,7 @@ from sqlalchemy import Integer, Table
 
 from kernel.ledger import schema
 from kernel.ledger.store.keys import column_names
-from kernel.ledger.store.tables import Row, TablesView, rows_in_pages
+from kernel.ledger.store.tables import Row, TableQuery, TablesView, rows_in_pages
 from kernel.values.errors import KernelError, LedgerCorrupt
 
 VIOLATION = "kernel_event_log_integrity_violation"
@@ -253,17 +253,19 @@ def content_digest(tables: TablesView, rows: SequenceRange) -> str:
     if rows.last - rows.first >= ROWS_DIGESTED_MAX:
         return ""
     digest = hashlib.sha256()
-    for row in tables.select(schema.kernel_event_log, after=rows.first - 1, limit=len_of(rows)):
+    for row in tables.scan(
+        TableQuery(schema.kernel_event_log, after=rows.first - 1, limit=len_of(rows))
+    ):
         if row["ec_sequence_number"] > rows.last:
             break
         _add(digest, schema.kernel_event_log, [row])
         blob = tables.get(schema.blobs, row["envelope_payload_blob_ref"])
         _add(digest, schema.blobs, [] if blob is None else [blob])
         where: dict[str, Any] = {"ec_sequence_number": row["ec_sequence_number"]}
-        effects = tables.select(schema.applied_effects, where, order_by="ordinal")
+        effects = tables.scan(TableQuery(schema.applied_effects, where, order_by="ordinal"))
         _add(digest, schema.applied_effects, effects)
         where = {"operation_id": row["operation_id"]}
-        _add(digest, schema.receipts, tables.select(schema.receipts, where))
+        _add(digest, schema.receipts, tables.scan(TableQuery(schema.receipts, where)))
     return digest.hexdigest()
 
 
@@ -319,13 +321,16 @@ def _key_of(stated: Mapping[str, str]) -> RecordKey:
 
 def _documents(tables: TablesView, kind: str) -> Iterator[dict[str, Any]]:
     """Yield the receipts of a kind that no operation emitted."""
-    rows = rows_in_pages(
-        tables,
+    query = TableQuery(
         schema.receipts,
         {"receipt_kind": kind},
         order_by="receipt_sequence",
         after=0,
-        page_rows=RECEIPTS_AT_ONCE,
+        limit=RECEIPTS_AT_ONCE,
+    )
+    rows = rows_in_pages(
+        tables,
+        query,
     )
     for row in rows:
         if row["operation_id"] is None:

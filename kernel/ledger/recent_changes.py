@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import orjson
 
 from kernel.ledger import schema
-from kernel.ledger.store.tables import TablesView
+from kernel.ledger.store.tables import TableQuery, TablesView
 from kernel.values.canonical import sha256_hex
 from kernel.values.errors import LedgerCorrupt, SnapshotTooOld
 
@@ -141,13 +141,14 @@ class RecentChanges:
         """Read a page of effects backwards, operations as a whole."""
         limit = PAGE_ROWS
         while True:
-            rows = tables.select(
+            query = TableQuery(
                 schema.applied_effects,
                 order_by="ec_sequence_number",
                 after=self._read_to + 1,
                 descending=True,
                 limit=limit,
             )
+            rows = tables.scan(query)
             is_last = len(rows) < limit
             lowest = 0 if is_last else rows[-1]["ec_sequence_number"]
             whole = [row for row in rows if row["ec_sequence_number"] > lowest]

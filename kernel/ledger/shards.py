@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.values.canonical import sha256_hex
 from kernel.values.errors import LedgerUnavailable
 
@@ -104,7 +104,10 @@ def ledger_id_of(view: LedgerView) -> str | None:
 
 def shards_of(view: LedgerView) -> list[Shard]:
     """Return every shard of gateways in order, none before they were founded."""
-    return [Shard(**row) for row in view.tables.select(schema.shard_epochs, after=INCIDENTS_SHARD)]
+    return [
+        Shard(**row)
+        for row in view.tables.scan(TableQuery(schema.shard_epochs, after=INCIDENTS_SHARD))
+    ]
 
 
 def take_shards(
@@ -139,7 +142,7 @@ def release_shards(transaction: LedgerTransaction, fences: Iterable[Fence]) -> N
 
 def take_away_all(transaction: LedgerTransaction) -> None:
     """Release every shard, so that no owner goes on from what it read of the record before."""
-    for row in transaction.tables.select(schema.shard_epochs):
+    for row in transaction.tables.scan(TableQuery(schema.shard_epochs)):
         _change_hands(transaction, Shard(**row), NOBODY)
 
 
@@ -156,7 +159,7 @@ def _fence_of(row: Row) -> Fence:
 def hold_all(view: LedgerView, fences: Collection[Fence]) -> bool:
     """Tell, by one look, whether every one of these shards is still held under its epoch."""
     numbers = [fence.shard for fence in fences]
-    rows = view.tables.select_any(schema.shard_epochs, "shard", numbers, {})
+    rows = view.tables.scan(TableQuery(schema.shard_epochs, any_of=("shard", numbers)))
     return {_fence_of(row) for row in rows} == set(fences)
 
 

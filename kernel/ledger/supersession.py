@@ -12,7 +12,7 @@ import orjson
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.envelope import Superseded
 from kernel.model.lite import LITE_INTENT
 from kernel.model.receipt import MIGRATION_KIND
@@ -61,8 +61,10 @@ def check_order(
 def settles_before(view: LedgerView, sequence: int, position: int) -> bool:
     """Tell whether an operation settled a lite one whose place is before another."""
     where = {"ec_sequence_number": sequence}
-    for settled in view.tables.select(schema.adjudications, where):
-        receipt = view.tables.select(schema.receipts, {"receipt_id": settled["receipt_id"]})
+    for settled in view.tables.scan(TableQuery(schema.adjudications, where)):
+        receipt = view.tables.scan(
+            TableQuery(schema.receipts, {"receipt_id": settled["receipt_id"]})
+        )
         stated = orjson.loads(receipt[0]["receipt_bytes"]).get("ec_sequence_number")
         if receipt[0]["receipt_kind"] == MIGRATION_KIND and int(stated) < position:
             return True
@@ -73,7 +75,7 @@ def _written_later(view: LedgerView, store: str, key: str, position: int) -> str
     """Return a writer of a record whose place is after a position."""
     sequence: int | None = None
     while True:
-        last = view.tables.select(
+        query = TableQuery(
             schema.applied_effects,
             {"store": store, "record_key": key},
             order_by="ec_sequence_number",
@@ -81,6 +83,7 @@ def _written_later(view: LedgerView, store: str, key: str, position: int) -> str
             descending=True,
             limit=1,
         )
+        last = view.tables.scan(query)
         if not last:
             return None
         sequence = int(last[0]["ec_sequence_number"])

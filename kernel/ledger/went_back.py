@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from kernel.ledger import schema
-from kernel.ledger.store.tables import TablesView, rows_in_pages
+from kernel.ledger.store.tables import TableQuery, TablesView, rows_in_pages
 
 WENT_BACK = "ledger_went_back"
 ACCEPTED = "ledger_head_accepted"
@@ -27,24 +27,28 @@ def finding_stands(tables: TablesView) -> bool:
 
 def newest_sequence(tables: TablesView, receipt_kind: str) -> int:
     """Return the sequence of the newest receipt of a kind, 0 where there is none."""
-    rows = tables.select(
+    query = TableQuery(
         schema.receipts,
         {"receipt_kind": receipt_kind},
         order_by="receipt_sequence",
         descending=True,
         limit=1,
     )
+    rows = tables.scan(query)
     return int(rows[0]["receipt_sequence"]) if rows else 0
 
 
 def findings(tables: TablesView, *, after: int = 0) -> Iterator[dict[str, Any]]:
     """Yield the receipts of findings beyond a receipt, in their order."""
-    rows = rows_in_pages(
-        tables,
+    query = TableQuery(
         schema.receipts,
         {"receipt_kind": WENT_BACK},
         order_by="receipt_sequence",
         after=after,
-        page_rows=RECEIPTS_AT_ONCE,
+        limit=RECEIPTS_AT_ONCE,
+    )
+    rows = rows_in_pages(
+        tables,
+        query,
     )
     return (orjson.loads(row["receipt_bytes"]) for row in rows)

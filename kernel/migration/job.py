@@ -18,7 +18,7 @@ from kernel.algebra.verbs import REVIEW_DISCARD
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.migration.mapping import Unmapped, map_lite
 from kernel.model.lite import LITE_INTENT
 from kernel.model.receipt import MIGRATION_KIND, Receipt, receipt_effect
@@ -72,13 +72,14 @@ def migrate(kernel: Kernel, ledger: Ledger, progress: Progress | None = None) ->
     after = done = 0
     while True:
         with ledger.transaction() as transaction:
-            rows = transaction.tables.select(
+            query = TableQuery(
                 schema.kernel_event_log,
                 {"semantic_intent": LITE_INTENT},
                 order_by="ec_sequence_number",
                 after=after,
                 limit=BATCH_ROWS,
             )
+            rows = transaction.tables.scan(query)
             for row in rows:
                 run.step(transaction, row)
         done += len(rows)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.recent_changes import SNAPSHOT_OPERATIONS_MAX, Change
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.bindings.dispatch import TARGETS
 from kernel.model.bindings.routing import RoutingIndex
 from kernel.model.bindings.selectors import BindingRefused, Phase, SelectorList, phase_of
@@ -273,15 +274,16 @@ def _effects_after(view: LedgerView, sequence: int) -> Iterator[list[tuple[int, 
     """Yield the place, the store and the record of each effect after a sequence, in pages."""
     table = schema.applied_effects
     while True:
-        page = view.tables.columns(
-            table, _EFFECT, order_by="ec_sequence_number", after=sequence, limit=PAGE
+        query = TableQuery(
+            table, columns=_EFFECT, order_by="ec_sequence_number", after=sequence, limit=PAGE
         )
+        page = view.tables.scan(query)
         if len(page) < PAGE:
             yield [(at, store, key) for at, store, key in page]
             return
         # The operation at the end of a full page may go on behind it: it is read by itself.
         last = page[-1][0]
         yield [(at, store, key) for at, store, key in page if at != last]
-        rows = view.tables.select(table, {"ec_sequence_number": last})
+        rows = view.tables.scan(TableQuery(table, {"ec_sequence_number": last}))
         yield [(last, row["store"], row["record_key"]) for row in rows]
         sequence = last

@@ -7,7 +7,7 @@ are receipts and manifests operations, so both tables follow from the record.
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.receipt import MANIFEST_RECEIPT
 from kernel.model.stated_receipts import BindingEvaluationManifest
 from kernel.records.operation_steps import AppliedOperation
@@ -23,13 +23,14 @@ def next_cycle(view: LedgerView, source_event_id: str) -> int:
 
 def last_manifest(view: LedgerView, source_event_id: str) -> Row | None:
     """Return the row of an event's newest manifest, None before the first."""
-    rows = view.tables.select(
+    query = TableQuery(
         schema.binding_evaluation_manifests,
         {"source_event_id": source_event_id},
         order_by="cycle",
         descending=True,
         limit=1,
     )
+    rows = view.tables.scan(query)
     return rows[0] if rows else None
 
 
@@ -37,18 +38,21 @@ def manifest_rows(
     view: LedgerView, source_event_id: str, *, after: int = 0, limit: int
 ) -> list[Row]:
     """Return the rows of an event's manifests, in the order of its cycles, after one of them."""
-    return view.tables.select(
+    query = TableQuery(
         schema.binding_evaluation_manifests,
         {"source_event_id": source_event_id},
         order_by="cycle",
         after=after,
         limit=limit,
     )
+    return view.tables.scan(query)
 
 
 def outcomes_of_cycle(view: LedgerView, source_event_id: str) -> list[Row]:
     """Return the outcomes that no manifest names yet, by their requests."""
-    return view.tables.select(schema.binding_cycle_outcomes, {"source_event_id": source_event_id})
+    return view.tables.scan(
+        TableQuery(schema.binding_cycle_outcomes, {"source_event_id": source_event_id})
+    )
 
 
 def note_outcome(

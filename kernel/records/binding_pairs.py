@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.bindings.lifecycle import (
     NO_STATE,
     RECORDED_STEPS,
@@ -153,7 +153,7 @@ def pair_state(view: LedgerView, pair: Pair) -> PairState:
 
 def pair_of_request(view: LedgerView, request_id: str) -> Pair | None:
     """Return the pair whose evaluation a request asks for, None of a producer's own request."""
-    rows = view.tables.select(schema.binding_pairs, {"request_id": request_id}, limit=1)
+    rows = view.tables.scan(TableQuery(schema.binding_pairs, {"request_id": request_id}, limit=1))
     return _pair(rows[0]) if rows else None
 
 
@@ -164,7 +164,7 @@ def pairs_of_event(
     where = {"source_event_id": source_event_id}
     if binding_id is not None:
         where["binding_id"] = binding_id
-    rows = view.tables.select(schema.binding_pairs, where, order_by="evaluation_number")
+    rows = view.tables.scan(TableQuery(schema.binding_pairs, where, order_by="evaluation_number"))
     return [_pair(row) for row in rows]
 
 
@@ -175,7 +175,7 @@ def some_pairs_of_event(
     pairs: list[Pair] = []
     for state in states:
         where = {"source_event_id": source_event_id, "state": state}
-        rows = view.tables.select(schema.binding_pairs, where, limit=limit - len(pairs))
+        rows = view.tables.scan(TableQuery(schema.binding_pairs, where, limit=limit - len(pairs)))
         pairs += [_pair(row) for row in rows]
         if len(pairs) >= limit:
             break
@@ -196,7 +196,9 @@ def newest_pair(
 def pairs_awaiting(view: LedgerView, artifact_ref: str, phase: Phase, *, limit: int) -> list[Pair]:
     """Return pairs that wait for an artifact to pass a phase."""
     where = {"awaited_phase": phase, "artifact_ref": artifact_ref}
-    rows = view.tables.select(schema.binding_pairs, where, order_by="pair_id", limit=limit)
+    rows = view.tables.scan(
+        TableQuery(schema.binding_pairs, where, order_by="pair_id", limit=limit)
+    )
     return [_pair(row) for row in rows]
 
 
@@ -206,7 +208,11 @@ def count_pairs(
     """Return how many pairs of a generation are in which state by their own steps, up to `most`."""
     where = {"binding_id": binding_id, "binding_generation_id": generation_id}
     return {
-        state: len(view.tables.select(schema.binding_pairs, {**where, "state": state}, limit=most))
+        state: len(
+            view.tables.scan(
+                TableQuery(schema.binding_pairs, {**where, "state": state}, limit=most)
+            )
+        )
         for state in OWN_STATES
     }
 

@@ -11,6 +11,7 @@ from pydantic import StringConstraints
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
 from kernel.records.dates import Instant
@@ -47,12 +48,14 @@ def generation_of(view: LedgerView, binding_id: str, generation_id: str) -> Docu
     record = view.record(_SNAPSHOTS, f"{binding_id}|{generation_id}")
     if record is None:
         return None
-    following = record["state"] == "effective" and view.tables.select(
-        _SNAPSHOTS,
-        {"binding_id": binding_id, "in_force": 1},
-        order_by="generation",
-        after=int(record["binding_generation_id"]),
-        limit=1,
+    following = record["state"] == "effective" and view.tables.scan(
+        TableQuery(
+            _SNAPSHOTS,
+            {"binding_id": binding_id, "in_force": 1},
+            order_by="generation",
+            after=int(record["binding_generation_id"]),
+            limit=1,
+        )
     )
     return _as_read(record, str(following[0]["generation"]) if following else None)
 
@@ -64,7 +67,9 @@ def snapshot_of(view: LedgerView, binding_id: str, generation_id: str) -> Docume
 
 
 def _newest(view: LedgerView, where: Document) -> Document | None:
-    rows = view.tables.select(_SNAPSHOTS, where, order_by="generation", descending=True, limit=1)
+    rows = view.tables.scan(
+        TableQuery(_SNAPSHOTS, where, order_by="generation", descending=True, limit=1)
+    )
     return view.record(_SNAPSHOTS, rows[0]["snapshot_id"]) if rows else None
 
 

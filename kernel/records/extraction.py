@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
 from kernel.records.record import Applied, Operation, write_record
@@ -97,44 +98,51 @@ class ExtractionAttempt(Payload):
 
 def last_attempt(view: LedgerView, run_id: str) -> Document | None:
     """Return the newest step of a run, None where it has none."""
-    rows = view.tables.select(
+    query = TableQuery(
         schema.extraction_attempts,
         {"extraction_run_id": run_id},
         order_by="attempt_number",
         descending=True,
         limit=1,
     )
+    rows = view.tables.scan(query)
     return view.record(schema.extraction_attempts, rows[0]["attempt_id"]) if rows else None
 
 
 def attempts_of(view: LedgerView, run_id: str, *, limit: int) -> list[Document]:
     """Return the steps of a run in their order, the first ones where there are more."""
-    rows = view.tables.select(
+    query = TableQuery(
         schema.extraction_attempts,
         {"extraction_run_id": run_id},
         order_by="attempt_number",
         limit=limit,
     )
+    rows = view.tables.scan(query)
     return [orjson.loads(row["record"]) for row in rows]
 
 
 def runs_of_source(view: LedgerView, source_ref: str, *, limit: int) -> list[str]:
     """Return the runs that began to read a source, by their names."""
-    rows = view.tables.select(
-        schema.extraction_attempts, {"source_ref": source_ref}, order_by="attempt_id", limit=limit
+    query = TableQuery(
+        schema.extraction_attempts,
+        {"source_ref": source_ref},
+        order_by="attempt_id",
+        limit=limit,
     )
+    rows = view.tables.scan(query)
     return [row["extraction_run_id"] for row in rows]
 
 
 def steps_into(view: LedgerView, state: str, *, after: str, limit: int) -> list[Document]:
     """Return steps that led to a state, by their keys `run|number`; runs may have left it since."""
-    rows = view.tables.select(
+    query = TableQuery(
         schema.extraction_attempts,
         {"current_state": state},
         order_by="attempt_id",
         after=after,
         limit=limit,
     )
+    rows = view.tables.scan(query)
     return [orjson.loads(row["record"]) for row in rows]
 
 

@@ -11,6 +11,7 @@ from pydantic import model_validator
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import KernelEffect
 from kernel.model.numbers import Share
 from kernel.model.relationship_types import RelationshipType
@@ -65,7 +66,7 @@ def relationships_of(
 ) -> list[Document]:
     """Return the relationships of a filing at one of their ends, by their ids."""
     where = {f"{end}_filing_unit_id": filing_unit_id}
-    rows = view.tables.select(RELATIONSHIPS.table, where, limit=limit)
+    rows = view.tables.scan(TableQuery(RELATIONSHIPS.table, where, limit=limit))
     keys = (row["filing_relationship_id"] for row in rows)
     records = (view.record(RELATIONSHIPS.table, key) for key in keys)
     return [record for record in records if record is not None]

@@ -10,6 +10,7 @@ import orjson
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import UndoneEffect
 from kernel.model.receipt import Receipt
 from kernel.records.columns import columns_of
@@ -118,7 +119,9 @@ def _check_restricted(operation: Operation, node_id: str, record: Document) -> N
 def _check_number(operation: Operation, policy_generation_id: str, record: Document) -> None:
     """Refuse a policy generation whose number another one has by now."""
     where = {"generation": record["generation"]}
-    for row in operation.transaction.tables.select(schema.policy_snapshots, where, limit=2):
+    for row in operation.transaction.tables.scan(
+        TableQuery(schema.policy_snapshots, where, limit=2)
+    ):
         if row["policy_generation_id"] != policy_generation_id:
             raise EffectInapplicable(
                 f"{row['policy_generation_id']} is in its place by now",

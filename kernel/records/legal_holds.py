@@ -16,7 +16,7 @@ from kernel.algebra.verbs import HOLD_SET as SET_VERB
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.store.tables import rows_in_pages
+from kernel.ledger.store.tables import TableQuery, rows_in_pages
 from kernel.model.receipt import Receipt
 from kernel.records.operator_decisions import Decide, OperatorDecision, hold_target
 from kernel.values.errors import KernelError
@@ -173,25 +173,31 @@ def _expect_subject(view: LedgerView, kind: SubjectKind, subject_id: str) -> Non
 def _commits(view: LedgerView, session_id: str, commitment: str) -> bool:
     """Tell whether a thought of a session commits to a payload."""
     stated = commitment.encode()
-    thoughts = rows_in_pages(
-        view.tables,
+    query = TableQuery(
         schema.thought_records,
         {"session_id": session_id},
         order_by="thought_sequence",
         after=0,
-        page_rows=PAGE_ROWS,
+        limit=PAGE_ROWS,
+    )
+    thoughts = rows_in_pages(
+        view.tables,
+        query,
     )
     return any(stated in row["record_bytes"] for row in thoughts)
 
 
 def _receipts(view: LedgerView, kind: str) -> list[Mapping[str, Any]]:
-    rows = rows_in_pages(
-        view.tables,
+    query = TableQuery(
         schema.receipts,
         {"receipt_kind": kind},
         order_by="receipt_sequence",
         after=0,
-        page_rows=PAGE_ROWS,
+        limit=PAGE_ROWS,
+    )
+    rows = rows_in_pages(
+        view.tables,
+        query,
     )
     return [orjson.loads(row["receipt_bytes"]) for row in rows]
 

@@ -5,6 +5,7 @@ taken.
 """
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
 from kernel.records.capacity import KernelCostGovernance
@@ -56,8 +57,8 @@ def _advanced(
         raise EffectInapplicable(
             f"generation {key} exists", code="record_already_exists", field="target_ref"
         )
-    newest = operation.transaction.tables.select(
-        schema.policy_snapshots, order_by="generation", descending=True, limit=1
+    newest = operation.transaction.tables.scan(
+        TableQuery(schema.policy_snapshots, order_by="generation", descending=True, limit=1)
     )
     return {
         "policy_generation_id": key,

@@ -17,7 +17,7 @@ import orjson
 from kernel.algebra.verbs import RECEIPTS_SEAL
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row, TablesView
+from kernel.ledger.store.tables import Row, TableQuery, TablesView
 from kernel.model.sole_receipt import sole_receipt
 from kernel.model.stated_receipts import ReceiptsSealed
 from kernel.proof.merkle_tree import Frontier, leaf_hash
@@ -77,7 +77,7 @@ class ReceiptRange:
 def sealed_last(view: LedgerView) -> int:
     """Return the last receipt that is in a range, 0 before the first seal."""
     where = {"receipt_kind": RECEIPTS_SEALED}
-    rows = view.tables.select(schema.receipts, where, descending=True, limit=1)
+    rows = view.tables.scan(TableQuery(schema.receipts, where, descending=True, limit=1))
     return ReceiptRange.of_receipt(rows[0]).last if rows else 0
 
 
@@ -99,7 +99,7 @@ def not_under_the_tree(view: LedgerView) -> int:
         raise LedgerCorrupt(f"row {head.ec_sequence_number} of the log is damaged") from error
     if sealed == head.receipt_hash:
         return 0
-    rows = view.tables.select(schema.receipts, {"receipt_hash": sealed}, limit=1)
+    rows = view.tables.scan(TableQuery(schema.receipts, {"receipt_hash": sealed}, limit=1))
     return head.receipt_sequence - (rows[0]["receipt_sequence"] if rows else 0)
 
 
@@ -141,7 +141,9 @@ def range_with(view: LedgerView, receipt_sequence: int) -> tuple[Row, ReceiptRan
     """Return the receipt of the seal whose range holds a receipt, and the range; None of none."""
     after, where = receipt_sequence, {"receipt_kind": RECEIPTS_SEALED}
     while True:
-        rows = view.tables.select(schema.receipts, where, after=after, limit=_SEALS_AT_ONCE)
+        rows = view.tables.scan(
+            TableQuery(schema.receipts, where, after=after, limit=_SEALS_AT_ONCE)
+        )
         for row in rows:
             sealed = ReceiptRange.of_receipt(row)
             if sealed.last >= receipt_sequence:
@@ -195,7 +197,9 @@ def _invalid(message: str) -> EffectInapplicable:
 def _has_outcome(view: LedgerView, first: int) -> bool:
     """Tell whether a receipt from one on is the outcome of a request."""
     return any(
-        view.tables.select(schema.receipts, {"receipt_kind": kind}, after=first - 1, limit=1)
+        view.tables.scan(
+            TableQuery(schema.receipts, {"receipt_kind": kind}, after=first - 1, limit=1)
+        )
         for kind in OUTCOME_RECEIPTS
     )
 
@@ -209,7 +213,7 @@ def leaves_between(tables: TablesView, first: int, last: int) -> Iterator[list[b
     after, names = first - 1, ("receipt_sequence", "receipt_hash")
     while after < last:
         limit = min(RECEIPTS_AT_ONCE, last - after)
-        rows = tables.columns(schema.receipts, names, after=after, limit=limit)
+        rows = tables.scan(TableQuery(schema.receipts, columns=names, after=after, limit=limit))
         if len(rows) < limit or rows[-1][0] != after + limit:
             raise LedgerCorrupt(f"receipts from {after + 1} to {after + limit} are not all there")
         yield [leaf_hash(bytes.fromhex(receipt_hash)) for _, receipt_hash in rows]

@@ -26,7 +26,7 @@ from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.store.buffer import BufferedTables
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.envelope import Envelope, KernelEffect
 from kernel.records.appliers import EffectRules
 from kernel.records.columns import columns_of
@@ -392,7 +392,9 @@ def check_restoration(
         where = {"ec_sequence_number": sequence, "store": place[0], "record_key": place[1]}
         [replaced] = [
             applied["pre_image_hash"]
-            for applied in map(effect_of, transaction.tables.select(schema.applied_effects, where))
+            for applied in map(
+                effect_of, transaction.tables.scan(TableQuery(schema.applied_effects, where))
+            )
             if applied["effect_id"] == undone.effect_id
         ]
         if undone.restores_hash == replaced:
@@ -413,7 +415,7 @@ def _writes(view: LedgerView, place: Place) -> Iterator[RecordWrite]:
     where = {"store": place[0], "record_key": place[1]}
     after: int | None = None
     while True:
-        rows = view.tables.select(
+        query = TableQuery(
             schema.applied_effects,
             where,
             order_by="ec_sequence_number",
@@ -421,6 +423,7 @@ def _writes(view: LedgerView, place: Place) -> Iterator[RecordWrite]:
             descending=True,
             limit=PAGE_ROWS,
         )
+        rows = view.tables.scan(query)
         groups = [
             (sequence, list(effects))
             for sequence, effects in groupby(rows, lambda row: int(row["ec_sequence_number"]))
@@ -431,7 +434,7 @@ def _writes(view: LedgerView, place: Place) -> Iterator[RecordWrite]:
             after, _ = groups.pop()
             if not groups:
                 of_one = {**where, "ec_sequence_number": after}
-                groups = [(after, view.tables.select(schema.applied_effects, of_one))]
+                groups = [(after, view.tables.scan(TableQuery(schema.applied_effects, of_one)))]
             else:
                 after += 1
         for sequence, effects in groups:

@@ -14,7 +14,7 @@ import orjson
 from kernel.algebra.verbs import BOUNDARIES, EPOCH_ROLLBACK, REPORT_VERB, ROLLBACK
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.envelope import Envelope
 from kernel.records.operation_steps import AppliedOperation
 from kernel.records.record import Operation
@@ -109,7 +109,7 @@ class _Left:
         where = {"store": store, "record_key": key}
         sequence: int | None = None
         while True:
-            newest = self._view.tables.select(
+            query = TableQuery(
                 schema.applied_effects,
                 where,
                 order_by="ec_sequence_number",
@@ -117,6 +117,7 @@ class _Left:
                 descending=True,
                 limit=1,
             )
+            newest = self._view.tables.scan(query)
             if not newest:
                 return False
             sequence = int(newest[0]["ec_sequence_number"])

@@ -10,6 +10,7 @@ import orjson
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.operation_steps import AppliedOperation
 from kernel.values.untrusted import text_of
 
@@ -40,13 +41,14 @@ def has_changed_source(view: LedgerView, run_id: str) -> bool:
 
 def runs_of_changed_sources(view: LedgerView, *, after: str, limit: int) -> list[str]:
     """Return runs that read a source which was changed since they began to, by their names."""
-    rows = view.tables.select(
+    query = TableQuery(
         schema.running_extractions,
         {"source_changed": 1},
         order_by="extraction_run_id",
         after=after,
         limit=limit,
     )
+    rows = view.tables.scan(query)
     return [row["extraction_run_id"] for row in rows]
 
 
@@ -76,7 +78,9 @@ def _has_other_text(transaction: LedgerTransaction, node_id: str, before_hash: s
 
 def _mark(transaction: LedgerTransaction, source_ref: str) -> None:
     where = {"source_ref": source_ref}
-    rows = transaction.tables.select(schema.running_extractions, where, limit=MARKED_AT_ONCE)
+    rows = transaction.tables.scan(
+        TableQuery(schema.running_extractions, where, limit=MARKED_AT_ONCE)
+    )
     for row in rows:
         key = (row["extraction_run_id"],)
         transaction.tables.update(schema.running_extractions, key, {"source_changed": 1})

@@ -25,7 +25,7 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.schema import store_of
 from kernel.ledger.store.catalog import ContentReport, StorageFault
 from kernel.ledger.store.keys import key_names
-from kernel.ledger.store.tables import Row, TablesView
+from kernel.ledger.store.tables import Row, TableQuery, TablesView, has_values, rows_of
 from kernel.records.columns import columns_of
 from kernel.values.errors import KernelError, LedgerCorrupt
 
@@ -81,72 +81,17 @@ class StateAsOf:
         row = self._known[place] = self._lookup(table, *place)
         return row
 
-    def select(
-        self,
-        table: Table,
-        where: Mapping[str, Any] | None = None,
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equalled `where`, in the order of one column."""
-        equal = dict(where or {})
-        key_column = key_names(table)[0]
-        column = order_by or key_column
-        rows = (self.get(table, key) for key in self._candidates(table, key_column, equal))
-        matching = [
-            row
-            for row in rows
-            if row is not None and all(row[name] == value for name, value in equal.items())
-        ]
-        if after is not None:
-            matching = [
-                row
-                for row in matching
-                if (row[column] < after if descending else row[column] > after)
-            ]
-        matching.sort(key=lambda row: row[column], reverse=descending)
-        return matching[:limit]
+    def scan(self, query: TableQuery) -> list[Any]:
+        """Return the rows that a query had; no effect asks for one of several values."""
+        if query.any_of is not None:
+            _refuse(query.table.name)
+        keys = self._candidates(query.table, key_names(query.table)[0], query.where)
+        rows = (self.get(query.table, key) for key in keys)
+        return rows_of(query, (row for row in rows if row and has_values(row, query.where)))
 
-    def select_any(
-        self,
-        table: Table,
-        column: str,
-        values: Sequence[str | int],
-        where: Mapping[str, Any],
-        *,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """No effect asks for it."""
-        del column, values, where, limit
-        _refuse(table.name)
-
-    def columns(
-        self,
-        table: Table,
-        names: tuple[str, ...],
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        limit: int,
-    ) -> list[tuple[Any, ...]]:
-        """No effect asks for it."""
-        del names, order_by, after, limit
-        _refuse(table.name)
-
-    def count(
-        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
-    ) -> int:
-        """Return how many rows equalled `where`, or how many values of a column they had."""
-        rows = self.select(table, where)
-        return len(rows) if distinct is None else len({row[distinct] for row in rows})
-
-    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
-        """No effect asks for it."""
-        del columns
-        _refuse(table.name)
+    def count(self, query: TableQuery) -> int:
+        """Return how many rows a query had."""
+        return len(self.scan(query))
 
     def insert(self, table: Table, row: Row) -> None:
         """Keep a row of state for the operations to come; any other goes nowhere."""
@@ -228,18 +173,21 @@ class StateAsOf:
     def _next_effect(self, name: str, key: str) -> Document | None:
         """Return the first effect on a record from this sequence on."""
         where: dict[str, Any] = {"store": name, "record_key": key}
-        rows = self._tables.select(
+        query = TableQuery(
             schema.applied_effects,
             where,
             order_by="ec_sequence_number",
             after=self._sequence - 1,
             limit=1,
         )
+        rows = self._tables.scan(query)
         if not rows:
             return None
         self._expect_sound(rows[0]["ec_sequence_number"])
         same = where | {"ec_sequence_number": rows[0]["ec_sequence_number"]}
-        first = self._tables.select(schema.applied_effects, same, order_by="ordinal", limit=1)
+        first = self._tables.scan(
+            TableQuery(schema.applied_effects, same, order_by="ordinal", limit=1)
+        )
         return effect_of(first[0])
 
     def _restored(self, table: Table, key: str, pre_image_hash: str) -> Row:
@@ -255,7 +203,7 @@ class StateAsOf:
         if store is None or store.searched_by is None:
             _refuse(table.name)
         narrowed = {name: where[name] for name in store.searched_by if name in where}
-        keys = {row[key_column]: None for row in self._tables.select(table, narrowed)}
+        keys = {row[key_column]: None for row in self._tables.scan(TableQuery(table, narrowed))}
         keys |= dict.fromkeys(sorted(self._missing_from(table)))
         return list(keys)
 
@@ -265,13 +213,14 @@ class StateAsOf:
             keys: set[str] = set()
             after = self._sequence - 1
             while True:
-                rows = self._tables.select(
+                query = TableQuery(
                     schema.applied_effects,
                     {"store": table.name},
                     order_by="ec_sequence_number",
                     after=after,
                     limit=EFFECTS_PAGE_ROWS,
                 )
+                rows = self._tables.scan(query)
                 keys.update(row["record_key"] for row in rows)
                 if len(rows) < EFFECTS_PAGE_ROWS:
                     break

@@ -6,7 +6,7 @@ from typing import Any
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import STATED, effect_in
 from kernel.ledger.ledger import Document
-from kernel.ledger.store.tables import TablesView
+from kernel.ledger.store.tables import TableQuery, TablesView
 from kernel.values.errors import LedgerCorrupt
 
 PAGE_ROWS = 2000
@@ -37,13 +37,14 @@ class RecordedEffects:
         return [effect_in(values) for _, *values in contents]
 
     def _next_page(self) -> None:
-        rows = self._tables.columns(
+        query = TableQuery(
             schema.applied_effects,
-            _COLUMNS,
+            columns=_COLUMNS,
             order_by="ec_sequence_number",
             after=self._after,
             limit=PAGE_ROWS,
         )
+        rows = self._tables.scan(query)
         self._ended = len(rows) < PAGE_ROWS
         self._read = defaultdict(list)
         for sequence, *effect in rows:

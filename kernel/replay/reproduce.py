@@ -17,7 +17,7 @@ from kernel.authority.recompute_pages import operation_named, ordinals_of
 from kernel.ledger import schema
 from kernel.ledger.blob_commitment import blob_commitment
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.ledger.supersession import in_force_at, is_lite, position_of
 from kernel.model.envelope import KernelEffect, UndoneEffect
 from kernel.model.receipt import MANIFEST_RECEIPT, Receipt
@@ -179,7 +179,7 @@ class _Run:
     def read_envelopes(self, rows: list[Row]) -> None:
         """Read the stored envelopes of the rows that are reproduced next."""
         refs = [row["envelope_payload_blob_ref"] for row in rows]
-        blobs = self._view.tables.select_any(schema.blobs, "blob_ref", refs, {})
+        blobs = self._view.tables.scan(TableQuery(schema.blobs, any_of=("blob_ref", refs)))
         self._envelopes = {blob["blob_ref"]: blob for blob in blobs}
 
     def reproduce(self, row: Row, recompute_of: str | None = None) -> Reproduction:
@@ -306,7 +306,7 @@ class _Run:
             "operation_id": operation_id,
         }
         where = {"receipt_id": receipt_id}
-        rows = self._view.tables.select(schema.receipts, where, limit=1)
+        rows = self._view.tables.scan(TableQuery(schema.receipts, where, limit=1))
         stored = orjson.loads(rows[0]["receipt_bytes"]) if rows else {}
         for name in _CHAIN_FIELDS:
             stored.pop(name, None)

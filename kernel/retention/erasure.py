@@ -17,6 +17,7 @@ from kernel.algebra.verbs import PAYLOAD_ERASE
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.receipt import Receipt
 from kernel.records.legal_holds import ErasureRefused, Grounds, hold_on
 from kernel.records.operator_decisions import Decide, payload_target
@@ -120,7 +121,7 @@ def is_envelope(view: LedgerView, commitment: str, content: bytes) -> bool:
         return False
     if not isinstance(operation_id, str):
         return False
-    rows = view.tables.select(schema.kernel_event_log, {"operation_id": operation_id})
+    rows = view.tables.scan(TableQuery(schema.kernel_event_log, {"operation_id": operation_id}))
     return any(row["envelope_payload_blob_ref"] == commitment for row in rows)
 
 

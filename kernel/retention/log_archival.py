@@ -33,7 +33,7 @@ from kernel.ledger.blob_commitment import blob_commitment
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
 from kernel.ledger.store.keys import column_names
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.receipt import Receipt
 from kernel.proof.merkle_tree import leaf_hash
 from kernel.proof.tiles import hashes_of
@@ -88,7 +88,7 @@ class ArchiveStatus:
 
 def archive_status(view: LedgerView) -> ArchiveStatus:
     """Return how much lies in the archive; linear in the number of segments."""
-    rows = view.tables.select(schema.archive_segments)
+    rows = view.tables.scan(TableQuery(schema.archive_segments))
     archived = len(rows) * SEGMENT_ROWS
     oldest = view.log_entries(after=archived, limit=1)
     return ArchiveStatus(
@@ -106,7 +106,7 @@ def next_segment(view: LedgerView, before_us: int, hot_rows_min: int = HOT_ROWS_
 
     None as well while a row of it is quarantined: where it lies it is looked at.
     """
-    newest = view.tables.select(schema.archive_segments, descending=True, limit=1)
+    newest = view.tables.scan(TableQuery(schema.archive_segments, descending=True, limit=1))
     index = newest[0]["segment_index"] + 1 if newest else 0
     last = first_sequence_of(index) + SEGMENT_ROWS - 1
     if last > view.head().ec_sequence_number - hot_rows_min:
@@ -172,7 +172,7 @@ def move_rows(transaction: LedgerTransaction, written: WrittenSegment) -> int:
 
 def next_to_collect(view: LedgerView, now_us: int) -> int | None:
     """Return the first segment whose envelopes are still in the blobs after their grace."""
-    rows = view.tables.select(schema.archive_segments, {"collected": 0}, limit=1)
+    rows = view.tables.scan(TableQuery(schema.archive_segments, {"collected": 0}, limit=1))
     if not rows or now_us - rows[0]["archived_at_us"] < GRACE_US:
         return None
     return int(rows[0]["segment_index"])
@@ -189,7 +189,7 @@ def read_segment(view: LedgerView, archive: Archive, segment_index: int) -> Read
     if row is None:
         raise LedgerCorrupt(f"nobody knows the segment {segment_index}")
     segment, first = archive.read(row["content_hash"]), first_sequence_of(segment_index)
-    rows = view.tables.select(schema.archived_rows, after=first - 1, limit=SEGMENT_ROWS)
+    rows = view.tables.scan(TableQuery(schema.archived_rows, after=first - 1, limit=SEGMENT_ROWS))
     check_rows(view, segment_index, rows, segment.rows)
     return ReadSegment(segment_index, row["content_hash"], _refs_of(rows, segment.rows))
 

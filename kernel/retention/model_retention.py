@@ -25,7 +25,7 @@ from kernel.ledger import schema
 from kernel.ledger.archive_segment import SEGMENT_ROWS, first_sequence_of
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.store.tables import rows_in_pages
+from kernel.ledger.store.tables import TableQuery, rows_in_pages
 from kernel.model.receipt import Receipt
 from kernel.records.legal_holds import hold_on
 from kernel.values.host import iso_time, parse_time_us
@@ -94,7 +94,7 @@ def next_past_segment(view: LedgerView, before_us: int) -> int | None:
     All rows of it were committed before the time that is given, and none of them is quarantined;
     None where there is no such one.
     """
-    index = view.tables.count(schema.receipts, {"receipt_kind": SEGMENT_RELEASED_KIND})
+    index = view.tables.count(TableQuery(schema.receipts, {"receipt_kind": SEGMENT_RELEASED_KIND}))
     if view.tables.get(schema.archive_segments, index) is None:
         return None
     first, last = first_sequence_of(index), first_sequence_of(index) + SEGMENT_ROWS - 1
@@ -154,7 +154,7 @@ def _append_archived(
 def is_archived(view: LedgerView, operation_id: str) -> bool:
     """Tell whether an operation was marked as archived."""
     where = {"operation_id": operation_id, "receipt_kind": ARCHIVED_KIND}
-    return bool(view.tables.select(schema.receipts, where, limit=1))
+    return bool(view.tables.scan(TableQuery(schema.receipts, where, limit=1)))
 
 
 def due_answers(view: LedgerView, registry: ModelRegistry, now_us: int) -> DueAnswers | None:
@@ -196,7 +196,7 @@ def _may_go(view: LedgerView, blob_ref: str, outputs: tuple[tuple[str, int], ...
     sharing = {"output_payload_blob_ref": blob_ref}
     return (
         view.tables.get(schema.blobs, blob_ref) is not None
-        and view.tables.count(schema.recorded_model_outputs, sharing) == len(outputs)
+        and view.tables.count(TableQuery(schema.recorded_model_outputs, sharing)) == len(outputs)
         and not hold_on(view, blob_ref)
     )
 
@@ -241,13 +241,16 @@ def _facts(view: LedgerView, registry: ModelRegistry) -> list[tuple[Document, Ou
 
 def _released(view: LedgerView) -> dict[str, _Released]:
     released: dict[str, _Released] = {}
-    receipts = rows_in_pages(
-        view.tables,
+    query = TableQuery(
         schema.receipts,
         {"receipt_kind": ARCHIVED_KIND},
         order_by="receipt_sequence",
         after=0,
-        page_rows=PAGE_ROWS,
+        limit=PAGE_ROWS,
+    )
+    receipts = rows_in_pages(
+        view.tables,
+        query,
     )
     for row in receipts:
         document = orjson.loads(row["receipt_bytes"])

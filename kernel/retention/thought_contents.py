@@ -22,7 +22,7 @@ from kernel.ledger.archive import Archive, ArchiveUnavailable
 from kernel.ledger.archived_content import CONTENT_BYTES_MAX
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.ledger.thought_segment import PAGE_THOUGHTS
 from kernel.model.receipt import Receipt
 from kernel.model.thought_receipts import ROUND_SESSIONS_MAX
@@ -168,7 +168,7 @@ def finish_round(transaction: LedgerTransaction, finished: FinishedRound) -> Non
 
 def rounds_archived(view: LedgerView) -> int:
     """Return of how many rounds all contents were moved."""
-    return view.tables.count(schema.receipts, {"receipt_kind": ROUND_ARCHIVED})
+    return view.tables.count(TableQuery(schema.receipts, {"receipt_kind": ROUND_ARCHIVED}))
 
 
 def round_is_moved(view: LedgerView, round_number: int) -> bool:
@@ -183,7 +183,10 @@ def due_rounds(view: LedgerView, rounds_kept: int, receipt_kind: str) -> Iterato
         return
     sealed = newest["round_number"] - (newest["sealed_sequence"] is None)
     last = sealed - rounds_kept
-    if last > 0 and view.tables.count(schema.receipts, {"receipt_kind": receipt_kind}) < last:
+    if (
+        last > 0
+        and view.tables.count(TableQuery(schema.receipts, {"receipt_kind": receipt_kind})) < last
+    ):
         for number in range(1, last + 1):
             if not view.has_receipt(_round_id(number, receipt_kind)):
                 yield number
@@ -199,7 +202,7 @@ def pages_of(view: LedgerView, round_number: int) -> Iterator[tuple[str, int, in
 
 def _thoughts(view: LedgerView, session_id: str, first: int, last: int) -> list[Row]:
     where, count = {"session_id": session_id}, last - first + 1
-    return view.tables.select(schema.thought_records, where, after=first - 1, limit=count)
+    return view.tables.scan(TableQuery(schema.thought_records, where, after=first - 1, limit=count))
 
 
 def _is_held(view: LedgerView, rows: list[Row]) -> bool:
@@ -234,7 +237,7 @@ def _text_of(content: bytes) -> str | None:
 def _is_needed_elsewhere(view: LedgerView, commitment: str, content: bytes) -> bool:
     answers = {"output_payload_blob_ref": commitment}
     return is_envelope(view, commitment, content) or bool(
-        view.tables.select(schema.recorded_model_outputs, answers, limit=1)
+        view.tables.scan(TableQuery(schema.recorded_model_outputs, answers, limit=1))
     )
 
 

@@ -19,6 +19,7 @@ from kernel.ledger.archive import Archive
 from kernel.ledger.archive_segment import content_hash_of
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.store.tables import TableQuery
 from kernel.ledger.thought_segment import SegmentThought, packed_thoughts
 from kernel.model.receipt import Receipt
 from kernel.proof.eta_tree import eta_height, eta_index
@@ -56,9 +57,9 @@ class ColdStatus:
 
 def cold_status(view: LedgerView) -> ColdStatus:
     """Return how much of the thoughts is cold; linear in the number of files."""
-    rows = view.tables.select(schema.thought_segments)
+    rows = view.tables.scan(TableQuery(schema.thought_segments))
     return ColdStatus(
-        view.tables.count(schema.receipts, {"receipt_kind": ROUND_COLD}),
+        view.tables.count(TableQuery(schema.receipts, {"receipt_kind": ROUND_COLD})),
         sum(row["last_sequence"] - row["first_sequence"] + 1 for row in rows),
         len(rows),
         sum(row["stored_bytes"] for row in rows),
@@ -86,7 +87,7 @@ def prepared_records(
             continue
         for session_id, first, last in pages_of(view, round_number):
             where = {"session_id": session_id, "first_sequence": first}
-            if not view.tables.select(schema.thought_segments, where, limit=1):
+            if not view.tables.scan(TableQuery(schema.thought_segments, where, limit=1)):
                 return _written(view, archive, session_id, round_number, first, last)
         return FinishedRound(round_number, ROUND_COLD)
     return None
@@ -151,9 +152,13 @@ def _written(
 
 
 def _thoughts(view: LedgerView, session_id: str, first: int, last: int) -> Iterator[SegmentThought]:
-    rows = view.tables.select(
-        schema.thought_records, {"session_id": session_id}, after=first - 1, limit=last - first + 1
+    query = TableQuery(
+        schema.thought_records,
+        {"session_id": session_id},
+        after=first - 1,
+        limit=last - first + 1,
     )
+    rows = view.tables.scan(query)
     if [row["thought_sequence"] for row in rows] != list(range(first, last + 1)):
         raise LedgerCorrupt(f"{session_id} lacks thoughts from {first} to {last}")
     for row in rows:

@@ -25,7 +25,7 @@ from kernel.algebra.verbs import REBUILD
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Head, LedgerTransaction, LedgerView
 from kernel.ledger.store.catalog import STORAGE_RULES
-from kernel.ledger.store.tables import Row, Store, TablesView, rows_in_pages
+from kernel.ledger.store.tables import Row, Store, TableQuery, TablesView, rows_in_pages
 from kernel.ledger.supersession import is_lite
 from kernel.model.receipt import receipt_effect
 from kernel.model.result import RejectedResult, SubmissionResult
@@ -393,7 +393,7 @@ def _differences(stored: TablesView, folded: TablesView) -> Iterator[RecordDiffe
 
 
 def _rows(tables: TablesView, table: Table) -> Iterator[Row]:
-    return rows_in_pages(tables, table, order_by=_key_name(table), page_rows=_PAGE_ROWS)
+    return rows_in_pages(tables, TableQuery(table, order_by=_key_name(table), limit=_PAGE_ROWS))
 
 
 def _key_name(table: Table) -> str:

@@ -10,7 +10,7 @@ from kernel.algebra.verbs import ROLLBACK
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.ledger.supersession import is_lite, position_of
 from kernel.records.operation_steps import Place
 from kernel.records.record_history import RecordState
@@ -124,6 +124,6 @@ def step_of(view: LedgerView, row: Row) -> RollbackStep:
 def planned_effects(view: LedgerView, sequence: int, envelope: Document) -> Iterator[PlannedEffect]:
     """Yield what an operation declared beside what was applied, in the order of applying."""
     where = {"ec_sequence_number": sequence}
-    rows = view.tables.select(schema.applied_effects, where, order_by="ordinal")
+    rows = view.tables.scan(TableQuery(schema.applied_effects, where, order_by="ordinal"))
     for declared, row in zip(envelope["primitive_effects"], rows, strict=True):
         yield PlannedEffect(declared, effect_of(row))

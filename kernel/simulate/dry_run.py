@@ -16,6 +16,7 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import Envelope
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.model.simulation import RecordChange, WouldBeRejection
@@ -106,7 +107,7 @@ def _submitted(
 
 def _changes(transaction: LedgerTransaction, result: SubmissionResult) -> Iterable[RecordChange]:
     where = {"ec_sequence_number": result.ec_sequence_number}
-    rows = transaction.tables.select(schema.applied_effects, where, order_by="ordinal")
+    rows = transaction.tables.scan(TableQuery(schema.applied_effects, where, order_by="ordinal"))
     applied: dict[tuple[str, str], list[Document]] = {}
     for row in rows:
         if "record" in schema.metadata.tables[row["store"]].columns:
@@ -139,5 +140,5 @@ def _pre_image(transaction: LedgerTransaction, content_hash: str | None) -> dict
 
 def _recomputes(transaction: LedgerTransaction, sequence: int) -> tuple[str, ...]:
     where = {"queue": AUTHORITY_QUEUE, "cause_sequence": sequence}
-    rows = transaction.tables.select(schema.outbox, where, order_by="request_sequence")
+    rows = transaction.tables.scan(TableQuery(schema.outbox, where, order_by="request_sequence"))
     return tuple(dict.fromkeys(row["item_key"] for row in rows))

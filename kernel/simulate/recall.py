@@ -5,6 +5,7 @@ import orjson
 from kernel.ledger import schema
 from kernel.ledger.answers import recall
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import SubmissionResult
 from kernel.model.simulation import PAYLOAD_RECEIPT, PREVIEW_EFFECT, SimulationPreview
 from kernel.model.simulation_payloads import PREVIEW_PAYLOADS
@@ -50,7 +51,7 @@ def stored_preview(view: LedgerView, operation_id: str) -> SimulationPreview | N
 
 def _content(view: LedgerView, operation_id: str) -> Document:
     where = {"operation_id": operation_id, "receipt_kind": PAYLOAD_RECEIPT}
-    rows = view.tables.select(schema.ephemeral_receipts, where, limit=1)
+    rows = view.tables.scan(TableQuery(schema.ephemeral_receipts, where, limit=1))
     if not rows:
         return {"records_left_out": True}
     content: Document = orjson.loads(rows[0]["receipt_bytes"])["preview_payload"]

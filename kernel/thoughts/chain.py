@@ -2,6 +2,7 @@
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.proof.thought_chain import ThoughtChainBroken, chain_head
 from kernel.thoughts.sessions import session_of
 from kernel.values.canonical import GENESIS_HASH
@@ -22,9 +23,10 @@ def read_chain(view: LedgerView, session_id: str) -> tuple[int, str]:
     count, head = 0, GENESIS_HASH
     page = [row]
     while page:
-        page = view.tables.select(
+        query = TableQuery(
             schema.thought_records, {"session_id": session_id}, after=count, limit=PAGE_ROWS
         )
+        page = view.tables.scan(query)
         try:
             head = chain_head((bytes(row["record_bytes"]) for row in page), after=count, head=head)
         except ThoughtChainBroken as broken:

@@ -2,7 +2,7 @@
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.proof.eta_tree import eta_path
 from kernel.thoughts.sessions import newest_round, session_of
 from kernel.values.errors import LedgerCorrupt
@@ -20,12 +20,12 @@ def session_row(view: LedgerView, session_id: str) -> Row:
 def thought_rows(view: LedgerView, session_id: str, *, after: int, limit: int) -> list[Row]:
     """Return the thoughts of a session behind a place, in their order."""
     where = {"session_id": session_id}
-    return view.tables.select(schema.thought_records, where, after=after, limit=limit)
+    return view.tables.scan(TableQuery(schema.thought_records, where, after=after, limit=limit))
 
 
 def round_rows(view: LedgerView, *, after: int, limit: int) -> list[Row]:
     """Return rounds behind a number, in their order."""
-    return view.tables.select(schema.rounds, after=after, limit=limit)
+    return view.tables.scan(TableQuery(schema.rounds, after=after, limit=limit))
 
 
 def open_round_age_us(view: LedgerView, now_us: int) -> int | None:

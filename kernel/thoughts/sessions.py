@@ -13,7 +13,7 @@ import orjson
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.thought_receipts import THOUGHTS_MAX
 from kernel.proof.thought_chain import CLOSING_TYPE
 from kernel.values.errors import KernelError
@@ -104,7 +104,7 @@ def thought_document(view: LedgerView, session_id: str, sequence: int) -> Docume
 def thought_named(view: LedgerView, session_id: str, thought_id: str) -> Row | None:
     """Return the row of a thought by its id, None where the session has no such thought."""
     where = {"session_id": session_id, "thought_id": thought_id}
-    rows = view.tables.select(schema.thought_records, where, limit=1)
+    rows = view.tables.scan(TableQuery(schema.thought_records, where, limit=1))
     return rows[0] if rows else None
 
 
@@ -121,15 +121,19 @@ def open_round(view: LedgerView) -> Row | None:
 
 def newest_round(view: LedgerView) -> Row | None:
     """Return the row of the round that was opened last."""
-    rows = view.tables.select(schema.rounds, descending=True, limit=1)
+    rows = view.tables.scan(TableQuery(schema.rounds, descending=True, limit=1))
     return rows[0] if rows else None
 
 
 def sessions_of_round(view: LedgerView, round_number: int, *, limit: int) -> list[Document]:
     """Return the sessions of a round as its seal has them, in the order of their seals."""
-    rows = view.tables.select(
-        schema.audit_sessions, {"round_number": round_number}, order_by="seal_sequence", limit=limit
+    query = TableQuery(
+        schema.audit_sessions,
+        {"round_number": round_number},
+        order_by="seal_sequence",
+        limit=limit,
     )
+    rows = view.tables.scan(query)
     return [_sealed(row) for row in rows]
 
 

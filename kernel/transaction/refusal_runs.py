@@ -19,6 +19,7 @@ from threading import Lock
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.receipt import Receipt
 from kernel.values.canonical import digest
 from kernel.values.host import iso_time
@@ -142,7 +143,9 @@ def record_runs(transaction: LedgerTransaction, runs: Iterable[RefusalRun]) -> N
         reason = run.reason
         identity = [reason.session_id, reason.check, reason.reason_code, run.first_us, run.count]
         receipt_id = f"receipt:refusals:{digest(identity)}"
-        if transaction.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1):
+        if transaction.tables.scan(
+            TableQuery(schema.receipts, {"receipt_id": receipt_id}, limit=1)
+        ):
             continue
         body: Document = {
             "check": reason.check,

@@ -31,6 +31,7 @@ from kernel.authority.strategy import BetaPosteriorMean
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.catalog import NOT_READ, StorageFault
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.values.canonical import GENESIS_HASH
 from kernel.verify.archive import ArchivedNames, check_archive
@@ -289,7 +290,7 @@ class _Run:
         """Tell whether rows stand behind the one that the head names, or cannot be looked for."""
         with suppress(Exception):
             table = schema.kernel_event_log
-            return bool(self._reader.tables.select(table, after=sequence, limit=1))
+            return bool(self._reader.tables.scan(TableQuery(table, after=sequence, limit=1)))
         return True
 
     def _fold(self) -> list[Finding]:

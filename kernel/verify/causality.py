@@ -5,6 +5,7 @@ that such a log does not have, or has later, are its own.
 """
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.lite import LITE_INTENT
 from kernel.verify.reading import Document, Reader, shown
 
@@ -35,5 +36,5 @@ class Causality:
             del self._known[next(iter(self._known))]
 
     def _stands_before(self, operation_id: object, sequence: int) -> bool:
-        rows = self._reader.select(_LOG, {"operation_id": operation_id})
+        rows = self._reader.scan(TableQuery(_LOG, {"operation_id": operation_id}))
         return any(row["ec_sequence_number"] < sequence for row in rows)

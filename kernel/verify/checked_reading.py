@@ -29,7 +29,7 @@ from kernel.ledger.blob_commitment import blob_commitment
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.quarantine import RecordKey, read_as_it_stands, row_key_of
 from kernel.ledger.store.keys import key_names
-from kernel.ledger.store.tables import Row, TablesView
+from kernel.ledger.store.tables import Row, TableQuery, TablesView
 from kernel.proof.merkle_tree import HASH_BYTES
 from kernel.proof.thought_chain import content_hash
 from kernel.proof.tiles import TILE_WIDTH, hashes_of, subtree_root
@@ -192,13 +192,10 @@ class CheckedTables:
         row = self.stored.get(table, *key)
         return None if row is None else self._checked(table, [row])[0]
 
-    def select(self, table: Table, *arguments: Any, **options: Any) -> list[Row]:
-        """Return rows by equality, in the order of one column."""
-        return self._checked(table, self.stored.select(table, *arguments, **options))
-
-    def select_any(self, table: Table, *arguments: Any, **options: Any) -> list[Row]:
-        """Return the rows that have any of some values in a column."""
-        return self._checked(table, self.stored.select_any(table, *arguments, **options))
+    def scan(self, query: TableQuery) -> list[Any]:
+        """Return the rows of a query; the values of columns are not held against anything."""
+        rows = self.stored.scan(query)
+        return rows if query.columns else self._checked(query.table, rows)
 
     def _checked(self, table: Table, rows: list[Row]) -> list[Row]:
         """Return the rows.

@@ -21,6 +21,7 @@ from kernel.ledger.quarantine import (
     merged,
     without,
 )
+from kernel.ledger.store.tables import TableQuery
 from kernel.proof.merkle_tree import leaf_hash
 from kernel.proof.tiles import hashes_of
 from kernel.values.errors import LedgerCorrupt
@@ -106,7 +107,7 @@ def _of_log(view: LedgerView, finding: Finding) -> Iterator[SequenceRange]:
         return
     last = first
     if finding.rule in _MISSING:
-        there = view.tables.select(schema.kernel_event_log, after=first - 1, limit=1)
+        there = view.tables.scan(TableQuery(schema.kernel_event_log, after=first - 1, limit=1))
         end = there[0]["ec_sequence_number"] if there else view.head().ec_sequence_number + 1
         last = max(first, end - 1)
     yield SequenceRange(first, last)

@@ -23,7 +23,7 @@ from kernel.ledger.applied_effects import effect_row
 from kernel.ledger.ledger import LEDGER_ID, Head, Ledger, LedgerTransaction
 from kernel.ledger.recent_changes import RecentChanges
 from kernel.ledger.store.spilling import SpillingStore
-from kernel.ledger.store.tables import DuplicateKey, Row
+from kernel.ledger.store.tables import DuplicateKey, Row, TableQuery
 from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.model.envelope import Envelope
 from kernel.model.lite import LITE_INTENT
@@ -301,7 +301,7 @@ class Fold:
     def _position(self, receipt_hash: object) -> int:
         if receipt_hash != self._sealed[0]:
             where = {"receipt_hash": receipt_hash}
-            receipts = self._reader.select(schema.receipts, where, limit=1)
+            receipts = self._reader.scan(TableQuery(schema.receipts, where, limit=1))
             if receipts:
                 self._sealed = (receipt_hash, receipts[0]["receipt_sequence"])
         return self._sealed[1]
@@ -378,8 +378,10 @@ class Fold:
 
     def _last_effect(self, table: Table, key: object) -> str:
         where = {"store": str(table.name), "record_key": key}
-        options = {"order_by": "ec_sequence_number", "descending": True, "limit": 1}
-        rows = self._reader.select(schema.applied_effects, where, **options)
+        newest = TableQuery(
+            schema.applied_effects, where, order_by="ec_sequence_number", descending=True, limit=1
+        )
+        rows = self._reader.scan(newest)
         return f"; last written at sequence {rows[0]['ec_sequence_number']}" if rows else ""
 
 

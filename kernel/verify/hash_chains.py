@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlalchemy import Table
 
 from kernel.ledger import schema
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.values.canonical import GENESIS_HASH, CanonicalizationError, canonicalize
 from kernel.verify.names import check_receipt
 from kernel.verify.reading import (
@@ -224,7 +224,9 @@ def check_receipts(reader: Reader, chain: Chain) -> tuple[int, int]:
             if document is None:
                 continue
             check_receipt(reader, schema.receipts, row["receipt_sequence"], document)
-            twins = around.select(schema.receipts, {"receipt_id": row["receipt_id"]}, limit=2)
+            twins = around.scan(
+                TableQuery(schema.receipts, {"receipt_id": row["receipt_id"]}, limit=2)
+            )
             if len(twins) > 1:
                 message = f"{row['receipt_id']} is there twice"
                 reader.findings.add(

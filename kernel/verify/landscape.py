@@ -17,7 +17,7 @@ from kernel.landscape.runtime.records import digest_of_stretch
 from kernel.landscape.runtime.stretches import stretch_named
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.values.errors import LedgerCorrupt
 from kernel.verify.reading import Reader
 
@@ -42,7 +42,7 @@ def check_runs(reader: Reader, view: LedgerView) -> None:
 
 
 def _name_orphans(reader: Reader, table: Table) -> None:
-    for (run_id,) in reader.tables.counts(table, "run_id"):
+    for run_id, _ in reader.tables.scan(TableQuery(table, columns=("run_id",), grouped=True)):
         if reader.get(schema.landscape_runs, run_id) is None:
             reader.findings.add(table, run_id, "extra", "there is no such run")
 

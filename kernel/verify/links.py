@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernel.ledger import schema
-from kernel.ledger.store.tables import TablesView
+from kernel.ledger.store.tables import TableQuery, TablesView
 from kernel.values.canonical import GENESIS_HASH
 from kernel.verify.reading import PAGE_ROWS
 
@@ -40,7 +40,9 @@ def walk_log(tables: TablesView, each: Callable[[bytes], None] | None = None) ->
     sequence, link = 0, GENESIS_HASH
     sha256 = hashlib.sha256
     while True:
-        page = tables.columns(schema.kernel_event_log, _READ, after=sequence, limit=PAGE_ROWS)
+        page = tables.scan(
+            TableQuery(schema.kernel_event_log, columns=_READ, after=sequence, limit=PAGE_ROWS)
+        )
         for number, content, stated_hash, prior_hash in page:
             if (
                 number != sequence + 1

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from kernel.ledger import schema
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.lite import LITE_INTENT
 from kernel.transaction.apply import Rules
 from kernel.values.canonical import GENESIS_HASH, canonicalize
@@ -136,7 +136,7 @@ class LogCheck:
         document = load_object(row["row_bytes"]) or {}
         self.committed_at_us = time_us(document.get("committed_at")) or 0
         sealed = document.get("receipt_chain_head")
-        receipts = self._reader.select(schema.receipts, {"receipt_hash": sealed}, limit=1)
+        receipts = self._reader.scan(TableQuery(schema.receipts, {"receipt_hash": sealed}, limit=1))
         if receipts:
             self.receipt_hash, self._receipt_position = sealed, receipts[0]["receipt_sequence"]
 
@@ -205,7 +205,9 @@ class LogCheck:
         self.committed_at_us = committed_at_us or self.committed_at_us
         before, sealed = self._receipt_position, document.get("receipt_chain_head")
         if sealed != self.receipt_hash:
-            receipts = self._reader.select(schema.receipts, {"receipt_hash": sealed}, limit=1)
+            receipts = self._reader.scan(
+                TableQuery(schema.receipts, {"receipt_hash": sealed}, limit=1)
+            )
             if not receipts:
                 message = "no receipt has the hash that receipt_chain_head names"
                 self._reader.findings.add(schema.kernel_event_log, sequence, "link_broken", message)
@@ -323,7 +325,7 @@ def _read_effect(row: Row, applied_at: object, effects: Effects) -> None:
 
 def emitted_receipts(reader: Reader, operation_id: object) -> list[Row]:
     """Return the durable receipts that an operation on the log emitted, in order."""
-    rows = reader.select(schema.receipts, {"operation_id": operation_id})
+    rows = reader.scan(TableQuery(schema.receipts, {"operation_id": operation_id}))
     return [row for row in rows if is_emitted(row)]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Literal, cast
 
 import orjson
@@ -18,7 +18,7 @@ from sqlalchemy import Table
 
 from kernel.ledger.store.buffer import BufferedTables
 from kernel.ledger.store.catalog import StorageRule
-from kernel.ledger.store.tables import Row, Tables, TablesView
+from kernel.ledger.store.tables import Row, TableQuery, Tables, TablesView
 from kernel.values.canonical import canonicalize_plain
 from kernel.values.errors import LedgerUnavailable
 
@@ -184,10 +184,10 @@ class Reader:
             return self.tables.get(table, *key)
         return None
 
-    def select(self, table: Table, where: Mapping[str, Any], **options: Any) -> list[Row]:
-        """Return rows by equality; what cannot be read is a finding."""
-        with self.findings.guard(table, *where.values()):
-            return self.tables.select(table, where, **options)
+    def scan(self, query: TableQuery) -> list[Row]:
+        """Return the rows of a query; what cannot be read is a finding."""
+        with self.findings.guard(query.table, *query.where.values()):
+            return self.tables.scan(query)
         return []
 
     def ahead(self, *wanted: tuple[Table, str, Iterable[str | int]]) -> "Reader":
@@ -214,7 +214,7 @@ class Reader:
     def pages(
         self,
         table: Table,
-        where: Mapping[str, Any] | None = None,
+        where: Mapping[str, Any] = MappingProxyType({}),
         *,
         order_by: str | None = None,
         after: Any = None,
@@ -226,13 +226,13 @@ class Reader:
         in which a page does not end behind the one before: a damaged tree can lead in a circle.
         """
         if self._read_ahead.get(table):
-            yield from self.tables.select(table, where, order_by=order_by, after=after)
+            yield from self.tables.scan(TableQuery(table, where, order_by=order_by, after=after))
             return
         column = order_by or list(table.primary_key.columns)[-1].name
-        limit = page_rows
+        query, limit = TableQuery(table, where, order_by=column), page_rows
         while True:
             try:
-                rows = self.tables.select(table, where, order_by=column, after=after, limit=limit)
+                rows = self.tables.scan(query._replace(after=after, limit=limit))
             except LedgerUnavailable:
                 raise
             except Exception as error:  # noqa: BLE001 - each store has errors of its own
@@ -260,7 +260,7 @@ class Reader:
 
     def count(self, table: Table) -> int:
         """Return the number of rows."""
-        return self.tables.count(table)
+        return self.tables.count(TableQuery(table))
 
 
 def parts(rows: Iterable[Row]) -> Iterator[list[Row]]:

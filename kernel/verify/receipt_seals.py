@@ -5,6 +5,7 @@ what the roots are computed of.
 """
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.receipt_seals import RECEIPTS_SEALED, ReceiptRange, root_between
 from kernel.verify.hash_chains import is_emitted
 from kernel.verify.reading import Reader
@@ -36,8 +37,8 @@ def check_receipt_seals(reader: Reader, *, after: int = 0) -> int:
 def _sealed_before(reader: Reader, after: int) -> int:
     """Return the last receipt that the seals up to a receipt have in a range."""
     with reader.findings.guard(schema.receipts, after):
-        rows = reader.tables.select(
-            schema.receipts, _KIND, after=after + 1, descending=True, limit=1
+        rows = reader.tables.scan(
+            TableQuery(schema.receipts, _KIND, after=after + 1, descending=True, limit=1)
         )
         return ReceiptRange.of_receipt(rows[0]).last if rows else 0
     return 0

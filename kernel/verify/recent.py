@@ -18,6 +18,7 @@ from sqlalchemy import Table
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.values.canonical import GENESIS_HASH
 from kernel.verify import Verification
 from kernel.verify.checked_reading import as_stored
@@ -112,7 +113,9 @@ def audit_rows(view: LedgerView, first: int, last: int) -> Verification:
         before = reader.get(schema.kernel_event_log, first - 1) if first > 1 else None
         if before is not None:
             log.go_on_after(before)
-        rows = reader.select(schema.kernel_event_log, {}, after=first - 1, limit=last - first + 1)
+        rows = reader.scan(
+            TableQuery(schema.kernel_event_log, after=first - 1, limit=last - first + 1)
+        )
         for part in parts(row for row in rows if row["ec_sequence_number"] <= last):
             log.check(part, lambda: None)
         for index in range(-(-(first - 1) // WIDTH), last // WIDTH):
@@ -186,10 +189,14 @@ def _begin(reader: Reader, log: LogCheck, receipts: Chain, mark: AuditMark) -> N
 
 def _walk(reader: Reader, log: LogCheck, receipts: Chain, mark: AuditMark, rows_max: int) -> bool:
     """Check the rows behind the mark; tell whether they were all."""
-    rows = reader.select(schema.kernel_event_log, {}, after=mark.ec_sequence_number, limit=rows_max)
+    rows = reader.scan(
+        TableQuery(schema.kernel_event_log, after=mark.ec_sequence_number, limit=rows_max)
+    )
     for part in parts(rows):
         log.check(part, lambda: None)
-    receipt_rows = reader.select(schema.receipts, {}, after=mark.receipt_sequence, limit=rows_max)
+    receipt_rows = reader.scan(
+        TableQuery(schema.receipts, after=mark.receipt_sequence, limit=rows_max)
+    )
     for row in receipt_rows:
         with reader.findings.guard(schema.receipts, row["receipt_sequence"]):
             document = receipts.step(row)

@@ -16,7 +16,7 @@ from kernel.landscape.record_chain import changing_text, group_digest
 from kernel.landscape.record_rules import TABLES, key_of, table_of
 from kernel.ledger import schema
 from kernel.ledger.landscape_tables import CHANGING
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.verify.hash_chains import Chain, ChainShape
 from kernel.verify.reading import Document, Reader, joined
 
@@ -132,7 +132,7 @@ class _Walk:
 
     def _records(self, table: Table, run_id: str, keys: list[str]) -> list[Row | None]:
         key = key_of(table)
-        rows = self._reader.tables.select_any(table, key, keys, {"run_id": run_id})
+        rows = self._reader.tables.scan(TableQuery(table, {"run_id": run_id}, any_of=(key, keys)))
         by_key = {row[key]: row for row in rows}
         return [by_key.get(each) for each in keys]
 
@@ -152,7 +152,8 @@ class _Walk:
         for table in TABLES.values():
             name = str(table.name)
             with self._reader.findings.guard(table, "runs"):
-                for (run_id,), count in self._reader.tables.counts(table, "run_id").items():
+                of_runs = TableQuery(table, columns=("run_id",), grouped=True)
+                for run_id, count in self._reader.tables.scan(of_runs):
                     expected = self._counts[name, run_id]
                     if run_id in self._runs and count > expected:
                         message = f"it has {count} records there, of which groups have {expected}"
@@ -167,8 +168,8 @@ class _Walk:
 
 def _anchor_before(reader: Reader, receipt_sequence: int) -> Anchor | None:
     with reader.findings.guard(schema.receipts, receipt_sequence):
-        rows = reader.tables.select(
-            schema.receipts, _KIND, after=receipt_sequence + 1, descending=True, limit=1
+        rows = reader.tables.scan(
+            TableQuery(schema.receipts, _KIND, after=receipt_sequence + 1, descending=True, limit=1)
         )
         return Anchor.of_receipt(rows[0]) if rows else None
     return None

@@ -8,7 +8,7 @@ in REFERENCE.md beside this file (decision kernel/0185).
 from sqlalchemy import Table
 
 from kernel.ledger import schema
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.envelope import VOLATILE
 from kernel.model.lite import LITE_INTENT
 from kernel.values.canonical import canonicalize
@@ -126,7 +126,7 @@ def _check_life(reader: Reader, record: Row, submitted_at_us: int, clock_us: int
         reader.findings.add(table, key, "column_differs", message)
     elif record["archived"] == 0:
         same_key = {"idempotency_key": record["idempotency_key"]}
-        if any(row["ec_sequence_number"] > key for row in reader.select(table, same_key)):
+        if any(row["ec_sequence_number"] > key for row in reader.scan(TableQuery(table, same_key))):
             message = "live, and there is a later one under its key"
             reader.findings.add(table, key, "double_write", message)
 
@@ -231,7 +231,7 @@ def check_extra_receipts(reader: Reader, emitted: int, stated: int) -> None:
         return
     for row in reader.pages(schema.receipts):
         where = {"operation_id": row["operation_id"]}
-        rows = reader.select(schema.kernel_event_log, where) if is_emitted(row) else [row]
+        rows = reader.scan(TableQuery(schema.kernel_event_log, where)) if is_emitted(row) else [row]
         if all(row.get("semantic_intent") == LITE_INTENT for row in rows):
             message = f"emitted by {shown(row['operation_id'])}, which did nothing on the log"
             reader.findings.add(schema.receipts, row["receipt_sequence"], "extra", message)

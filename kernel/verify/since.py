@@ -23,7 +23,7 @@ import orjson
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.log_tree import LogTree
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.records.columns import columns_of
 from kernel.replay.reproduce import reproduce_range
 from kernel.values.canonical import GENESIS_HASH
@@ -251,8 +251,8 @@ class _Since:
         after = effect["ec_sequence_number"]
         order_by = "ec_sequence_number"
         return bool(
-            self._reader.select(
-                schema.applied_effects, where, order_by=order_by, after=after, limit=1
+            self._reader.scan(
+                TableQuery(schema.applied_effects, where, order_by=order_by, after=after, limit=1)
             )
         )
 

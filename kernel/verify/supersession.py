@@ -8,7 +8,7 @@ whose place in the order is a later one.
 from typing import Any
 
 from kernel.ledger import schema
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.lite import LITE_INTENT
 from kernel.model.receipt import MIGRATION_KIND
 from kernel.verify.reading import Document, Reader, load_object, shown
@@ -33,7 +33,7 @@ def check_supersession(reader: Reader, row: Row, document: Document) -> None:
         message = f"supersedes_sequence is {shown(row['supersedes_sequence'])}, the bytes say "
         reader.findings.add(_LOG, sequence, "column_differs", f"{message}{shown(stated)}")
     # No limit: with one, a planner may search in the order of the log.
-    rows = reader.select(_LOG, {"operation_id": row["operation_id"]})
+    rows = reader.scan(TableQuery(_LOG, {"operation_id": row["operation_id"]}))
     has_two = supersedes is not None or document.get("semantic_intent") == LITE_INTENT
     if len(rows) > (2 if has_two else 1):
         message = f"operation {shown(row['operation_id'])} is on the log twice"
@@ -58,7 +58,7 @@ def _check_target(reader: Reader, sequence: int, document: Document, stated: int
 
 
 def _check_writers(reader: Reader, sequence: int, position: int) -> None:
-    for effect in reader.select(schema.applied_effects, {"ec_sequence_number": sequence}):
+    for effect in reader.scan(TableQuery(schema.applied_effects, {"ec_sequence_number": sequence})):
         place = {"store": effect["store"], "record_key": effect["record_key"]}
         later = _writer_after(reader, place, sequence, position)
         if later is not None:
@@ -70,7 +70,7 @@ def _check_writers(reader: Reader, sequence: int, position: int) -> None:
 
 def _writer_after(reader: Reader, place: Document, before: int, position: int) -> str | None:
     options: dict[str, Any] = {"order_by": "ec_sequence_number", "descending": True, "limit": 1}
-    while last := reader.select(schema.applied_effects, place, after=before, **options):
+    while last := reader.scan(TableQuery(schema.applied_effects, place, after=before, **options)):
         before = last[0]["ec_sequence_number"]
         writer = reader.get(_LOG, before)
         if writer is None or (writer["supersedes_sequence"] or before) <= position:
@@ -82,8 +82,8 @@ def _writer_after(reader: Reader, place: Document, before: int, position: int) -
 
 def _settles_before(reader: Reader, sequence: int, position: int) -> bool:
     """Tell whether an operation settled a lite one whose place is before another's."""
-    for settled in reader.select(schema.adjudications, {"ec_sequence_number": sequence}):
-        for row in reader.select(schema.receipts, {"receipt_id": settled["receipt_id"]}):
+    for settled in reader.scan(TableQuery(schema.adjudications, {"ec_sequence_number": sequence})):
+        for row in reader.scan(TableQuery(schema.receipts, {"receipt_id": settled["receipt_id"]})):
             item = load_object(row["receipt_bytes"]) or {}
             if row["receipt_kind"] == MIGRATION_KIND and 0 < _sequence_in(item) < position:
                 return True

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive, ArchiveUnavailable
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.values.errors import LedgerUnavailable
 from kernel.verify.reading import Reader, Rule, shown
 
@@ -37,7 +37,7 @@ def check_thought_segments(reader: Reader, archive: Archive) -> frozenset[object
     for session in reader.pages(schema.audit_sessions, order_by="session_id"):
         where = {"session_id": session["session_id"]}
         behind = 0
-        for row in reader.select(_SEGMENTS, where, order_by="first_sequence"):
+        for row in reader.scan(TableQuery(_SEGMENTS, where, order_by="first_sequence")):
             with reader.findings.guard(_SEGMENTS, row["content_hash"]):
                 if not _is_whole(reader, archive, row, session["thought_count"], behind):
                     unreadable.add(session["session_id"])
@@ -68,7 +68,7 @@ def covering_segment(reader: Reader, row: Row, place: str) -> bool:
     unit = "sequence" if place == "thought_sequence" else "node"
     return any(
         segment[f"first_{unit}"] <= row[place] <= segment[f"last_{unit}"]
-        for segment in reader.select(_SEGMENTS, {"session_id": row["session_id"]})
+        for segment in reader.scan(TableQuery(_SEGMENTS, {"session_id": row["session_id"]}))
     )
 
 

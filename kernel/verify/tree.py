@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from kernel.ledger import schema
 from kernel.ledger.log_tree import LogTree
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.verify.reading import EnoughFindings, Finding, Findings, Reader, joined
 
 WIDTH = 256
@@ -99,7 +99,9 @@ class TreeCheck:
 def check_tile_of_rows(reader: Reader, index: int) -> None:
     """Compare a full tile of the lowest level with its rows, and those above with its root."""
     findings, columns = reader.findings, ("row_bytes",)
-    rows = reader.tables.columns(schema.kernel_event_log, columns, after=index * WIDTH, limit=WIDTH)
+    rows = reader.tables.scan(
+        TableQuery(schema.kernel_event_log, columns=columns, after=index * WIDTH, limit=WIDTH)
+    )
     hashes = [sha256(b"\x00" + content).digest() for (content,) in rows]
     expected, level, place = hashes, 0, 0
     while True:

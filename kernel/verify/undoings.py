@@ -13,7 +13,7 @@ from kernel.ledger import schema
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.quarantine import RangeQuarantined
-from kernel.ledger.store.tables import Row, rows_in_pages
+from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
 from kernel.records.record_history import Contents, RecordHistory
 from kernel.records.rollback_marks import mark_of
 from kernel.transaction.rules import effect_rules_of
@@ -45,13 +45,16 @@ def undoings_that_differ(view: LedgerView, *, after: int = 0) -> Iterator[Undoin
     Reads the undoings of version 1 of the rules behind a sequence, and of the rest of the log what
     wrote the same records. Records that an erased or a quarantined envelope wrote are passed over.
     """
-    undoings = rows_in_pages(
-        view.tables,
+    query = TableQuery(
         schema.kernel_event_log,
         {"semantic_intent": ROLLBACK},
         order_by="ec_sequence_number",
         after=after,
-        page_rows=PAGE_ROWS,
+        limit=PAGE_ROWS,
+    )
+    undoings = rows_in_pages(
+        view.tables,
+        query,
     )
     for row in undoings:
         if row["rules_version"] > 1:

@@ -20,7 +20,7 @@ from kernel.algebra.verbs import REQUEST_DISMISS, REQUEST_REQUEUE
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.store.tables import Row, rows_in_pages
+from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
 from kernel.model.receipt import Receipt
 from kernel.records.operator_decisions import Decide, OperatorDecision, said_of
 from kernel.values.host import iso_time
@@ -195,13 +195,16 @@ def _expect_dead(view: LedgerView, queue: str, request_id: str) -> Row:
 
 def _looked_at(view: LedgerView, after: str) -> Iterator[Row]:
     """Yield the outcomes of the dead letters of all queues that one call looks at, by id."""
-    rows = rows_in_pages(
-        view.tables,
+    query = TableQuery(
         schema.outbox_outcomes,
         {"outcome": "dead_letter"},
         order_by="request_id",
         after=after,
-        page_rows=PAGE_ROWS,
+        limit=PAGE_ROWS,
+    )
+    rows = rows_in_pages(
+        view.tables,
+        query,
     )
     return islice(rows, SCANNED_MAX)
 
@@ -211,14 +214,14 @@ def _standing(view: LedgerView, queue: str | None, outcomes: Sequence[Row]) -> I
     ids = [outcome["request_id"] for outcome in outcomes]
     requests = {
         row["request_id"]: row
-        for row in view.tables.select_any(schema.outbox, "request_id", ids, {})
+        for row in view.tables.scan(TableQuery(schema.outbox, any_of=("request_id", ids)))
         if queue in (None, row["queue"])
     }
     again = {
         request_id: request_id_of(row["queue"], requeue_key(request_id))
         for request_id, row in requests.items()
     }
-    requeued = view.tables.select_any(schema.outbox, "request_id", [*again.values()], {})
+    requeued = view.tables.scan(TableQuery(schema.outbox, any_of=("request_id", [*again.values()])))
     requeues = {row["request_id"] for row in requeued}
     receipt_ids = [
         receipt_id
@@ -227,7 +230,7 @@ def _standing(view: LedgerView, queue: str | None, outcomes: Sequence[Row]) -> I
     ]
     receipts = {
         row["receipt_id"]: row["receipt_bytes"]
-        for row in view.tables.select_any(schema.receipts, "receipt_id", receipt_ids, {})
+        for row in view.tables.scan(TableQuery(schema.receipts, any_of=("receipt_id", receipt_ids)))
     }
     for outcome in outcomes:
         request_id = outcome["request_id"]

@@ -12,6 +12,7 @@ from typing import Any
 from kernel.algebra.arguments import FIELD_LOCK
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.bindings.dispatch import (
     ABSENT,
     CASE_FIELDS,
@@ -165,13 +166,14 @@ def filing_unit_of(view: LedgerView, artifact_ref: str) -> str | None:
 
     None where there is none, and where the last one was taken back.
     """
-    rows = view.tables.select(
+    query = TableQuery(
         schema.filing_units,
         {"document_ref": artifact_ref},
         order_by="updated_at",
         descending=True,
         limit=1,
     )
+    rows = view.tables.scan(query)
     name = rows[0]["filing_unit_id"] if rows else None
     record = None if name is None else view.record(schema.filing_units, name)
     return name if record is not None and record["state"] in LIVE else None

@@ -5,6 +5,7 @@ from typing import Literal
 from kernel.authority.requests import CASCADE_QUEUE
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.binding_pairs import PairEnd
 from kernel.records.external import EXTERNAL_QUEUE
 from kernel.values.host import iso_time
@@ -142,6 +143,7 @@ def open_by_queue(view: LedgerView) -> dict[str, int]:
     """Return how many requests of each queue are open, for the queues that have any."""
     queues = (CASCADE_QUEUE, EXTERNAL_QUEUE, *QUEUE_KINDS)
     counted = {
-        queue: view.tables.count(schema.outbox, {"open": 1, "queue": queue}) for queue in queues
+        queue: view.tables.count(TableQuery(schema.outbox, {"open": 1, "queue": queue}))
+        for queue in queues
     }
     return {queue: number for queue, number in counted.items() if number}

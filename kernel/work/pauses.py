@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from kernel.algebra.verbs import QUEUE_PAUSE, QUEUE_RESUME
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.operator_decisions import Decide, OperatorDecision, queue_target, said_of
 from kernel.values.host import iso_time
 from kernel.work import receipts
@@ -54,7 +55,7 @@ def pauses_of(view: LedgerView) -> list[Pause]:
             row["decided_by"],
             row["reason"],
         )
-        for row in view.tables.select(schema.queue_pauses)
+        for row in view.tables.scan(TableQuery(schema.queue_pauses))
     ]
 
 

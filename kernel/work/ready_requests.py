@@ -8,6 +8,7 @@ import orjson
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView, Request
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.bindings.outcomes import SUSPENDED
 from kernel.records.bindings import generation_in_force
 from kernel.values.host import parse_time_us
@@ -87,7 +88,7 @@ def suspended_since(view: LedgerView, requests: Iterable[Request]) -> dict[str, 
     of_receipt = {
         pending_id(request.request_id, SUSPENDED): request.request_id for request in requests
     }
-    rows = view.tables.select_any(schema.receipts, "receipt_id", [*of_receipt], {})
+    rows = view.tables.scan(TableQuery(schema.receipts, any_of=("receipt_id", [*of_receipt])))
     rows.sort(key=lambda row: row["receipt_sequence"])
     return {
         of_receipt[row["receipt_id"]]: parse_time_us(

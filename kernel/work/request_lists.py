@@ -13,7 +13,7 @@ from itertools import islice
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
-from kernel.ledger.store.tables import Row, rows_in_pages
+from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
 from kernel.values.host import iso_time
 from kernel.work.queue_kinds import QUEUE_KINDS
 from kernel.work.requests import State, closing_receipt, request_id_of
@@ -127,14 +127,17 @@ def _where(search: RequestSearch, queue: str | None, is_open: int | None) -> dic
 
 
 def _part(view: LedgerView, where: dict[str, int | str], after: int | None) -> Iterator[Row]:
-    return rows_in_pages(
-        view.tables,
+    query = TableQuery(
         schema.outbox,
         where,
         order_by="request_sequence",
         after=after,
         descending=True,
-        page_rows=PAGE_ROWS,
+        limit=PAGE_ROWS,
+    )
+    return rows_in_pages(
+        view.tables,
+        query,
     )
 
 

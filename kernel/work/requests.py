@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.bindings.source_binding import read_source_binding
 from kernel.model.node_kinds import derived_name_in
 from kernel.model.problems import first_problem
@@ -481,14 +481,17 @@ def _check_same(known: Document | None, body: Document) -> None:
 def _check_room(view: LedgerView, bodies: Sequence[Document]) -> None:
     queues = Counter(body["queue"] for body in bodies)
     # While all queues together have room each of them has, and that count is the cheap one.
-    if view.tables.count(schema.outbox, {"open": 1}) + len(bodies) > OPEN_MAX:
+    if view.tables.count(TableQuery(schema.outbox, {"open": 1})) + len(bodies) > OPEN_MAX:
         for queue, count in queues.items():
-            if view.tables.count(schema.outbox, {"open": 1, "queue": queue}) + count > OPEN_MAX:
+            if (
+                view.tables.count(TableQuery(schema.outbox, {"open": 1, "queue": queue})) + count
+                > OPEN_MAX
+            ):
                 message = f"{OPEN_MAX} requests of {queue} are open; ask again"
                 raise WorkRefused("work_requests_too_many", message)
     items = Counter((body["queue"], body["item_key"]) for body in bodies)
     for (queue, item_key), count in items.items():
         where = {"queue": queue, "item_key": item_key}
-        if view.tables.count(schema.outbox, where) + count > ITEM_REQUESTS_MAX:
+        if view.tables.count(TableQuery(schema.outbox, where)) + count > ITEM_REQUESTS_MAX:
             message = f"at most {ITEM_REQUESTS_MAX} requests for {item_key}"
             raise WorkRefused("work_item_full", message, f"content.{QUEUE_KINDS[queue].item_key}")

@@ -7,13 +7,14 @@ from the state at its place in the chain, when it is recorded and when it is ver
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.record_keys import routing_mark_key
+from kernel.ledger.store.tables import TableQuery
 from kernel.work import receipts
 from kernel.work.pair_routing import BINDING
 
 
 def open_marks(view: LedgerView, *, limit: int) -> list[str]:
     """Return marks from which routing has to go on."""
-    rows = view.tables.select(schema.routing_marks, order_by="mark_id", limit=limit)
+    rows = view.tables.scan(TableQuery(schema.routing_marks, order_by="mark_id", limit=limit))
     return [row["mark_id"] for row in rows]
 
 

@@ -18,7 +18,7 @@ from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.memory import MemoryStore
-from kernel.ledger.store.tables import Store, Tables, WriterTurn
+from kernel.ledger.store.tables import Store, TableQuery, Tables, WriterTurn
 from kernel.transaction.kernel import Kernel
 from kernel.values.errors import CommitOutcomeUnknown, LedgerHeld, LedgerUnavailable
 from tests.kernel.build import FakeHost
@@ -186,12 +186,15 @@ def bench_on(ledger: Ledger, kernel: Kernel | None = None) -> Iterator[CommitCon
 def dump(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
     """Every row of the ledger."""
     with ledger.view() as view:
-        return {table.name: view.tables.select(table) for table in schema.metadata.sorted_tables}
+        return {
+            table.name: view.tables.scan(TableQuery(table))
+            for table in schema.metadata.sorted_tables
+        }
 
 
 def log_length(ledger: Ledger) -> int:
     with ledger.view() as view:
-        return view.tables.count(schema.kernel_event_log)
+        return view.tables.count(TableQuery(schema.kernel_event_log))
 
 
 def anchor_of(ledger: Ledger, session_id: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.keys import column_names
+from kernel.ledger.store.tables import TableQuery
 from tests.bench.report import figure, machine, note
 from workers.environment.system_host import system_host
 
@@ -55,7 +56,9 @@ def copied(ledger: Ledger, source: Path, path: Path) -> float:
     """Write the same rows with the driver alone, and return how many a second."""
     names = ("rows", "tokens", "node_states", "token_outcomes")
     with ledger.view() as view:
-        held = {name: view.tables.select(TABLES[name], {"run_id": "run"}) for name in names}
+        held = {
+            name: view.tables.scan(TableQuery(TABLES[name], {"run_id": "run"})) for name in names
+        }
     made = {name: _definitions(source, str(TABLES[name].name)) for name in names}
     groups = []
     for name, rows in held.items():

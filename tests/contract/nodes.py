@@ -1,6 +1,7 @@
 """Rows of the nodes table, for what an adapter adds to the port."""
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 
 
 def node(name):
@@ -22,4 +23,4 @@ def add(store, name):
 
 def names(store):
     with store.view() as tables:
-        return [row["node_id"] for row in tables.select(schema.nodes)]
+        return [row["node_id"] for row in tables.scan(TableQuery(schema.nodes))]

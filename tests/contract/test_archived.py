@@ -7,6 +7,7 @@ from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.postgres.store import PostgresStore
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.retention.archival import Retention
 from kernel.transaction.kernel import Kernel
 from kernel.verify import verify
@@ -38,7 +39,7 @@ def test_rows_leave_once_a_segment_has_them_and_go_on_to_verify(store):
     assert archive_next(ledger)
     assert collect_next(ledger, host) == SEGMENT_ROWS
     with store.view() as tables:
-        left = tables.select(schema.kernel_event_log)
+        left = tables.scan(TableQuery(schema.kernel_event_log))
     assert [row["ec_sequence_number"] for row in left] == [SEGMENT_ROWS + 1, SEGMENT_ROWS + 2]
     with ledger.view() as view:
         assert len(view.log_rows(limit=1000)) == SEGMENT_ROWS + 2
@@ -57,7 +58,7 @@ def test_records_leave_once_a_segment_has_them_and_no_others(store):
         assert (verify(view).findings, verify(view).thoughts_archived) == ((), 7)
     for table in TABLES:
         with store.view() as tables:
-            left = tables.select(table)
+            left = tables.scan(TableQuery(table))
         assert {row["session_id"] for row in left} == {"audit-3"}
         for row in left:
             key = [row[column.name] for column in table.primary_key.columns]

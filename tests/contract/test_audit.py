@@ -15,6 +15,7 @@ from kernel.audit.operations import AuditError, AuditFilter, find_operations, fi
 from kernel.audit.preview import LATER_WRITES_MAX, preview_rollback
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.values.errors import LedgerCorrupt
 from kernel.values.pressure import COST_MAX
 from kernel.verify.export import verify_export
@@ -231,9 +232,9 @@ class CountedView:
         self.got += 1
         return self.tables.get(table, *key)
 
-    def select(self, table, where=None, **options):
-        self.selected.append((table.name, tuple(where or ())))
-        return self.tables.select(table, where, **options)
+    def scan(self, query):
+        self.selected.append((query.table.name, tuple(query.where)))
+        return self.tables.scan(query)
 
 
 def test_an_entity_is_found_through_the_index_of_effects_and_a_time_by_halving(own_ledger):
@@ -439,7 +440,7 @@ def test_bytes_that_are_no_document_are_called_a_corrupt_ledger(store):
     ledger, _ = ledger_on(store)
     submit(ledger, named(create("c-1", CLAIM), "op-claim"), submitter="orchestrator")
     with ledger.store.transaction() as tables:
-        [row] = tables.select(schema.kernel_event_log)
+        [row] = tables.scan(TableQuery(schema.kernel_event_log))
         blob_ref = row["envelope_payload_blob_ref"]
         tables.update(schema.blobs, (blob_ref,), {"content": b"[]"})
     with ledger.view() as view, pytest.raises(LedgerCorrupt):

@@ -4,6 +4,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.bindings.dispatch import TARGETS
 from kernel.verify import verify
 from kernel.work.contents import EXTRACTION_QUEUE
@@ -110,11 +111,11 @@ def test_what_fires_make_is_evidence_and_nothing_is_decided(ledger):
     for request_id in ask(ledger, *KINDS):
         work(ledger, request_id)
     with ledger.view() as view:
-        assert view.tables.count(schema.ruling_dispositions) == 0
+        assert view.tables.count(TableQuery(schema.ruling_dispositions)) == 0
         observation = view.record(
             schema.court_disposition_observations, f"court-disposition:{EVENT}"
         )
-        [row] = view.tables.select(schema.filing_relationships)
+        [row] = view.tables.scan(TableQuery(schema.filing_relationships))
         relationship = view.record(schema.filing_relationships, row["filing_relationship_id"])
         case = view.node(CASE)
     assert observation is not None
@@ -271,7 +272,7 @@ def test_the_last_outcome_of_a_cycle_brings_its_manifest_and_the_next_cycle_has_
     manifests = receipts_of_kind(ledger, "binding_evaluation_manifest")
     assert sorted(stated["cycle"] for stated in manifests) == [1, 2]
     with ledger.view() as view:
-        assert view.tables.count(schema.binding_cycle_outcomes) == 0
+        assert view.tables.count(TableQuery(schema.binding_cycle_outcomes)) == 0
     check(ledger)
 
 

@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.bindings.lifecycle import STATES, STEPS, PairTransitionDisallowed
 from kernel.records.binding_pairs import (
     begin_pair,
@@ -128,5 +129,8 @@ def test_no_store_takes_a_step_that_the_table_has_not(store):
             taken.add((prior, state))
     assert all("prior_state" in text or "binding_pairs" in text for text in refused)
     with store.view() as tables:
-        kept = {(row["prior_state"], row["state"]) for row in tables.select(schema.binding_pairs)}
+        kept = {
+            (row["prior_state"], row["state"])
+            for row in tables.scan(TableQuery(schema.binding_pairs))
+        }
     assert taken == kept == OWN_STEPS

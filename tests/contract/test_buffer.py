@@ -8,7 +8,7 @@ from kernel.ledger import schema
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.buffer import BufferedTables
 from kernel.ledger.store.memory import MemoryStore
-from kernel.ledger.store.tables import DuplicateKey
+from kernel.ledger.store.tables import DuplicateKey, TableQuery
 from kernel.values.errors import LedgerCorrupt
 from tests.contract.test_ledger_store import fill, row_of, stored
 from tests.kernel.build import abandoned
@@ -75,7 +75,7 @@ def read(tables, table, row):
     pages = [
         [
             stored_row[order]
-            for stored_row in tables.select(table, wanted, order_by=order, **options)
+            for stored_row in tables.scan(TableQuery(table, wanted, order_by=order, **options))
         ]
         for wanted in ({}, where)
         for options in (
@@ -86,11 +86,18 @@ def read(tables, table, row):
         )
     ]
     pages += [
-        tables.columns(table, (order,), order_by=order, **options)
+        tables.scan(TableQuery(table, columns=(order,), order_by=order, **options))
         for options in ({"limit": 2}, {"after": row[order] - 1, "limit": 9})
     ]
-    rows = sorted(map(repr, tables.select(table, where)))
-    counts = tables.count(table, where), tables.counts(table, column, order)
+    rows = sorted(map(repr, tables.scan(TableQuery(table, where))))
+    groups = TableQuery(table, where, columns=(column, order), grouped=True)
+    counts = [
+        tables.count(TableQuery(table, where)),
+        tables.count(TableQuery(table, where, limit=1)),
+    ]
+    counts += [tables.count(groups), sorted(tables.scan(groups))]
+    any_of = (column, [row[column], row[column]])
+    counts += [sorted(tables.scan(TableQuery(table, any_of=any_of, columns=(column, order))))]
     return tables.get(table, *key_of(table, row)), pages, rows, counts
 
 
@@ -203,17 +210,21 @@ def test_nothing_reaches_the_store_before_the_flush(behind):
         buffer.put(schema.nodes, row)
         with abandoned(buffer.savepoint()):
             buffer.put(schema.nodes, row_of(schema.nodes))
-        assert tables.select(schema.nodes) == []
-        assert buffer.select(schema.nodes) == [row]
+        assert tables.scan(TableQuery(schema.nodes)) == []
+        assert buffer.scan(TableQuery(schema.nodes)) == [row]
         buffer.flush()
-        assert tables.select(schema.nodes) == [row]
+        assert tables.scan(TableQuery(schema.nodes)) == [row]
 
 
 class Deaf:
     """Tables that answer no question about a single key or value."""
 
     def __init__(self, tables):
-        self.select_any = tables.select_any
+        self._tables = tables
+
+    def scan(self, query):
+        assert query.any_of is not None
+        return self._tables.scan(query)
 
 
 def test_what_was_read_ahead_is_not_asked_of_the_store_again(behind):
@@ -229,7 +240,7 @@ def test_what_was_read_ahead_is_not_asked_of_the_store_again(behind):
         assert buffer.get(schema.nodes, "b") is None
         for node_id, expected in (("a", [edge]), ("b", [])):
             where = {"input_from": "x", "source_node_id": node_id}
-            assert buffer.select(schema.edges, where) == expected
+            assert buffer.scan(TableQuery(schema.edges, where)) == expected
 
 
 def test_rows_may_exchange_their_unique_values(behind):

@@ -8,7 +8,7 @@ from sqlalchemy import Integer, LargeBinary, UniqueConstraint
 
 from kernel.ledger import schema
 from kernel.ledger.store.statements import GROUP_ROWS
-from kernel.ledger.store.tables import DuplicateKey
+from kernel.ledger.store.tables import DuplicateKey, TableQuery
 from kernel.values.errors import TextNotStorable
 from tests.kernel.build import abandoned
 
@@ -58,7 +58,7 @@ def insert(tables, table, row):
             for column, element in zip(key.column_keys, key.elements, strict=True)
         }
         is_named = None not in referred.values()
-        if is_named and not tables.select(key.referred_table, referred, limit=1):
+        if is_named and not tables.scan(TableQuery(key.referred_table, referred, limit=1)):
             insert(tables, key.referred_table, row_of(key.referred_table, **referred))
     tables.insert(table, row)
 
@@ -72,7 +72,7 @@ def fill(store, table, *rows):
 
 def stored(store, table):
     with store.view() as tables:
-        return tables.select(table)
+        return tables.scan(TableQuery(table))
 
 
 def unique_sets():
@@ -103,11 +103,11 @@ def test_some_columns_of_rows_are_read_page_by_page(store):
     rows = fill(store, table, *(row_of(table, blob_ref=name) for name in "dbca"))
     expected = sorted(((row["content"], row["blob_ref"]) for row in rows), key=lambda row: row[1])
     with store.view() as tables:
-        assert tables.columns(table, names, limit=3) == expected[:3]
-        assert tables.columns(table, names, after="c", limit=3) == expected[3:]
-        assert tables.columns(table, ("blob_ref",), after="b", limit=1) == [("c",)]
+        assert tables.scan(TableQuery(table, columns=names, limit=3)) == expected[:3]
+        assert tables.scan(TableQuery(table, columns=names, after="c", limit=3)) == expected[3:]
+        assert tables.scan(TableQuery(table, columns=("blob_ref",), after="b", limit=1)) == [("c",)]
     with store.transaction() as tables:
-        assert tables.columns(table, names, limit=9) == expected
+        assert tables.scan(TableQuery(table, columns=names, limit=9)) == expected
 
 
 @pytest.mark.parametrize("table", schema.metadata.sorted_tables, ids=lambda table: table.name)
@@ -120,7 +120,9 @@ def test_a_row_reads_back_with_the_values_and_types_it_was_written_with(kept_sto
         key = [row[column.name] for column in table.primary_key.columns]
         assert tables.get(table, *key) == row
         assert [
-            stored_row for stored_row in tables.select(table) if stored_row not in kept_rows
+            stored_row
+            for stored_row in tables.scan(TableQuery(table))
+            if stored_row not in kept_rows
         ] == [row]
 
 
@@ -144,8 +146,10 @@ def test_text_that_a_store_cannot_hold_is_refused_as_such_and_the_transaction_go
     there = row if row in kept else None
     with store.view() as tables:
         assert tables.get(schema.nodes, "a\x00b") == there
-        assert tables.select(schema.nodes, {"node_id": "a\x00b"}) == [row] * (there is row)
-        assert tables.count(schema.nodes, {"node_id": "a\x00b"}) == (there is row)
+        assert tables.scan(TableQuery(schema.nodes, {"node_id": "a\x00b"})) == [row] * (
+            there is row
+        )
+        assert tables.count(TableQuery(schema.nodes, {"node_id": "a\x00b"})) == (there is row)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +170,7 @@ def test_a_value_that_a_store_cannot_hold_is_refused_as_such(store, changes):
 def test_no_row_answers_to_a_name_that_is_no_text(store):
     with store.transaction() as tables:
         assert tables.get(schema.nodes, "\ud800") is None
-        assert tables.select(schema.nodes, {"node_id": "\ud800"}) == []
+        assert tables.scan(TableQuery(schema.nodes, {"node_id": "\ud800"})) == []
         tables.insert(schema.nodes, row_of(schema.nodes, node_id="a"))
     assert len(stored(store, schema.nodes)) == 1
 
@@ -190,7 +194,7 @@ def test_a_row_handed_out_is_a_copy(store):
         tables.insert(schema.nodes, handed_in)
         handed_in["record"] = b"changed by its owner"
         tables.get(schema.nodes, row["node_id"])["record"] = b"changed by a reader"
-        tables.select(schema.nodes)[0]["record"] = b"changed by a reader"
+        tables.scan(TableQuery(schema.nodes))[0]["record"] = b"changed by a reader"
         assert tables.get(schema.nodes, row["node_id"]) == row
 
 
@@ -212,9 +216,9 @@ def log(store):
     return store
 
 
-def sequences(store, where=None, **options):
+def sequences(store, **options):
     with store.view() as tables:
-        rows = tables.select(schema.kernel_event_log, where, **options)
+        rows = tables.scan(TableQuery(schema.kernel_event_log, **options))
     return [row["ec_sequence_number"] for row in rows]
 
 
@@ -242,12 +246,12 @@ SELECTIONS = (
 )
 
 
-def test_select_filters_orders_continues_and_limits(log):
+def test_a_scan_filters_orders_continues_and_limits(log):
     for options, expected in SELECTIONS:
         assert sequences(log, **options) == expected, options
 
 
-def test_select_orders_by_the_column_asked_for_and_continues_in_it(store):
+def test_a_scan_orders_by_the_column_asked_for_and_continues_in_it(store):
     fill(
         store,
         schema.outbox,
@@ -259,13 +263,17 @@ def test_select_orders_by_the_column_asked_for_and_continues_in_it(store):
     with store.view() as tables:
 
         def names(**options):
-            rows = tables.select(schema.outbox, order_by="request_sequence", **options)
+            rows = tables.scan(TableQuery(schema.outbox, order_by="request_sequence", **options))
             return [row["request_id"] for row in rows]
 
         assert names() == ["c", "a", "b"]
         assert names(after=0) == ["a", "b"]
         assert names(after=2, descending=True) == ["a", "c"]
-        assert [row["request_id"] for row in tables.select(schema.outbox)] == ["a", "b", "c"]
+        assert [row["request_id"] for row in tables.scan(TableQuery(schema.outbox))] == [
+            "a",
+            "b",
+            "c",
+        ]
 
 
 @pytest.mark.parametrize("times", [1, 7, 8, 9, 600])
@@ -276,7 +284,7 @@ def test_rows_with_any_of_many_values_are_found_once_each(store, times):
     with store.transaction() as tables:
 
         def edges_of(names, where):
-            rows = tables.select_any(schema.edges, "edge_id", names, where)
+            rows = tables.scan(TableQuery(schema.edges, where, any_of=("edge_id", names)))
             return sorted(row["edge_id"] for row in rows)
 
         names = [*"acd", *(f"no-{n}" for n in range(times)), "a"]
@@ -284,8 +292,11 @@ def test_rows_with_any_of_many_values_are_found_once_each(store, times):
         assert edges_of(names, {"input_from": "x"}) == ["a"]
         assert edges_of(names, {"input_from": None}) == ["d"]
         assert edges_of([], {}) == []
-        of_kinds = tables.select_any(schema.edges, "input_from", ["x", "z"], {})
+        of_kinds = tables.scan(TableQuery(schema.edges, any_of=("input_from", ["x", "z"])))
         assert sorted(row["edge_id"] for row in of_kinds) == ["a", "b"]
+        ids = TableQuery(schema.edges, any_of=("edge_id", names), columns=("edge_id",))
+        assert sorted(tables.scan(ids)) == [("a",), ("c",), ("d",)]
+        assert (tables.count(ids), tables.count(ids._replace(limit=2))) == (3, 2)
 
 
 def test_text_is_ordered_by_code_point(store):
@@ -307,21 +318,34 @@ def test_without_an_order_rows_come_by_the_last_column_of_their_key(store):
     assert places == [(1, 0), (2, 1), (1, 2)]
 
 
-def test_count_and_counts_agree_with_the_rows(log):
+def test_a_query_has_as_many_rows_as_are_counted(log):
+    with log.view() as tables:
+        for options, expected in SELECTIONS:
+            query = TableQuery(schema.kernel_event_log, **options)
+            assert tables.count(query) == len(expected), options
+
+
+def test_rows_are_counted_in_groups_of_equal_values(log):
     with log.view() as tables:
         table = schema.kernel_event_log
-        assert tables.count(table) == 6
-        assert tables.count(table, {"semantic_intent": "create"}) == 3
-        assert tables.count(table, {"session_id": None}) == 3
-        assert tables.count(table, {"session_id": "nobody"}) == 0
-        assert tables.counts(table, "semantic_intent") == {("create",): 3, ("annotate",): 3}
-        assert tables.counts(table, "session_id", "semantic_intent") == {
-            (None, "create"): 2,
-            (None, "annotate"): 1,
-            ("s", "create"): 1,
-            ("s", "annotate"): 2,
+        assert tables.count(TableQuery(table)) == 6
+        assert tables.count(TableQuery(table, {"semantic_intent": "create"})) == 3
+        assert tables.count(TableQuery(table, {"session_id": None})) == 3
+        assert tables.count(TableQuery(table, {"session_id": "nobody"})) == 0
+        by_intent = TableQuery(table, columns=("semantic_intent",), grouped=True)
+        assert {*tables.scan(by_intent)} == {("create", 3), ("annotate", 3)}
+        assert tables.count(by_intent) == 2
+        both = TableQuery(table, columns=("session_id", "semantic_intent"), grouped=True)
+        assert {*tables.scan(both)} == {
+            (None, "create", 2),
+            (None, "annotate", 1),
+            ("s", "create", 1),
+            ("s", "annotate", 2),
         }
-        assert tables.counts(schema.nodes, "node_kind") == {}
+        assert tables.count(both) == 4
+        of_session = both._replace(where={"session_id": "s"})
+        assert {*tables.scan(of_session)} == {("s", "create", 1), ("s", "annotate", 2)}
+        assert tables.scan(TableQuery(schema.nodes, columns=("node_kind",), grouped=True)) == []
 
 
 # Keys
@@ -337,7 +361,7 @@ def test_a_second_row_with_the_same_unique_values_is_refused_and_changes_nothing
     with kept_store.transaction() as tables:
         with pytest.raises(DuplicateKey):
             tables.insert(table, second)
-        assert tables.select(table) == rows
+        assert tables.scan(TableQuery(table)) == rows
         insert(tables, table, row_of(table))
     assert len(stored(kept_store, table)) == len(rows) + 1
 
@@ -480,9 +504,10 @@ def test_a_key_has_one_live_answer_and_any_number_of_archived_ones(store):
         tables.update(table, (3,), {"archived": 3})
         tables.insert(table, answer(6, archived=False))
     with store.view() as tables:
-        assert tables.counts(table, "idempotency_key", "archived") == {
-            **{("key", archived): 1 for archived in (0, 1, 2, 3, 4)},
-            ("another key", 0): 1,
+        names = ("idempotency_key", "archived")
+        assert {*tables.scan(TableQuery(table, columns=names, grouped=True))} == {
+            *(("key", archived, 1) for archived in (0, 1, 2, 3, 4)),
+            ("another key", 0, 1),
         }
 
 
@@ -506,8 +531,8 @@ def test_put_adds_a_row_or_replaces_the_one_with_its_key(store):
     with store.transaction() as tables:
         for version in (row, later, other):
             tables.put(schema.nodes, version)
-        assert tables.select(schema.nodes, {"node_kind": "later"}) == [later]
-        assert tables.select(schema.nodes, {"node_kind": row["node_kind"]}) == []
+        assert tables.scan(TableQuery(schema.nodes, {"node_kind": "later"})) == [later]
+        assert tables.scan(TableQuery(schema.nodes, {"node_kind": row["node_kind"]})) == []
     assert stored(store, schema.nodes) == sorted([later, other], key=lambda node: node["node_id"])
 
 
@@ -529,8 +554,10 @@ def test_update_sets_the_columns_of_one_row(store):
         tables.update(schema.edges, (edge["edge_id"],), changes)
         assert tables.get(schema.edges, edge["edge_id"]) == edge | changes
         assert tables.get(schema.edges, other["edge_id"]) == other
-        assert tables.select(schema.edges, {"target_node_id": "t"}) == [edge | changes]
-        assert tables.select(schema.edges, {"target_node_id": edge["target_node_id"]}) == []
+        assert tables.scan(TableQuery(schema.edges, {"target_node_id": "t"})) == [edge | changes]
+        assert (
+            tables.scan(TableQuery(schema.edges, {"target_node_id": edge["target_node_id"]})) == []
+        )
 
 
 def test_delete_before_removes_the_rows_below_the_bound_and_says_how_many(store):
@@ -560,7 +587,7 @@ def test_an_exception_undoes_the_whole_transaction(store):
     assert stored(store, schema.ephemeral_receipts) == [receipt]
     fill(store, schema.nodes, gone)
     with store.view() as tables:
-        assert tables.select(schema.nodes, {"node_kind": gone["node_kind"]}) == [gone]
+        assert tables.scan(TableQuery(schema.nodes, {"node_kind": gone["node_kind"]})) == [gone]
 
 
 def test_a_savepoint_undoes_what_is_inside_and_keeps_the_rest(store):
@@ -618,10 +645,10 @@ def in_thread(action):
 def test_a_view_shows_one_moment_however_long_it_is_open(store):
     [first] = fill(store, schema.nodes, row_of(schema.nodes))
     with store.view() as tables:
-        assert tables.count(schema.nodes) == 1
+        assert tables.count(TableQuery(schema.nodes)) == 1
         writer, _ = in_thread(lambda: fill(store, schema.nodes, row_of(schema.nodes)))
         writer.join(0.05)  # a store may hold the writer off until the view is closed
-        assert tables.select(schema.nodes) == [first]
+        assert tables.scan(TableQuery(schema.nodes)) == [first]
     writer.join()
     assert len(stored(store, schema.nodes)) == 2
 
@@ -655,7 +682,7 @@ def test_a_store_that_was_closed_and_opened_again_has_everything(place):
     store = place.open()
     rows = fill(store, schema.nodes, row_of(schema.nodes), row_of(schema.nodes))
     with store.view() as tables:
-        tables.count(schema.nodes)
+        tables.count(TableQuery(schema.nodes))
     store.close()
     again = place.open()
     assert stored(again, schema.nodes) == sorted(rows, key=lambda row: row["node_id"])

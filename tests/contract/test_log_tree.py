@@ -6,6 +6,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LEDGER_ID, Ledger, build_tree
+from kernel.ledger.store.tables import TableQuery
 from kernel.proof.merkle_tree import EMPTY_ROOT, HASH_BYTES, leaf_hash
 from kernel.proof.tiles import TILE_WIDTH
 from kernel.proof.verification import verify_consistency, verify_inclusion
@@ -62,7 +63,7 @@ def stored_tree(ledger):
     """The frontier and the tiles as they are stored."""
     with ledger.view() as view:
         frontier = view.tables.get(schema.chain_head, LEDGER_ID)["frontier"]
-        tiles = view.tables.select(schema.tree_tiles)
+        tiles = view.tables.scan(TableQuery(schema.tree_tiles))
     key = ("tile_level", "tile_index")
     return frontier, sorted((*(row[name] for name in key), row["hashes"]) for row in tiles)
 

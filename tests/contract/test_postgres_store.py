@@ -22,7 +22,7 @@ from kernel.ledger.postgres import store as postgres  # noqa: E402 - likewise
 from kernel.ledger.postgres.connection import place_of  # noqa: E402 - likewise
 from kernel.ledger.postgres.store import PostgresStore  # noqa: E402 - likewise
 from kernel.ledger.store.keys import key_names  # noqa: E402 - likewise
-from kernel.ledger.store.tables import DuplicateKey  # noqa: E402 - likewise
+from kernel.ledger.store.tables import DuplicateKey, TableQuery  # noqa: E402 - likewise
 from kernel.records.reviews.evidence import STORES  # noqa: E402 - likewise
 from kernel.values.errors import CommitOutcomeUnknown, LedgerSchemaDiffers, LedgerUnavailable  # noqa: E402 - likewise
 from tests.chaos.proxy import Proxies  # noqa: E402 - likewise
@@ -107,7 +107,7 @@ def test_history_refuses_change_even_past_the_store(store, postgres_url, table, 
     with pytest.raises(psycopg.errors.RaiseException, match="append only"):
         raw(postgres_url, change.format(table.name, column, column))
     with store.view() as tables:
-        assert tables.select(table) == [row]
+        assert tables.scan(TableQuery(table)) == [row]
 
 
 @pytest.mark.parametrize(("table", "changes"), MISSHAPEN)
@@ -115,7 +115,7 @@ def test_a_value_without_its_shape_is_not_stored(store, table, changes):
     with pytest.raises(psycopg.errors.CheckViolation), store.transaction() as tables:
         tables.insert(table, row_of(table) | changes)
     with store.view() as tables:
-        assert tables.select(table) == []
+        assert tables.scan(TableQuery(table)) == []
 
 
 def test_stores_that_create_the_tables_at_once_agree_on_one_ledger(postgres_empty_url):
@@ -135,8 +135,10 @@ def test_stores_that_create_the_tables_at_once_agree_on_one_ledger(postgres_empt
     assert failures == []
     assert len(ledgers) == 4
     with ledgers[0].view() as view:
-        assert view.tables.count(schema.chain_head) == view.tables.count(schema.policy_snapshots)
-        assert view.tables.count(schema.chain_head) == 1
+        assert view.tables.count(TableQuery(schema.chain_head)) == view.tables.count(
+            TableQuery(schema.policy_snapshots)
+        )
+        assert view.tables.count(TableQuery(schema.chain_head)) == 1
     for ledger in ledgers:
         ledger.close()
 
@@ -268,7 +270,7 @@ def test_more_readers_than_are_kept_idle_may_read_at_once(postgres_url, connecti
     store = PostgresStore(postgres_url, connections=postgres.IDLE_READERS_MAX + 3)
     add(store, "a")
     views = [store.view() for _ in range(postgres.IDLE_READERS_MAX + 2)]
-    assert [view.__enter__().count(schema.nodes) for view in views] == [1] * len(views)
+    assert [view.__enter__().count(TableQuery(schema.nodes)) for view in views] == [1] * len(views)
     for view in views:
         view.__exit__(None, None, None)
     assert len(connections.open) == postgres.IDLE_READERS_MAX + 1, "and the writer's"
@@ -282,7 +284,7 @@ def test_a_store_has_so_many_connections_and_not_one_more(monkeypatch, postgres_
     add(store, "a")
     with ExitStack() as stack:
         for _ in range(3):
-            assert stack.enter_context(store.view()).count(schema.nodes) == 1
+            assert stack.enter_context(store.view()).count(TableQuery(schema.nodes)) == 1
         with pytest.raises(LedgerUnavailable, match="3 snapshots are open"):
             names(store)
         add(store, "b")
@@ -390,7 +392,7 @@ def test_a_connection_lost_in_a_view_ends_it_and_the_next_one_works(store, postg
     with store.view() as tables:
         end_others(postgres_url)
         with pytest.raises(LedgerUnavailable):
-            tables.count(schema.nodes)
+            tables.count(TableQuery(schema.nodes))
     assert names(store) == ["a"]
 
 
@@ -659,7 +661,7 @@ def test_a_failed_commit_has_an_unknown_outcome_and_the_next_transaction_works(
     there = ["a", "b"] if after_the_fact else ["a"]
     assert names(store) == there
     with store.transaction() as tables:
-        assert [row["node_id"] for row in tables.select(schema.nodes)] == there
+        assert [row["node_id"] for row in tables.scan(TableQuery(schema.nodes))] == there
         tables.insert(schema.nodes, node("c"))
     assert names(store) == [*there, "c"]
 

@@ -20,6 +20,7 @@ from kernel.ledger.ledger import LedgerView
 from kernel.ledger.sqlite import store as sqlite
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.keys import key_names
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.legal_holds import open_holds
 from kernel.records.reviews.evidence import STORES
 from kernel.values.errors import (
@@ -202,7 +203,7 @@ def test_a_path_of_any_name_is_one_file(tmp_path, name):
 def test_more_readers_than_are_kept_idle_may_read_at_once(store, connections):
     add(store, "a")
     views = [store.view() for _ in range(sqlite.IDLE_READERS_MAX + 2)]
-    assert [view.__enter__().count(schema.nodes) for view in views] == [1] * len(views)
+    assert [view.__enter__().count(TableQuery(schema.nodes)) for view in views] == [1] * len(views)
     for view in views:
         view.__exit__(None, None, None)
     assert len(connections.open) == sqlite.IDLE_READERS_MAX + 1, "and the writer's"
@@ -276,7 +277,7 @@ def test_history_refuses_to_be_changed_or_deleted(store, path, table):
     key = [column.name for column in table.primary_key.columns]
     column = list(table.columns)[-1].name
     with store.view() as tables:
-        [row] = tables.select(table)
+        [row] = tables.scan(TableQuery(table))
     refused = pytest.raises(sqlite3.IntegrityError, match="append only")
     for statement in (update(table).values({column: text(column)}), delete(table)):
         with refused:
@@ -286,7 +287,7 @@ def test_history_refuses_to_be_changed_or_deleted(store, path, table):
     with refused, store.transaction() as tables:
         tables.update(table, tuple(row[name] for name in key), {column: row[column]})
     with store.view() as tables:
-        assert tables.select(table) == [row]
+        assert tables.scan(TableQuery(table)) == [row]
 
 
 def test_the_log_its_receipts_effects_outcomes_belief_and_groups_are_history():
@@ -516,7 +517,7 @@ def test_a_failed_commit_has_an_unknown_outcome_and_the_next_transaction_works(
     assert failed.value.code == "commit_outcome_unknown"
     there = ["a", "b"] if after_the_fact else ["a"]
     with store.transaction() as tables:
-        assert [row["node_id"] for row in tables.select(schema.nodes)] == there
+        assert [row["node_id"] for row in tables.scan(TableQuery(schema.nodes))] == there
         tables.insert(schema.nodes, node("c"))
     assert names(store) == [*there, "c"]
 

@@ -17,7 +17,7 @@ from kernel.authority.value import authority_of
 from kernel.ledger.ledger import GENESIS_POLICY, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.schema import edges, ephemeral_receipts, metadata, nodes, receipts
 from kernel.ledger.store.memory import MemoryStore
-from kernel.ledger.store.tables import Store
+from kernel.ledger.store.tables import Store, TableQuery
 from kernel.model.envelope import Envelope
 from kernel.model.model_output import fingerprint
 from kernel.model.node_kinds import UNDERSTANDING
@@ -65,7 +65,7 @@ def twin(ledger: Ledger, fake: FakeHost) -> tuple[Ledger, FakeHost]:
     store = MemoryStore()
     with ledger.view() as view, store.transaction() as tables:
         for table in metadata.tables.values():
-            tables.insert_many(table, view.tables.select(table))
+            tables.insert_many(table, view.tables.scan(TableQuery(table)))
     return Ledger(store, other.host), other
 
 
@@ -518,7 +518,7 @@ def everything(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
     with ledger.view() as view:
         return {
             table.name: sorted(
-                (dict(row) for row in view.tables.select(table)),
+                (dict(row) for row in view.tables.scan(TableQuery(table))),
                 key=lambda row: [row[column.name] for column in table.primary_key.columns],
             )
             for table in metadata.sorted_tables
@@ -536,7 +536,7 @@ def receipts_in_view(view: LedgerView, kind: str) -> list[dict[str, Any]]:
     return [
         orjson.loads(row["receipt_bytes"])
         for table in (receipts, ephemeral_receipts)
-        for row in view.tables.select(table, {"receipt_kind": kind})
+        for row in view.tables.scan(TableQuery(table, {"receipt_kind": kind}))
     ]
 
 

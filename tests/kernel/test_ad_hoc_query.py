@@ -27,6 +27,7 @@ from kernel.ledger.record_query import query_records
 from kernel.ledger.sqlite import query as sqlite_query
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from tests.kernel import hostile_queries
 from tests.kernel.build import create, ledger_on, submit
 from tests.kernel.made_queries import OPEN, SECRET, made_query
@@ -120,7 +121,7 @@ def content_of(store):
     with store.view() as tables:
         from kernel.ledger.schema import metadata  # noqa: PLC0415 - near its use
 
-        return {name: tables.select(table) for name, table in metadata.tables.items()}
+        return {name: tables.scan(TableQuery(table)) for name, table in metadata.tables.items()}
 
 
 def test_the_corpus_has_as_many_statements_as_it_should():

@@ -9,6 +9,7 @@ import pytest
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.memberships import TRANSITIONS
 from kernel.values.host import iso_time
 from tests.kernel.build import (
@@ -388,7 +389,9 @@ def test_the_bytes_of_the_state_before_are_kept_under_their_hash(joined):
         with joined.view() as view:
             after = view.tables.get(table, key)["record"]
             sequence = view.head().ec_sequence_number
-            rows = view.tables.select(schema.applied_effects, {"ec_sequence_number": sequence})
+            rows = view.tables.scan(
+                TableQuery(schema.applied_effects, {"ec_sequence_number": sequence})
+            )
             applied = [effect_of(row) for row in rows]
             first_hash = applied[0]["pre_image_hash"]
             assert first_hash == hashlib.sha256(before).hexdigest()

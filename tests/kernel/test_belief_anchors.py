@@ -3,6 +3,7 @@
 import pytest
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.verify import verify
 from tests.kernel.build import belief_anchor, code_of, envelope_of_anchor, memory_ledger, submit
 
@@ -33,7 +34,7 @@ def anchor(ledger, *entries):
 
 def anchors(ledger):
     with ledger.view() as view:
-        rows = view.tables.select(schema.belief_anchors)
+        rows = view.tables.scan(TableQuery(schema.belief_anchors))
     return {row["session_id"]: (row["n_events"], row["head_event_hash"]) for row in rows}
 
 

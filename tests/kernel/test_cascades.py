@@ -3,6 +3,7 @@
 import pytest
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import MAX_EFFECTS
 from kernel.rollback.execute import rollback_operation
 from kernel.transaction.checks.verbs import NAMED_MAX
@@ -39,7 +40,7 @@ def ledger():
 def everything(ledger):
     with ledger.view() as view:
         return {
-            table.name: [bytes(row["record"]) for row in view.tables.select(table)]
+            table.name: [bytes(row["record"]) for row in view.tables.scan(TableQuery(table))]
             for table in (schema.nodes, schema.edges, schema.corpus_membership_records)
         }
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import kernel.transaction.checks.conflicts as v12
 from kernel.audit.adjudications import adjudications
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import SubmissionResult
 from kernel.records.conflicts.adjudications import ITEM_KIND
 from kernel.records.conflicts.differences import PROVENANCE_FIELDS, differences
@@ -55,7 +56,7 @@ class ConflictWorld(World):
 
     def contradictions(self):
         with self.ledger.view() as view:
-            rows = view.tables.select(schema.edges)
+            rows = view.tables.scan(TableQuery(schema.edges))
         records = [orjson.loads(row["record"]) for row in rows]
         return [record for record in records if record["edge_type"] == "contradicts"]
 
@@ -70,7 +71,7 @@ class ConflictWorld(World):
     def receipt(self, result):
         with self.ledger.view() as view:
             where = {"receipt_id": result.receipt_id}
-            [row] = view.tables.select(schema.receipts, where)
+            [row] = view.tables.scan(TableQuery(schema.receipts, where))
         return orjson.loads(row["receipt_bytes"])
 
     def pair(self, before, after, **options):

@@ -5,6 +5,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Request
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.content import recorded_content
 from kernel.records.external_report import FAILED
 from kernel.records.share_links import share_link
@@ -182,8 +183,8 @@ def test_a_link_has_its_tokens_hash_from_its_report_and_is_active_until_it_is_re
     result = accept(ledger, report(request))
     assert state_and_token(ledger) == ("active", sha256_hex(TOKEN.encode()))
     with ledger.view() as view:
-        [effect] = view.tables.select(
-            schema.applied_effects, {"ec_sequence_number": result.ec_sequence_number}
+        [effect] = view.tables.scan(
+            TableQuery(schema.applied_effects, {"ec_sequence_number": result.ec_sequence_number})
         )
     assert (effect["store"], effect["record_key"]) == ("share_links", "link")
     submit(ledger, revoke("link"))

@@ -4,6 +4,7 @@ import orjson
 import pytest
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.extraction import SOURCE_CHANGED
 from tests.extraction_steps import state_change
 from tests.kernel.build import code_of, create, effect, envelope, findings, memory_ledger, submit
@@ -32,9 +33,10 @@ def go(ledger, *transition, **fields):
 
 def attempts(ledger, run=RUN):
     with ledger.view() as view:
-        rows = view.tables.select(
+        query = TableQuery(
             schema.extraction_attempts, {"extraction_run_id": run}, order_by="attempt_number"
         )
+        rows = view.tables.scan(query)
     return [orjson.loads(row["record"]) for row in rows]
 
 

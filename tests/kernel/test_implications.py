@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.implications.halts import EXCEEDED, HALTED, halts_of
 from kernel.records.implications.loop_limits import CHAIN_EPOCHS_MAX, CYCLE_EPOCHS_MAX, loop_id_of
 from kernel.records.implications.runs import newest_epoch, run_of
@@ -311,7 +312,9 @@ def test_verification_computes_marks_counters_and_halts_again(ledger, table, cha
     go_round(ledger, ["n"], noted(ledger), CYCLE_EPOCHS_MAX + 1)
     assert findings(ledger) == ()
     with ledger.transaction() as transaction:
-        row = next(row for row in transaction.tables.select(table) if row != row | changes)
+        row = next(
+            row for row in transaction.tables.scan(TableQuery(table)) if row != row | changes
+        )
         key = row[table.primary_key.columns[0].name]
         transaction.tables.update(table, (key,), changes)
     assert {finding.table for finding in findings(ledger)} == {table.name}

@@ -3,6 +3,7 @@
 import pytest
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from tests.kernel.build import (
     FakeHost,
     adapt,
@@ -161,4 +162,4 @@ def test_a_refusal_leaves_a_durable_receipt_and_nothing_else(ledger):
     with ledger.view() as view:
         assert view.head().ec_sequence_number == before
         where = {"receipt_kind": "envelope_validation_failed", "reason_code": CONTENT}
-        assert view.tables.count(schema.receipts, where) == 1
+        assert view.tables.count(TableQuery(schema.receipts, where)) == 1

@@ -25,6 +25,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.keys import column_names
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.replay.reproduce import reproduce_range
 from kernel.retention.log_archival import (
     GRACE_US,
@@ -123,8 +124,8 @@ def test_everything_is_said_as_before_once_rows_and_envelopes_are_in_the_archive
     assert collect_next(ledger, host) == 0
     assert without_receipts(said_of(ledger)) == without_receipts(before)
     with ledger.store.view() as tables:
-        assert tables.count(schema.kernel_event_log) == OPERATIONS - SEGMENT_ROWS
-        assert tables.count(schema.archived_rows) == SEGMENT_ROWS
+        assert tables.count(TableQuery(schema.kernel_event_log)) == OPERATIONS - SEGMENT_ROWS
+        assert tables.count(TableQuery(schema.archived_rows)) == SEGMENT_ROWS
     with ledger.view() as view:
         assert verify(view).rows_archived == SEGMENT_ROWS
         assert view.archived_at_us(SEGMENT_ROWS) is not None

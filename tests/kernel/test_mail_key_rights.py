@@ -21,6 +21,7 @@ from workers.environment.system_host import system_host
 
 psycopg = pytest.importorskip("psycopg")
 from kernel.ledger.postgres.store import PostgresStore  # noqa: E402 - needs the driver
+from kernel.ledger.store.tables import TableQuery  # noqa: E402 - likewise
 
 ROLE = "rotulus_test_reader"
 RIGHTS = (
@@ -66,7 +67,7 @@ def test_a_reader_without_the_right_verifies_and_asks_and_never_has_the_key(
         assert verify(view).findings == ()
     ask = "SELECT node_id FROM nodes"
     assert answer_query(ledger.store, ask, BOUNDS, time.monotonic).rows == [["n"]]
-    for look in (ledger_id_of, lambda view: view.tables.select(schema.mail_keys)):
+    for look in (ledger_id_of, lambda view: view.tables.scan(TableQuery(schema.mail_keys))):
         with pytest.raises(LedgerUnavailable) as refused:
             ledger.read(look)
         assert refused.value.code == "ledger_right_missing"

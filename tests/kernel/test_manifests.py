@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kernel.audit.manifests import ManifestUnknown, manifest_of_cycle, manifests_of
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.dates import UNKNOWN_ZONE
 from kernel.replay.judgement import replay_one
 from kernel.values.model_registry import ActiveModels
@@ -235,7 +236,7 @@ def test_whatever_happens_each_binding_has_one_final_outcome_and_each_cycle_one_
             work(ledger, request_id)
     with ledger.view() as view:
         assert verify(view).findings == ()
-        assert view.tables.count(schema.binding_cycle_outcomes) == 0
+        assert view.tables.count(TableQuery(schema.binding_cycle_outcomes)) == 0
         bodies = []
         if requests:
             bodies = [shown.body for shown in manifests_of(view, EVENT).manifests]

@@ -14,6 +14,7 @@ from kernel.audit.operations import AuditFilter, find_operations
 from kernel.audit.preview import preview_rollback
 from kernel.ledger import schema
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.migration import job
 from kernel.migration.job import discard, migrate
 from kernel.migration.lite_log import LiteLogInvalid, read_lite_log, take_log
@@ -615,7 +616,7 @@ def test_verification_finds_a_row_that_names_a_wrong_sequence(recorded, number, 
 
 def test_verification_names_an_answer_to_a_lite_row_which_answered_nobody(recorded):
     with recorded.transaction() as transaction:
-        [*_, answer] = transaction.tables.select(schema.idempotency_records)
+        [*_, answer] = transaction.tables.scan(TableQuery(schema.idempotency_records))
         forged = {"ec_sequence_number": 3, "idempotency_key": CHANGED["idempotency_key"]}
         transaction.tables.insert(schema.idempotency_records, answer | forged)
     with recorded.view() as view:

@@ -6,6 +6,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.replay.judgement import replay_one
 from kernel.retention import model_retention
 from kernel.retention.model_retention import (
@@ -182,8 +183,8 @@ def test_an_answer_is_collected_seven_days_after_its_last_reference_and_stays_ve
     assert record(ledger, name) == before
     with ledger.view() as view:
         assert view.blob(blob_ref) is None
-        rows = view.tables.select(
-            schema.receipts, {"receipt_kind": "recorded_model_output_collected"}
+        rows = view.tables.scan(
+            TableQuery(schema.receipts, {"receipt_kind": "recorded_model_output_collected"})
         )
         assert len(rows) == 1
         replay = replay_one(view, operations[0], "record_only", IN_USE)

@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import SubmissionResult
 from kernel.records.overlays import containment
 from kernel.records.overlays.overlay import GRANULARITIES, Restriction
@@ -747,9 +748,9 @@ class CountedNodes:
     def __getattr__(self, name):
         return getattr(self.tables, name)
 
-    def select(self, table, where=None, **options):
-        self.asked += "overlay_in_force" in (where or {})
-        return self.tables.select(table, where, **options)
+    def scan(self, query):
+        self.asked += "overlay_in_force" in query.where
+        return self.tables.scan(query)
 
 
 @pytest.mark.spec("§12.2")
@@ -887,7 +888,9 @@ def test_each_refusal_stays_on_record_with_overlay_granularity_and_restriction(l
     document = adapt("free", title="t")
     outcome(ledger, document)
     with ledger.view() as view:
-        rows = view.tables.select(schema.receipts, {"operation_id": document["operation_id"]})
+        rows = view.tables.scan(
+            TableQuery(schema.receipts, {"operation_id": document["operation_id"]})
+        )
     (receipt,) = (orjson.loads(row["receipt_bytes"]) for row in rows)
     assert (receipt["check"], receipt["reason_code"]) == ("V9", BLOCKED)
     for said in ("O", "artifact_segment", "explicit_access_required"):

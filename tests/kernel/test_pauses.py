@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.store.tables import TableQuery
 from kernel.values.priorities import PRIORITIES_OF
 from kernel.work.errors import WorkRefused
 from kernel.work.pauses import PauseDecision, pause, pauses_of, resume
@@ -100,6 +101,6 @@ def test_verification_names_a_pause_that_no_decision_gives(damage):
     ledger = memory_ledger()
     decide(ledger, pause, PauseDecision(BINDINGS, None, "ada"))
     with ledger.transaction() as transaction:
-        [row] = transaction.tables.select(schema.queue_pauses)
+        [row] = transaction.tables.scan(TableQuery(schema.queue_pauses))
         damage(transaction.tables, row)
     assert {finding.table for finding in findings(ledger)} == {"queue_pauses"}

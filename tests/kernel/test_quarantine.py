@@ -30,6 +30,7 @@ from kernel.ledger.quarantine import (
     without,
 )
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.sources import SourceClasses, sources_of
 from kernel.replay.asof import StateAsOf
 from kernel.replay.judgement import replay_all, replay_one
@@ -309,13 +310,13 @@ def test_version_1_of_the_rules_has_no_quarantine():
 def test_without_a_violation_one_look_into_an_index_answers(ledger, monkeypatch):
     tables_read: list[Any] = []
     with ledger.view() as view:
-        select = view.tables.select
+        scan = view.tables.scan
 
-        def counted(table: Any, *arguments: Any, **options: Any) -> Any:
-            tables_read.append(table)
-            return select(table, *arguments, **options)
+        def counted(query: TableQuery) -> Any:
+            tables_read.append(query.table)
+            return scan(query)
 
-        monkeypatch.setattr(view.tables, "select", counted)
+        monkeypatch.setattr(view.tables, "scan", counted)
         for sequence in range(1, 100):
             view.quarantines().expect_none_over(sequence)
     assert tables_read == [schema.receipts]

@@ -18,6 +18,7 @@ from kernel.authority.cascade import MAX_CASCADE_DEPTH
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.migration.job import discard
 from kernel.model.receipt import MIGRATION_KIND, RECEIPT_KINDS
 from kernel.records.implications.loop_limits import CYCLE_EPOCHS_MAX
@@ -174,8 +175,8 @@ def said(ledger: Ledger) -> set[str]:
     """Every kind, reason code and block reason on the receipts of a ledger."""
     with ledger.view() as view:
         rows = [
-            *view.tables.select(schema.receipts),
-            *view.tables.select(schema.ephemeral_receipts),
+            *view.tables.scan(TableQuery(schema.receipts)),
+            *view.tables.scan(TableQuery(schema.ephemeral_receipts)),
         ]
     documents = [orjson.loads(row["receipt_bytes"]) for row in rows]
     names = ("receipt_kind", "reason_code", "block_reason")
@@ -350,7 +351,7 @@ def damage() -> Iterator[str]:
     ledger = Ledger.create(MemoryStore(), FakeHost().host)
     submit(ledger, create("n", "Note"))
     with ledger.transaction() as transaction:
-        [row] = transaction.tables.select(schema.nodes)
+        [row] = transaction.tables.scan(TableQuery(schema.nodes))
         transaction.tables.put(schema.nodes, row | {"record": b"{}"})
     with ledger.transaction() as transaction:
         record_violation(transaction, verify(transaction))

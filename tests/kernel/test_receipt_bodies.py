@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from kernel.ledger import schema
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.store.tables import TableQuery
 from kernel.model import receipt_bodies, stated_receipts
 from kernel.model.receipt import (
     RECEIPT_KINDS,
@@ -197,7 +198,7 @@ def test_a_recorded_body_that_its_kind_does_not_say_is_a_finding(change):
     ledger = memory_ledger()
     assert code_of(submit(ledger, {"operation_id": "nonsense"})) == "envelope_schema_invalid"
     with ledger.transaction() as transaction:
-        [row] = transaction.tables.select(schema.receipts)
+        [row] = transaction.tables.scan(TableQuery(schema.receipts))
         content = canonicalize(orjson.loads(row["receipt_bytes"]) | change)
         sealed = {"receipt_bytes": content, "receipt_hash": sha256_hex(content)}
         transaction.tables.put(schema.receipts, row | sealed)
@@ -212,7 +213,7 @@ def test_an_ephemeral_body_that_its_kind_does_not_say_is_a_finding():
     ledger = memory_ledger()
     submit(ledger, create("cu", "ConsolidatedUnderstanding"))
     with ledger.transaction() as transaction:
-        [row] = transaction.tables.select(schema.ephemeral_receipts)
+        [row] = transaction.tables.scan(TableQuery(schema.ephemeral_receipts))
         content = canonicalize(orjson.loads(row["receipt_bytes"]) | {"priority": 1})
         transaction.tables.put(schema.ephemeral_receipts, row | {"receipt_bytes": content})
     with ledger.view() as view:

@@ -14,6 +14,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.proof.merkle_tree import leaf_hash
 from kernel.records import receipt_seals
 from kernel.records.receipt_seals import (
@@ -88,7 +89,7 @@ def test_a_verification_from_a_kept_head_finds_receipts_that_it_does_not_seal(tm
 def test_a_range_has_the_root_of_rfc_6962_over_the_hashes_of_its_receipts(ledger: Ledger):
     do_jobs(ledger, {"n": 1}, {"n": 2}, {"n": 3})
     seal_receipts(ledger)
-    rows = ledger.read(lambda view: view.tables.select(schema.receipts))
+    rows = ledger.read(lambda view: view.tables.scan(TableQuery(schema.receipts)))
     *sealed, seal = rows
     stated = json.loads(seal["receipt_bytes"])
     leaves = [leaf_hash(bytes.fromhex(row["receipt_hash"])) for row in sealed]
@@ -113,8 +114,8 @@ def test_a_seal_makes_no_other_due_and_ranges_follow_each_other(ledger: Ledger):
     ranges = [
         ReceiptRange.of_receipt(row)
         for row in ledger.read(
-            lambda view: view.tables.select(
-                schema.receipts, {"receipt_kind": receipt_seals.RECEIPTS_SEALED}
+            lambda view: view.tables.scan(
+                TableQuery(schema.receipts, {"receipt_kind": receipt_seals.RECEIPTS_SEALED})
             )
         )
     ]

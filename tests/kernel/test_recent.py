@@ -6,6 +6,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.store.tables import TableQuery
 from kernel.values.canonical import sha256_hex
 from kernel.verify import recent, verify
 from kernel.verify.recent import AuditMark, RecentAudit, audit_since
@@ -66,7 +67,7 @@ def test_rows_that_are_gone_are_missed(table):
     ledger = written()
     mark = audit(ledger, AuditMark()).mark
     with ledger.store.transaction() as tables:
-        last = tables.select(table, descending=True, limit=1)[0]
+        last = tables.scan(TableQuery(table, descending=True, limit=1))[0]
         tables.delete(table, next(iter(last.values())))
     assert not audit(ledger, mark).verification.ok
 
@@ -75,7 +76,7 @@ def test_rows_that_are_gone_are_missed(table):
 def test_a_receipt_that_no_version_knows_is_found_though_the_chain_holds():
     ledger = written()
     with ledger.store.transaction() as tables:
-        [row] = tables.select(schema.receipts, descending=True, limit=1)
+        [row] = tables.scan(TableQuery(schema.receipts, descending=True, limit=1))
         content = row["receipt_bytes"].replace(b"validation_failed", b"validation_fooled")
         receipt_hash = sha256_hex(content)
         sealed = {
@@ -121,7 +122,7 @@ def test_the_same_findings_leave_one_receipt():
         assert record_violation(transaction, verification, once=True) is None
     with ledger.view() as view:
         where = {"receipt_kind": "kernel_event_log_integrity_violation"}
-        assert view.tables.count(schema.receipts, where) == 1
+        assert view.tables.count(TableQuery(schema.receipts, where)) == 1
 
 
 @pytest.mark.spec("§17.5")

@@ -11,6 +11,7 @@ from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.replay import AuditContext
 from kernel.replay.judgement import replay_all, replay_one
 from kernel.replay.record import RANGE_MAX, replay_operation, replay_range
@@ -373,8 +374,8 @@ def test_a_pre_image_that_was_changed_is_found_by_the_operation_that_needs_it(le
     for document in documents:
         submit(ledger, document)
     with ledger.transaction() as transaction:
-        [effect] = transaction.tables.select(
-            schema.applied_effects, {"ec_sequence_number": 3}, limit=1
+        [effect] = transaction.tables.scan(
+            TableQuery(schema.applied_effects, {"ec_sequence_number": 3}, limit=1)
         )
         key = effect_of(effect)["pre_image_hash"]
         kept = transaction.tables.get(schema.pre_images, key)["content"]
@@ -392,7 +393,7 @@ def test_a_pre_image_that_was_changed_is_found_by_the_operation_that_needs_it(le
 
 def test_a_receipt_that_an_effect_emitted_is_compared_too(used):
     with used.view() as view:
-        rows = view.tables.select(schema.receipts, {"receipt_kind": "extraction_attempt"})
+        rows = view.tables.scan(TableQuery(schema.receipts, {"receipt_kind": "extraction_attempt"}))
         operation_id = rows[0]["operation_id"]
         assert reproduce(view, operation_id).difference is None
     copy = orjson.loads(rows[0]["receipt_bytes"]) | {"current_state": "cancelled"}

@@ -17,6 +17,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.rollback.confirmation import LIFETIME_S, Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation
@@ -226,8 +227,8 @@ class CountedSnapshot:
         self.rows_read += 1
         return self.tables.get(table, *key)
 
-    def select(self, table, where=None, **options):
-        rows = self.tables.select(table, where, **options)
+    def scan(self, query):
+        rows = self.tables.scan(query)
         self.rows_read += len(rows)
         return rows
 
@@ -269,7 +270,7 @@ def test_requests_for_an_understanding_that_is_undone_are_cancelled(ledger):
     undo(ledger, operation_id)
     with ledger.view() as view:
         assert view.open_requests(queue=AUTHORITY_QUEUE) == []
-        [outcome] = view.tables.select(schema.outbox_outcomes)
+        [outcome] = view.tables.scan(TableQuery(schema.outbox_outcomes))
     assert outcome["outcome"] == "cancelled"
     assert findings(ledger) == ()
 
@@ -332,7 +333,7 @@ def test_a_state_that_is_not_on_record_cannot_be_put_back():
     accept(ledger, create("n", "Note"))
     operation_id = accept(ledger, adapt("n", title="x"))
     with store.transaction() as tables:
-        [row] = tables.select(schema.pre_images)
+        [row] = tables.scan(TableQuery(schema.pre_images))
         tables.delete(schema.pre_images, row["content_hash"])
     error = refused(ledger, undo, operation_id)
     assert error.code == "rollback_refused"
@@ -346,7 +347,7 @@ def test_undoing_restores_only_what_was_recorded():
     accept(ledger, create("n", "Note"))
     operation_id = accept(ledger, adapt("n", title="x"))
     with store.transaction() as tables:
-        [row] = tables.select(schema.pre_images)
+        [row] = tables.scan(TableQuery(schema.pre_images))
         forged = row["content"].replace(b'"Note"', b'"Nota"')
         tables.update(schema.pre_images, (row["content_hash"],), {"content": forged})
     error = refused(ledger, undo, operation_id)

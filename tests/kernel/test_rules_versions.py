@@ -16,6 +16,7 @@ from kernel.ledger.ledger import LEDGER_ID, Ledger
 from kernel.ledger.sqlite.schema import migrate
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.rules_version import RULES_VERSION
 from kernel.records.nodes import apply_node_write
 from kernel.replay.reproduce import reproduce, reproduce_range
@@ -112,7 +113,7 @@ def test_the_ledger_of_a_version_is_built_again(kept):
     with ledger.transaction() as transaction:
         for table in damaged:
             key = table.primary_key.columns[0].name
-            for row in transaction.tables.select(table, limit=1):
+            for row in transaction.tables.scan(TableQuery(table, limit=1)):
                 transaction.tables.update(table, (row[key],), {"record": b"{}"})
     with ledger.view() as view:
         prepared = prepare_rebuild(Kernel(), view, 0)
@@ -317,7 +318,7 @@ def test_an_effect_that_nobody_knows_is_a_finding(name, value):
     ledger = memory_ledger()
     submit(ledger, create("n", "Note"))
     with ledger.transaction() as transaction:
-        row = transaction.tables.select(schema.applied_effects, {"ordinal": 0})[0]
+        row = transaction.tables.scan(TableQuery(schema.applied_effects, {"ordinal": 0}))[0]
         transaction.tables.put(schema.applied_effects, row | {name: value})
         [operation] = transaction.log_rows()
         effects_hash = sha256_hex(canonicalize(effects_of(transaction, operation)))
@@ -334,7 +335,7 @@ def test_a_receipt_that_nobody_knows_is_a_finding(changes, rule):
     ledger = Ledger.create(MemoryStore(), FakeHost().host)
     assert code_of(submit(ledger, {"operation_id": "nonsense"})) == "envelope_schema_invalid"
     with ledger.transaction() as transaction:
-        [row] = transaction.tables.select(schema.receipts)
+        [row] = transaction.tables.scan(TableQuery(schema.receipts))
         content = canonicalize(orjson.loads(row["receipt_bytes"]) | changes)
         receipt_hash = sha256_hex(content)
         columns = {name: value for name, value in changes.items() if name in row}

@@ -6,6 +6,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.spilling import SpillingStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.rollback.rebuild import plan_rebuild
 from kernel.transaction.kernel import Kernel
 from kernel.verify import verify
@@ -53,7 +54,7 @@ def test_rows_move_into_the_file_when_there_are_too_many_of_them():
             tables.insert(schema.nodes, node(f"n-{number}"))
         assert store.rows_in_memory == (number + 1 if number < 2 else 0)
     with store.view() as tables:
-        assert [row["node_id"] for row in tables.select(schema.nodes)] == [
+        assert [row["node_id"] for row in tables.scan(TableQuery(schema.nodes))] == [
             f"n-{number}" for number in range(5)
         ]
     store.close()
@@ -77,7 +78,7 @@ def test_what_a_transaction_wrote_is_gone_when_it_fails(rows_max):
     with abandoned(store.transaction()) as tables:
         tables.insert(schema.nodes, node("gone"))
     with store.view() as tables:
-        assert [row["node_id"] for row in tables.select(schema.nodes)] == ["kept"]
+        assert [row["node_id"] for row in tables.scan(TableQuery(schema.nodes))] == ["kept"]
     store.close()
 
 

@@ -24,6 +24,7 @@ from kernel.algebra.verbs import (
 )
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.appliers import APPLIERS
 from kernel.records.court_dispositions import LIFECYCLE
 from kernel.records.external import EXTERNAL_QUEUE
@@ -104,7 +105,7 @@ def every_effect():
 @pytest.mark.spec("K15", "§4.2")
 def test_each_effect_writes_the_store_that_the_registry_names(used):
     with used.view() as view:
-        rows = view.tables.select(schema.applied_effects)
+        rows = view.tables.scan(TableQuery(schema.applied_effects))
     documents = [effect_of(row) for row in rows]
     assert {document["effect_kind"] for document in documents} == set(EFFECT_KINDS)
     for document in documents:
@@ -116,7 +117,7 @@ def test_each_effect_writes_the_store_that_the_registry_names(used):
 def test_a_ledger_that_used_every_kind_verifies(used):
     with used.view() as view:
         verification = verify(view)
-        assert all(view.tables.count(table) for table in schema.STATE_TABLES)
+        assert all(view.tables.count(TableQuery(table)) for table in schema.STATE_TABLES)
     assert verification.findings == ()
     assert verification.rows == len(every_kind())
 

@@ -15,6 +15,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.schema import migrate
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.rollback_marks import is_in_effect, mark_of
 from kernel.replay.reproduce import reproduce_range
 from kernel.rollback.errors import RollbackRefused
@@ -185,9 +186,10 @@ def test_a_plan_says_which_state_it_puts_back(ledger):
     undo(ledger, second)
     with ledger.view() as view:
         [applied, *_] = view.log_tail(1)
-        [effect_row, *_] = view.tables.select(
+        query = TableQuery(
             schema.applied_effects, {"ec_sequence_number": applied["ec_sequence_number"]}
         )
+        [effect_row, *_] = view.tables.scan(query)
     assert planned["effects"][-1]["restores"] == effect_row["post_image_hash"].hex()
 
 

@@ -22,6 +22,7 @@ from kernel.ledger.receipts import purge_expired
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.keys import key_names, values_getter
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.transaction.checks.causality import check_causality
 from kernel.transaction.checks.order import CHECKS
 from kernel.transaction.rules import rules_of
@@ -139,7 +140,7 @@ def test_an_honest_ledger_verifies_in_every_store(ledger_and_host):
     with ledger.view() as view:
         verification = verify(view)
         head = view.head()
-        counts = {table.name: view.tables.count(table) for table in TABLES}
+        counts = {table.name: view.tables.count(TableQuery(table)) for table in TABLES}
     assert verification.findings == ()
     assert verification.ok
     assert verification.rows == head.ec_sequence_number > 35
@@ -193,7 +194,7 @@ def test_the_brief_ledger_has_rows_in_every_table_and_verifies():
     write_briefly(ledger, host)
     with ledger.view() as view:
         assert verify(view).findings == ()
-        assert all(view.tables.count(table) for table in TABLES)
+        assert all(view.tables.count(TableQuery(table)) for table in TABLES)
 
 
 def test_understandings_on_a_cycle_are_pending_and_not_wrong():
@@ -415,7 +416,7 @@ def test_rows_of_one_value_are_on_one_page(page_rows):
     for number in range(3):
         accepted(submit(ledger, create(f"cu-{number}", "ConsolidatedUnderstanding")))
     with ledger.view() as view:
-        count = view.tables.count(schema.applied_effects)
+        count = view.tables.count(TableQuery(schema.applied_effects))
         reader = Reader(view.tables, Findings(9))
         options = {"order_by": "ec_sequence_number", "page_rows": page_rows}
         rows = list(reader.pages(schema.applied_effects, **options))
@@ -446,7 +447,7 @@ def test_an_ephemeral_receipt_is_gone_after_its_time_and_not_before(waited_us):
     assert shown(simulate(ledger, envelope("annotate", [effect("node_write", "n", note="x")])))
     host.time_us += waited_us
     with ledger.transaction() as transaction:
-        kept = transaction.tables.select(schema.ephemeral_receipts)
+        kept = transaction.tables.scan(TableQuery(schema.ephemeral_receipts))
         purged = purge_expired(transaction)
         assert purged == (len(kept) if waited_us else 0)
     with ledger.view() as view:
@@ -1013,7 +1014,9 @@ def test_any_single_flipped_bit_is_found(brief_memory, where, data):
     store, key_of_row = brief_memory.store, values_getter(key_names(table))
     with store.view() as tables:
         # A first write has no state before it, and so no bit of its hash; what is open has no seal.
-        contents = {key_of_row(row): row[column] for row in tables.select(table) if row[column]}
+        contents = {
+            key_of_row(row): row[column] for row in tables.scan(TableQuery(table)) if row[column]
+        }
     key = data.draw(st.sampled_from(sorted(contents)), label="row")
     content = contents[key]
     position = data.draw(st.integers(0, len(content) - 1), label="position")
@@ -1037,7 +1040,7 @@ def test_an_envelope_that_does_not_hash_to_its_commitment_is_found_at_its_payloa
     ledger = memory_ledger()
     submit(ledger, create("n", "Note"))
     with ledger.store.transaction() as tables:
-        [row] = tables.select(schema.kernel_event_log)
+        [row] = tables.scan(TableQuery(schema.kernel_event_log))
         blob_ref = row["envelope_payload_blob_ref"]
         content = tables.get(schema.blobs, blob_ref)["content"]
         tables.update(schema.blobs, (blob_ref,), {"content": content.replace(b"Note", b"Nope")})

@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.verify import verify
 from kernel.verify.reading import Finding, finding_document
 from kernel.verify.violation import record_violation
@@ -23,7 +24,7 @@ def ledger():
 
 def damage(ledger):
     with ledger.transaction() as transaction:
-        [row] = transaction.tables.select(schema.nodes)
+        [row] = transaction.tables.scan(TableQuery(schema.nodes))
         transaction.tables.put(schema.nodes, row | {"record": b"{}"})
 
 
@@ -40,7 +41,7 @@ def test_what_was_found_is_kept_in_the_chain_and_changes_nothing_of_what_is_foun
     with ledger.transaction() as transaction:
         receipt_id = record_violation(transaction, verify(transaction))
     with ledger.view() as view:
-        [row] = view.tables.select(schema.receipts)
+        [row] = view.tables.scan(TableQuery(schema.receipts))
     receipt = orjson.loads(row["receipt_bytes"])
     assert receipt["receipt_id"] == receipt_id
     assert receipt["receipt_kind"] == "kernel_event_log_integrity_violation"
@@ -56,7 +57,7 @@ def test_the_next_row_seals_it(ledger):
         record_violation(transaction, verify(transaction))
     assert code_of(submit(ledger, create("m", "Note"), adapt("m", title="t"))[0]) is None
     with ledger.view() as view:
-        [receipt] = view.tables.select(schema.receipts)
+        [receipt] = view.tables.scan(TableQuery(schema.receipts))
         sealed = orjson.loads(view.log_tail(1)[0]["row_bytes"])["receipt_chain_head"]
     assert sealed == receipt["receipt_hash"]
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, Request
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.bindings.outcomes import SUSPENDED
 from kernel.values.host import iso_time
 from kernel.values.priorities import PRIORITIES_OF
@@ -312,7 +313,7 @@ def test_a_request_has_one_outcome_and_never_a_second(ledger, outcome):
     with ledger.view() as view:
         status = status_of(view, request_id)
         assert open_request(view, request_id) is None
-        assert view.tables.count(schema.outbox_outcomes) == 1
+        assert view.tables.count(TableQuery(schema.outbox_outcomes)) == 1
     assert status is not None
     assert (status.state, status.request_key, status.content) == (
         outcome,
@@ -422,7 +423,7 @@ def test_open_requests_are_counted_by_queue_without_reading_them(ledger, monkeyp
     end(ledger, request_id_of(BINDING_QUEUE, "a"))
     with ledger.view() as view:
         # However many are open, no row is read.
-        monkeypatch.setattr(type(view.tables), "select", None)
+        monkeypatch.setattr(type(view.tables), "scan", None)
         assert open_by_queue(view) == {
             "authority-recompute": 1,
             BINDING_QUEUE: 1,
@@ -452,7 +453,7 @@ def test_fifty_bindings_are_evaluated_for_an_event_in_a_cycle_the_most_urgent_fi
         end(ledger, request_id)
     with ledger.view() as view:
         closed_us = sorted(
-            row["closed_at_us"] for row in view.tables.select(schema.outbox_outcomes)
+            row["closed_at_us"] for row in view.tables.scan(TableQuery(schema.outbox_outcomes))
         )
     # The cycle is used up, for those that come now as well.
     ask(ledger, binding("late", capacity_priority="critical"))

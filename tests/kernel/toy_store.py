@@ -55,7 +55,7 @@ def apply_toy(effect, operation):
     box = {"box": effect.payload.get("box")}
     if (
         effect.effect_kind == "toy_write"
-        and len(operation.transaction.tables.select(TOYS, box)) > 1
+        and len(operation.transaction.tables.scan(TableQuery(TOYS, box))) > 1
     ):
         raise EffectInapplicable("the box is full", code="box_full", field="payload.box")
     return STORE.apply(effect, operation)
@@ -67,6 +67,7 @@ from kernel.audit.operations import WRITTEN_STORES  # noqa: E402
 from kernel.ledger.ledger import Ledger  # noqa: E402
 from kernel.ledger.registry import STORAGE_REGISTRY  # noqa: E402
 from kernel.ledger.store.memory import MemoryStore  # noqa: E402
+from kernel.ledger.store.tables import TableQuery  # noqa: E402
 from kernel.replay.reproduce import reproduce_range  # noqa: E402
 from kernel.rollback.execute import rollback_operation  # noqa: E402
 from kernel.rollback.rebuild import plan_rebuild  # noqa: E402

@@ -10,6 +10,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerTransaction
 from kernel.ledger.store.keys import column_names, key_names, values_getter
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import SubmissionResult
 from kernel.transaction.kernel import Kernel
 from tests.kernel.build import FakeHost, abandoned, informed, ledger_on, op_id, twin
@@ -60,6 +61,6 @@ def state_of(transaction: LedgerTransaction) -> dict[str, dict[str, str]]:
     for table in schema.STATE_TABLES:
         [key] = key_names(table)
         values = values_getter(column_names(table))
-        rows = transaction.tables.select(table)
+        rows = transaction.tables.scan(TableQuery(table))
         state[str(table.name)] = {row[key]: repr(values(row)) for row in rows}
     return state

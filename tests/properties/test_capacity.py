@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kernel.audit.costs import cost_totals
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import SubmissionResult
 from kernel.records.capacity import CapacityGrant
 from kernel.transaction.kernel import Kernel
@@ -99,7 +100,7 @@ def test_no_load_gets_past_the_capacity_but_as_the_policy_says(strategy, steps):
                     assert leases.held == before
     with ledger.view() as view:
         assert view.head().ec_sequence_number == accepted + 1
-        kinds = [row["receipt_kind"] for row in view.tables.select(schema.receipts)]
+        kinds = [row["receipt_kind"] for row in view.tables.scan(TableQuery(schema.receipts))]
         totals = {total.semantic_intent: total for total in cost_totals(view).totals}
     assert (kinds.count("capacity_alert"), kinds.count("capacity_override")) == (alerts, overrides)
     assert kinds.count("capacity_lease") == accepted - alerts - overrides

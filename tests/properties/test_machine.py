@@ -22,6 +22,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.ledger.supersession import is_lite, position_of
 from kernel.migration.job import discard, migrate
 from kernel.model.receipt import MIGRATION_KIND
@@ -291,7 +292,7 @@ class Machine(RuleBasedStateMachine):
 
     def damage(self, transaction, store):
         [table] = [table_ for table_ in schema.STATE_TABLES if table_.name == store]
-        for row in transaction.tables.select(table)[:1]:
+        for row in transaction.tables.scan(TableQuery(table))[:1]:
             transaction.tables.put(table, row | {"record": b"{}"})
 
     @rule(data=st.data(), strategy=st.sampled_from(STRATEGIES))
@@ -398,7 +399,7 @@ class Machine(RuleBasedStateMachine):
         rows = self.look(
             lambda view: [
                 row["receipt_id"]
-                for row in view.tables.select(schema.receipts, {"receipt_kind": REVIEW})
+                for row in view.tables.scan(TableQuery(schema.receipts, {"receipt_kind": REVIEW}))
                 if resolution_of(view, row["receipt_id"]) is None
             ]
         )

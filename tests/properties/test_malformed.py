@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel.ledger.schema import metadata
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import MAX_DEPTH, MAX_EFFECTS, MAX_REFS
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.verify import verify
@@ -67,7 +68,7 @@ def spoilt(draw, document):
 
 def tables_of(transaction):
     return {
-        table.name: transaction.tables.select(table)
+        table.name: transaction.tables.scan(TableQuery(table))
         for table in metadata.sorted_tables
         if table.name not in FREE
     }

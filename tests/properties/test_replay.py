@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.ledger.supersession import is_lite
 from kernel.migration.job import migrate
 from kernel.replay.judgement import replay_all
@@ -109,7 +110,7 @@ def recorded(steps):
 
 def answers(where):
     if hasattr(where, "tables"):
-        return {row["blob_ref"] for row in where.tables.select(schema.blobs)}
+        return {row["blob_ref"] for row in where.tables.scan(TableQuery(schema.blobs))}
     with where.view() as view:
         return answers(view)
 

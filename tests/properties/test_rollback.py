@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kernel.algebra.effects import COMPENSATING, EFFECT_KINDS, IRREVERSIBLE, RECEIPT, REVERSIBLE
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction
+from kernel.ledger.store.tables import TableQuery
 from kernel.rollback.confirmation import Confirmable, Confirmations
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.execute import rollback_epoch, rollback_operation
@@ -225,5 +226,5 @@ def test_a_rebuild_gives_the_state_that_the_log_gives_and_performs_nothing(
 def _damage(transaction: LedgerTransaction, store: str | None) -> None:
     for table in schema.STATE_TABLES:
         if table.name == store:
-            for row in transaction.tables.select(table)[:2]:
+            for row in transaction.tables.scan(TableQuery(table))[:2]:
                 transaction.tables.put(table, row | {"record": b"{}"})

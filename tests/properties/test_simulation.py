@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kernel.ledger import schema
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import RejectedResult
 from kernel.verify import verify
 from tests.kernel.build import changed, code_of, everything, ledger_on, submit, twin
@@ -59,7 +60,9 @@ def at(place):
 def images(ledger, sequence):
     """What an operation left behind, by record; without the times at which it did."""
     with ledger.view() as view:
-        rows = view.tables.select(schema.applied_effects, {"ec_sequence_number": sequence})
+        rows = view.tables.scan(
+            TableQuery(schema.applied_effects, {"ec_sequence_number": sequence})
+        )
         stored = {(row["store"], row["record_key"]) for row in rows}
         records = {}
         committed_at = view.log_rows(after=sequence - 1, limit=1)[0]["committed_at"]

@@ -17,6 +17,7 @@ from actors.errors import ActorError, ReplyLost
 from actors.messages import SubmitEnvelope
 from actors.sharding.assignment import shard_of
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from tests.actors.harness import declare, scripted_ledger, settle
 from tests.actors.ports import Hub
 from tests.actors.shared import SHARDS, TTL_MS, Clock, SharedGateway
@@ -117,7 +118,7 @@ class TakeoverCourse:
 
     def executions(self):
         with self.ledger.view() as view:
-            rows = view.tables.select(schema.receipts)
+            rows = view.tables.scan(TableQuery(schema.receipts))
         return Counter(row["operation_id"] for row in rows)
 
 

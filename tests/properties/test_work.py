@@ -9,6 +9,7 @@ from actors.commit.work_units import CancelRequestUnit, RequestWorkUnit, WorkRep
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.verify import verify
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE
 from kernel.work.errors import WorkRefused
@@ -110,8 +111,8 @@ def test_a_request_has_at_most_one_outcome_and_the_outbox_follows_from_the_recor
             continue
     with ledger.view() as view:
         verification = verify(view)
-        rows = view.tables.select(schema.outbox)
-        closed = view.tables.count(schema.outbox_outcomes)
+        rows = view.tables.scan(TableQuery(schema.outbox))
+        closed = view.tables.count(TableQuery(schema.outbox_outcomes))
         ready = first_of_each_run(view, view.open_requests(queue=EXTRACTION_QUEUE))
         waiting = view.open_requests(queue=EXTRACTION_QUEUE)
     assert verification.findings == ()

@@ -11,6 +11,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.implications.runs import runs_of
 from tests.kernel.build import everything, findings
 from tests.system.essence import outcomes_for_each_request, reading
@@ -47,7 +48,7 @@ def detect(ledger: Ledger) -> None:
 def emitted(ledger: Ledger) -> int:
     """How many operations were implied, of how many runs: each is of one."""
     with ledger.view() as view:
-        rows = view.tables.select(schema.implied_operations)
+        rows = view.tables.scan(TableQuery(schema.implied_operations))
         epochs = {run.implication_epoch for run in runs_of(view)}
     assert {row["implication_epoch"] for row in rows} <= epochs
     return len(rows)

@@ -21,6 +21,7 @@ from kernel.ledger import schema  # noqa: E402 - likewise
 from kernel.ledger.ledger import Ledger  # noqa: E402 - likewise
 from kernel.ledger.postgres import connection as postgres_connection  # noqa: E402 - likewise
 from kernel.ledger.postgres.store import PostgresStore  # noqa: E402 - likewise
+from kernel.ledger.store.tables import TableQuery  # noqa: E402 - likewise
 from kernel.values.errors import CommitOutcomeUnknown, LedgerUnavailable  # noqa: E402 - likewise
 from kernel.verify import verify  # noqa: E402 - likewise
 from tests import loopback  # noqa: E402 - likewise
@@ -91,9 +92,9 @@ def test_a_transaction_and_a_snapshot_end_with_the_server_and_the_next_ones_work
 
     def read():
         with store.view() as tables:
-            assert tables.count(schema.nodes) == len(EIGHT)
+            assert tables.count(TableQuery(schema.nodes)) == len(EIGHT)
             restart(server)
-            tables.count(schema.nodes)
+            tables.count(TableQuery(schema.nodes))
 
     for act in (write, read):
         with pytest.raises(LedgerUnavailable) as failed:
@@ -228,7 +229,7 @@ def test_a_stopped_process_that_holds_the_head_lets_the_others_go_on(url, monkey
     assert answer.splitlines() == ["ledger_unavailable", "2 False"]
     with ledger.view() as view:
         verification = verify(view)
-        assert view.tables.count(schema.nodes) == 2
+        assert view.tables.count(TableQuery(schema.nodes)) == 2
     assert verification.ok, verification.findings
     assert verification.rows == 2
     ledger.close()

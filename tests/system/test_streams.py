@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from tests.system.gateways import RetryingClient, running_gateways, session_id
 from tests.workers.api.door import source, understanding
 from workers.client.errors import GatewayError
@@ -46,8 +47,8 @@ async def submit(url, session, answered, enough=None, count=0):
 def recorded(place):
     """The sequence of every operation on the record, and the nodes."""
     with open_record(place) as view:
-        log = view.tables.select(schema.kernel_event_log)
-        nodes = view.tables.select(schema.nodes)
+        log = view.tables.scan(TableQuery(schema.kernel_event_log))
+        nodes = view.tables.scan(TableQuery(schema.nodes))
     operations = {row["operation_id"]: str(row["ec_sequence_number"]) for row in log}
     return operations, [row["node_id"] for row in nodes]
 

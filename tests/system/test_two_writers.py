@@ -6,6 +6,7 @@ import pytest
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.store.tables import TableQuery
 from kernel.values.canonical import GENESIS_HASH
 from kernel.values.host import Host
 from kernel.verify import verify
@@ -62,12 +63,14 @@ def check_record(place: str, answers: list[Answer]) -> dict[str, int]:
     """One chain without a gap that holds every answer; returns each operation's sequence."""
     ledger = Ledger(open_store(place), Host(lambda: 0, bytes))
     with ledger.view() as view:
-        rows = view.tables.select(schema.kernel_event_log)
+        rows = view.tables.scan(TableQuery(schema.kernel_event_log))
         head = view.head()
-        keys = view.tables.counts(schema.idempotency_records, "idempotency_key")
-        founded = view.tables.count(schema.policy_snapshots)
-        changes = view.tables.select(
-            schema.applied_effects, {"store": "nodes", "record_key": COMMON}
+        keys = view.tables.scan(
+            TableQuery(schema.idempotency_records, columns=("idempotency_key",), grouped=True)
+        )
+        founded = view.tables.count(TableQuery(schema.policy_snapshots))
+        changes = view.tables.scan(
+            TableQuery(schema.applied_effects, {"store": "nodes", "record_key": COMMON})
         )
         verification = verify(view)
     ledger.close()
@@ -75,7 +78,7 @@ def check_record(place: str, answers: list[Answer]) -> dict[str, int]:
     hashes = [GENESIS_HASH, *(row["row_hash"] for row in rows)]
     assert [row["prior_row_hash"] for row in rows] == hashes[:-1]
     assert (head.ec_sequence_number, head.row_hash) == (len(rows), hashes[-1])
-    assert set(keys.values()) == {1}
+    assert {count for _, count in keys} == {1}
     assert len(keys) == len(rows)
     assert founded == 1
     assert verification.ok, verification.findings

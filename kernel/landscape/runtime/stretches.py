@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.store.tables import TableQuery
 
 PREFIX = "runtime:"
 _BEHIND = "runtime;"
@@ -66,9 +67,10 @@ def stretch_between(view: LedgerView, first: int, last: int) -> RuntimeRun | Non
 
 def sealed_last(view: LedgerView) -> int:
     """Return the last row of the newest sealed run, 0 before the first."""
-    newest = view.tables.select(
+    query = TableQuery(
         schema.landscape_seals, order_by="run_id", after=_BEHIND, descending=True, limit=1
     )
+    newest = view.tables.scan(query)
     name = _NAME.fullmatch(newest[0]["run_id"]) if newest else None
     return 0 if name is None or name["last"] is None else int(name["last"])
 
@@ -90,8 +92,9 @@ def newest_stretches(view: LedgerView, *, limit: int) -> list[RuntimeRun]:
 
 def sealed_runs(view: LedgerView, *, limit: int) -> list[RuntimeRun]:
     """Return the newest sealed runs, the newest first."""
-    rows = view.tables.select(
+    query = TableQuery(
         schema.landscape_seals, order_by="run_id", after=_BEHIND, descending=True, limit=limit
     )
+    rows = view.tables.scan(query)
     named = (stretch_named(view, row["run_id"]) for row in rows)
     return [stretch for stretch in named if stretch is not None]

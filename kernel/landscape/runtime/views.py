@@ -4,7 +4,7 @@ Whatever reads runs (reports, lineage, exports, digests) reads this one from rec
 here, and everything else from the snapshot itself.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import orjson
@@ -21,8 +21,7 @@ from kernel.landscape.runtime.stretches import (
 )
 from kernel.landscape.seals import seal_of
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.keys import values_getter
-from kernel.ledger.store.tables import Row, Tables, TablesView, is_beyond
+from kernel.ledger.store.tables import Row, TableQuery, Tables, TablesView, rows_of
 
 _NAMES = {table: name for name, table in TABLES.items()}
 
@@ -69,7 +68,7 @@ def counts_of(view: LedgerView, run_id: str, names: Iterable[str]) -> dict[str, 
     if stretch is not None and view.quarantines().over(stretch.first, stretch.last) is not None:
         return dict.fromkeys(names, 0)
     made = run_view(view, run_id).tables
-    return {name: made.count(TABLES[name], {"run_id": run_id}) for name in names}
+    return {name: made.count(TableQuery(TABLES[name], {"run_id": run_id})) for name in names}
 
 
 class _RunTables:
@@ -91,64 +90,20 @@ class _RunTables:
         rows = self._having(name, KEYS[name], key[-1])
         return dict(rows[0]) if rows and rows[0]["run_id"] == key[0] else None
 
-    def select(
-        self,
-        table: Table,
-        where: Mapping[str, Any] | None = None,
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equal `where`, in the order of one column."""
-        name = _NAMES.get(table)
+    def scan(self, query: TableQuery) -> list[Any]:
+        """Return the rows of a query, or tuples of values where it names columns."""
+        name = _NAMES.get(query.table)
         if name is None:
-            return self._others.select(
-                table, where, order_by=order_by, after=after, descending=descending, limit=limit
-            )
-        column = order_by or KEYS[name]
-        rows = [
-            row
-            for row in self._matching(name, where or {})
-            if is_beyond(row[column], after, descending=descending)
-        ]
-        rows.sort(key=lambda row: (row[column] is not None, row[column]), reverse=descending)
-        return [dict(row) for row in rows[:limit]]
+            return self._others.scan(query)
+        if query.any_of is None:
+            return rows_of(query, self._matching(name, query.where))
+        column, values = query.any_of
+        equal = ({**query.where, column: value} for value in dict.fromkeys(values))
+        return rows_of(query, (row for where in equal for row in self._matching(name, where)))
 
-    def select_any(
-        self,
-        table: Table,
-        column: str,
-        values: Sequence[str | int],
-        where: Mapping[str, Any],
-        *,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equal `where` and have any of the values in a column."""
-        if table not in _NAMES:
-            return self._others.select_any(table, column, values, where, limit=limit)
-        parts = (self.select(table, {**where, column: value}) for value in dict.fromkeys(values))
-        return [row for part in parts for row in part][:limit]
-
-    def columns(
-        self, table: Table, names: tuple[str, ...], *, limit: int, **options: Any
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of one column."""
-        if table not in _NAMES:
-            return self._others.columns(table, names, limit=limit, **options)
-        take = values_getter(names)
-        return [take(row) for row in self.select(table, limit=limit, **options)]
-
-    def count(
-        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
-    ) -> int:
-        """Return how many rows equal `where`, or how many values of a column they have."""
-        name = _NAMES.get(table)
-        if name is None:
-            return self._others.count(table, where, distinct=distinct)
-        rows = self._matching(name, where or {})
-        return len(rows if distinct is None else {row[distinct] for row in rows})
+    def count(self, query: TableQuery) -> int:
+        """Return how many rows a query has."""
+        return len(self.scan(query)) if query.table in _NAMES else self._others.count(query)
 
     def _matching(self, name: str, where: Mapping[str, Any]) -> list[Row]:
         others = {column: value for column, value in where.items() if column != "run_id"}

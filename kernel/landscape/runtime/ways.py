@@ -16,7 +16,7 @@ from kernel.landscape.runtime.stages import stage_of
 from kernel.landscape.runtime.stretches import RuntimeRun
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.node_kinds import SOURCE_ARTIFACT
 from kernel.model.recomputes import RECALCULATE
 from kernel.values.canonical import sha256_hex
@@ -75,7 +75,7 @@ def _operations(view: LedgerView, stretch: RuntimeRun) -> Iterator[Way]:
         if not rows:
             return
         refs = [row["envelope_payload_blob_ref"] for row in rows]
-        blobs = view.tables.select_any(schema.blobs, "blob_ref", refs, {})
+        blobs = view.tables.scan(TableQuery(schema.blobs, any_of=("blob_ref", refs)))
         contents = {blob["blob_ref"]: blob["content"] for blob in blobs}
         for row in rows:
             # What took a lite row's place decided nothing anew (K24).
@@ -105,7 +105,7 @@ def _requests(view: LedgerView, stretch: RuntimeRun) -> Iterator[tuple[Request, 
     names = [*outcomes]
     for at in range(0, len(names), ROWS_AT_ONCE):
         part = names[at : at + ROWS_AT_ONCE]
-        for row in view.tables.select_any(schema.outbox, "request_id", part, {}):
+        for row in view.tables.scan(TableQuery(schema.outbox, any_of=("request_id", part))):
             request, outcome = Request.of_row(row), outcomes[row["request_id"]]
             yield request, _way_of_request(request, outcome)
 
@@ -118,9 +118,10 @@ def _outcomes(view: LedgerView, stretch: RuntimeRun) -> dict[str, Row]:
     outcomes: dict[str, Row] = {}
     after, at_once = stretch.first - 1, ROWS_AT_ONCE
     while after < stretch.last:
-        page = view.tables.select(
+        query = TableQuery(
             schema.outbox_outcomes, order_by="closed_sequence", after=after, limit=at_once
         )
+        page = view.tables.scan(query)
         is_last = len(page) < at_once
         last = stretch.last if is_last else page[-1]["closed_sequence"] - 1
         if last <= after:

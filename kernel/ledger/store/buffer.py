@@ -14,14 +14,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
-from operator import itemgetter
 from typing import Any, Final
 
 from sqlalchemy import Table
 
 from kernel.ledger.store.catalog import ContentReport, StorageFault
 from kernel.ledger.store.keys import Columns, Values, key_names, unique_columns, values_getter
-from kernel.ledger.store.tables import DuplicateKey, Row, SingleRows, Tables, is_beyond
+from kernel.ledger.store.tables import (
+    DuplicateKey,
+    Row,
+    SingleRows,
+    TableQuery,
+    Tables,
+    has_values,
+    is_beyond,
+    rows_of,
+)
 from kernel.values.errors import LedgerCorrupt
 
 Key = tuple[str | int, ...]
@@ -214,34 +222,27 @@ class BufferedTables(SingleRows):
         """Tell whether every store can be asked for a text; no stored name holds another."""
         return _is_askable(text)
 
-    def select(
-        self,
-        table: Table,
-        where: Mapping[str, Any] | None = None,
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equal `where`, in the order of one column."""
+    def scan(self, query: TableQuery) -> list[Any]:
+        """Return the rows of a query, or tuples of values where it names columns."""
+        table, where, any_of, columns, order_by, after, descending, limit, grouped = query
         buffer = self._buffers[table]
+        if any_of is not None:
+            return self._of_any(buffer, query, *any_of)
+        if grouped:
+            return self._groups(query)
         column = order_by or buffer.order_column
-        columns = tuple(where) if where else ()
-        values = tuple(where.values()) if where else ()
-        rows = buffer.read_ahead(columns, values, column, after, descending=descending)
+        names, values = tuple(where), tuple(where.values())
+        rows = buffer.read_ahead(names, values, column, after, descending=descending)
         if rows is None:
+            if not buffer.pending:
+                return self._store.scan(query)
             # At most so many of the first stored rows have another version here.
             rows_max = None if limit is None else limit + len(buffer.pending)
-            rows = self._store.select(
-                table, where, order_by=order_by, after=after, descending=descending, limit=rows_max
-            )
-            if not buffer.pending:
-                return rows
+            rows = self._store.scan(query._replace(columns=(), limit=rows_max))
         if buffer.pending:
             written = [
                 row.copy()
-                for row in buffer.matching(columns, values)
+                for row in buffer.matching(names, values)
                 if is_beyond(row[column], after, descending=descending)
             ]
             # An empty list may be the one that is kept of what was read ahead.
@@ -249,73 +250,39 @@ class BufferedTables(SingleRows):
             rows = unchanged + written
         if len(rows) > 1:
             rows.sort(key=lambda row: row[column], reverse=descending)
-        return rows[:limit]
+        return rows[:limit] if not columns else [*map(values_getter(columns), rows[:limit])]
 
-    def columns(
-        self,
-        table: Table,
-        names: tuple[str, ...],
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        limit: int,
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of one column, as the store does."""
-        buffer = self._buffers[table]
-        column = order_by or buffer.order_column
-        if column not in names or not all(buffer.pending.values()):
-            return super().columns(table, names, order_by=order_by, after=after, limit=limit)
-        # Every row that is to be written is new, so the stored ones are as they were.
-        rows = self._store.columns(table, names, order_by=order_by, after=after, limit=limit)
-        written = [
-            tuple([row[name] for name in names])
-            for row in buffer.matching((), ())
-            if is_beyond(row[column], after, descending=False)
-        ]
-        if written:
-            rows = sorted(rows + written, key=itemgetter(names.index(column)))
-        return rows[:limit]
+    def count(self, query: TableQuery) -> int:
+        """Return how many rows a query has."""
+        if not self._buffers[query.table].pending:
+            return self._store.count(query)
+        if query.any_of is not None or query.after is not None or query.grouped:
+            return len(self.scan(query))
+        count = self._store.count(query._replace(limit=None))
+        count += sum(change for _, change in self._changes(query))
+        return count if query.limit is None else min(count, query.limit)
 
-    def count(
-        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
-    ) -> int:
-        """Return how many rows equal `where`, or how many values of a column they have."""
-        if distinct is not None:
-            return len({row[distinct] for row in self.select(table, where)})
-        equal = (where or {}).items()
-        return self._store.count(table, where) + sum(
-            change
-            for row, change in self._changes(table)
-            if all(row[name] == value for name, value in equal)
-        )
-
-    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
-        """Return the number of rows for each combination of the columns' values."""
-        counter = Counter(self._store.counts(table, *columns))
-        for row, change in self._changes(table):
-            counter[tuple(row[name] for name in columns)] += change
-        return {values: number for values, number in counter.items() if number}
-
-    def select_any(
-        self,
-        table: Table,
-        column: str,
-        values: Sequence[str | int],
-        where: Mapping[str, Any],
-        *,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equal `where` and have any of the values in a column."""
-        buffer = self._buffers[table]
-        rows_max = None if limit is None else limit + len(buffer.pending)
+    def _of_any(
+        self, buffer: _TableBuffer, query: TableQuery, column: str, values: Sequence[str | int]
+    ) -> list[Any]:
         askable = [value for value in dict.fromkeys(values) if _is_askable(str(value))]
-        rows = self._store.select_any(table, column, askable, where, limit=rows_max)
-        if buffer.pending:
-            rows = [row for row in rows if buffer.key(row) not in buffer.pending]
-            for value in askable:
-                equal = {**where, column: value}
-                rows += [row.copy() for row in buffer.matching(tuple(equal), tuple(equal.values()))]
-        return rows[:limit]
+        query = query._replace(any_of=(column, askable))
+        if not buffer.pending:
+            return self._store.scan(query)
+        rows_max = None if query.limit is None else query.limit + len(buffer.pending)
+        stored = self._store.scan(query._replace(columns=(), limit=rows_max))
+        rows = [row for row in stored if buffer.key(row) not in buffer.pending]
+        for value in askable:
+            equal = {**query.where, column: value}
+            rows += buffer.matching(tuple(equal), tuple(equal.values()))
+        return rows_of(query, rows)
+
+    def _groups(self, query: TableQuery) -> list[Any]:
+        counter = Counter({tuple(group): count for *group, count in self._store.scan(query)})
+        take = values_getter(query.columns)
+        for row, change in self._changes(query):
+            counter[take(row)] += change
+        return [(*group, count) for group, count in counter.items() if count]
 
     def read_ahead(
         self,
@@ -328,17 +295,19 @@ class BufferedTables(SingleRows):
     ) -> list[Row]:
         """Read in one go what will be asked for value by value; a hint that changes no answer.
 
-        With the primary key as the column `get` is answered from it, else `select` of exactly
-        the columns of `where` and, after them, `column`. Where there are more rows than `most`,
+        With the primary key as the column `get` is answered from it, else `scan` by exactly the
+        columns of `where` and, after them, `column`. Where there are more rows than `most`,
         none are kept and none returned.
         """
         buffer = self._buffers[table]
         askable = list(dict.fromkeys(values))
         if not _is_askable("".join(map(str, askable))):
             askable = [value for value in askable if _is_askable(str(value))]
+        if not askable:
+            return []
         equal = where or {}
         limit = None if most is None else most + 1
-        rows = self._store.select_any(table, column, askable, equal, limit=limit)
+        rows = self._store.scan(TableQuery(table, equal, (column, askable), limit=limit))
         if most is not None and len(rows) > most:
             return []
         if key_names(table) == (column,):
@@ -432,7 +401,7 @@ class BufferedTables(SingleRows):
         if not self._savepoints.marks and not self._buffers[table].pending:
             self._buffers[table].forget()
             return self._store.delete_before(table, column, bound)
-        rows = self.select(table, order_by=column, after=bound, descending=True)
+        rows = self.scan(TableQuery(table, order_by=column, after=bound, descending=True))
         for row in rows:
             self.delete(table, *self._buffers[table].key(row))
         return len(rows)
@@ -508,14 +477,14 @@ class BufferedTables(SingleRows):
             buffer.rows[key] = row
             buffer.pending[key] = pending
 
-    def _changes(self, table: Table) -> Iterator[tuple[Row, int]]:
-        """Return which rows a flush adds to a table's stored rows, and which it removes."""
-        buffer = self._buffers[table]
+    def _changes(self, query: TableQuery) -> Iterator[tuple[Row, int]]:
+        """Return which rows with the values of a query a flush adds, and which it removes."""
+        buffer = self._buffers[query.table]
         for key in buffer.pending:
-            before, now = self._store.get(table, *key), buffer.rows[key]
-            if before is not None:
+            before, now = self._store.get(query.table, *key), buffer.rows[key]
+            if before is not None and has_values(before, query.where):
                 yield before, -1
-            if now is not None:
+            if now is not None and has_values(now, query.where):
                 yield now, 1
 
     def _check_unique(self, table: Table, buffer: _TableBuffer, row: Row) -> None:
@@ -523,7 +492,7 @@ class BufferedTables(SingleRows):
             return
         key = buffer.key(row)
         for columns in buffer.unique:
-            rows = self.select(table, {name: row[name] for name in columns})
+            rows = self.scan(TableQuery(table, {name: row[name] for name in columns}))
             if any(buffer.key(other) != key for other in rows):
                 raise DuplicateKey(f"{table.name}: {', '.join(columns)}")
 

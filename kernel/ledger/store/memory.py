@@ -4,8 +4,7 @@ A view holds the writer off while it is open, so it is a snapshot; nothing is du
 """
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -15,7 +14,14 @@ from sqlalchemy import Table
 from kernel.ledger.schema import metadata
 from kernel.ledger.store.catalog import ContentReport, StorageFault
 from kernel.ledger.store.keys import Columns, Values, key_names, unique_columns, values_getter
-from kernel.ledger.store.tables import DuplicateKey, Row, SingleRows, is_beyond
+from kernel.ledger.store.tables import (
+    DuplicateKey,
+    Row,
+    SingleRows,
+    TableQuery,
+    has_values,
+    rows_of,
+)
 
 
 class _MemoryTable:
@@ -126,58 +132,27 @@ class MemoryTables(SingleRows):
         row = self._tables[table.name].rows.get(key)
         return None if row is None else dict(row)
 
-    def select(
-        self,
-        table: Table,
-        where: Mapping[str, Any] | None = None,
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equal `where`, in the order of one column."""
-        column = order_by or self._tables[table.name].key_columns[-1]
-        matching = self._tables[table.name].matching(where or {})
-        rows = [row for row in matching if is_beyond(row[column], after, descending=descending)]
-        rows.sort(key=lambda row: row[column], reverse=descending)
-        return [dict(row) for row in rows[:limit]]
+    def scan(self, query: TableQuery) -> list[Any]:
+        """Return the rows of a query, or tuples of values where it names columns."""
+        return rows_of(query, self._matching(query))
 
-    def select_any(
-        self,
-        table: Table,
-        column: str,
-        values: Sequence[str | int],
-        where: Mapping[str, Any],
-        *,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equal `where` and have any of the values in a column."""
-        if self._tables[table.name].key_columns == (column,):
-            rows = (self.get(table, value) for value in dict.fromkeys(values))
-            equal = where.items()
-            matching = [
-                row for row in rows if row and all(row[name] == value for name, value in equal)
-            ]
-        else:
-            matching = [
-                row
-                for value in dict.fromkeys(values)
-                for row in self.select(table, {**where, column: value})
-            ]
-        return matching[:limit]
+    def count(self, query: TableQuery) -> int:
+        """Return how many rows a query has."""
+        columns = query.columns or key_names(query.table)
+        return len(rows_of(query._replace(columns=columns), self._matching(query)))
 
-    def count(
-        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
-    ) -> int:
-        """Return how many rows equal `where`, or how many values of a column they have."""
-        rows = self._tables[table.name].matching(where or {})
-        return sum(1 for _ in rows) if distinct is None else len({row[distinct] for row in rows})
-
-    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
-        """Return the number of rows for each combination of the columns' values."""
-        rows = self._tables[table.name].rows.values()
-        return dict(Counter(tuple(row[name] for name in columns) for row in rows))
+    def _matching(self, query: TableQuery) -> Iterable[Row]:
+        table = self._tables[query.table.name]
+        if query.any_of is None:
+            return table.matching(query.where)
+        column, values = query.any_of
+        distinct = dict.fromkeys(values)
+        if table.key_columns != (column,):
+            return (
+                row for value in distinct for row in table.matching({**query.where, column: value})
+            )
+        rows = (table.rows.get((value,)) for value in distinct)
+        return (row for row in rows if row is not None and has_values(row, query.where))
 
     def schema_faults(self) -> list[StorageFault]:
         """Return nothing: here the schema is what it was imported as."""

@@ -4,15 +4,16 @@ Texts that are asked for often are kept, one for each shape of a question.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from sqlalchemy import Table
 
 from kernel.ledger.store import statements
-from kernel.ledger.store.keys import column_names
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.keys import Columns, column_names
+from kernel.ledger.store.statements import parts_of
+from kernel.ledger.store.tables import Row, TableQuery
 
 _SAVEPOINT = "rotulus"
 
@@ -46,82 +47,43 @@ class SqlTables(ABC):
         rows = self._rows(sql, key)
         return dict(zip(column_names(table), rows[0], strict=True)) if rows else None
 
-    def select(
-        self,
-        table: Table,
-        where: Mapping[str, Any] | None = None,
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equal `where`, in the order of one column."""
-        found_by = statements.Where(where)
-        options = (order_by, after is None, descending, limit is None)
-        shape = (table.name, found_by.names, found_by.nulls, options)
-        sql = self._texts.get(shape)
-        if sql is None:
-            sql = self._build(shape, statements.select_sql(table, found_by, *options))
-        values = found_by.values
+    def scan(self, query: TableQuery) -> list[Any]:
+        """Return the rows of a query, or tuples of values where it names columns."""
+        rows = self._queried(query)
+        if query.columns or not rows:
+            return rows
+        names = column_names(query.table)
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def count(self, query: TableQuery) -> int:
+        """Return how many rows a query has."""
+        if query.any_of is not None:
+            return len(self._queried(query))
+        return sum(count for (count,) in self._queried(query, is_count=True))
+
+    def _queried(self, query: TableQuery, *, is_count: bool = False) -> list[tuple[Any, ...]]:
+        table, where, any_of, columns, order_by, after, descending, limit, grouped = query
+        nulls: Columns = ()
+        values = [*where.values()]
+        if None in values:
+            nulls = tuple(name for name, value in where.items() if value is None)
+            values = [value for value in values if value is not None]
         if after is not None:
             values.append(after)
-        if limit is not None:
-            values.append(limit)
-        columns = column_names(table)
-        return [dict(zip(columns, row, strict=True)) for row in self._rows(sql, values)]
-
-    def select_any(
-        self,
-        table: Table,
-        column: str,
-        values: Sequence[str | int],
-        where: Mapping[str, Any],
-        *,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equal `where` and have any of the values in a column."""
-        found_by, names = statements.Where(where), column_names(table)
-        rows: list[Row] = []
-        for part in statements.parts_of(values):
-            options = (column, len(part), limit is None)
-            shape = ("any", table.name, options, found_by.names, found_by.nulls)
+        options = (order_by, after is None, descending, limit is None, grouped, is_count)
+        column, parts = ("", ((),)) if any_of is None else (any_of[0], parts_of(any_of[1]))
+        rows: list[tuple[Any, ...]] = []
+        for part in parts:
+            shape = (table.name, tuple(where), nulls, columns, options, column, len(part))
             sql = self._texts.get(shape)
             if sql is None:
-                sql = self._build(shape, statements.any_sql(table, found_by, *options))
+                text = statements.query_sql(query, nulls, len(part), is_count=is_count)
+                sql = self._build(shape, text)
             room = () if limit is None else (limit - len(rows),)
-            fetched = self._rows(sql, (*found_by.values, *part, *room))
-            rows += [dict(zip(names, row, strict=True)) for row in fetched]
+            rows += self._rows(sql, (*values, *part, *room))
             if limit is not None and len(rows) >= limit:
                 break
         return rows
-
-    def columns(
-        self,
-        table: Table,
-        names: tuple[str, ...],
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        limit: int,
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of one column."""
-        sql = self._marked(statements.columns_sql(table, names, order_by, after is None))
-        return self._rows(sql, (limit,) if after is None else (after, limit))
-
-    def count(
-        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
-    ) -> int:
-        """Return how many rows equal `where`, or how many values of a column they have."""
-        found_by = statements.Where(where)
-        sql = self._marked(statements.count_sql(table, found_by, distinct))
-        rows = self._rows(sql, found_by.values)
-        return int(rows[0][0]) if rows else 0
-
-    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
-        """Return the number of rows for each combination of the columns' values."""
-        rows = self._rows(self._marked(statements.counts_sql(table, columns)), ())
-        return {tuple(row[:-1]): row[-1] for row in rows}
 
     def together(self) -> AbstractContextManager[None]:
         """Send what is written inside one by one."""

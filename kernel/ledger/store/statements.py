@@ -20,7 +20,8 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from kernel.ledger.store.keys import column_names, key_names, values_getter
+from kernel.ledger.store.keys import Columns, column_names, key_names, values_getter
+from kernel.ledger.store.tables import TableQuery
 
 ANY_MIN, ANY_MAX = 8, 512
 """The fewest and the most values of one statement."""
@@ -32,27 +33,6 @@ GROUP_ROWS = 8
 """New rows that one statement adds where there are many."""
 
 
-class Where:
-    """The columns that a row must equal, parted into nulls and values to bind."""
-
-    __slots__ = ("names", "nulls", "values")
-
-    def __init__(self, where: Mapping[str, Any] | None) -> None:
-        equal = where or {}
-        self.names: tuple[str, ...] = tuple(equal)
-        self.nulls: tuple[str, ...] = ()
-        self.values = list(equal.values())
-        if None not in self.values:
-            return
-        self.nulls = tuple(name for name, value in equal.items() if value is None)
-        self.names = tuple(name for name in equal if name not in self.nulls)
-        self.values = [equal[name] for name in self.names]
-
-    def sql(self) -> str:
-        """Return the condition, empty when there is none."""
-        return _where(self.names, self.nulls)
-
-
 def row_values(table: Table, row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return a row's values in the order of the columns."""
     return tuple([row[name] for name in column_names(table)])
@@ -60,39 +40,32 @@ def row_values(table: Table, row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def get_sql(table: Table) -> str:
     """Return the text that reads the row of a primary key."""
-    return f"SELECT {_columns(table)} FROM {table.name}{_where(key_names(table))}"
+    return f"SELECT {', '.join(column_names(table))} FROM {table.name}{_where(key_names(table))}"
 
 
-def select_sql(
-    table: Table,
-    where: Where,
-    order_by: str | None,
-    from_start: bool,  # noqa: FBT001 - one of the parts of a statement's shape
-    descending: bool,  # noqa: FBT001 - likewise
-    unlimited: bool,  # noqa: FBT001 - likewise
-) -> str:
-    """Return the text that reads rows in the order of one column."""
-    column = order_by or key_names(table)[-1]
-    sql = f"SELECT {_columns(table)} FROM {table.name}{where.sql()}"
-    if not from_start:
-        joined = "AND" if where.names or where.nulls else "WHERE"
-        sql += f" {joined} {column} {'<' if descending else '>'} ?"
-    sql += f" ORDER BY {column}{' DESC' if descending else ''}"
-    return sql if unlimited else f"{sql} LIMIT ?"
+def query_sql(query: TableQuery, nulls: Columns, places: int, *, is_count: bool) -> str:
+    """Return the text that reads the rows of a query, or counts them.
 
-
-def any_sql(
-    table: Table,
-    where: Where,
-    column: str,
-    places: int,
-    unlimited: bool,  # noqa: FBT001 - one of the parts of a statement's shape
-) -> str:
-    """Return the text that reads rows with one of so many values in a column."""
-    marks = ", ".join("?" * places)
-    joined = f"{where.sql()} AND" if where.names or where.nulls else " WHERE"
-    sql = f"SELECT {_columns(table)} FROM {table.name}{joined} {column} IN ({marks})"
-    return sql if unlimited else f"{sql} LIMIT ?"
+    In the columns that are `nulls` rows have null; of its `any_of` so many values are asked for.
+    """
+    order_by = query.order_by or key_names(query.table)[-1]
+    terms = [f"{name} IS NULL" if name in nulls else f"{name} = ?" for name in query.where]
+    if query.after is not None:
+        terms.append(f"{order_by} {'<' if query.descending else '>'} ?")
+    if query.any_of is not None:
+        terms.append(f"{query.any_of[0]} IN ({', '.join('?' * places)})")
+    names = ", ".join(query.columns or column_names(query.table))
+    selected = "1" if is_count else f"{names}, count(*)" if query.grouped else names
+    sql = f"SELECT {selected} FROM {query.table.name}"
+    if terms:
+        sql += f" WHERE {' AND '.join(terms)}"
+    if query.grouped:
+        sql += f" GROUP BY {names}"
+    elif query.any_of is None and not is_count:
+        sql += f" ORDER BY {order_by}{' DESC' if query.descending else ''}"
+    if query.limit is not None:
+        sql += " LIMIT ?"
+    return f"SELECT count(*) FROM ({sql}) AS counted" if is_count else sql
 
 
 def parts_of(values: Iterable[str | int]) -> Iterator[list[str | int]]:
@@ -107,30 +80,6 @@ def parts_of(values: Iterable[str | int]) -> Iterator[list[str | int]]:
         while size < len(part):
             size *= 2
         yield part + part[-1:] * (size - len(part))
-
-
-def columns_sql(
-    table: Table,
-    names: tuple[str, ...],
-    order_by: str | None,
-    from_start: bool,  # noqa: FBT001 - one of the parts of a statement's shape
-) -> str:
-    """Return the text that reads some columns of a page of rows."""
-    column = order_by or key_names(table)[-1]
-    after = "" if from_start else f" WHERE {column} > ?"
-    return f"SELECT {', '.join(names)} FROM {table.name}{after} ORDER BY {column} LIMIT ?"
-
-
-def count_sql(table: Table, where: Where, distinct: str | None = None) -> str:
-    """Return the text that counts rows, or the values of a column in them."""
-    counted = "*" if distinct is None else f"DISTINCT {distinct}"
-    return f"SELECT count({counted}) AS n FROM {table.name}{where.sql()}"
-
-
-def counts_sql(table: Table, columns: tuple[str, ...]) -> str:
-    """Return the text that counts the rows of each combination of values."""
-    names = ", ".join(columns)
-    return f"SELECT {names}, count(*) AS n FROM {table.name} GROUP BY {names}"
 
 
 @cache
@@ -182,10 +131,5 @@ def delete_before_sql(table: Table, column: str) -> str:
     return f"DELETE FROM {table.name} WHERE {column} < ?"
 
 
-def _columns(table: Table) -> str:
-    return ", ".join(column_names(table))
-
-
-def _where(names: tuple[str, ...], nulls: tuple[str, ...] = ()) -> str:
-    terms = [f"{name} = ?" for name in names] + [f"{name} IS NULL" for name in nulls]
-    return " WHERE " + " AND ".join(terms) if terms else ""
+def _where(names: tuple[str, ...]) -> str:
+    return " WHERE " + " AND ".join(f"{name} = ?" for name in names)

@@ -5,19 +5,21 @@ row is a mapping of column name to ``str``, ``int``, ``bytes`` or ``None``. A te
 may be refused when it is written (`TextNotStorable`); then no row answers to it.
 
 The port is of rows and not of operations: adapters keep keys and snapshots, `ledger.py` has the
-vocabulary. Whoever walks a chain reads columns (`TablesView.columns`) and not rows.
+vocabulary. Whoever walks a chain reads columns and not rows.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from sqlalchemy import Table
 
 from kernel.ledger.replication import Replication
 from kernel.ledger.store.catalog import ContentReport, StorageFault
-from kernel.ledger.store.keys import values_getter
+from kernel.ledger.store.keys import Columns, key_names, values_getter
 
 Row = dict[str, Any]
 
@@ -30,6 +32,38 @@ class MissingReference(Exception):
     """A row names another by a foreign key, and that one is not there; nothing was written."""
 
 
+class TableQuery(NamedTuple):
+    """Which rows of a table are read, and in what order (decision kernel/0650)."""
+
+    table: Table
+    where: Mapping[str, Any] = MappingProxyType({})
+    """Columns, and the value that a row has in each; None is a value like any other."""
+
+    any_of: tuple[str, Sequence[str | int]] | None = None
+    """A column, and the values of which a row has any there; many cost little more than one.
+
+    It goes with `where`, `columns` and `limit`: the rows come in no order, and beyond the limit any
+    of them are returned.
+    """
+
+    columns: Columns = ()
+    """Of what columns values are returned instead of rows; for readers of very many rows."""
+
+    order_by: str | None = None
+    """The column in whose order rows come; None for the last one of the primary key."""
+
+    after: Any = None
+    """The value in that column behind which rows are read, in the direction of the order."""
+
+    descending: bool = False
+    limit: int | None = None
+    grouped: bool = False
+    """Whether rows with the same values in `columns` are one, with their number behind the values.
+
+    It goes with `where`, and the rows come in no order.
+    """
+
+
 def is_beyond(value: Any, after: Any, *, descending: bool) -> bool:
     """Tell whether a value comes after another in an order; every value comes after None."""
     if after is None:
@@ -37,29 +71,42 @@ def is_beyond(value: Any, after: Any, *, descending: bool) -> bool:
     return bool(value < after if descending else value > after)
 
 
-def rows_in_pages(
-    tables: "TablesView",
-    table: Table,
-    where: Mapping[str, Any] | None = None,
-    *,
-    order_by: str,
-    after: Any = None,
-    descending: bool = False,
-    page_rows: int,
-) -> Iterator[Row]:
-    """Yield the rows that equal `where` beyond a value of a column, in its order, page by page.
+def has_values(row: Row, where: Mapping[str, Any]) -> bool:
+    """Tell whether a row has these values in these columns."""
+    return all(row[name] == value for name, value in where.items())
 
-    Of rows that share a value, those behind the end of a page are left out: the column is unique
-    among the rows, or one row of each value is enough.
+
+def rows_of(query: TableQuery, matching: Iterable[Row]) -> list[Any]:
+    """Return what `TablesView.scan` does, from all rows that have the values of a query."""
+    _, _, any_of, columns, order_by, after, descending, limit, grouped = query
+    rows = [*matching]
+    if any_of is None and not grouped:
+        column = order_by or key_names(query.table)[-1]
+        if after is not None:
+            rows = [row for row in rows if is_beyond(row[column], after, descending=descending)]
+        if len(rows) > 1:
+            rows.sort(key=lambda row: (row[column] is not None, row[column]), reverse=descending)
+    if not columns:
+        return [dict(row) for row in rows[:limit]]
+    values = map(values_getter(columns), rows[:limit])
+    if grouped:
+        return [(*group, count) for group, count in Counter(values).items()]
+    return [*values]
+
+
+def rows_in_pages(tables: "TablesView", query: TableQuery) -> Iterator[Row]:
+    """Yield the rows of a query in its order, in pages of its limit.
+
+    Of rows that share a value in the column of the order, those behind the end of a page are left
+    out: the column is unique among the rows, or one row of each value is enough.
     """
+    column, page_rows = query.order_by or key_names(query.table)[-1], query.limit
     while True:
-        rows = tables.select(
-            table, where, order_by=order_by, after=after, descending=descending, limit=page_rows
-        )
+        rows = tables.scan(query)
         yield from rows
-        if len(rows) < page_rows:
+        if page_rows is None or len(rows) < page_rows:
             return
-        after = rows[-1][order_by]
+        query = query._replace(after=rows[-1][column])
 
 
 class TablesView(Protocol):
@@ -68,61 +115,11 @@ class TablesView(Protocol):
     def get(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key."""
 
-    def select(
-        self,
-        table: Table,
-        where: Mapping[str, Any] | None = None,
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        descending: bool = False,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows whose columns equal `where`, in the order of one column.
+    def scan(self, query: TableQuery) -> list[Any]:
+        """Return the rows of a query, or tuples of values where it names columns."""
 
-        Rows are ordered by `order_by`, or by the primary key's last column; `after` is exclusive
-        in the direction of the order.
-        """
-
-    def select_any(
-        self,
-        table: Table,
-        column: str,
-        values: Sequence[str | int],
-        where: Mapping[str, Any],
-        *,
-        limit: int | None = None,
-    ) -> list[Row]:
-        """Return the rows that equal `where` and have any of the values in a column.
-
-        They come in no order, and many values cost little more than one. Beyond `limit` rows,
-        any of them are returned.
-        """
-
-    def columns(
-        self,
-        table: Table,
-        names: tuple[str, ...],
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        limit: int,
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of one column.
-
-        Like `select`, for readers of very many rows and little of each.
-        """
-
-    def count(
-        self, table: Table, where: Mapping[str, Any] | None = None, *, distinct: str | None = None
-    ) -> int:
-        """Return how many rows equal `where`, or how many values of a column they have.
-
-        Linear in the number of the rows.
-        """
-
-    def counts(self, table: Table, *columns: str) -> dict[tuple[Any, ...], int]:
-        """Return the number of rows for each combination of the columns' values."""
+    def count(self, query: TableQuery) -> int:
+        """Return how many rows a query has, in time linear in their number."""
 
     def schema_faults(self) -> list[StorageFault]:
         """Return where tables, indexes and triggers are not those that this program makes."""
@@ -183,21 +180,6 @@ class Tables(TablesView, Protocol):
 
 class SingleRows(Tables, Protocol):
     """The tables of an adapter to which many rows are as many single ones."""
-
-    def columns(
-        self,
-        table: Table,
-        names: tuple[str, ...],
-        *,
-        order_by: str | None = None,
-        after: Any = None,
-        limit: int,
-    ) -> list[tuple[Any, ...]]:
-        """Return some columns of the rows in the order of one column."""
-        take = values_getter(names)
-        return [
-            take(row) for row in self.select(table, order_by=order_by, after=after, limit=limit)
-        ]
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
         """Add rows."""

@@ -14,7 +14,7 @@ import orjson
 from kernel.algebra.verbs import REVIEW_DISCARD
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.receipt import MIGRATION_KIND
 from kernel.records.operation_steps import AppliedOperation
 from kernel.values.errors import EffectInapplicable, LedgerCorrupt
@@ -29,7 +29,7 @@ RESOLVED_CODE = "envelope_adjudication_resolved"
 
 def item(view: LedgerView, receipt_id: str) -> Document | None:
     """Return an item of a queue, open or resolved."""
-    rows = view.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1)
+    rows = view.tables.scan(TableQuery(schema.receipts, {"receipt_id": receipt_id}, limit=1))
     if not rows or rows[0]["receipt_kind"] not in ITEM_KINDS | {OUTCOME_KIND}:
         return None
     document: Document = orjson.loads(rows[0]["receipt_bytes"])
@@ -53,14 +53,14 @@ def note_outcome_to_review(
 
 def outcomes_to_review(view: LedgerView, *, after: int, limit: int) -> list[tuple[int, Document]]:
     """Return outcomes that a person has to look at: the place of each, and its receipt."""
-    rows = view.tables.select(
-        schema.outcomes_to_review, order_by="request_sequence", after=after, limit=limit
+    rows = view.tables.scan(
+        TableQuery(schema.outcomes_to_review, order_by="request_sequence", after=after, limit=limit)
     )
     return [(row["request_sequence"], _receipt(view, row["receipt_id"])) for row in rows]
 
 
 def _receipt(view: LedgerView, receipt_id: str) -> Document:
-    rows = view.tables.select(schema.receipts, {"receipt_id": receipt_id}, limit=1)
+    rows = view.tables.scan(TableQuery(schema.receipts, {"receipt_id": receipt_id}, limit=1))
     if not rows:
         raise LedgerCorrupt(f"{receipt_id} waits to be looked at and is not on record")
     receipt: Document = orjson.loads(rows[0]["receipt_bytes"])
@@ -69,7 +69,7 @@ def _receipt(view: LedgerView, receipt_id: str) -> Document:
 
 def items_of(view: LedgerView, operation_id: str, kind: str) -> list[Document]:
     """Return the items of one queue that are about an operation, open or resolved."""
-    rows = view.tables.select(schema.receipts, {"operation_id": operation_id})
+    rows = view.tables.scan(TableQuery(schema.receipts, {"operation_id": operation_id}))
     return [orjson.loads(row["receipt_bytes"]) for row in rows if row["receipt_kind"] == kind]
 
 
@@ -80,7 +80,7 @@ def resolution_of(view: LedgerView, receipt_id: str) -> Row | None:
 
 def open_item_of(view: LedgerView, document: Document) -> str | None:
     """Return the open item that holds this very envelope already."""
-    rows = view.tables.select(schema.receipts, {"operation_id": document["operation_id"]})
+    rows = view.tables.scan(TableQuery(schema.receipts, {"operation_id": document["operation_id"]}))
     for row in rows:
         if row["receipt_kind"] != ITEM_KIND or resolution_of(view, row["receipt_id"]) is not None:
             continue

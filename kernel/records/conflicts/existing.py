@@ -16,6 +16,7 @@ from kernel.ledger import schema
 from kernel.ledger.comparison import Comparison
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.keys import key_names
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.conflicts.writes import Write, written_into
 
 WRITERS_MAX = 64
@@ -79,13 +80,14 @@ def existing_states(
     if same is None or not isinstance(name, str):
         return [state for state in states if state is not None]
     node_kind = write.node_kind if record is None else record.get("node_kind")
-    rows = view.tables.select(
+    query = TableQuery(
         write.table,
         {same.column: name},
         order_by="updated_at",
         after=since,
         limit=SAME_ENTITY_MAX,
     )
+    rows = view.tables.scan(query)
     (key_name,) = key_names(write.table)
     for row in rows:
         other_record = orjson.loads(row["record"])
@@ -108,13 +110,14 @@ def _unseen(
     (key_name,) = key_names(table)
     key = record.get(key_name, write.record_key)
     state = ExistingState(table, write.comparison, key, record)
-    rows = view.tables.select(
+    query = TableQuery(
         schema.applied_effects,
         {"store": table.name, "record_key": key},
         order_by="ec_sequence_number",
         descending=True,
         limit=WRITERS_MAX,
     )
+    rows = view.tables.scan(query)
     for row in rows:
         if not _add_writer(view, state, row, seen_operation_ids, since):
             break

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from kernel.algebra.verbs import IMPLICATION_HALT
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.envelope import Envelope
 from kernel.model.problems import first_problem
 from kernel.model.receipt import receipt_effect
@@ -65,8 +65,8 @@ def is_halted(view: LedgerView, halt_id: str) -> bool:
 
 def halts_of(view: LedgerView, *, after: str = "", limit: int) -> list[Halt]:
     """Return a page of the halts that stand, by their names."""
-    rows = view.tables.select(
-        schema.implication_halts, order_by="halt_id", after=after, limit=limit
+    rows = view.tables.scan(
+        TableQuery(schema.implication_halts, order_by="halt_id", after=after, limit=limit)
     )
     return [_halt(row) for row in rows]
 
@@ -79,8 +79,9 @@ def halt_of(view: LedgerView, halt_id: str) -> Halt | None:
 
 def count_halts(view: LedgerView) -> dict[str, int]:
     """Return how many halts stand, by what led to them."""
-    counts = view.tables.counts(schema.implication_halts, "reason_code")
-    return {reason: counts.get((reason,), 0) for reason in (EXCEEDED, FAILED)}
+    halts = TableQuery(schema.implication_halts, columns=("reason_code",), grouped=True)
+    counts = dict(view.tables.scan(halts))
+    return {reason: counts.get(reason, 0) for reason in (EXCEEDED, FAILED)}
 
 
 def halt_of_loop(

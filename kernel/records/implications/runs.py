@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.envelope import Envelope, Implied
 from kernel.model.sole_receipt import sole_receipt
 from kernel.model.stated_receipts import ImplicationRun
@@ -49,7 +49,7 @@ class DetectorRun:
 
 def runs_of(view: LedgerView) -> list[DetectorRun]:
     """Return the newest run of every detector, by its name."""
-    rows = view.tables.select(schema.implication_detectors, limit=DETECTORS_MAX)
+    rows = view.tables.scan(TableQuery(schema.implication_detectors, limit=DETECTORS_MAX))
     return [_run(row) for row in rows]
 
 
@@ -112,7 +112,10 @@ def record_run(operation: AppliedOperation) -> None:
     if not goes_on or run.implication_epoch != newest_epoch(transaction) + 1:
         message = f"run {run.implication_epoch} of {run.detector} does not go on behind the last"
         raise _refused(NOT_NEXT, message)
-    if last is None and transaction.tables.count(schema.implication_detectors) >= DETECTORS_MAX:
+    if (
+        last is None
+        and transaction.tables.count(TableQuery(schema.implication_detectors)) >= DETECTORS_MAX
+    ):
         raise _refused(INVALID, f"a ledger has {DETECTORS_MAX} detectors at most")
     transaction.tables.put(
         schema.implication_detectors,

@@ -23,6 +23,7 @@ from typing_extensions import TypedDict
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.quarantine import RangeQuarantined
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.node_kinds import SOURCE_ARTIFACT
 from kernel.values.spans import sources_in
 from kernel.values.untrusted import text_of
@@ -186,18 +187,19 @@ def evidence_written(
     until = [view.head().ec_sequence_number]
     for kind, store in STORES.items():
         where: dict[str, Any] = {"store": store.table.name}
-        rows = view.tables.select(
+        query = TableQuery(
             schema.applied_effects,
             where,
             order_by="ec_sequence_number",
             after=after,
             limit=limit,
         )
+        rows = view.tables.scan(query)
         if len(rows) == limit:
             last = rows[-1]["ec_sequence_number"]
             until.append(last)
             where["ec_sequence_number"] = last
-            rows += view.tables.select(schema.applied_effects, where)
+            rows += view.tables.scan(TableQuery(schema.applied_effects, where))
         written |= {(kind, row["record_key"]): None for row in rows}
     return list(written), min(until)
 
@@ -260,7 +262,7 @@ def _contesting(
 def _contradictions(view: LedgerView, ref: str) -> Iterator[str]:
     for column in ("source_node_id", "target_node_id"):
         where = {column: ref, "active": 1}
-        rows = view.tables.select(schema.edges, where, limit=EDGES_MAX)
+        rows = view.tables.scan(TableQuery(schema.edges, where, limit=EDGES_MAX))
         for row in rows:
             edge = view.record(schema.edges, row["edge_id"])
             if edge is not None and edge["edge_type"] == "contradicts":
@@ -299,27 +301,32 @@ def _rivals(
 
 
 def _written_after(view: LedgerView, store: EvidenceStore, artifact_ref: str) -> Iterator[str]:
-    writers = view.tables.select(
+    query = TableQuery(
         schema.applied_effects,
         {"store": schema.nodes.name, "record_key": artifact_ref},
         order_by="ec_sequence_number",
         limit=WRITERS_MAX,
     )
+    writers = view.tables.scan(query)
     looked_at = 0
     for writer in writers:
         row = view.log_row_at(writer["ec_sequence_number"])
         if row is None:
             continue
-        caused = view.tables.select(
-            schema.causal_parents,
-            {"parent_operation_id": row["operation_id"]},
-            order_by="ec_sequence_number",
-            limit=DRAWN_MAX - looked_at,
+        caused = view.tables.scan(
+            TableQuery(
+                schema.causal_parents,
+                {"parent_operation_id": row["operation_id"]},
+                order_by="ec_sequence_number",
+                limit=DRAWN_MAX - looked_at,
+            )
         )
         looked_at += len(caused)
         for child in caused:
-            effects = view.tables.select(
-                schema.applied_effects, {"ec_sequence_number": child["ec_sequence_number"]}
+            effects = view.tables.scan(
+                TableQuery(
+                    schema.applied_effects, {"ec_sequence_number": child["ec_sequence_number"]}
+                )
             )
             yield from (
                 effect["record_key"] for effect in effects if effect["store"] == store.table.name

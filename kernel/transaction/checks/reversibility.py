@@ -14,6 +14,7 @@ from kernel.algebra.effects import EFFECT_KINDS, expected_compensations, expecte
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import KernelEffect, UndoneEffect
 from kernel.transaction.checks.check import Refusal, Submission, Verdict
 
@@ -105,5 +106,5 @@ def _applied(view: LedgerView, undone: UndoneEffect) -> Document | None:
 
 def _effects(view: LedgerView, sequence: int) -> Iterator[Document]:
     where = {"ec_sequence_number": sequence}
-    for row in view.tables.select(schema.applied_effects, where, order_by="ordinal"):
+    for row in view.tables.scan(TableQuery(schema.applied_effects, where, order_by="ordinal")):
         yield effect_of(row)

@@ -52,6 +52,7 @@ from kernel.algebra.verbs import (
 )
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import (
     ACTORS,
     MAX_ADJUDICATED,
@@ -314,7 +315,7 @@ def check_derived_names(submission: Submission) -> Verdict:
 def _is_there(view: LedgerView, name: str) -> bool:
     steps = {"extraction_run_id": name}
     return view.node(name) is not None or bool(
-        view.tables.select(schema.extraction_attempts, steps, limit=1)
+        view.tables.scan(TableQuery(schema.extraction_attempts, steps, limit=1))
     )
 
 

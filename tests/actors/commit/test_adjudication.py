@@ -15,6 +15,7 @@ from actors.orchestrator.intents import Adjudicate
 from kernel.audit.open_reviews import open_reviews
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import SubmissionResult
 from kernel.records.reviews.evidence import IDENTITY_CONFIDENCE_MIN, Evidence, why_a_person_decides
 from kernel.verify import verify
@@ -415,7 +416,7 @@ def test_an_outcome_that_a_person_has_to_look_at_waits_until_it_is_settled(ledge
     assert waiting(ledger, "outcome") == []
     with ledger.view() as view:
         # A page reads what waits, so that nothing of what was settled costs it anything.
-        assert view.tables.count(schema.outcomes_to_review) == 0
+        assert view.tables.count(TableQuery(schema.outcomes_to_review)) == 0
     again = do(ledger, DismissOutcomeUnit("receipt:nobody's", "x"))
     assert again.rejection.reason_code == "envelope_adjudication_unknown"
     whole(ledger)

@@ -24,6 +24,7 @@ from actors.errors import (
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import SubmissionResult
 from kernel.transaction import kernel as kernel_module
 from kernel.transaction.checks import schema as envelope_schema
@@ -306,7 +307,7 @@ async def test_a_commit_that_failed_and_is_on_record_is_answered_with_its_result
 
 def receipts(ledger):
     with ledger.view() as view:
-        rows = view.tables.select(schema.receipts, order_by="receipt_sequence")
+        rows = view.tables.scan(TableQuery(schema.receipts, order_by="receipt_sequence"))
         return [(row["receipt_kind"], row["operation_id"], row["reason_code"]) for row in rows]
 
 
@@ -475,8 +476,12 @@ async def test_a_disk_that_is_full_in_the_middle_of_a_batch_answers_nobody_with_
     ledger.close()
     reopened = Ledger(SqliteStore(tmp_path / "ledger.db", read_only=True), ledger.host)
     with reopened.view() as view:
-        assert view.tables.count(schema.kernel_event_log) == view.head().ec_sequence_number == 0
-        assert view.tables.count(schema.nodes) == 0
+        assert (
+            view.tables.count(TableQuery(schema.kernel_event_log))
+            == view.head().ec_sequence_number
+            == 0
+        )
+        assert view.tables.count(TableQuery(schema.nodes)) == 0
     reopened.close()
 
 

@@ -42,16 +42,16 @@ class Listening:
         self._asked.append((table.name, key))
         return self._tables.get(table, *key)
 
-    def select(self, table, where=None, **options):
+    def scan(self, query):
+        name, where = query.table.name, query.where
+        rows = self._tables.scan(query)
+        if query.any_of is not None:
+            self._in_bulk.append((name, query.any_of[0], len(rows)))
+            return rows
         # Whether there are overlays at all, or deferred cascades, is asked once a batch.
-        once = where == {"overlay_in_force": 1} or (where or {}).get("queue") == CASCADE_QUEUE
+        once = where == {"overlay_in_force": 1} or where.get("queue") == CASCADE_QUEUE
         if not once:
-            self._asked.append((table.name, where))
-        return self._tables.select(table, where, **options)
-
-    def select_any(self, table, column, values, where, **options):
-        rows = self._tables.select_any(table, column, values, where, **options)
-        self._in_bulk.append((table.name, column, len(rows)))
+            self._asked.append((name, where))
         return rows
 
 

@@ -15,6 +15,7 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.authority.strategy import BetaPosteriorMean
 from kernel.authority.value import authority_of
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.replay.judgement import replay_all, replay_one
 from kernel.rollback.confirmation import Confirmations
 from kernel.rollback.errors import RollbackRefused
@@ -439,8 +440,10 @@ def test_the_replay_of_a_recompute_names_the_effect_of_its_own_that_differs(ledg
         sequence = view.log_row_of(operation_id)["ec_sequence_number"]
         [damaged, *_] = [
             row
-            for row in view.tables.select(
-                schema.applied_effects, {"ec_sequence_number": sequence}, order_by="ordinal"
+            for row in view.tables.scan(
+                TableQuery(
+                    schema.applied_effects, {"ec_sequence_number": sequence}, order_by="ordinal"
+                )
             )
             if row["record_key"] == "u2"
         ]

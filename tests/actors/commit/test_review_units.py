@@ -12,6 +12,7 @@ from actors.commit.rollback_units import RollbackOperationUnit
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.stated_receipts import BATCH_ITEMS_MAX
 from kernel.records.capacity import CapacityGrant, UnlimitedCapacity
 from kernel.records.reviews.batch import DISPOSITIONS, BatchReview, operation_id_of, recorded_batch
@@ -91,7 +92,7 @@ def state(ledger: Ledger, name: str) -> str | None:
 
 def log(ledger: Ledger) -> list[str]:
     with ledger.view() as view:
-        rows = view.tables.select(schema.kernel_event_log, order_by="ec_sequence_number")
+        rows = view.tables.scan(TableQuery(schema.kernel_event_log, order_by="ec_sequence_number"))
         return [row["semantic_intent"] for row in rows]
 
 
@@ -419,7 +420,7 @@ def test_a_full_batch_of_long_names_is_recorded_or_refused_at_once(
         caught = refused(ledger, *items)
         assert (caught.code, caught.field) == ("batch_review_too_large", "item_operations")
         with ledger.view() as view:
-            assert view.tables.count(schema.receipts) == 0
+            assert view.tables.count(TableQuery(schema.receipts)) == 0
 
 
 NAMES = ("a", "b", "c", "d", "e")

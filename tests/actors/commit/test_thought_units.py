@@ -18,6 +18,7 @@ from actors.commit.thought_units import (
 )
 from actors.errors import ThoughtNotTaken
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.proof.eta_tree import eta_path, eta_root, verify_eta_path
 from kernel.proof.seals import check_signatures, seal_hash
 from kernel.proof.signing_keys import KeyKind, SeedKey
@@ -73,7 +74,7 @@ class World:
 
     def rows(self, table, **where):
         with self.ledger.view() as view:
-            return view.tables.select(table, where)
+            return view.tables.scan(TableQuery(table, where))
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from kernel.belief.session import BeliefSession
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import RejectedResult, SubmissionResult
 from kernel.verify import verify
 from tests.actors.harness import (
@@ -79,7 +80,7 @@ class SwallowingUnit:
 
     def run(self, context):
         try:
-            context.transaction.tables.select(schema.nodes, {"node_id": SURROGATE})
+            context.transaction.tables.scan(TableQuery(schema.nodes, {"node_id": SURROGATE}))
             context.transaction.tables.get(schema.nodes, NUL)
         except Exception:  # noqa: BLE001 - whatever the store makes of it
             return "failed"
@@ -150,7 +151,9 @@ async def commit_beside(committer, poison, where):
 
 def refusals(ledger):
     with ledger.view() as view:
-        rows = view.tables.select(schema.receipts, {"receipt_kind": "request_unprocessable"})
+        rows = view.tables.scan(
+            TableQuery(schema.receipts, {"receipt_kind": "request_unprocessable"})
+        )
         # What a test writes beside the kernel is no receipt.
         findings = [
             finding for finding in verify(view).findings if finding.table != "ephemeral_receipts"

@@ -15,6 +15,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import US_PER_DAY
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import RejectedResult
 from kernel.records.extraction import SOURCE_CHANGED
 from kernel.verify import verify
@@ -71,7 +72,7 @@ def record(ledger: Ledger, request_id: str) -> tuple[str, Any]:
 
 def attempts(ledger: Ledger) -> list[dict[str, Any]]:
     with ledger.view() as view:
-        rows = view.tables.select(schema.extraction_attempts, order_by="attempt_number")
+        rows = view.tables.scan(TableQuery(schema.extraction_attempts, order_by="attempt_number"))
     return [orjson.loads(row["record"]) for row in rows]
 
 
@@ -158,7 +159,9 @@ def test_a_step_that_comes_too_early_leaves_no_trace(ledger):
 
 def ledger_size(ledger: Ledger) -> tuple[int, int]:
     with ledger.view() as view:
-        return view.tables.count(schema.kernel_event_log), view.tables.count(schema.receipts)
+        return view.tables.count(TableQuery(schema.kernel_event_log)), view.tables.count(
+            TableQuery(schema.receipts)
+        )
 
 
 @pytest.mark.spec("INV-EXT-6")

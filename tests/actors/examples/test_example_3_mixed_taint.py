@@ -8,6 +8,7 @@ lowered, and both understandings stay.
 import pytest
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.verify import verify
 from tests.actors.examples.bank import ask, put_source, receipts_of
 from tests.actors.intents import envelope_of, node_of
@@ -92,5 +93,7 @@ async def test_step_7_asked_again_without_what_is_restricted_it_is_public_and_bo
         for result in (sealed, public):
             assert view.log_row_of(result.operation_id) is not None
         assert verify(view).findings == ()
-        nodes = view.tables.select(schema.nodes, {"node_kind": "ConsolidatedUnderstanding"})
+        nodes = view.tables.scan(
+            TableQuery(schema.nodes, {"node_kind": "ConsolidatedUnderstanding"})
+        )
     assert {row["node_id"] for row in nodes} == {"CU-2", "CU-3"}

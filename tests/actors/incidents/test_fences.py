@@ -16,6 +16,7 @@ from kernel.ledger.shards import (
     shards_of,
     take_away_all,
 )
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.causal_graph import CausalNode, Mark
 from tests.kernel.build import findings, memory_ledger
 
@@ -33,7 +34,10 @@ WRITES = {
 
 def content_of(ledger: Ledger):
     with ledger.view() as view:
-        return {table.name: view.tables.select(table) for table in schema.metadata.sorted_tables}
+        return {
+            table.name: view.tables.scan(TableQuery(table))
+            for table in schema.metadata.sorted_tables
+        }
 
 
 @pytest.fixture

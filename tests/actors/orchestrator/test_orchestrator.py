@@ -52,6 +52,7 @@ from actors.orchestrator.untrusted_content import unwrap_untrusted
 from kernel.ledger import schema
 from kernel.ledger.ledger import GENESIS_POLICY, Ledger
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import MAX_CAUSAL_PARENTS, Envelope
 from kernel.model.landscape_receipts import RunSealed
 from kernel.model.receipt import MANIFEST_RECEIPT
@@ -870,7 +871,7 @@ def test_a_producer_may_not_ask_for_what_the_runtime_alone_asks_for():
 def test_the_session_of_an_intent_is_in_the_log(ledger):
     put(ledger, source("src-3"), session_id="s-7")
     with ledger.view() as view:
-        rows = view.tables.select(schema.kernel_event_log, {"session_id": "s-7"})
+        rows = view.tables.scan(TableQuery(schema.kernel_event_log, {"session_id": "s-7"}))
 
     assert [row["semantic_intent"] for row in rows] == ["create"]
 

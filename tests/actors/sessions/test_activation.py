@@ -11,6 +11,7 @@ from actors.sessions import session_actor
 from kernel.belief.errors import BeliefError
 from kernel.belief.session import BeliefSession
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.verify import verify
 from tests.actors.harness import declare, running_sessions, scripted_ledger, strike
 from tests.kernel.build import findings
@@ -55,7 +56,7 @@ def replayed(monkeypatch):
 
 def snapshots(ledger):
     with ledger.view() as view:
-        return [row["n_events"] for row in view.tables.select(schema.belief_snapshots)]
+        return [row["n_events"] for row in view.tables.scan(TableQuery(schema.belief_snapshots))]
 
 
 async def test_only_what_came_after_the_newest_snapshot_is_replayed(ledger, replayed):

@@ -10,6 +10,7 @@ from kernel.belief.session import BeliefSession
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from tests.actors.eliminating_process import eliminate, real_host
 from tests.actors.harness import anchor_of, running_sessions, strike
 from tests.forked import forked, sent
@@ -56,9 +57,11 @@ async def test_what_was_answered_survives_a_kill_and_the_session_goes_on(tmp_pat
 def check_record(ledger: Ledger, answered: list[tuple[str, str, str]]) -> None:
     """Every answer is on record, every trail restores, and each anchor names its end."""
     with ledger.view() as view:
-        recorded = {row["event_id"] for row in view.tables.select(schema.belief_events)}
+        recorded = {row["event_id"] for row in view.tables.scan(TableQuery(schema.belief_events))}
         assert {event_id for _, event_id, _ in answered} <= recorded
-        assert view.tables.count(schema.kernel_event_log) == view.head().ec_sequence_number
+        assert (
+            view.tables.count(TableQuery(schema.kernel_event_log)) == view.head().ec_sequence_number
+        )
         for number in range(SESSIONS):
             session_id = f"s-{number}"
             events = view.belief_events(session_id)

@@ -24,6 +24,7 @@ from kernel.belief.errors import BeliefError
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from tests.actors.harness import (
     Gate,
     anchor_of,
@@ -61,7 +62,7 @@ async def ask_together(sessions, session_id, messages):
 
 def events_on_record(ledger, session_id):
     with ledger.view() as view:
-        return view.tables.select(schema.belief_events, {"session_id": session_id})
+        return view.tables.scan(TableQuery(schema.belief_events, {"session_id": session_id}))
 
 
 async def assert_agreement(ledger, sessions, session_id):
@@ -459,7 +460,7 @@ def flip(content):
 def tamper(store, change):
     """Change the stored events of session s-1 behind the ledger's back."""
     with store.inner.transaction() as tables:
-        rows = tables.select(schema.belief_events, {"session_id": "s-1"})
+        rows = tables.scan(TableQuery(schema.belief_events, {"session_id": "s-1"}))
         for row in rows:
             tables.delete(schema.belief_events, "s-1", row["event_index"])
         tables.insert_many(schema.belief_events, change(rows))
@@ -550,9 +551,11 @@ async def test_after_every_commit_each_anchor_names_the_head_of_its_sessions_tra
 
     def check():
         with ledger.view() as view:
-            for row in view.tables.select(schema.belief_sessions):
+            for row in view.tables.scan(TableQuery(schema.belief_sessions)):
                 session_id = row["session_id"]
-                events = view.tables.select(schema.belief_events, {"session_id": session_id})
+                events = view.tables.scan(
+                    TableQuery(schema.belief_events, {"session_id": session_id})
+                )
                 payload = view.tables.get(schema.belief_anchors, session_id)
                 seen.append(
                     payload["head_event_hash"] == row["head_event_hash"] == events[-1]["event_hash"]

@@ -16,6 +16,7 @@ from kernel.belief.errors import BeliefError
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import SessionPolicy
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
 from kernel.transaction.kernel import Kernel
 from kernel.verify import verify
@@ -598,8 +599,8 @@ async def test_giving_up_closes_the_requests_that_were_tried_with_a_receipt_each
     assert outcomes == [("closed", None)]
     with ledger.view() as view:
         rows = [view.outcome_of(request_id) for request_id in closed]
-        receipts = view.tables.select(
-            schema.receipts, {"receipt_kind": "authority_recompute_dead_lettered"}
+        receipts = view.tables.scan(
+            TableQuery(schema.receipts, {"receipt_kind": "authority_recompute_dead_lettered"})
         )
         assert view.head().receipt_hash == receipts[-1]["receipt_hash"]
     assert [row["outcome"] for row in rows] == ["dead_letter"] * 2

@@ -19,6 +19,7 @@ from kernel.belief.terms import SessionPolicy
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.verify import verify
 from tests.actors.eliminating_process import real_host
 from tests.actors.harness import (
@@ -97,7 +98,7 @@ async def test_the_same_succession_again_makes_no_second_one():
         assert error.code == "SESSION_SUCCEEDED"
         assert error.details == {"successor_id": first["successor_id"]}
     with ledger.view() as view:
-        assert view.tables.count(schema.belief_sessions) == 2
+        assert view.tables.count(TableQuery(schema.belief_sessions)) == 2
     assert findings_of(ledger) == []
 
 

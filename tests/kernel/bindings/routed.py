@@ -1,6 +1,7 @@
 """Bindings, artifacts and phases as tests write them, and what pairs should come of them."""
 
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.bindings.artifacts import COMPLETED_PHASES, completion, read_artifact
 from kernel.model.bindings.dispatch import TARGETS
 from kernel.model.bindings.selectors import phase_of, read_selector_list
@@ -82,7 +83,7 @@ def route_marks(ledger):
 
 def pairs_of(view):
     """Every pair, the newest evaluation of a generation and an event last."""
-    rows = view.tables.select(schema.binding_pairs)
+    rows = view.tables.scan(TableQuery(schema.binding_pairs))
     return sorted(rows, key=lambda row: row["evaluation_number"])
 
 

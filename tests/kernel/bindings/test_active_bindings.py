@@ -5,6 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
+from kernel.ledger.store.tables import TableQuery
 from kernel.records import active_bindings
 from kernel.records.active_bindings import ActiveBindings
 from tests.kernel.bindings.machine import BINDING_IDS, BindingMachine
@@ -87,9 +88,10 @@ def of_record(view):
     active = {source: [] for source in SOURCES}
     for binding_id in ("b1", "b2"):
         node = view.node(binding_id)
-        rows = view.tables.select(
+        query = TableQuery(
             active_bindings.schema.binding_generation_snapshots, {"binding_id": binding_id}
         )
+        rows = view.tables.scan(query)
         standing = [row for row in rows if row["in_force"]]
         if node is None or node["state"] != "active" or not standing:
             continue

@@ -10,6 +10,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.bindings.artifacts import COMPLETED_PHASES, read_artifact
 from kernel.records.binding_pairs import pair_of_request
 from kernel.rollback.execute import rollback_operation
@@ -335,9 +336,10 @@ class Routing(BindingMachine):
     def binding(self, binding_id, selectors, state):
         with self.ledger.view() as view:
             node = view.node(binding_id)
-            rows = view.tables.select(
+            query = TableQuery(
                 pair_routing.schema.binding_generation_snapshots, {"binding_id": binding_id}
             )
+            rows = view.tables.scan(query)
         if node is None:
             return created(binding_id, *selectors)
         fields = {"state": "active"} if state else {"title": "t"}

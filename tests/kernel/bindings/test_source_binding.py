@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kernel.algebra.arguments import BINDING_MEANING
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.bindings import source_binding
 from kernel.model.bindings.selectors import NOT_SUPPORTED, BindingRefused, read_selector_list
 from kernel.model.bindings.source_binding import read_source_binding
@@ -80,7 +81,9 @@ def state_of(ledger):
 
 def rows_of(ledger):
     with ledger.view() as view:
-        return view.tables.select(schema.binding_generation_snapshots, {"binding_id": "b"})
+        return view.tables.scan(
+            TableQuery(schema.binding_generation_snapshots, {"binding_id": "b"})
+        )
 
 
 def writer_of(ledger, number):

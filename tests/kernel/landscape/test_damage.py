@@ -36,6 +36,7 @@ from kernel.landscape.recorder import Recorder
 from kernel.landscape.seals import seal_to_state
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from tests.kernel.build import FakeHost
 from tests.kernel.landscape.runs import whole_run
 
@@ -50,7 +51,7 @@ def _page(name):
 
 def _rows_of(view, name):
     """The records of a table as they are stored: what a reader is asked about is no damage."""
-    return view.tables.select(TABLES[name])
+    return view.tables.scan(TableQuery(TABLES[name]))
 
 
 READERS = {

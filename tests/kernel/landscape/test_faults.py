@@ -32,6 +32,7 @@ from kernel.landscape.reports import (
 )
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from tests.kernel.build import FakeHost, memory_ledger
 from tests.kernel.landscape.runs import begin, begin_with_token, checkpoint, whole_run
 
@@ -54,7 +55,7 @@ def read(ledger, question, *arguments, **options):
 
 
 def records(ledger, name):
-    return ledger.read(lambda view: view.tables.select(TABLES[name]))
+    return ledger.read(lambda view: view.tables.scan(TableQuery(TABLES[name])))
 
 
 def test_every_line_of_the_tables_names_a_test_that_there_is():
@@ -206,7 +207,7 @@ def test_a_checkpoint_of_another_format_is_refused_by_its_code(ledger, recorder)
     checkpoint(recorder, "run-1", "t", 1)
     for version in (0, 2):
         with ledger.store.transaction() as tables:
-            [stored] = tables.select(TABLES["checkpoints"])
+            [stored] = tables.scan(TableQuery(TABLES["checkpoints"]))
             key = ("run-1", stored["checkpoint_id"])
             tables.update(TABLES["checkpoints"], key, {"format_version": version})
         with pytest.raises(LandscapeRefused, match=f"format {version}") as refused:

@@ -1,4 +1,4 @@
-"""What happened to a token, whatever one asks about (seed 003, Lineage Query System)."""
+"""What happened to a token, whatever one asks about (seed 003, Lineage TableQuery System)."""
 
 import sqlite3
 from contextlib import closing
@@ -16,6 +16,7 @@ from kernel.landscape.recorder import Recorder
 from kernel.landscape.reports import run_of_id
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from tests.kernel.build import FakeHost
 from tests.kernel.landscape.runs import whole_run
 
@@ -31,7 +32,7 @@ def explained(ledger, record_id, **options):
     return ledger.read(lambda view: explain(view, record_id, **options))
 
 
-@pytest.mark.spec("seed 003, Lineage Query System")
+@pytest.mark.spec("seed 003, Lineage TableQuery System")
 def test_a_token_is_explained_from_its_source_to_its_outcome(ledger, run):
     lineage = ledger.read(lambda view: lineage_of(view, "run-1", run["token"]["token_id"]))
     assert lineage.source_data == {"text": "Motion GRANTED"}
@@ -66,7 +67,7 @@ def test_a_forked_row_has_an_answer_for_each_of_its_ways(ledger, run):
 
 @pytest.mark.parametrize("name", [*TABLES])
 def test_every_id_of_a_run_is_explained_as_what_it_is(ledger, run, name):
-    [row, *_] = ledger.read(lambda view: view.tables.select(TABLES[name], limit=1))
+    [row, *_] = ledger.read(lambda view: view.tables.scan(TableQuery(TABLES[name], limit=1)))
     explanation = explained(ledger, row[KEYS[name]])
     assert (explanation.kind, explanation.record) == (name, row)
     assert "run run-1: completed" in explanation_text(explanation)
@@ -96,7 +97,7 @@ def test_a_damaged_record_stops_the_answer_and_is_named(ledger, run, name, chang
     table, key = TABLES[name], KEYS[name]
     with ledger.store.transaction() as tables:
         where = {"run_id": "run-1"} | ({} if name in ("rows", "runs") else {"token_id": token_id})
-        row = tables.select(table, where)[0]
+        row = tables.scan(TableQuery(table, where))[0]
         record_key = ("run-1",) if name == "runs" else ("run-1", row[key])
         tables.update(table, record_key, change)
     with pytest.raises(RecordDamaged, match=rule) as damaged:

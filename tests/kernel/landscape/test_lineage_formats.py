@@ -15,6 +15,7 @@ from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.open_lineage import open_lineage_events
 from kernel.landscape.prov_json import prov_document
 from kernel.landscape.record_rules import KEYS, TABLES
+from kernel.ledger.store.tables import TableQuery
 from tests.kernel.landscape.runs import begin, seal, step, whole_run
 
 PRODUCER = "urn:rotulus:1"
@@ -165,7 +166,7 @@ def test_the_prov_document_has_every_record_and_names_nothing_that_is_not_there(
         "run": "runs",
     }
     for kind, table in kinds.items():
-        count = ledger.read(lambda view, table=table: view.tables.count(TABLES[table]))
+        count = ledger.read(lambda view, table=table: view.tables.count(TableQuery(TABLES[table])))
         assert counts[f"run:{kind}"] == count, table
     everything = set().union(*named.values())
     for section in content.keys() - {"prefix", *named}:
@@ -209,7 +210,7 @@ def test_what_is_not_there_or_damaged_is_not_exported(ledger, run, export):
     with pytest.raises(LandscapeRefused):
         ledger.read(lambda view: export(view, "nobody"))
     with ledger.store.transaction() as tables:
-        [state, *_] = tables.select(TABLES["node_states"])
+        [state, *_] = tables.scan(TableQuery(TABLES["node_states"]))
         key = ("run-1", state[KEYS["node_states"]])
         tables.update(TABLES["node_states"], key, {"input_hash": "x"})
     with pytest.raises(RecordDamaged, match="input_hash"):

@@ -22,6 +22,7 @@ from kernel.ledger import schema
 from kernel.ledger.landscape_tables import CHANGING
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.values.canonical import GENESIS_HASH, sha256_hex
 from kernel.verify import verify
 from kernel.verify.since import KeptTree, verify_since
@@ -42,7 +43,7 @@ def findings(ledger):
 
 
 def groups_of(ledger):
-    return ledger.read(lambda view: view.tables.select(GROUPS))
+    return ledger.read(lambda view: view.tables.scan(TableQuery(GROUPS)))
 
 
 def open_work(recorder):
@@ -367,7 +368,7 @@ def test_whoever_writes_of_a_run_from_before_there_were_groups_takes_it_in(earli
 
 
 def _key_of_a_call(tables):
-    row = tables.select(TABLES["calls"])[0]
+    row = tables.scan(TableQuery(TABLES["calls"]))[0]
     return row["run_id"], row["call_id"]
 
 

@@ -11,6 +11,7 @@ from kernel.landscape.errors import LandscapeRefused, RecordRefused
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
 from kernel.landscape.reports import performance_of
+from kernel.ledger.store.tables import TableQuery
 from kernel.values.canonical import MAX_SAFE_INTEGER
 from tests.kernel.landscape.runs import begin, begin_with_token, whole_run
 
@@ -22,7 +23,7 @@ def record_whole(recorder, data, token_id):
 
 
 def rows_of(ledger, name, **where):
-    return ledger.read(lambda view: view.tables.select(TABLES[name], where))
+    return ledger.read(lambda view: view.tables.scan(TableQuery(TABLES[name], where)))
 
 
 @pytest.mark.spec("seed 003, Database Schema")

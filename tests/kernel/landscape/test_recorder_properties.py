@@ -17,6 +17,7 @@ from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from tests.kernel.build import FakeHost
 from tests.kernel.landscape.runs import begin
 
@@ -175,10 +176,10 @@ def test_every_token_ends_once_and_leads_back_to_its_source(ledgers, taken, grou
         pipeline.end(len(pipeline.on_their_way))
     assert pipeline.recorder.complete_run(run_id)["status"] == "completed"
     with ledger.view() as view:
-        outcomes = view.tables.select(TABLES["token_outcomes"], {"run_id": run_id})
+        outcomes = view.tables.scan(TableQuery(TABLES["token_outcomes"], {"run_id": run_id}))
         terminal = Counter(row["token_id"] for row in outcomes if row["is_terminal"])
         assert terminal == Counter([*pipeline.tokens])
-        links = view.tables.select(TABLES["token_parents"], {"run_id": run_id})
+        links = view.tables.scan(TableQuery(TABLES["token_parents"], {"run_id": run_id}))
         parents = {token_id: [] for token_id in pipeline.tokens}
         for link in sorted(links, key=lambda link: (link["token_id"], link["ordinal"])):
             parents[link["token_id"]].append(link["parent_token_id"])

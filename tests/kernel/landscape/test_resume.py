@@ -13,6 +13,7 @@ from kernel.landscape.errors import LandscapeRefused, RecordDamaged
 from kernel.landscape.open_work import rows_behind, state_input
 from kernel.landscape.payloads import purge_payloads
 from kernel.landscape.record_rules import TABLES
+from kernel.ledger.store.tables import TableQuery
 from tests.kernel.landscape.runs import begin, begin_with_token, checkpoint, seal
 
 
@@ -30,8 +31,8 @@ def test_a_run_goes_on_only_on_the_graph_on_which_it_began(ledger, recorder):
     assert state == {"sum": 2.0, "items": [b"x"]}
     assert isinstance(state["sum"], float)
     with ledger.view() as view:
-        nodes = view.tables.select(TABLES["nodes"], {"run_id": "run-1"})
-        edges = view.tables.select(TABLES["edges"], {"run_id": "run-1"})
+        nodes = view.tables.scan(TableQuery(TABLES["nodes"], {"run_id": "run-1"}))
+        edges = view.tables.scan(TableQuery(TABLES["edges"], {"run_id": "run-1"}))
     assert topology_hash(nodes[::-1], edges[::-1]) == topology_hash(nodes, edges)
     others = (
         ([{**nodes[0], "config_hash": "ab" * 32}, *nodes[1:]], edges),

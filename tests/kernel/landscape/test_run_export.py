@@ -11,6 +11,7 @@ from kernel.landscape.export import ImportRefused, export_csv, export_run, impor
 from kernel.landscape.record_rules import TABLES
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from tests.kernel.build import FakeHost
 from tests.kernel.landscape.runs import whole_run
 
@@ -70,7 +71,7 @@ def test_an_export_that_was_changed_is_refused_and_nothing_is_taken(lines, other
     with pytest.raises(ImportRefused) as refused:
         import_run(other, spoiled(lines), key)
     assert refused.value.code == "landscape_import_invalid"
-    assert other.read(lambda view: view.tables.count(TABLES["runs"])) == 0
+    assert other.read(lambda view: view.tables.count(TableQuery(TABLES["runs"]))) == 0
 
 
 def test_an_export_whose_records_name_what_is_not_there_is_refused(other, lines):
@@ -86,7 +87,7 @@ def test_an_export_whose_records_name_what_is_not_there_is_refused(other, lines)
             document["row_id"] = "nowhere"
     with pytest.raises(ImportRefused, match="row_id names nowhere"):
         import_run(other, map(orjson.dumps, forged))
-    assert other.read(lambda view: view.tables.count(TABLES["runs"])) == 0
+    assert other.read(lambda view: view.tables.count(TableQuery(TABLES["runs"]))) == 0
 
 
 def test_another_key_takes_nothing(lines, other):

@@ -7,6 +7,7 @@ from kernel.landscape.errors import LandscapeRefused, RecordDamaged, RecordRefus
 from kernel.landscape.export import ImportRefused, export_run, import_run
 from kernel.landscape.lineage import lineage_of
 from kernel.landscape.record_rules import TABLES
+from kernel.ledger.store.tables import TableQuery
 from kernel.verify import verify
 from tests.kernel.build import memory_ledger
 from tests.kernel.landscape.runs import begin, begin_with_token, whole_run
@@ -107,10 +108,10 @@ def give_the_parent_another_row(tables, run):
 
 
 def take_the_parent_away(tables, run):
-    [link] = tables.select(
-        TABLES["token_parents"],
-        {"run_id": "run-1", "token_id": run["branches"][1]["token_id"]},
+    query = TableQuery(
+        TABLES["token_parents"], {"run_id": "run-1", "token_id": run["branches"][1]["token_id"]}
     )
+    [link] = tables.scan(query)
     tables.delete(TABLES["token_parents"], "run-1", link["link_id"])
     return run["branches"][1]["token_id"], "landscape_tokens"
 
@@ -123,7 +124,7 @@ def name_both_branches_alike(tables, run):
 
 def expect_a_further_branch(tables, run):
     where = {"run_id": "run-1", "token_id": run["token"]["token_id"]}
-    [outcome] = tables.select(TABLES["token_outcomes"], where)
+    [outcome] = tables.scan(TableQuery(TABLES["token_outcomes"], where))
     expected = typed_data(["sure", "unsure", "other"]).decode()
     key = ("run-1", outcome["outcome_id"])
     tables.update(TABLES["token_outcomes"], key, {"expected_branches_json": expected})
@@ -132,7 +133,7 @@ def expect_a_further_branch(tables, run):
 
 def expect_a_further_part(tables, run):
     where = {"run_id": "run-1", "outcome": "expanded"}
-    [outcome] = tables.select(TABLES["token_outcomes"], where)
+    [outcome] = tables.scan(TableQuery(TABLES["token_outcomes"], where))
     expected = typed_data({"count": 4}).decode()
     key = ("run-1", outcome["outcome_id"])
     tables.update(TABLES["token_outcomes"], key, {"expected_branches_json": expected})
@@ -175,7 +176,7 @@ def test_a_run_with_a_broken_lineage_is_not_taken_in(ledger, recorder, broken):
     with pytest.raises(ImportRefused) as refused:
         import_run(other, lines)
     assert refused.value.code == "landscape_import_invalid"
-    assert other.read(lambda view: view.tables.count(TABLES["runs"])) == 0
+    assert other.read(lambda view: view.tables.count(TableQuery(TABLES["runs"]))) == 0
 
 
 @pytest.mark.parametrize("behind", [b'{"record_type":"rows"}\n', b"[]\n", b"x"])
@@ -186,7 +187,7 @@ def test_nothing_stands_behind_the_manifest_of_an_import(ledger, recorder, behin
     other = memory_ledger()
     with pytest.raises(ImportRefused, match="behind the manifest"):
         import_run(other, [*lines, behind])
-    assert other.read(lambda view: view.tables.count(TABLES["runs"])) == 0
+    assert other.read(lambda view: view.tables.count(TableQuery(TABLES["runs"]))) == 0
     import_run(other, [*lines, b"\n", b" \n"])
 
 

@@ -33,6 +33,7 @@ from kernel.landscape.runtime.views import run_view, runtime_runs, view_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.values.canonical import MAX_SAFE_INTEGER
 from kernel.verify import verify
 from kernel.work.outcomes import close
@@ -109,7 +110,7 @@ def test_every_record_keeps_its_rules_and_every_token_has_one_end(observed):
 
 def ask_outcomes(ledger):
     with ledger.view() as view:
-        return view.tables.select(schema.outbox_outcomes)
+        return view.tables.scan(TableQuery(schema.outbox_outcomes))
 
 
 @pytest.mark.parametrize("duration_ms", [1e300, 1.7976931348623157e308])
@@ -136,16 +137,13 @@ class ShuffledTables:
     def __getattr__(self, name):
         return getattr(self._tables, name)
 
-    def select(self, table, where=None, *, order_by=None, **options):
-        rows = self._tables.select(table, where, order_by=order_by, **options)
+    def scan(self, query):
+        rows = self._tables.scan(query)
         self._random.shuffle(rows)
-        keys = [order_by] if order_by else [column.name for column in table.primary_key]
-        return sorted(rows, key=itemgetter(*keys))
-
-    def select_any(self, *args, **options):
-        rows = self._tables.select_any(*args, **options)
-        self._random.shuffle(rows)
-        return rows
+        if query.any_of is not None:
+            return rows
+        by_key = [column.name for column in query.table.primary_key]
+        return sorted(rows, key=itemgetter(*([query.order_by] if query.order_by else by_key)))
 
 
 def test_the_records_of_a_run_do_not_depend_on_the_order_in_which_a_database_returns_rows(
@@ -164,7 +162,7 @@ def test_the_records_of_a_run_do_not_depend_on_the_order_in_which_a_database_ret
 
 def test_an_observation_is_a_token_whose_row_is_its_docket_entry(observed):
     with observed.view() as view:
-        [observation] = view.tables.select(schema.court_disposition_observations)
+        [observation] = view.tables.scan(TableQuery(schema.court_disposition_observations))
         record = view.record(schema.court_disposition_observations, observation["observation_id"])
         stretch = open_stretch(view)
         made = view_of(view, stretch)
@@ -253,7 +251,7 @@ def test_what_was_given_up_is_in_every_report_of_what_went_wrong(ledger, is_seal
         assert diagnosis["next_steps"] == [f"failure_context {run_id}"]
         recent = {each["run_id"]: each for each in activity_since(view, 0)["runs"]}
         assert recent.keys() == {each["run_id"] for each in runtime_runs(view, limit=5)}
-        assert recent[run_id]["tokens"] == made.tables.count(TABLES["tokens"])
+        assert recent[run_id]["tokens"] == made.tables.count(TableQuery(TABLES["tokens"]))
         assert recent[run_id]["status"] == ("completed" if is_sealed else "running")
         later = activity_since(view, 1 << 60)["runs"]
         assert [each["status"] for each in later] == ["running"]
@@ -320,7 +318,7 @@ def test_what_is_recorded_between_reading_and_sealing_is_not_left_out(observed, 
 def test_verification_names_the_table_of_a_sealed_run_that_comes_out_otherwise(observed):
     seal(observed, 1, head(observed) - 1)
     with observed.store.transaction() as tables:
-        row = tables.select(schema.landscape_seals)[0]
+        row = tables.scan(TableQuery(schema.landscape_seals))[0]
         tables.put(schema.landscape_seals, {**row, "table_digests": b"{}", "run_digest": "0" * 64})
     with observed.view() as view:
         named = {(finding.table, finding.rule) for finding in verify(view).findings}
@@ -350,7 +348,7 @@ def test_a_drawing_of_a_row_leads_from_it_to_its_outcome_and_never_to_itself(obs
     document = seal(observed, 1, head(observed) - 1)
     with observed.view() as view:
         made = run_view(view, document["run_id"])
-        rows = made.tables.select(TABLES["rows"])
+        rows = made.tables.scan(TableQuery(TABLES["rows"]))
         assert rows
         for row in rows:
             explanation = explain(made, row["row_id"], run_id=document["run_id"])

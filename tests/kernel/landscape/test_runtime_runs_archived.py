@@ -13,6 +13,7 @@ from kernel.ledger import schema
 from kernel.ledger.archive import Archive
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.retention.model_retention import (
     GRACE_US,
     collect_answers,
@@ -61,12 +62,12 @@ def test_a_sealed_run_is_verified_and_read_after_its_stretch_was_archived():
     run_id = document["run_id"]
     before = read(ledger, run_id)
     with ledger.store.view() as tables:
-        envelopes = tables.count(schema.blobs)
+        envelopes = tables.count(TableQuery(schema.blobs))
     while archive_next(ledger):
         assert collect_next(ledger, host)
     with ledger.store.view() as tables:
-        assert tables.count(schema.kernel_event_log, None) < SEGMENT_ROWS
-        assert tables.count(schema.blobs) < envelopes - SEGMENT_ROWS
+        assert tables.count(TableQuery(schema.kernel_event_log)) < SEGMENT_ROWS
+        assert tables.count(TableQuery(schema.blobs)) < envelopes - SEGMENT_ROWS
     ledger.archive = Archive(ledger.archive.files)  # without what a process keeps
     assert read(ledger, run_id) == before
     for index in range(2):

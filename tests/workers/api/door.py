@@ -25,7 +25,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import found_shards
 from kernel.ledger.store.memory import MemoryStore
-from kernel.ledger.store.tables import Store
+from kernel.ledger.store.tables import Store, TableQuery
 from kernel.rollback.confirmation import Confirmations
 from kernel.transaction.kernel import Kernel
 from kernel.values.canonical import MAX_SAFE_INTEGER
@@ -264,7 +264,7 @@ def error_of(response: httpx.Response, status: int, code: str) -> dict[str, Any]
 
 def rows(ledger: Ledger, table: Any) -> list[dict[str, Any]]:
     with ledger.view() as view:
-        return view.tables.select(table)
+        return view.tables.scan(TableQuery(table))
 
 
 def log_length(ledger: Ledger) -> int:

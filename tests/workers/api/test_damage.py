@@ -22,6 +22,7 @@ from kernel.ledger.damage import DAMAGE_CODES, Damage, damage_of
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.values.errors import RowDamaged
 from kernel.values.host import Host
 from kernel.verify import verify
@@ -109,8 +110,10 @@ async def world(door: Door) -> dict[str, str]:
     body = {"requests": [binding("a")]}
     await door.send("/v1/queues/binding-evaluation/requests", body)
     with door.ledger.view() as view:
-        receipt = next(row for row in view.tables.select(schema.receipts) if row["operation_id"])
-        [request] = view.tables.select(schema.outbox, {"queue": "binding-evaluation"})
+        receipt = next(
+            row for row in view.tables.scan(TableQuery(schema.receipts)) if row["operation_id"]
+        )
+        [request] = view.tables.scan(TableQuery(schema.outbox, {"queue": "binding-evaluation"}))
     return {
         "operation_id": result["operation_id"],
         "receipt_operation_id": receipt["operation_id"],
@@ -121,8 +124,10 @@ async def world(door: Door) -> dict[str, str]:
 def spoil(ledger: Ledger, kind: Kind, names: dict[str, str]) -> Damage:
     """Change a record as somebody at the database could; return what is to be met."""
     with ledger.store.transaction() as tables:
-        [of_log] = tables.select(schema.kernel_event_log, {"operation_id": names["operation_id"]})
-        [*rows] = tables.select(kind.table)
+        [of_log] = tables.scan(
+            TableQuery(schema.kernel_event_log, {"operation_id": names["operation_id"]})
+        )
+        [*rows] = tables.scan(TableQuery(kind.table))
         blob_ref = of_log["envelope_payload_blob_ref"]
         of_operation = {
             schema.kernel_event_log: [of_log],
@@ -218,11 +223,11 @@ async def test_every_door_says_so_until_somebody_has_dealt_with_it(kind: Kind, h
 
 def snapshot(store: MemoryStore, table: Table) -> list[dict[str, Any]]:
     with store.view() as tables:
-        return tables.select(table)
+        return tables.scan(TableQuery(table))
 
 
 def snapshot_of(tables: Any, kind: Kind) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = tables.select(kind.table)
+    rows: list[dict[str, Any]] = tables.scan(TableQuery(kind.table))
     return rows
 
 
@@ -268,7 +273,7 @@ async def test_a_reader_of_whatever_process_meets_it(kind: Kind, host: Host):
         met = spoil(door.ledger, kind, names)
         ledger.damage.forget(ledger.damage.all())
         with pytest.raises(RowDamaged), ledger.view() as view:
-            view.tables.select(kind.table)
+            view.tables.scan(TableQuery(kind.table))
         assert [(each.table, each.key.split("/")[0]) for each in ledger.damage.all()] == [
             (met.table, met.key.split("/")[0])
         ]
@@ -308,7 +313,7 @@ def test_work_that_fails_of_a_damaged_row_names_it_and_other_work_pays_nothing()
         ledger.read(lambda view: (view.node("n") or {})["nothing of it"])
     assert ledger.damage.all() == ()
     with ledger.store.transaction() as tables:
-        [row] = tables.select(schema.nodes)
+        [row] = tables.scan(TableQuery(schema.nodes))
         tables.put(schema.nodes, row | {"record": b"{"})
     with pytest.raises(RowDamaged, match="nodes n: record is not a JSON object"):
         ledger.read(lambda view: view.node("n"))

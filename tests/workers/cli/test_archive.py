@@ -10,6 +10,7 @@ from kernel.ledger import schema
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.retention.archival import Retention
 from tests.kernel.archives import memory_archive
 from tests.kernel.build import FakeHost, create, submit
@@ -59,7 +60,7 @@ def test_a_gateway_that_runs_on_the_data_folder_archives_for_the_command(record,
         assert printed(*OLD) == DONE | {"rows_moved": 2 * SEGMENT_ROWS}
         assert printed(*OLD) == DONE
     with record.store.view() as tables:
-        assert tables.count(schema.kernel_event_log) == 1
+        assert tables.count(TableQuery(schema.kernel_event_log)) == 1
 
 
 def test_a_gateway_whose_archive_is_away_says_so_and_keeps_its_rows(record, data_folder):
@@ -69,7 +70,7 @@ def test_a_gateway_whose_archive_is_away_says_so_and_keeps_its_rows(record, data
     assert refused.exit_code == 1
     assert "archive_not_configured" in refused.stderr
     with record.store.view() as tables:
-        assert tables.count(schema.kernel_event_log) == ROWS
+        assert tables.count(TableQuery(schema.kernel_event_log)) == ROWS
 
 
 def test_where_nothing_runs_the_command_does_it_itself(data_folder, monkeypatch):

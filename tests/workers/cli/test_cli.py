@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.proof import proof_file
 from tests.kernel.build import FakeHost, adapt, changed, code_of, create, submit, unmeasured
 from tests.workers.api.door import SESSION, eventually, running_door, source, understanding
@@ -287,7 +288,7 @@ def test_verify_records_what_it_found_where_it_is_told_to(folder: DataFolder):
     assert document["receipts"] == before["receipts"]
     store = SqliteStore(folder.ledger_path, read_only=True)
     with store.view() as tables:
-        [*_, row] = tables.select(schema.receipts, order_by="receipt_sequence")
+        [*_, row] = tables.scan(TableQuery(schema.receipts, order_by="receipt_sequence"))
     store.close()
     receipt = json.loads(row["receipt_bytes"])
     assert receipt["receipt_id"] == document["recorded_receipt_id"]

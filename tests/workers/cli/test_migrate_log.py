@@ -14,6 +14,7 @@ import pytest
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.verify import verify
 from tests.kernel.build import FakeHost, adapt, code_of, create, submit
 from tests.kernel.lites import lite, log_of, migrated
@@ -150,8 +151,13 @@ def test_a_migration_that_was_killed_goes_on_where_it_was(tmp_path):
     ledger = Ledger(SqliteStore(path, read_only=True), FakeHost().host)
     with ledger.view() as view:
         assert verify(view).findings == ()
-        assert view.tables.count(schema.kernel_event_log) == 2 * DOCUMENTS + 1
-        assert view.tables.count(schema.receipts, {"receipt_kind": "needs_migration_review"}) == 1
+        assert view.tables.count(TableQuery(schema.kernel_event_log)) == 2 * DOCUMENTS + 1
+        assert (
+            view.tables.count(
+                TableQuery(schema.receipts, {"receipt_kind": "needs_migration_review"})
+            )
+            == 1
+        )
     ledger.close()
 
 

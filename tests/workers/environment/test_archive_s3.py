@@ -21,6 +21,7 @@ from kernel.ledger.archive import Archive, ArchiveUnavailable
 from kernel.ledger.archive_segment import SEGMENT_ROWS
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.legal_holds import Grounds
 from kernel.retention.archival import Retention
 from kernel.retention.erasure import ErasablePayload, erase
@@ -224,7 +225,7 @@ def test_who_is_killed_between_the_bucket_and_the_database_loses_nothing(
     moved = SEGMENT_ROWS if point == "committed" else 0
     for rows in (moved, SEGMENT_ROWS):
         with ledger.view() as view:
-            assert view.tables.count(schema.archived_rows) == rows
+            assert view.tables.count(TableQuery(schema.archived_rows)) == rows
             assert whole_log(view) == said
             assert verify(view).ok
         steps = archive_steps(ledger, Retention(before_us, hot_rows_min=0))
@@ -343,8 +344,8 @@ def test_a_store_that_lies_or_is_slow_is_a_typed_refusal_and_changes_nothing(
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 1000
     with ledger.view() as view:
-        assert view.tables.count(schema.kernel_event_log) == SEGMENT_ROWS + 1
-        assert view.tables.count(schema.archive_segments) == 0
+        assert view.tables.count(TableQuery(schema.kernel_event_log)) == SEGMENT_ROWS + 1
+        assert view.tables.count(TableQuery(schema.archive_segments)) == 0
 
 
 def test_a_store_that_is_away_is_a_typed_refusal(monkeypatch, hostile, small):

@@ -13,7 +13,7 @@ from actors.sharding.held_shards import HeldShards
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.memory import MemoryStore
-from kernel.ledger.store.tables import Store
+from kernel.ledger.store.tables import Store, TableQuery
 from tests.actors.harness import running_committer
 from tests.kernel.build import FakeHost, ledger_on
 from tests.world import World
@@ -51,7 +51,7 @@ class EffectsWorld(World):
 
     def outcomes(self) -> list[str]:
         with self.ledger.view() as view:
-            rows = view.tables.select(schema.outbox_outcomes)
+            rows = view.tables.scan(TableQuery(schema.outbox_outcomes))
         return sorted(row["outcome"] for row in rows)
 
     def events(self) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from actors.errors import CommitFailed
 from actors.sharding.held_shards import HeldShards
 from kernel.ledger import schema
 from kernel.ledger.shards import found_shards, shards_of, take_away_all, take_shards
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.share_links import share_link
 from kernel.transaction.outbound import OUTBOUND
 from kernel.values.canonical import sha256_hex
@@ -102,7 +103,8 @@ async def test_a_token_is_left_for_delivery_and_its_hash_recorded(
     assert valid(world, token)
     with world.ledger.view() as view:
         everything = {
-            table.name: view.tables.select(table) for table in schema.metadata.sorted_tables
+            table.name: view.tables.scan(TableQuery(table))
+            for table in schema.metadata.sorted_tables
         }
     assert token not in repr(everything)
     assert token not in repr(captured_log)
@@ -432,9 +434,15 @@ async def test_verifying_performs_nothing(world: EffectsWorld):
     for path in [world.root / name for name in world.files()]:
         path.unlink()
     with world.ledger.view() as view:
-        before = view.tables.count(schema.outbox), view.tables.count(schema.outbox_outcomes)
+        before = (
+            view.tables.count(TableQuery(schema.outbox)),
+            view.tables.count(TableQuery(schema.outbox_outcomes)),
+        )
         verification = verify(view)
-        after = view.tables.count(schema.outbox), view.tables.count(schema.outbox_outcomes)
+        after = (
+            view.tables.count(TableQuery(schema.outbox)),
+            view.tables.count(TableQuery(schema.outbox_outcomes)),
+        )
     assert verification.findings == ()
     assert (verification.requests_open, verification.requests_closed) == (1, 3)
     assert before == after

@@ -7,6 +7,7 @@ from actors.implications.detector import ImplicationDetector
 from actors.implications.page import detect_page
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.bindings.source_binding import BindingTargetKind
 from kernel.records.implications.runs import run_of
 from kernel.records.source_artifacts import read_artifact
@@ -116,7 +117,7 @@ def imply(ledger: Ledger, detector: ImplicationDetector) -> list[RecordedRun]:
 def implied(ledger: Ledger) -> dict[str, Document]:
     """The observations of filings that waited, by the filing unit."""
     with ledger.view() as view:
-        rows = view.tables.select(schema.court_disposition_observations)
+        rows = view.tables.scan(TableQuery(schema.court_disposition_observations))
         records = [
             view.record(schema.court_disposition_observations, row["observation_id"])
             for row in rows

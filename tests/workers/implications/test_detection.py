@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from actors.implications.page import IMPLICATIONS_MAX, DetectorFailed, detect_page
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.implications.halts import EXCEEDED, halts_of
 from kernel.records.implications.loop_limits import CYCLE_EPOCHS_MAX
 from kernel.records.implications.runs import run_of
@@ -70,7 +71,7 @@ def standing(ledger):
 
 
 def implied_by(ledger):
-    return ledger.read(lambda view: view.tables.select(schema.implied_operations))
+    return ledger.read(lambda view: view.tables.scan(TableQuery(schema.implied_operations)))
 
 
 @BRIDGE

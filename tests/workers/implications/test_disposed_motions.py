@@ -7,6 +7,7 @@ import pytest
 from actors.commit.units import IntentUnit
 from actors.orchestrator.intents import Adjudicate
 from kernel.ledger import schema
+from kernel.ledger.store.tables import TableQuery
 from tests.actors.harness import bench_on
 from tests.kernel.build import accept, code_of, findings, memory_ledger
 from tests.kernel.every import dated, own
@@ -68,7 +69,7 @@ def decide(ledger, kind, record_id, decision):
 def relationship_of(ledger, position):
     with ledger.view() as view:
         where = {"source_filing_unit_id": unit(position)}
-        [row] = view.tables.select(schema.filing_relationships, where)
+        [row] = view.tables.scan(TableQuery(schema.filing_relationships, where))
     return row["filing_relationship_id"]
 
 
@@ -112,7 +113,7 @@ def test_what_is_implied_is_evidence_and_decides_nothing():
     imply(ledger, DETECTOR)
     assert set(lifecycles(ledger).values()) == {"observed"}
     with ledger.view() as view:
-        assert view.tables.count(schema.ruling_dispositions) == 0
+        assert view.tables.count(TableQuery(schema.ruling_dispositions)) == 0
 
 
 @BRIDGE
@@ -184,7 +185,7 @@ def test_what_a_person_has_confirmed_stays():
     ledger = docketed()
     imply(ledger, DETECTOR)
     with ledger.view() as view:
-        rows = view.tables.select(schema.court_disposition_observations)
+        rows = view.tables.scan(TableQuery(schema.court_disposition_observations))
         [implied_id] = [
             row["observation_id"] for row in rows if unit(REPLY).encode() in row["record"]
         ]

@@ -13,6 +13,7 @@ from actors.orchestrator.graph_merge import ELEMENTS_AN_OPERATION
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.records.causal_graph import PROVENANCE_MAX
 from kernel.transaction.checks.check import Submitter
 from kernel.transaction.kernel import Kernel
@@ -87,7 +88,10 @@ def status_of(call):
 
 def rows(ledger):
     with ledger.view() as view:
-        return {table.name: view.tables.select(table) for table in schema.metadata.sorted_tables}
+        return {
+            table.name: view.tables.scan(TableQuery(table))
+            for table in schema.metadata.sorted_tables
+        }
 
 
 # --- the main graph ----------------------------------------------------------------------------

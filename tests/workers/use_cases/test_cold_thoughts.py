@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kernel.audit.proofs import thought as prove_thought
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive
+from kernel.ledger.store.tables import TableQuery
 from kernel.ledger.thought_segment import packed_thoughts, unpacked_thoughts
 from kernel.retention import thought_contents
 from kernel.retention.archival import Retention
@@ -59,17 +60,19 @@ def rows_of(view) -> dict:
     rows = {}
     for name in map(name_of, COUNTS):
         for table in TABLES:
-            whole = view.tables.select(table, {"session_id": name})
+            whole = view.tables.scan(TableQuery(table, {"session_id": name}))
             rows[name, table.name] = whole
             place = [*table.primary_key.columns][-1].name
             for row in whole:
                 assert view.tables.get(table, name, row[place]) == row
-                rest = view.tables.select(table, {"session_id": name}, after=row[place], limit=3)
+                rest = view.tables.scan(
+                    TableQuery(table, {"session_id": name}, after=row[place], limit=3)
+                )
                 assert rest == [other for other in whole if other[place] > row[place]][:3]
             assert view.tables.get(table, name, len(whole) + 1) is None
-            assert view.tables.count(table, {"session_id": name}) == len(whole)
+            assert view.tables.count(TableQuery(table, {"session_id": name})) == len(whole)
         named = {"session_id": name, "thought_id": "t-1"}
-        first = view.tables.select(schema.thought_records, named, limit=1)
+        first = view.tables.scan(TableQuery(schema.thought_records, named, limit=1))
         assert first == rows[name, "thought_records"][:1]
     return rows
 
@@ -77,7 +80,7 @@ def rows_of(view) -> dict:
 def stored(door: Door) -> list[int]:
     """Return how many records and nodes are in the database."""
     with door.ledger.store.view() as tables:
-        return [tables.count(table) for table in TABLES]
+        return [tables.count(TableQuery(table)) for table in TABLES]
 
 
 async def archived(door: Door, retention: Retention = BOTH) -> int:
@@ -96,7 +99,9 @@ async def http(door: Door, path: str) -> dict:
 def segments_of(door: Door, name: str) -> list[dict]:
     with door.ledger.view() as view:
         where = {"session_id": name}
-        return view.tables.select(schema.thought_segments, where, order_by="first_sequence")
+        return view.tables.scan(
+            TableQuery(schema.thought_segments, where, order_by="first_sequence")
+        )
 
 
 @pytest.fixture
@@ -122,7 +127,7 @@ async def test_a_cold_round_is_read_verified_and_proved_as_before(old):
         rows = rows_of(view)
         named = [f"{name_of(count)}:t-{count}" for count in COUNTS]
         subjects = [prove_thought(view, entry, with_content=True) for entry in named]
-        counts = [view.tables.count(table) for table in TABLES]
+        counts = [view.tables.count(TableQuery(table)) for table in TABLES]
     assert await archived(old, Retention(rounds_kept=0)) == 0
     assert await archived(old) == sum(COUNTS)
     assert await archived(old) == 0
@@ -132,7 +137,7 @@ async def test_a_cold_round_is_read_verified_and_proved_as_before(old):
     with old.ledger.view() as view:
         assert rows_of(view) == rows
         assert [prove_thought(view, entry, with_content=True) for entry in named] == subjects
-        assert [view.tables.count(table) for table in TABLES] == counts
+        assert [view.tables.count(TableQuery(table)) for table in TABLES] == counts
         verification = verify(view)
         assert (verification.findings, verification.thoughts_archived) == ((), sum(COUNTS))
         read = verify_archive(view, lambda _: None)
@@ -209,7 +214,9 @@ async def test_a_segment_that_is_gone_or_another_is_named_and_concerns_who_asks(
 
 async def test_the_index_is_held_to_the_record_and_no_row_may_lie_beside_the_archive(old):
     with old.ledger.store.view() as tables:
-        rows = {table: tables.select(table, {"session_id": name_of(5)})[0] for table in TABLES}
+        rows = {
+            table: tables.scan(TableQuery(table, {"session_id": name_of(5)}))[0] for table in TABLES
+        }
     await archived(old)
     segment = segments_of(old, name_of(5))[1]
     key = (segment["content_hash"],)

@@ -11,6 +11,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.quarantine import VIOLATION
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.replay.judgement import replay_one
 from kernel.retention.log_archival import GRACE_US, archive_status
 from kernel.values.errors import LedgerCorrupt
@@ -97,7 +98,7 @@ async def test_a_damaged_row_is_quarantined_where_it_is_to_be_archived_and_stays
         assert await archive_some(ledger, door.services.write, retention) == ArchivalDone()
     with ledger.view() as view:
         assert archive_status(view).segments == 0
-        assert view.tables.count(schema.receipts, {"receipt_kind": VIOLATION}) == 1
+        assert view.tables.count(TableQuery(schema.receipts, {"receipt_kind": VIOLATION})) == 1
 
 
 @pytest.mark.spec("§17.5")

@@ -8,6 +8,7 @@ from kernel.audit.proofs import thought as prove_thought
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive, ArchiveUnavailable
 from kernel.ledger.archived_content import packed_content, unpacked_content
+from kernel.ledger.store.tables import TableQuery
 from kernel.retention.archival import Retention
 from kernel.retention.thought_contents import rounds_archived
 from kernel.verify import verify
@@ -242,7 +243,7 @@ async def test_what_an_envelope_commits_to_as_well_stays(old):
     await session(old, S5)
     with old.ledger.view() as view:
         envelope = view.log_row_at(1)["envelope_payload_blob_ref"]
-        row = view.tables.select(schema.thought_records, {"session_id": S5}, limit=1)[0]
+        row = view.tables.scan(TableQuery(schema.thought_records, {"session_id": S5}, limit=1))[0]
     # As a raw operation could state it.
     stated = row["record_bytes"].replace(
         (await proof(old, S5))["thought"]["content_commitment"].encode(), envelope.encode()

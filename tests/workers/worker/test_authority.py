@@ -14,6 +14,7 @@ from kernel.authority.value import authority_of
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.sqlite.store import SqliteStore
+from kernel.ledger.store.tables import TableQuery
 from kernel.values.errors import LedgerUnavailable
 from kernel.verify import verify
 from queues.queue.items import Claim, NewItem
@@ -500,7 +501,9 @@ async def serve_all(ledger: Ledger, queue: WorkQueue, processors: Sequence[Batch
 
 def rows_open(ledger: Ledger) -> bool:
     with ledger.view() as view:
-        return view.tables.count(schema.outbox, {"open": 1, "queue": AUTHORITY_QUEUE}) > 0
+        return (
+            view.tables.count(TableQuery(schema.outbox, {"open": 1, "queue": AUTHORITY_QUEUE})) > 0
+        )
 
 
 @pytest.mark.spec("K12")

@@ -11,6 +11,7 @@ from pydantic import BaseModel, model_validator
 from actors.errors import PipelineStopped
 from kernel.landscape.canonical_types import restored
 from kernel.landscape.record_rules import TABLES
+from kernel.ledger.store.tables import TableQuery
 from kernel.values.foreign_code import call_foreign
 from tests.foreign_ends import ENDS, nobody_at_the_keyboard, released_at_the_end, stands_still
 from tests.kernel.build import memory_ledger
@@ -118,7 +119,7 @@ def _when(end: End) -> Pipeline:
 def failures(view: Any) -> list[Any]:
     return [
         restored(row["error_json"].encode())
-        for row in view.tables.select(TABLES["node_states"], {"run_id": RUN})
+        for row in view.tables.scan(TableQuery(TABLES["node_states"], {"run_id": RUN}))
         if row["status"] == "failed"
     ]
 
@@ -132,7 +133,7 @@ def test_however_a_node_ends_its_row_has_failed_and_the_others_go_on(kind: str, 
         go_on(ledger, pipeline, resume=False)
     assert ledger.read(status) == "completed"
     with ledger.view() as view:
-        outcomes = view.tables.select(TABLES["token_outcomes"], {"run_id": RUN})
+        outcomes = view.tables.scan(TableQuery(TABLES["token_outcomes"], {"run_id": RUN}))
         ends = Counter(row["outcome"] for row in outcomes if row["is_terminal"])
         errors = failures(view)
     if kind == "when" and name == "another type":
@@ -159,7 +160,7 @@ def test_a_node_that_does_not_return_fails_its_row_and_the_others_go_on(
         go_on(ledger, NODES[kind](stands_still), resume=False, call=call)
     assert ledger.read(status) == "completed"
     with ledger.view() as view:
-        outcomes = view.tables.select(TABLES["token_outcomes"], {"run_id": RUN})
+        outcomes = view.tables.scan(TableQuery(TABLES["token_outcomes"], {"run_id": RUN}))
         ends = Counter(row["outcome"] for row in outcomes if row["is_terminal"])
         kinds = [error["type"] for error in failures(view)]
     failed = "quarantined" if kind == "schema" else "failed"

@@ -14,7 +14,7 @@ from kernel.landscape.record_rules import TABLES
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.sqlite.store import SqliteStore
 from kernel.ledger.store.memory import MemoryStore
-from kernel.ledger.store.tables import Store
+from kernel.ledger.store.tables import Store, TableQuery
 from tests.kernel.build import FakeHost, memory_ledger
 from tests.system.faulty_store import CountedSteps, FaultyStore
 from tests.workers.pipelines.engine.random_pipelines import ListSink, pipelines
@@ -107,7 +107,7 @@ def test_checkpoints_follow_each_row_or_so_many_or_closed_batches_alone(commit_r
     with ledger.view() as view:
         states = [
             restored(row["aggregation_state_json"].encode())
-            for row in view.tables.select(TABLES["checkpoints"], {"run_id": RUN})
+            for row in view.tables.scan(TableQuery(TABLES["checkpoints"], {"run_id": RUN}))
         ]
     assert {state["rows_done"] for state in states} == behind
 

@@ -8,6 +8,7 @@ from kernel.landscape.canonical_types import Canonical, DataRefused
 from kernel.landscape.errors import RecordDamaged
 from kernel.landscape.record_rules import TABLES
 from kernel.landscape.recorder import Recorder
+from kernel.ledger.store.tables import TableQuery
 from tests.kernel.build import memory_ledger
 from tests.workers.pipelines.engine.random_pipelines import ListSink
 from tests.workers.pipelines.engine.running import RUN, go_on
@@ -72,7 +73,7 @@ def test_a_state_that_is_not_finite_is_no_checkpoint(ledger, records, number):
     with pytest.raises(DataRefused, match="finite"):
         records.checkpoint(2, "t", {"sum": [number]})
     records.flush()
-    [checkpoint] = ledger.read(lambda view: view.tables.select(TABLES["checkpoints"]))
+    [checkpoint] = ledger.read(lambda view: view.tables.scan(TableQuery(TABLES["checkpoints"])))
     assert checkpoint["sequence_number"] == 1
 
 
@@ -85,7 +86,7 @@ def test_a_batch_has_its_members_in_their_order_and_what_came_of_it(ledger):
     go_on(ledger, pipeline, resume=False)
     with ledger.view() as view:
         batches, members, outputs, tokens = (
-            view.tables.select(TABLES[name], {"run_id": RUN})
+            view.tables.scan(TableQuery(TABLES[name], {"run_id": RUN}))
             for name in ("batches", "batch_members", "batch_outputs", "tokens")
         )
     assert [(batch["status"], batch["trigger_type"]) for batch in batches] == [
