@@ -14,10 +14,14 @@ from tests.kernel.build import FakeHost
 from workers.api.app import build_app
 from workers.api.middleware.admission import Admission
 from workers.api.openapi_document import openapi_document
+from workers.api.services import Health
+from workers.views.surroundings import FleetServices
 
 
 def document() -> dict[str, Any]:
-    services = cast("Any", SimpleNamespace(admission=Admission(1), owner_url=None, went_back=None))
+    services = cast(
+        "Any", SimpleNamespace(admission=Admission(1), fleet=FleetServices(), health=Health())
+    )
     app = build_app(services, APIRouter(), hosts=frozenset(), host=FakeHost().host)
     return openapi_document(app)
 
