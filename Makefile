@@ -15,7 +15,7 @@ PARALLEL := -n $(PROCESSES) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast check lint types imports bench proofs paths ratchet chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
+.PHONY: help setup demo test test-fast check lint types imports bench proofs perf paths ratchet chaos fuzz mutants nightly spec registry dockets errors openapi ledger baseline revision proto lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -59,6 +59,9 @@ bench: $(STAMP) ## The benchmarks, each figure with its ratio to a peer of the s
 
 proofs: $(STAMP) ## Random proofs, honest and mutated, before every verifier: ARGS="--cases 100000 --rows 65536 --seed 6962"
 	@$(BIN)/python -m tests.proof_verifiers $(ARGS)
+
+perf: $(STAMP) ## This tree beside another commit, bench by bench, by turns: ARGS="--against COMMIT --pairs 3 --only kernel"
+	@$(BIN)/python -m tests.bench.perf $(ARGS)
 
 paths: $(STAMP) ## Functions, files and changes of room on the path of an elimination, an operation, an item, a frame
 	@$(BIN)/python -m tests.bench.call_paths $(ARGS)
