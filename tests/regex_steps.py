@@ -90,6 +90,22 @@ def _one_character(operator: Any, value: Any, flags: int) -> Callable[[str], boo
     return lambda x: any(map(is_in, spellings(x))) != is_negated
 
 
+class _Known(dict[str, bool]):
+    """Which characters are matched, each asked about once."""
+
+    def __init__(self, is_one: Callable[[str], bool]) -> None:
+        super().__init__()
+        self._is_one = is_one
+
+    def __missing__(self, x: str) -> bool:
+        self[x] = self._is_one(x)
+        return self[x]
+
+
+_ONE, _FORK, _GO, _MARK, _MOVED, _AT, _ATOMIC, _LOOK, _END = range(9)
+"""What an instruction does; three operands stand behind it."""
+
+
 class Matcher:
     """A pattern as a program that goes back where it cannot go on."""
 
@@ -97,7 +113,7 @@ class Matcher:
         self._marks = 0
         self._code: list[tuple[Any, ...]] = []
         self._add(nodes, flags)
-        self._code.append(("found",))
+        self._code.append((_END, None, None, None))
 
     def _add(self, nodes: Sequence[Any], flags: int) -> None:
         for operator, value in nodes:
@@ -107,12 +123,12 @@ class Matcher:
         code = self._code
         is_one = _one_character(operator, value, flags)
         if is_one is not None:
-            known: dict[str, bool] = {}
-            code.append(("one", is_one, known))
+            code.append((_ONE, _Known(is_one), None, None))
         elif operator is c.AT:
             is_multiline = flags & re.MULTILINE
             lines = {c.AT_BEGINNING: c.AT_BEGINNING_LINE, c.AT_END: c.AT_END_LINE}
-            code.append(("at", _PLACES[lines.get(value, value) if is_multiline else value]))
+            is_here = _PLACES[lines.get(value, value) if is_multiline else value]
+            code.append((_AT, is_here, None, None))
         elif operator is c.SUBPATTERN:
             _, added, removed, nodes = value
             self._add(nodes, (flags | added) & ~removed)
@@ -124,20 +140,20 @@ class Matcher:
                 self._add(nodes, flags)
                 ends.append(len(code))
                 code.append(())
-                code[fork] = ("fork", fork + 1, len(code))
+                code[fork] = (_FORK, fork + 1, len(code), None)
             self._add(value[1][-1], flags)
             for end in ends:
-                code[end] = ("go", len(code))
+                code[end] = (_GO, len(code), None, None)
         elif operator in (c.MAX_REPEAT, c.MIN_REPEAT):
             self._add_repeat(operator, value, flags)
         elif operator is c.POSSESSIVE_REPEAT:
-            code.append(("atomic", Matcher([(c.MAX_REPEAT, value)], flags)))
+            code.append((_ATOMIC, Matcher([(c.MAX_REPEAT, value)], flags), None, None))
         elif operator is c.ATOMIC_GROUP:
-            code.append(("atomic", Matcher(value, flags)))
+            code.append((_ATOMIC, Matcher(value, flags), None, None))
         elif operator in (c.ASSERT, c.ASSERT_NOT):
             direction, nodes = value
             width = nodes.getwidth()[0] if direction < 0 else 0
-            code.append(("look", Matcher(nodes, flags), operator is c.ASSERT, width))
+            code.append((_LOOK, Matcher(nodes, flags), operator is c.ASSERT, width))
         else:
             raise Uncounted(str(operator))
 
@@ -147,17 +163,17 @@ class Matcher:
         least = min(least, REPEATS_MAX)
 
         def fork(inside: int, outside: int) -> tuple[Any, ...]:
-            is_greedy = operator is c.MAX_REPEAT
-            return ("fork", inside, outside) if is_greedy else ("fork", outside, inside)
+            places = (inside, outside) if operator is c.MAX_REPEAT else (outside, inside)
+            return (_FORK, *places, None)
 
         for _ in range(least):
             self._add(nodes, flags)
         if most is c.MAXREPEAT:
             loop, mark = len(code), self._marks
             self._marks += 1
-            code.extend([(), ("mark", mark)])
+            code.extend([(), (_MARK, mark, None, None)])
             self._add(nodes, flags)
-            code.append(("moved", mark, loop))
+            code.append((_MOVED, mark, loop, None))
             code[loop] = fork(loop + 1, len(code))
             return
         forks = []
@@ -170,53 +186,50 @@ class Matcher:
 
     def run(self, text: str, start: int, count: list[int]) -> int | None:
         """Return where the first match from a place ends, None where there is none."""
-        code = self._code
+        code, length, taken = self._code, len(text), count[0]
         paths: list[tuple[int, int, tuple[int, ...]]] = [(0, start, (-1,) * self._marks)]
         while paths:
             at, place, marks = paths.pop()
             while True:
-                count[0] += 1
-                if count[0] > STEPS_MAX:
+                taken += 1
+                if taken > STEPS_MAX:
                     raise _Stopped
-                kind, *rest = code[at]
+                kind, first, second, third = code[at]
                 at += 1
-                if kind == "one":
-                    is_one, known = rest
-                    if place == len(text):
-                        break
-                    x = text[place]
-                    if x not in known:
-                        known[x] = is_one(x)
-                    if not known[x]:
+                if kind is _ONE:
+                    if place == length or not first[text[place]]:
                         break
                     place += 1
-                elif kind == "fork":
-                    at, other = rest
-                    paths.append((other, place, marks))
-                elif kind == "go":
-                    at = rest[0]
-                elif kind == "mark":
-                    marks = (*marks[: rest[0]], place, *marks[rest[0] + 1 :])
-                elif kind == "moved":
-                    if marks[rest[0]] != place:
-                        at = rest[1]
-                elif kind == "at":
-                    if not rest[0](text, place):
+                elif kind is _FORK:
+                    at = first
+                    paths.append((second, place, marks))
+                elif kind is _GO:
+                    at = first
+                elif kind is _MARK:
+                    marks = (*marks[:first], place, *marks[first + 1 :])
+                elif kind is _MOVED:
+                    if marks[first] != place:
+                        at = second
+                elif kind is _AT:
+                    if not first(text, place):
                         break
-                elif kind == "atomic":
-                    end = rest[0].run(text, place, count)
+                elif kind is _ATOMIC:
+                    count[0] = taken
+                    end = first.run(text, place, count)
+                    taken = count[0]
                     if end is None:
                         break
                     place = end
-                elif kind == "look":
-                    matcher, expected, width = rest
-                    is_there = (
-                        place >= width and matcher.run(text, place - width, count) is not None
-                    )
-                    if is_there != expected:
+                elif kind is _LOOK:
+                    count[0] = taken
+                    is_there = place >= third and first.run(text, place - third, count) is not None
+                    taken = count[0]
+                    if is_there != second:
                         break
                 else:
+                    count[0] = taken
                     return place
+        count[0] = taken
         return None
 
 
@@ -350,6 +363,15 @@ def _below(operator: Any, value: Any) -> list[Sequence[Any]]:
     return [value[2]] if operator in _REPEATS else []
 
 
+def _repeats_without_bound(nodes: Sequence[Any]) -> bool:
+    """Tell whether steps from a place can depend on the length of the text at all."""
+    return any(
+        (operator in _REPEATS and value[1] is c.MAXREPEAT)
+        or any(map(_repeats_without_bound, _below(operator, value)))
+        for operator, value in nodes
+    )
+
+
 def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     for operator, value in nodes:
         below = _below(operator, value)
@@ -359,7 +381,7 @@ def _leaves(nodes: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
             yield from _leaves(each)
 
 
-LENGTH = 120
+LENGTH = 60
 GROWTH_MAX = 1.35
 """Of the steps for a character, on a text of twice the length; their square comes near to 2."""
 
@@ -371,6 +393,8 @@ def what_grows(
 ) -> str | None:
     """Return on what text a pattern's steps grow faster than the length, None where on none."""
     tree, all_flags = parsed(pattern, flags)
+    if not _repeats_without_bound(tree):
+        return None
     nodes = [*tree, (c.AT, c.AT_END_STRING)] if whole else list(tree)
     matcher, texts = Matcher(nodes, all_flags), HostileTexts(tree, all_flags)
     for form in texts.forms(count):

@@ -347,14 +347,19 @@ def rows_of_the_file(
 
     Args:
         tampering: the honest file.
-        in_turn: change each column in one way only, neighbouring columns in different ways; the
-            outcomes of the other ways are None.
+        in_turn: change the rows of each table in one way only, and every third column in one,
+            neighbours in different ways; the outcomes of the other ways are None.
     """
-    turns = itertools.cycle(HOWS)
+    row_turns = itertools.cycle(ROW_HOWS)
+    turns = itertools.cycle(how for each in HOWS for how in (each, None, None))
     for table in schema.metadata.sorted_tables:
         if table.name.startswith("landscape_"):
             continue
-        rows = [tampering.outcome(table, of_row(table, how)) for how in ROW_HOWS]
+        row_ways = {next(row_turns)} if in_turn else ROW_HOWS
+        rows = [
+            tampering.outcome(table, of_row(table, how)) if how in row_ways else None
+            for how in ROW_HOWS
+        ]
         yield table.name, "row", rows
         for column in table.columns:
             ways = {next(turns)} if in_turn else HOWS

@@ -1,7 +1,8 @@
 """The table of `kernel/verify/REFERENCE.md` says what verification finds; `make tamper` writes it.
 
-Every change of the table costs minutes of CPU; here each table has its rows deleted, inserted and
-swapped and each column is changed in one of the three ways, with HYPOTHESIS_PROFILE=nightly in all.
+Every change of the table costs minutes of CPU; here the rows of each table are deleted, inserted or
+swapped and every third column is changed in one of the three ways, with HYPOTHESIS_PROFILE=nightly
+all of it happens.
 """
 
 import os
