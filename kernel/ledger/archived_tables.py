@@ -8,6 +8,7 @@ segments of their own (`archived_thoughts.py`). Everything else passes through.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, cast
 
@@ -64,10 +65,13 @@ class ArchivedTables:
         self._archive = archive
         self._last: int | None = None
         self._segments: dict[int, Row] = {}
-        self._thoughts = ArchivedThoughts(tables, archive)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tables, name)
+
+    @cached_property
+    def _thoughts(self) -> ArchivedThoughts:
+        return ArchivedThoughts(self._tables, self._archive)
 
     def get(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key."""

@@ -6,9 +6,8 @@ change one that they were given.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NamedTuple, TypeVar, cast
 
 import orjson
@@ -143,6 +142,9 @@ class LedgerView:
         """Where the segments lie that the tables read rows from."""
 
         self._quarantines: Quarantines | None = None
+        self._policy: Row | None = None
+        self._overlays: bool | None = None
+        self._under_way: tuple[Document | None] | None = None
 
     def quarantines(self) -> Quarantines:
         """Return which ranges of the log are quarantined (§17.5); read once in a snapshot."""
@@ -182,16 +184,19 @@ class LedgerView:
         return LogTree(self.tables, size, frontier_of(size, row["frontier"]))
 
     def policy_row(self) -> Row:
-        """Return the row of the policy generation in force."""
-        newest = TableQuery(
-            schema.policy_snapshots,
-            {"in_force": 1},
-            order_by="generation",
-            descending=True,
-            limit=1,
-        )
-        [row] = self.tables.scan(newest)
-        return cast("Row", row)
+        """Return the row of the policy generation in force; read once in a snapshot."""
+        policy = self._policy
+        if policy is None:
+            newest = TableQuery(
+                schema.policy_snapshots,
+                {"in_force": 1},
+                order_by="generation",
+                descending=True,
+                limit=1,
+            )
+            [policy] = self.tables.scan(newest)
+            self._policy = policy
+        return policy
 
     def policy_generation_id(self) -> str:
         """Return the policy generation in force."""
@@ -228,13 +233,14 @@ class LedgerView:
         return [orjson.loads(row["record"]) for row in rows]
 
     def has_overlays(self) -> bool:
-        """Tell whether any overlay is in force."""
-        # In the order of the index: by their ids, a planner may look for the first among all nodes.
-        # The index has the nodes that have a target, as every overlay in force does.
-        where, order_by = {"overlay_in_force": 1}, "overlay_target"
-        return bool(
-            self.tables.scan(TableQuery(schema.nodes, where, order_by=order_by, after="", limit=1))
-        )
+        """Tell whether any overlay is in force; read once in a snapshot."""
+        if self._overlays is None:
+            # In the order of the index: by their ids, a planner may look for the first among all
+            # nodes. The index has the nodes that have a target, as every overlay in force does.
+            where, order_by = {"overlay_in_force": 1}, "overlay_target"
+            query = TableQuery(schema.nodes, where, order_by=order_by, after="", limit=1)
+            self._overlays = bool(self.tables.scan(query))
+        return self._overlays
 
     def memberships_of(self, node_id: str) -> list[Document]:
         """Return a node's memberships of corpora, in whatever state they are."""
@@ -392,8 +398,10 @@ class LedgerView:
 
     def rollback_under_way(self) -> Document | None:
         """Return where the rollback of an epoch stands that goes back in pages, if one does."""
-        rows = self.tables.scan(TableQuery(schema.rollbacks_under_way, limit=1))
-        return orjson.loads(rows[0]["record"]) if rows else None
+        if self._under_way is None:
+            rows = self.tables.scan(TableQuery(schema.rollbacks_under_way, limit=1))
+            self._under_way = (orjson.loads(rows[0]["record"]) if rows else None,)
+        return self._under_way[0]
 
     def epoch_marker(self, epoch_id: str, semantic_intent: str) -> Row | None:
         """Return the row that opened an epoch, or that closed it."""
@@ -615,9 +623,12 @@ class LedgerTransaction(LedgerView):
         )
         self.head_now = super().head()
         self._begun_at = self.head_now.copy()
-        self._policy: Row | None = None
-        self._overlays: bool | None = None
-        self._under_way: list[Document | None] = []
+        self.begun_at_sequence = self.head_now.ec_sequence_number
+        """The sequence of the last operation before this transaction."""
+
+        self.requests_before = self.head_now.request_sequence
+        """The sequence of the last request before this transaction."""
+
         self._decoded: dict[bytes, Document] = {}
         self.known_of_requests: dict[str, Any] = {}
         """What `kernel.authority.requests` has read; forgotten when a savepoint is undone."""
@@ -650,57 +661,30 @@ class LedgerTransaction(LedgerView):
             return None
         return self._decoded.get(row["record"]) or self.record(schema.nodes, node_id)
 
-    def policy_row(self) -> Row:
-        """Return the row of the policy generation in force; read once until it changes."""
-        if self._policy is None:
-            self._policy = super().policy_row()
-        return self._policy
-
     def forget_policy(self) -> None:
         """Read the policy generation again the next time: it may be another."""
         self._policy = None
-
-    def has_overlays(self) -> bool:
-        """Tell whether any overlay is in force; read once until one is written."""
-        if self._overlays is None:
-            self._overlays = super().has_overlays()
-        return self._overlays
 
     def forget_overlays(self) -> None:
         """Look for overlays again the next time: there may be others."""
         self._overlays = None
 
-    def rollback_under_way(self) -> Document | None:
-        """Return where the rollback of an epoch stands; read once until a page is recorded."""
-        if not self._under_way:
-            self._under_way.append(super().rollback_under_way())
-        return self._under_way[0]
-
     def forget_rollback(self) -> None:
         """Look for a rollback that is under way again the next time: it may stand elsewhere."""
-        self._under_way.clear()
+        self._under_way = None
 
     def forget_quarantines(self) -> None:
         """Read the quarantines again the next time: there may be others."""
         self._quarantines = None
 
-    @property
-    def begun_at_sequence(self) -> int:
-        """Return the sequence of the last operation before this transaction."""
-        return self._begun_at.ec_sequence_number
-
-    @property
-    def requests_before(self) -> int:
-        """Return the sequence of the last request before this transaction."""
-        return self._begun_at.request_sequence
-
     def head(self) -> Head:
         """Return the head as this transaction has advanced it."""
         return self.head_now
 
-    def savepoint(self) -> "_Savepoint":
+    def savepoint(self) -> AbstractContextManager[None]:
         """Undo the writes and the head's advance when an exception leaves the block."""
-        return _Savepoint(self)
+        before = self.head_now.copy()
+        return self.tables.savepoint(lambda: self.stand_at(before))
 
     def stand_at(self, head: Head) -> None:
         """Go back to where the chains stood; what was read of the state since may be untrue."""
@@ -763,30 +747,6 @@ class LedgerTransaction(LedgerView):
             frontier = cast("Row", self.peek(schema.chain_head, LEDGER_ID))["frontier"]
             values["frontier"] = grown(self.tables, frontier, before, size)
         self.tables.update(schema.chain_head, (LEDGER_ID,), values)
-
-
-class _Savepoint:
-    """A savepoint of the tables and of the head; a class, because a generator costs more."""
-
-    __slots__ = ("_before", "_tables", "_transaction")
-
-    def __init__(self, transaction: LedgerTransaction) -> None:
-        self._transaction = transaction
-        self._tables = transaction.tables.savepoint()
-
-    def __enter__(self) -> None:
-        self._before = self._transaction.head_now.copy()
-        self._tables.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is not None:
-            self._transaction.stand_at(self._before)
-        self._tables.__exit__(kind, error, trace)
 
 
 class HeadMoved(Exception):
@@ -869,11 +829,13 @@ class Ledger:
                 yield transaction
                 transaction.write_head()
                 written = self._written(transaction, buffer)
-                buffer.flush()
+                write(buffer.changes(), tables)
         except CommitOutcomeUnknown:
-            self._doubt(written)
+            if self.watch_of_head is not None and written is not None:
+                self.watch_of_head.doubt(*written)
             raise
-        self._commit(written)
+        if self.watch_of_head is not None and written is not None:
+            self.watch_of_head.committed(*written)
 
     @contextmanager
     def computed(
@@ -913,9 +875,11 @@ class Ledger:
                     raise HeadMoved
                 write(changes, tables)
         except CommitOutcomeUnknown:
-            self._doubt(written)
+            if self.watch_of_head is not None and written is not None:
+                self.watch_of_head.doubt(*written)
             raise
-        self._commit(written)
+        if self.watch_of_head is not None and written is not None:
+            self.watch_of_head.committed(*written)
 
     @contextmanager
     def view(self) -> Iterator[LedgerView]:
@@ -1001,14 +965,6 @@ class Ledger:
         if self.watch_of_head is None:
             return None
         return transaction.head_now.copy(), answered_in(tables, transaction.requests_before)
-
-    def _doubt(self, written: _Written | None) -> None:
-        if self.watch_of_head is not None and written is not None:
-            self.watch_of_head.doubt(*written)
-
-    def _commit(self, written: _Written | None) -> None:
-        if self.watch_of_head is not None and written is not None:
-            self.watch_of_head.committed(*written)
 
 
 def build_tree(tables: Tables) -> LogTree:

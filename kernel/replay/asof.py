@@ -25,7 +25,7 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.schema import store_of
 from kernel.ledger.store.catalog import ContentReport, StorageFault
 from kernel.ledger.store.keys import key_names
-from kernel.ledger.store.tables import Row, TableQuery, TablesView, has_values, rows_of
+from kernel.ledger.store.tables import Row, TableQuery, TablesView, has_values, no_more, rows_of
 from kernel.records.columns import columns_of
 from kernel.values.errors import KernelError, LedgerCorrupt
 
@@ -135,9 +135,13 @@ class StateAsOf:
         return nullcontext()
 
     @contextmanager
-    def savepoint(self) -> Iterator[None]:
+    def savepoint(self, undone: Callable[[], None] = no_more) -> Iterator[None]:
         """Undo nothing: after an exception the caller forgets everything."""
-        yield
+        try:
+            yield
+        except BaseException:
+            undone()
+            raise
 
     def _lookup(self, table: Table, name: str, key: str) -> Row | None:
         store = store_of(table)

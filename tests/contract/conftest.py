@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from kernel.ledger.sqlite.store import SqliteStore
-from kernel.ledger.store.buffer import BufferedTables
+from kernel.ledger.store.buffer import BufferedTables, write
 from kernel.ledger.store.memory import MemoryStore
 
 
@@ -24,7 +24,7 @@ class BufferedStore:
         with self._store.transaction() as tables:
             buffer = BufferedTables(tables)
             yield buffer
-            buffer.flush()
+            write(buffer.changes(), tables)
 
 
 class Place:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kernel.ledger import schema
 from kernel.ledger.sqlite.store import SqliteStore
-from kernel.ledger.store.buffer import BufferedTables
+from kernel.ledger.store.buffer import BufferedTables, write
 from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import DuplicateKey, TableQuery
 from kernel.values.errors import LedgerCorrupt
@@ -101,7 +101,7 @@ def read(tables, table, row):
     return tables.get(table, *key_of(table, row)), pages, rows, counts
 
 
-def write(tables, name, table, row):
+def change(tables, name, table, row):
     key = key_of(table, row)
     if name == "delete":
         tables.delete(table, *key)
@@ -129,7 +129,7 @@ def step(tables, name, what):
         return tables.delete_before(schema.outbox, "request_sequence", what)
     duplicate = False
     try:
-        write(tables, name, *what)
+        change(tables, name, *what)
     except DuplicateKey:
         duplicate = True
     return duplicate, read(tables, *what)
@@ -163,7 +163,7 @@ def test_a_buffer_over_tables_cannot_be_told_from_the_tables(first, second):
         with behind.transaction() as tables:
             buffer = BufferedTables(tables)
             assert run(buffer, plan) == expected
-            buffer.flush()
+            write(buffer.changes(), tables)
         assert everything(behind) == everything(plain)
 
 
@@ -184,7 +184,7 @@ def test_an_appended_row_that_is_there_already_fails_the_whole_transaction(behin
             buffer.put(schema.nodes, row_of(schema.nodes))
             buffer.append(table, row_of(table))
             buffer.append(table, first)
-            buffer.flush()
+            write(buffer.changes(), tables)
 
     with pytest.raises(LedgerCorrupt, match=table.name):
         append()
@@ -199,7 +199,7 @@ def test_a_row_appended_twice_in_one_transaction_is_refused_at_once(behind):
         buffer.append(schema.receipts, row)
         with pytest.raises(DuplicateKey):
             buffer.append(schema.receipts, row)
-        buffer.flush()
+        write(buffer.changes(), tables)
     assert stored(behind, schema.receipts) == [row]
 
 
@@ -212,7 +212,7 @@ def test_nothing_reaches_the_store_before_the_flush(behind):
             buffer.put(schema.nodes, row_of(schema.nodes))
         assert tables.scan(TableQuery(schema.nodes)) == []
         assert buffer.scan(TableQuery(schema.nodes)) == [row]
-        buffer.flush()
+        write(buffer.changes(), tables)
         assert tables.scan(TableQuery(schema.nodes)) == [row]
 
 
@@ -249,7 +249,7 @@ def test_rows_may_exchange_their_unique_values(behind):
         buffer = BufferedTables(tables)
         for key, sequence in (("r0", 9), ("r1", 0), ("r0", 1)):
             buffer.update(schema.outbox, (key,), {"request_sequence": sequence})
-        buffer.flush()
+        write(buffer.changes(), tables)
     assert stored(behind, schema.outbox) == [request(0, 1, 0), request(1, 0, 0)]
 
 
@@ -260,5 +260,5 @@ def test_a_row_that_comes_back_may_leave_its_unique_values_to_another(behind):
         buffer.delete(schema.outbox, "r1")
         buffer.insert(schema.outbox, request(1, 1, 0))
         buffer.put(schema.outbox, request(0, 0, 0))
-        buffer.flush()
+        write(buffer.changes(), tables)
     assert stored(behind, schema.outbox) == [request(0, 0, 0), request(1, 1, 0)]

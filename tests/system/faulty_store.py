@@ -46,9 +46,9 @@ class FaultyTables:
         return call if callable(attribute) else attribute
 
     @contextmanager
-    def savepoint(self) -> Iterator[None]:
+    def savepoint(self, *undone: Any) -> Iterator[None]:
         self._steps.step()
-        with self._inner.savepoint():
+        with self._inner.savepoint(*undone):
             self._steps.step()
             try:
                 yield

@@ -134,11 +134,12 @@ class _SentTogether:
 class PostgresTables(SqlTables):
     """The tables as one connection sees them inside its transaction."""
 
+    _connection: Connection
+
     def __init__(
         self, connection: Connection, texts: dict[Any, str], ahead: Ahead | None = None
     ) -> None:
-        super().__init__(texts)
-        self._connection = connection
+        super().__init__(connection, texts)
         self._together: _SentTogether | None = None
         self.ahead = ahead
         """The look at the head that came with the snapshot."""

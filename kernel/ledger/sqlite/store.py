@@ -67,7 +67,9 @@ and each row touches another one. With 15,000 envelopes in the file one took 72 
 # The driver looks for an adapter of every value that is no text and no number, and where it finds
 # none it formats the errors of two more searches: a fiftieth of the time of an envelope.
 sqlite3.register_adapter(bytes, bytes.__bytes__)
-sqlite3.register_adapter(type(None), lambda null: null)
+# An empty dictionary gives null for null, without a call of Python.
+_null: Callable[[None], None] = dict[None, None]().get
+sqlite3.register_adapter(type(None), _null)
 
 _ADD_OR_FAIL = "INSERT OR FAIL"
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -89,10 +91,7 @@ _DUPLICATE = frozenset({"SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQU
 class SqliteTables(SqlTables):
     """The tables as one connection sees them inside its transaction."""
 
-    def __init__(self, connection: sqlite3.Connection, texts: dict[Any, str]) -> None:
-        super().__init__(texts)
-        self._connection = connection
-        self._execute = connection.execute
+    _connection: sqlite3.Connection
 
     def insert(self, table: Table, row: Row) -> None:
         """Add a row."""
@@ -118,17 +117,18 @@ class SqliteTables(SqlTables):
     def delete(self, table: Table, *key: str | int) -> None:
         """Remove the row of a primary key."""
         with _translated():
-            self._execute(statements.delete_sql(table), key)
+            self._connection.execute(statements.delete_sql(table), key)
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
         with _translated():
-            return self._execute(statements.delete_before_sql(table, column), (bound,)).rowcount
+            sql = statements.delete_before_sql(table, column)
+            return self._connection.execute(sql, (bound,)).rowcount
 
     def engine(self) -> dict[str, str]:
         """Return the version of SQLite and how the file is written."""
         with _translated():
-            [(mode,)] = self._execute("PRAGMA journal_mode").fetchall()
+            [(mode,)] = self._connection.execute("PRAGMA journal_mode").fetchall()
         return {"version": f"SQLite {sqlite3.sqlite_version}", "journal_mode": str(mode)}
 
     def insert_many(self, table: Table, rows: Sequence[Row]) -> None:
@@ -158,18 +158,18 @@ class SqliteTables(SqlTables):
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         try:
-            return self._execute(sql, values).fetchall()
+            return self._connection.execute(sql, values).fetchall()
         except UnicodeEncodeError:
             return []
         except sqlite3.Error as error:
             raise _of_the_store(error) from error
 
     def _run(self, sql: str) -> None:
-        self._execute(sql)
+        self._connection.execute(sql)
 
     def _write(self, sql: str, values: tuple[Any, ...]) -> None:
         with _translated():
-            self._execute(sql, values)
+            self._connection.execute(sql, values)
 
     def _write_many(self, sql: str, values: Iterable[tuple[Any, ...]]) -> None:
         with _translated():

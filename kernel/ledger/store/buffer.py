@@ -28,6 +28,7 @@ from kernel.ledger.store.tables import (
     Tables,
     has_values,
     is_beyond,
+    no_more,
     rows_of,
 )
 from kernel.values.errors import LedgerCorrupt
@@ -64,30 +65,22 @@ def write(changes: Iterable[TableChanges], tables: Tables) -> None:
         LedgerCorrupt: when a row that was new by construction is there already; nothing of the
             transaction may be kept.
     """
-    in_order = sorted(changes, key=lambda change: _place(change.table))
-    # Of what is written together, many rows to be added come after all else.
-    staying = [change for change in in_order if not _rows_leave(change)]
-    leaving = [change for change in in_order if _rows_leave(change)]
+    parts: tuple[list[TableChanges], list[TableChanges]] = ([], [])
+    for change in changes:
+        parts[bool(change.deleted) and "moves_to" in change.table.info].append(change)
     try:
-        for part in filter(None, (staying, leaving)):
+        # Of what is written together, many rows to be added come after all else.
+        for part in filter(None, parts):
             with tables.together():
                 for of_table in part:
-                    _write(of_table, tables)
+                    for key in of_table.deleted:
+                        tables.delete(of_table.table, *key)
+                    if of_table.replaced:
+                        tables.put_many(of_table.table, of_table.replaced)
+                    if of_table.added:
+                        tables.insert_many(of_table.table, of_table.added)
     except DuplicateKey as error:
         raise LedgerCorrupt(f"what was to be new is there already: {error}") from error
-
-
-def _write(changes: TableChanges, tables: Tables) -> None:
-    for key in changes.deleted:
-        tables.delete(changes.table, *key)
-    if changes.replaced:
-        tables.put_many(changes.table, changes.replaced)
-    if changes.added:
-        tables.insert_many(changes.table, changes.added)
-
-
-def _rows_leave(changes: TableChanges) -> bool:
-    return bool(changes.deleted) and "moves_to" in changes.table.info
 
 
 @cache
@@ -180,6 +173,30 @@ _Undo = tuple[_TableBuffer, Key, Row | _Unread | None, bool | None]
 """A row of a table, as it was before a change."""
 
 
+@dataclass(slots=True)
+class _Savepoint:
+    """A stretch of a transaction that can be undone; savepoints lie in one another."""
+
+    tables: "BufferedTables"
+    undone: Callable[[], None]
+    begun_at: int = 0
+    """How many changes there were when it began."""
+
+    def __enter__(self) -> None:
+        self.begun_at = len(self.tables.undo)
+        self.tables.savepoints_open += 1
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.tables.savepoints_open -= 1
+        if kind is None:
+            return
+        undo = self.tables.undo
+        while len(undo) > self.begun_at:
+            buffer, key, row, pending = undo.pop()
+            buffer.set(key, row, pending)
+        self.undone()
+
+
 class _TableBuffers(dict[Table, _TableBuffer]):
     """What is known of each table, from nothing at first."""
 
@@ -189,13 +206,15 @@ class _TableBuffers(dict[Table, _TableBuffer]):
 
 
 class BufferedTables(SingleRows):
-    """The port over another one's tables, for the duration of its transaction; see `flush`."""
+    """The port over another one's tables, for the duration of its transaction; see `changes`."""
 
     def __init__(self, store: Tables) -> None:
         self._store = store
         self._buffers = _TableBuffers()
-        self._undo: list[_Undo] = []
-        self._savepoints = _Savepoints(self._undo)
+        self.undo: list[_Undo] = []
+        """What takes each change back, in the order of the changes."""
+
+        self.savepoints_open = 0
 
     def get(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key."""
@@ -315,11 +334,11 @@ class BufferedTables(SingleRows):
             for value in askable:
                 buffer.rows.setdefault((value,), by_key.get(value))
             return rows
-        known = buffer.ahead.setdefault((*equal, column), {})
+        known, same = buffer.ahead.setdefault((*equal, column), {}), tuple(equal.values())
         for value in askable:
-            known[(*equal.values(), value)] = []
+            known[(*same, value)] = []
         for row in rows:
-            known[(*equal.values(), row[column])].append(row)
+            known[(*same, row[column])].append(row)
             buffer.rows.setdefault(buffer.key(row), row)
         return rows
 
@@ -335,7 +354,7 @@ class BufferedTables(SingleRows):
         """Add a row."""
         buffer = self._buffers[table]
         key = buffer.key(row)
-        if self._known(table, buffer, key) is not None:
+        if self.peek(table, *key) is not None:
             raise DuplicateKey(table.name)
         self._check_unique(table, buffer, row)
         self._add(buffer, key, row)
@@ -351,7 +370,7 @@ class BufferedTables(SingleRows):
         pending = None if before is _UNREAD else buffer.pending.get(key)
         if pending is False and buffer.unique:
             buffer.moved.add(key)
-        self._undo.append((buffer, key, before, pending))
+        self.undo.append((buffer, key, before, pending))
         is_new = pending is not False
         if buffer.indexes:
             buffer.set(key, row, is_new)
@@ -367,7 +386,7 @@ class BufferedTables(SingleRows):
             self._check_unique(table, buffer, row)
             buffer.moved.add(key)
         before, pending = buffer.rows.get(key, _UNREAD), buffer.pending.get(key)
-        self._undo.append((buffer, key, before, pending))
+        self.undo.append((buffer, key, before, pending))
         if pending is None:
             # A row that was looked for and is not there is added, which costs less than replacing.
             pending = before is None
@@ -380,7 +399,7 @@ class BufferedTables(SingleRows):
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
         buffer = self._buffers[table]
-        before = self._known(table, buffer, key)
+        before = self.peek(table, *key)
         if before is None:
             return
         row = {**before, **values}
@@ -398,7 +417,7 @@ class BufferedTables(SingleRows):
 
         Inside a savepoint, or with rows held back, the rows are read first.
         """
-        if not self._savepoints.marks and not self._buffers[table].pending:
+        if not self.savepoints_open and not self._buffers[table].pending:
             self._buffers[table].forget()
             return self._store.delete_before(table, column, bound)
         rows = self.scan(TableQuery(table, order_by=column, after=bound, descending=True))
@@ -406,9 +425,9 @@ class BufferedTables(SingleRows):
             self.delete(table, *self._buffers[table].key(row))
         return len(rows)
 
-    def savepoint(self) -> "_Savepoints":
-        """Undo what is written inside when an exception leaves the block."""
-        return self._savepoints
+    def savepoint(self, undone: Callable[[], None] = no_more) -> _Savepoint:
+        """Undo what is written inside when an exception leaves the block, and call `undone`."""
+        return _Savepoint(self, undone)
 
     def written_tables(self) -> list[Table]:
         """Return the tables of which rows are held back."""
@@ -428,9 +447,8 @@ class BufferedTables(SingleRows):
     def changes(self) -> list[TableChanges]:
         """Return everything that was held back, table by table, for `write`."""
         changes = []
-        for table, buffer in self._buffers.items():
-            if not buffer.pending:
-                continue
+        for table in sorted(self.written_tables(), key=_place):
+            buffer = self._buffers[table]
             of_table = TableChanges(table)
             # In the order of their keys, so that neighbours are written into one page.
             for key, is_new in sorted(buffer.pending.items()):
@@ -442,22 +460,6 @@ class BufferedTables(SingleRows):
             changes.append(of_table)
         return changes
 
-    def flush(self) -> None:
-        """Write everything that was held back; the last thing in a transaction.
-
-        Raises:
-            LedgerCorrupt: see `write`.
-        """
-        write(self.changes(), self._store)
-        self._buffers.clear()
-        self._undo.clear()
-
-    def _known(self, table: Table, buffer: _TableBuffer, key: Key) -> Row | None:
-        row = buffer.rows.get(key, _UNREAD)
-        if row is _UNREAD:
-            row = buffer.rows[key] = self._store.get(table, *key)
-        return row
-
     def _add(self, buffer: _TableBuffer, key: Key, row: Row) -> None:
         is_new = buffer.pending.get(key, True)
         if not is_new and buffer.unique:
@@ -466,11 +468,7 @@ class BufferedTables(SingleRows):
         self._set(buffer, key, row.copy(), is_new)
 
     def _set(self, buffer: _TableBuffer, key: Key, row: Row | None, pending: bool) -> None:  # noqa: FBT001
-        self._undo.append((buffer, key, buffer.rows.get(key, _UNREAD), buffer.pending.get(key)))
-        self._stand(buffer, key, row, pending)
-
-    @staticmethod
-    def _stand(buffer: _TableBuffer, key: Key, row: Row | None, pending: bool) -> None:  # noqa: FBT001
+        self.undo.append((buffer, key, buffer.rows.get(key, _UNREAD), buffer.pending.get(key)))
         if buffer.indexes:
             buffer.set(key, row, pending)
         else:
@@ -503,25 +501,3 @@ def _is_askable(text: str) -> bool:
         return 0 not in text.encode()
     except UnicodeEncodeError:
         return False
-
-
-class _Savepoints:
-    """Stretches of a transaction that can be undone; they lie in one another, so this is all."""
-
-    __slots__ = ("_undo", "marks")
-
-    def __init__(self, undo: list[_Undo]) -> None:
-        self._undo = undo
-        """What takes each change back, in the order of the changes."""
-
-        self.marks: list[int] = []
-        """How many changes there were when each open savepoint began."""
-
-    def __enter__(self) -> None:
-        self.marks.append(len(self._undo))
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        mark = self.marks.pop()
-        while kind is not None and len(self._undo) > mark:
-            buffer, key, row, pending = self._undo.pop()
-            buffer.set(key, row, pending)

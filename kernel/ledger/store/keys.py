@@ -35,6 +35,7 @@ def unique_columns(table: Table) -> tuple[Columns, ...]:
     )
 
 
+@cache
 def values_getter(names: Columns) -> Callable[[Mapping[str, Any]], Values]:
     """Return a function that takes columns out of a row, as a tuple in their order."""
     if len(names) == 1:

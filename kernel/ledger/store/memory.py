@@ -20,6 +20,7 @@ from kernel.ledger.store.tables import (
     SingleRows,
     TableQuery,
     has_values,
+    no_more,
     rows_of,
 )
 
@@ -29,7 +30,7 @@ class _MemoryTable:
 
     def __init__(self, table: Table) -> None:
         self.key_columns = key_names(table)
-        self.key = _getter(self.key_columns)
+        self.key = values_getter(self.key_columns)
         self._table = table
         self.rows: dict[Values, Row] = {}
         self.unique: dict[Columns, dict[Values, Values]] = {
@@ -47,7 +48,7 @@ class _MemoryTable:
                 f"{self._table.name}: {row[steps[0]]!r} does not lead to {row[steps[1]]!r}"
             )
         for columns, holders in self.unique.items():
-            holder = holders.get(_getter(columns)(row))
+            holder = holders.get(values_getter(columns)(row))
             if holder is not None and holder != key:
                 raise DuplicateKey(f"{self._table.name}: {columns}")
 
@@ -56,15 +57,15 @@ class _MemoryTable:
         before = self.rows.pop(key, None)
         if before is not None:
             for columns, holders in self.unique.items():
-                holders.pop(_getter(columns)(before))
+                holders.pop(values_getter(columns)(before))
             for columns, index in self.indexes.items():
-                index[_getter(columns)(before)].pop(key)
+                index[values_getter(columns)(before)].pop(key)
         if row is not None:
             self.rows[key] = row
             for columns, holders in self.unique.items():
-                holders[_getter(columns)(row)] = key
+                holders[values_getter(columns)(row)] = key
             for columns, index in self.indexes.items():
-                index.setdefault(_getter(columns)(row), {})[key] = None
+                index.setdefault(values_getter(columns)(row), {})[key] = None
         return before
 
     def clear(self) -> None:
@@ -81,7 +82,7 @@ class _MemoryTable:
             return self.rows.values()
         covering, other_columns = _covering(self._table, tuple(where))
         if covering:
-            keys = self.indexes[covering].get(_getter(covering)(where), {})
+            keys = self.indexes[covering].get(values_getter(covering)(where), {})
             candidates: Iterable[Row] = map(self.rows.__getitem__, keys)
         else:
             candidates = self.rows.values()
@@ -92,9 +93,6 @@ class _MemoryTable:
 
 def _having(rows: Iterable[Row], name: str, value: Any) -> Iterator[Row]:
     return (row for row in rows if row[name] == value)
-
-
-_getter = cache(values_getter)
 
 
 @cache
@@ -201,14 +199,15 @@ class MemoryTables(SingleRows):
         return len(keys)
 
     @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Undo what is written inside when an exception leaves the block."""
+    def savepoint(self, undone: Callable[[], None] = no_more) -> Iterator[None]:
+        """Undo what is written inside when an exception leaves the block, and call `undone`."""
         mark = len(self._undo)
         try:
             yield
         except BaseException:
             while len(self._undo) > mark:
                 self._undo.pop()()
+            undone()
             raise
 
 

@@ -4,7 +4,7 @@ Texts that are asked for often are kept, one for each shape of a question.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -13,7 +13,7 @@ from sqlalchemy import Table
 from kernel.ledger.store import statements
 from kernel.ledger.store.keys import Columns, column_names
 from kernel.ledger.store.statements import parts_of
-from kernel.ledger.store.tables import Row, TableQuery
+from kernel.ledger.store.tables import Row, TableQuery, no_more
 
 _SAVEPOINT = "rotulus"
 
@@ -21,7 +21,8 @@ _SAVEPOINT = "rotulus"
 class SqlTables(ABC):
     """What one connection sees inside its transaction."""
 
-    def __init__(self, texts: dict[Any, str]) -> None:
+    def __init__(self, connection: Any, texts: dict[Any, str]) -> None:
+        self._connection = connection
         self._texts = texts
 
     @abstractmethod
@@ -90,13 +91,14 @@ class SqlTables(ABC):
         return nullcontext()
 
     @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        """Undo what is written inside when an exception leaves the block."""
+    def savepoint(self, undone: Callable[[], None] = no_more) -> Iterator[None]:
+        """Undo what is written inside when an exception leaves the block, and call `undone`."""
         self._run(f"SAVEPOINT {_SAVEPOINT}")
         try:
             yield
         except BaseException:
             self._run(f"ROLLBACK TO {_SAVEPOINT}")
             self._run(f"RELEASE {_SAVEPOINT}")
+            undone()
             raise
         self._run(f"RELEASE {_SAVEPOINT}")

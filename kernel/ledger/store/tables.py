@@ -109,6 +109,10 @@ def rows_in_pages(tables: "TablesView", query: TableQuery) -> Iterator[Row]:
         query = query._replace(after=rows[-1][column])
 
 
+def no_more() -> None:
+    """Do nothing more when a savepoint is undone."""
+
+
 class TablesView(Protocol):
     """One consistent snapshot of the tables."""
 
@@ -174,8 +178,11 @@ class Tables(TablesView, Protocol):
         """
         return nullcontext()
 
-    def savepoint(self) -> AbstractContextManager[None]:
-        """Undo what is written inside when an exception leaves the block; the rest stays."""
+    def savepoint(self, undone: Callable[[], None] = no_more) -> AbstractContextManager[None]:
+        """Undo what is written inside when an exception leaves the block; the rest stays.
+
+        `undone` is called afterwards, for what stands beside the tables.
+        """
 
 
 class SingleRows(Tables, Protocol):
