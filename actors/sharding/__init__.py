@@ -1,1 +1,4 @@
 """Shares the shards of the sessions out among gateways."""
+
+SHARDS_DEFAULT = 64
+SHARDS_MAX = 4096

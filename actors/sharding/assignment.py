@@ -18,8 +18,6 @@ from typing import Protocol
 
 from kernel.ledger.shards import NOBODY, Fence, Shard
 
-SHARDS_DEFAULT = 64
-SHARDS_MAX = 4096
 NO_SESSION = "system"
 """The session of work that belongs to none."""
 

@@ -16,9 +16,9 @@ from kernel.algebra.verbs import OPERATION_KINDS
 from kernel.ledger.ledger import LedgerView
 from kernel.model.envelope import Envelope
 from kernel.model.numbers import Count, PositiveCount, SchemaVersion
+from kernel.values.pressure import DEFAULT_THROTTLE_OPS_PER_SEC
 
 DEFAULT_DAILY_QUOTA = 10_000_000
-DEFAULT_THROTTLE_OPS_PER_SEC = 100
 RETRY_AFTER_S = 5
 
 COST_OF_AN_EFFECT_HUNDREDTHS = 5

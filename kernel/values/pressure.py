@@ -21,6 +21,7 @@ ANY_KIND: Final = "any"
 COST_MAX: Final = 1e9
 """Limit of the cost of a lease, and of a resource with limited cost, kept to the millionth."""
 
+DEFAULT_THROTTLE_OPS_PER_SEC: Final = 100
 THROTTLE_MS_MIN: Final = 20
 THROTTLE_MS_MAX: Final = 1000
 SUSPEND_MS_MAX: Final = 5000

@@ -22,7 +22,8 @@ import httpx
 import psycopg
 from pydantic import SecretStr
 
-from actors.sharding.assignment import SHARDS_DEFAULT, shard_of
+from actors.sharding import SHARDS_DEFAULT
+from actors.sharding.assignment import shard_of
 from kernel.ledger.ledger import Ledger
 from kernel.work.contents import BINDING_QUEUE
 from queues.embedded.server import EmbeddedRedis, find_server

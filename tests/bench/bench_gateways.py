@@ -15,7 +15,8 @@ import anyio
 from actors.commit.group_committer import Committer
 from actors.commit.units import IntentUnit
 from actors.orchestrator.orchestrator import Orchestrator
-from actors.sharding.assignment import SHARDS_DEFAULT, shard_of
+from actors.sharding import SHARDS_DEFAULT
+from actors.sharding.assignment import shard_of
 from actors.sharding.held_shards import HeldShards
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.postgres.store import PostgresStore

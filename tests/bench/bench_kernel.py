@@ -36,7 +36,7 @@ from actors.commit.units import IntentUnit
 from actors.messages import Declare, Eliminate
 from actors.orchestrator.orchestrator import Orchestrator
 from actors.sessions.runtime import SessionRuntime
-from actors.sharding.assignment import SHARDS_DEFAULT
+from actors.sharding import SHARDS_DEFAULT
 from actors.sharding.held_shards import HeldShards
 from kernel.belief.terms import DEFAULT_POLICY, OntologyBundle
 from kernel.ledger.ledger import Ledger

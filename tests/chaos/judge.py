@@ -15,7 +15,8 @@ from typing import Any
 import psycopg
 from pydantic import SecretStr
 
-from actors.sharding.assignment import SHARDS_DEFAULT, shard_of
+from actors.sharding import SHARDS_DEFAULT
+from actors.sharding.assignment import shard_of
 from tests.chaos.load import STATES
 from tests.chaos.witness import Note, notes, role_of
 from workers.environment.ledger_access import verify_file

@@ -7,7 +7,8 @@ import httpx
 import orjson
 import pytest
 
-from actors.sharding.assignment import SHARDS_DEFAULT, shard_of
+from actors.sharding import SHARDS_DEFAULT
+from actors.sharding.assignment import shard_of
 from tests import loopback
 from tests.system import poisoned_gateway as poison
 from tests.system.gateways import RetryingClient, database_of, on_both, running_gateways, session_id

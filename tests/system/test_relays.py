@@ -7,7 +7,8 @@ import anyio
 import pytest
 from redis.asyncio import Redis
 
-from actors.sharding.assignment import REQUESTS_OF, SHARDS_DEFAULT, shard_of
+from actors.sharding import SHARDS_DEFAULT
+from actors.sharding.assignment import REQUESTS_OF, shard_of
 from kernel.work.contents import BINDING_QUEUE
 from queues.queue.work_queue import WorkQueue
 from tests.system.gateways import LEASE_S, RetryingClient, database_of, on_both, running_gateways

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import click
 
-from actors.sharding.assignment import SHARDS_MAX
+from actors.sharding import SHARDS_MAX
 from workers.cli.common import (
     SEQUENCE,
     as_json,

@@ -28,10 +28,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from actors.sharding.assignment import SHARDS_DEFAULT, SHARDS_MAX
-from kernel.records.capacity import DEFAULT_THROTTLE_OPS_PER_SEC
+from actors.sharding import SHARDS_DEFAULT, SHARDS_MAX
 from kernel.rollback.confirmation import KEY_BYTES_MIN
-from kernel.values.pressure import Capacity
+from kernel.values.pressure import DEFAULT_THROTTLE_OPS_PER_SEC, Capacity
 from kernel.values.priorities import PRIORITIES_OF
 from queues.redis.keys import KEY_PREFIX, KEY_PREFIX_PATTERN, URL_SCHEMES
 from workers.environment.capacity_spec import capacities_of, check_capacities, check_reserves

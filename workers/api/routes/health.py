@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from actors.sharding.assignment import SHARDS_MAX
+from actors.sharding import SHARDS_MAX
 from kernel.ledger.head_watch import LedgerWentBack
 from kernel.ledger.quarantine import RecordKey
 from workers.api.json_routes import json_router
