@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from kernel.ledger.ledger import Document
+from kernel.ledger.ledger import Document, LedgerView
+from kernel.records.texts import text_at
+from kernel.values.spans import Span
 
 STEPS_MAX = 400
 """Steps of one answer, the nearest to what was asked about."""
@@ -26,6 +28,9 @@ Kind = Literal[
     "session",
     "elimination",
 ]
+
+WORDS_CHARS_MAX = 4000
+"""Characters of a stretch that one answer repeats; its length says how many there are."""
 
 
 class Named(NamedTuple):
@@ -87,3 +92,19 @@ def walked(
             provenance.steps[named] = step
             waiting += step.because
     return provenance
+
+
+def words_at(view: LedgerView, span: Span) -> Words:
+    """Return the words of a stretch; without an end, of all that follows."""
+    text = text_at(view, span.source_ref)
+    if text is None or (span.end is not None and span.end > len(text)):
+        length = 0 if span.end is None else span.end - span.start
+        return Words(span.source_ref, span.start, length, None)
+    words = text[span.start : span.end]
+    return Words(span.source_ref, span.start, len(words), words[:WORDS_CHARS_MAX])
+
+
+def words_of_source(view: LedgerView, ref: str) -> tuple[Words, ...]:
+    """Return the whole text of a source; nothing where it has none."""
+    words = words_at(view, Span(ref))
+    return () if words.text is None else (words,)

@@ -6,8 +6,7 @@ undid its ground; the newest of the line says what stands.
 
 from collections.abc import Iterable
 
-from kernel.audit.provenance import Named, Step
-from kernel.audit.provenance_words import words_at
+from kernel.audit.provenance import Named, Step, words_at
 from kernel.belief.anchors import anchor_of
 from kernel.belief.events import BeliefEvent
 from kernel.ledger import schema

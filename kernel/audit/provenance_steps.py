@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -10,12 +11,20 @@ from sqlalchemy import Table
 from kernel.algebra.verbs import OPERATOR_VERBS
 from kernel.audit.lineage import authority_grounds
 from kernel.audit.operations import OperationEntry, envelope_of
-from kernel.audit.provenance import STEPS_MAX, Kind, Named, Provenance, Step, walked
+from kernel.audit.provenance import (
+    STEPS_MAX,
+    Kind,
+    Named,
+    Provenance,
+    Step,
+    walked,
+    words_at,
+    words_of_source,
+)
 from kernel.audit.provenance_of_sessions import elimination_step, session_step, survivor_step
-from kernel.audit.provenance_words import words_at, words_of_source
-from kernel.audit.read_once import ReadOnceView
 from kernel.authority.recompute_pages import recompute_alone, requests_answered
 from kernel.landscape.runtime.stages import stage_of
+from kernel.landscape.runtime.ways import is_caused_by_row
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
 from kernel.ledger.store.tables import Row, TableQuery
@@ -51,6 +60,9 @@ _RECORDS = tuple(
     for table in schema.STATE_TABLES
     if table is not schema.nodes and len(table.primary_key.columns) == 1
 )
+
+READS_KEPT = 512
+"""Of each kind of answer; what many steps lead to is soon asked for again."""
 
 
 def provenance_of(
@@ -296,8 +308,7 @@ def _caused_by(view: LedgerView, request: Request, document: Document) -> Iterat
         if view.log_row_of(trigger) is not None:
             yield Named("operation", trigger)
         return
-    was_routed = document.get("request_key") == request.request_id
-    if was_routed or document.get("content", {}).get("cause") == "binding_fired":
+    if is_caused_by_row(request, document):
         row = view.log_row_at(request.cause_sequence)
         if row is not None:
             yield Named("operation", row["operation_id"])
@@ -339,3 +350,25 @@ _STEPS: Mapping[Kind, Callable[[LedgerView, Named], Step | None]] = MappingProxy
         "elimination": elimination_step,
     }
 )
+
+
+class ReadOnceView(LedgerView):
+    """The same snapshot, which keeps what was read and decoded last; nobody may change it."""
+
+    def __init__(self, view: LedgerView) -> None:
+        super().__init__(view.tables, view.archive)
+        self._records = lru_cache(READS_KEPT)(super().record)
+        self._rows_of = lru_cache(READS_KEPT)(super().log_row_of)
+        self._rows_at = lru_cache(READS_KEPT)(super().log_row_at)
+
+    def record(self, table: Table, key: str) -> Document | None:
+        """Return the newest record of a typed store."""
+        return self._records(table, key)
+
+    def log_row_of(self, operation_id: str) -> Row | None:
+        """Return the log row of an operation; of one that was superseded, the superseding row."""
+        return self._rows_of(operation_id)
+
+    def log_row_at(self, ec_sequence_number: int) -> Row | None:
+        """Return the log row with a sequence number."""
+        return self._rows_at(ec_sequence_number)

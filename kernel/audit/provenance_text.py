@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from kernel.audit.provenance import Named, Provenance, Step
-from kernel.landscape.lineage_text import mermaid_label
+from kernel.landscape.lineage_text import Flowchart, text_of_lines
 
 WORDS_SHOWN_MAX = 300
 INDENT = "  "
@@ -14,8 +14,7 @@ def provenance_text(provenance: Provenance) -> str:
     lines = list(_tree(provenance))
     if provenance.is_cut:
         lines.append(f"... more than the {len(provenance.steps)} steps that are shown")
-    # A line feed in a name begins no line.
-    return "\n".join(line.replace("\n", "\\n") for line in lines) + "\n"
+    return text_of_lines(lines)
 
 
 def _tree(provenance: Provenance) -> Iterator[str]:
@@ -72,12 +71,14 @@ def _names(named: list[Named]) -> str:
 
 def provenance_mermaid(provenance: Provenance) -> str:
     """Return the way as a graph: an arrow leads from what is to what it comes from."""
-    names = {named: f"N{number}" for number, named in enumerate(provenance.steps)}
-    lines = ["flowchart LR"]
+    chart = Flowchart()
+    boxes = {}
     for named, step in provenance.steps.items():
         stage = step.says.get("stage") or step.says.get("semantic_intent") or ""
         label = " ".join(part for part in (named.kind, named.record_id, str(stage)) if part)
-        lines.append(f'  {names[named]}["{mermaid_label(label)}"]')
+        boxes[named] = chart.box(named, label)
     for named, step in provenance.steps.items():
-        lines += [f"  {names[named]} --> {names[each]}" for each in step.because if each in names]
-    return "\n".join(lines) + "\n"
+        for each in step.because:
+            if each in boxes:
+                chart.arrow(boxes[named], boxes[each])
+    return chart.text()

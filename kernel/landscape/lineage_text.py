@@ -1,6 +1,6 @@
 """An explanation as text for a person, and as a Mermaid graph."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 import orjson
 
@@ -11,9 +11,6 @@ from kernel.ledger.store.tables import Row
 from kernel.values.host import iso_time
 
 DATA_CHARS_MAX = 400
-
-_Box = Callable[[str, str, str], str]
-"""Returns the name of a box by its key, and draws it with its label the first time."""
 
 _NAMES = {
     "rows": "row",
@@ -37,10 +34,50 @@ _NAMES = {
 }
 
 
+class Flowchart:
+    """A Mermaid graph; each arrow is drawn once."""
+
+    def __init__(self) -> None:
+        self._lines = {"flowchart LR": None}
+        self._names: dict[Hashable, str] = {}
+
+    def box(self, key: Hashable, label: str) -> str:
+        """Return the name of a box, and draw it with its label the first time."""
+        if key not in self._names:
+            name = self._names[key] = f"N{len(self._names)}"
+            self._lines[f'  {name}["{mermaid_label(label)}"]'] = None
+        return self._names[key]
+
+    def arrow(self, start: str, end: str, label: str | None = None) -> None:
+        """Draw an arrow from one box to another."""
+        shaft = "-->" if label is None else f'-->|"{mermaid_label(label)}"|'
+        self._lines[f"  {start} {shaft} {end}"] = None
+
+    def text(self) -> str:
+        """Return the graph."""
+        return "\n".join(self._lines) + "\n"
+
+
+def mermaid_label(text: str) -> str:
+    """Return a label in which nothing is Mermaid's own."""
+    printable = "".join(each if each.isprintable() else " " for each in text)
+    return (
+        printable.replace("&", "&amp;")
+        .replace('"', "&quot;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+        .replace("`", "&#96;")
+    )
+
+
+def text_of_lines(lines: Iterable[str]) -> str:
+    """Return lines as a text; a line feed in a name begins no line."""
+    return "\n".join(line.replace("\n", "\\n") for line in lines) + "\n"
+
+
 def explanation_text(explanation: Explanation) -> str:
     """Return an explanation as lines of text."""
-    # A line feed in a name begins no line.
-    return "\n".join(line.replace("\n", "\\n") for line in _lines(explanation)) + "\n"
+    return text_of_lines(_lines(explanation))
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
@@ -167,63 +204,45 @@ def _cut(text: str) -> str:
 
 def lineage_mermaid(explanation: Explanation) -> str:
     """Return the ways of the explained tokens as a Mermaid graph."""
-    lines = ["flowchart LR"]
-    names: dict[tuple[str, str], str] = {}
-
-    def box(kind: str, record_id: str, label: str) -> str:
-        # Each kind of record has ids of its own: a row and its token may be called alike.
-        key = (kind, record_id)
-        if key not in names:
-            names[key] = f"N{len(names)}"
-            lines.append(f'  {names[key]}["{mermaid_label(label)}"]')
-        return names[key]
-
+    chart = Flowchart()
     for lineage in explanation.lineages:
-        _draw(lineage, lines, box)
-    return "\n".join(lines) + "\n"
+        _draw(lineage, chart)
+    return chart.text()
 
 
-def _draw(lineage: TokenLineage, lines: list[str], box: _Box) -> None:
+def _draw(lineage: TokenLineage, chart: Flowchart) -> None:
+    # Each kind of record has ids of its own: a row and its token may be called alike.
     token_id, row = lineage.token["token_id"], lineage.source_row
-    source = box("row", row["row_id"], f"row {row['row_index']} of {row['source_node_id']}")
-    token = box("token", token_id, lineage.token["branch_name"] or f"token {token_id}")
-    drawn = [f"  {source} --> {token}"] if not lineage.parents else []
+    source = chart.box(("row", row["row_id"]), f"row {row['row_index']} of {row['source_node_id']}")
+    token = chart.box(("token", token_id), lineage.token["branch_name"] or f"token {token_id}")
+    arrows = [(source, token)] if not lineage.parents else []
     for link in lineage.parents + lineage.children:
-        ends = [link["parent_token_id"], link["token_id"]]
-        drawn.append("  " + " --> ".join(box("token", each, f"token {each}") for each in ends))
+        parent, child = (
+            chart.box(("token", each), f"token {each}")
+            for each in (link["parent_token_id"], link["token_id"])
+        )
+        arrows.append((parent, child))
     last = token
     for state in lineage.states:
         label = f"{state['node_id']}: {state['status']}"
-        node = box("state", state["state_id"], label)
-        drawn.append(f"  {last} --> {node}")
+        node = chart.box(("state", state["state_id"]), label)
+        arrows.append((last, node))
         last = node
     if lineage.outcome is not None:
-        end = box("outcome", lineage.outcome["outcome_id"], _outcome(lineage.outcome))
-        drawn.append(f"  {last} --> {end}")
-    lines += [line for line in drawn if line not in lines]
+        end = chart.box(("outcome", lineage.outcome["outcome_id"]), _outcome(lineage.outcome))
+        arrows.append((last, end))
+    for arrow in arrows:
+        chart.arrow(*arrow)
 
 
 def graph_mermaid(nodes: list[Row], edges: list[Row]) -> str:
     """Return a run's graph; every node has a name of its own, whatever it is called."""
-    names = {node["node_id"]: f"N{number}" for number, node in enumerate(nodes)}
-    lines = ["flowchart LR"]
-    for node in nodes:
-        label = f"{node['node_id']} ({node['node_type']})"
-        lines.append(f'  {names[node["node_id"]]}["{mermaid_label(label)}"]')
+    chart = Flowchart()
+    boxes = {
+        node["node_id"]: chart.box(node["node_id"], f"{node['node_id']} ({node['node_type']})")
+        for node in nodes
+    }
     for edge in edges:
-        if edge["from_node_id"] in names and edge["to_node_id"] in names:
-            ends = names[edge["from_node_id"]], names[edge["to_node_id"]]
-            lines.append(f'  {ends[0]} -->|"{mermaid_label(edge["label"])}"| {ends[1]}')
-    return "\n".join(lines) + "\n"
-
-
-def mermaid_label(text: str) -> str:
-    """Return a label in which nothing is Mermaid's own."""
-    printable = "".join(each if each.isprintable() else " " for each in text)
-    return (
-        printable.replace("&", "&amp;")
-        .replace('"', "&quot;")
-        .replace("<", "&lt;")
-        .replace(">", "&gt;")
-        .replace("`", "&#96;")
-    )
+        if edge["from_node_id"] in boxes and edge["to_node_id"] in boxes:
+            chart.arrow(boxes[edge["from_node_id"]], boxes[edge["to_node_id"]], edge["label"])
+    return chart.text()

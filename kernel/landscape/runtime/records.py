@@ -15,7 +15,7 @@ from kernel.landscape.canonical_types import TYPED_VERSION, typed_data
 from kernel.landscape.digest import RunDigest, digest_of_records
 from kernel.landscape.grades import REPLAY
 from kernel.landscape.record_rules import KEYS, NAME_CHARS_MAX, TABLES, part_key
-from kernel.landscape.runtime.pipeline import EDGES, NODES, REVIEW
+from kernel.landscape.runtime.stages import EDGES, NODES, REVIEW
 from kernel.landscape.runtime.stretches import RuntimeRun
 from kernel.landscape.runtime.ways import Way, ways_of
 from kernel.ledger.ledger import LedgerView

@@ -38,6 +38,47 @@ _OF_PHASE: Mapping[str, Stage] = MappingProxyType(
     }
 )
 
+REVIEW = "review"
+"""Where a batch of memberships is reviewed; a node of runs that have such a batch."""
+
+NODES: Mapping[Stage, str] = MappingProxyType(
+    {
+        "intake": "source",
+        "normalization": "transform",
+        "relationship_resolution": "transform",
+        "binding_evaluation": "gate",
+        "firing": "transform",
+        "extraction": "transform",
+        "recompute": "coalesce",
+        "commit": "sink",
+    }
+)
+"""What kind of node each stage is."""
+
+EDGES: tuple[tuple[str, str, str], ...] = (
+    ("intake", "completed_phase", "normalization"),
+    ("normalization", "completed_phase", "relationship_resolution"),
+    ("intake", "binding-evaluation", "binding_evaluation"),
+    ("normalization", "binding-evaluation", "binding_evaluation"),
+    ("relationship_resolution", "binding-evaluation", "binding_evaluation"),
+    ("binding_evaluation", "fired", "firing"),
+    ("firing", "extraction-transition", "extraction"),
+    ("intake", "authority-recompute", "recompute"),
+    ("firing", "authority-recompute", "recompute"),
+    ("extraction", "authority-recompute", "recompute"),
+    *((stage, "committed", "commit") for stage in NODES if stage != "commit"),
+)
+"""Where from, along what, where to; a hand-over by a queue is called as the queue is."""
+
+STAGE_OF_QUEUE: Mapping[str, Stage] = MappingProxyType(
+    {
+        "authority-recompute": "recompute",
+        "binding-evaluation": "binding_evaluation",
+        "extraction-transition": "extraction",
+    }
+)
+"""Any other queue is a node by its own name."""
+
 
 def stage_of(envelope: Document) -> Stage:
     """Return the stage in which an operation was made, by its envelope."""

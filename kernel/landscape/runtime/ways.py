@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from kernel.landscape.runtime.pipeline import STAGE_OF_QUEUE
-from kernel.landscape.runtime.stages import stage_of
+from kernel.landscape.runtime.stages import STAGE_OF_QUEUE, stage_of
 from kernel.landscape.runtime.stretches import RuntimeRun
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
