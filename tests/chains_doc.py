@@ -26,7 +26,7 @@ from kernel.ledger.ledger import Ledger, LedgerView
 from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import Row, TableQuery
 from kernel.proof.signing_keys import KeyKind, SeedKey
-from kernel.thoughts.chain import read_chain
+from kernel.thoughts.reading import read_chain
 from kernel.verify import verify
 from kernel.verify.reading import Finding
 from kernel.verify.since import KeptTree, verify_since

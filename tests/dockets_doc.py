@@ -52,7 +52,7 @@ this folder it imports `kernel/values/errors.py`, `kernel/values/json_lines.py` 
 | `relationships.py` | `RelationshipIndex`: which filing an entry is about |
 | `report.py` | `report_on(lines)`: how far dockets narrow, and by which rules |
 | `standing_bindings.py`, `bindings.json` | what bindings make of entries and captions, a table |
-| `sample.py`, `sample.jsonl` | four dockets, 104 entries, with letters for people's names |
+| `sample.jsonl` | four dockets, 104 entries, with letters for people's names |
 """
 
 EXAMPLE = {

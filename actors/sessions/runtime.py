@@ -54,7 +54,7 @@ from kernel.belief.session import BeliefSession
 from kernel.belief.tombstone_restoration import RestoredSession, restore_session
 from kernel.ledger.ledger import Ledger
 from kernel.ledger.shards import Fence, consumed_to
-from kernel.thoughts.chain import read_chain
+from kernel.thoughts.reading import read_chain
 from kernel.values.errors import OF_THE_LEDGER, LedgerCorrupt, LedgerUnavailable
 from kernel.values.host import iso_time
 

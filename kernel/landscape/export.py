@@ -22,10 +22,10 @@ from kernel.landscape.record_rules import (
     KEYS,
     TABLES,
     check_stored,
+    dangling_reference,
     problem_of,
     record_bytes,
 )
-from kernel.landscape.references import dangling_reference
 from kernel.landscape.reports import run_of_id
 from kernel.landscape.run_rules import run_problems
 from kernel.landscape.runtime.stretches import PREFIX, is_runtime

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 
 from kernel.landscape.digest import records_of
 from kernel.landscape.errors import RecordDamaged
-from kernel.landscape.record_rules import TABLES, check_stored, key_text
-from kernel.landscape.references import named_and_missing
+from kernel.landscape.record_rules import TABLES, check_stored, key_text, named_and_missing
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.tables import TableQuery
 

@@ -25,11 +25,11 @@ from kernel.landscape.record_rules import (
     TABLES,
     check_new,
     check_stored,
+    dangling_reference,
     key_of,
     key_text,
     table_of,
 )
-from kernel.landscape.references import dangling_reference
 from kernel.landscape.run_rules import ids_by_run, lineage_problems
 from kernel.ledger import schema
 from kernel.ledger.ledger import Ledger

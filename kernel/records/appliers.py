@@ -7,8 +7,7 @@ from types import MappingProxyType
 from kernel.algebra.effects import EffectKind
 from kernel.model.envelope import KernelEffect, UndoneEffect
 from kernel.records.bindings import apply_binding_generation
-from kernel.records.case_events import CASE_EVENTS
-from kernel.records.court_dispositions import apply_court_disposition
+from kernel.records.court_dispositions import CASE_EVENTS, RULINGS, apply_court_disposition
 from kernel.records.derived import apply_index_update, apply_receipt_only
 from kernel.records.edges import apply_edge_write
 from kernel.records.extraction import apply_extraction_transition
@@ -23,7 +22,6 @@ from kernel.records.operation_steps import Marking
 from kernel.records.policies import apply_policy_snapshot
 from kernel.records.record import Applied, Operation
 from kernel.records.rollback_marks import mark_undone
-from kernel.records.rulings import RULINGS
 from kernel.records.share_links import apply_share_link_grant, apply_share_link_revoke
 from kernel.records.topics import apply_anchor, apply_topic_assignment
 from kernel.records.views import apply_view_invalidation

@@ -1,8 +1,11 @@
-"""Dispositions as a court's docket shows them, with a life of four states (§4.3.13)."""
+"""Records what courts decide: rulings (§4.3.18), dispositions (§4.3.13), case events (§4.3.21).
 
-from typing import Literal, Self
+A disposition as a docket shows it has a life of four states.
+"""
 
-from pydantic import model_validator
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
 
 from kernel.ledger import schema
 from kernel.model.envelope import KernelEffect
@@ -61,3 +64,56 @@ def apply_court_disposition(effect: KernelEffect, operation: Operation) -> Appli
                 field="payload.lifecycle_state",
             )
     return OBSERVATIONS.apply(effect, operation)
+
+
+class CaseResolutionEvent(Payload):
+    """A consolidation, a transfer or a severance, and the identity that it resolves to."""
+
+    event_kind: Literal["ConsolidationEvent", "TransferEvent", "SeveranceEvent"]
+    case_refs: Annotated[tuple[Name, ...], Field(min_length=1, max_length=256, fail_fast=True)]
+    resolved_case_identity: Name
+    event_date_utc: Instant
+    event_date_originating_tz: Zone
+    event_date_originating_calendar_date: Day
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.event_kind == "ConsolidationEvent" and len(set(self.case_refs)) == 1:
+            raise ValueError("one case is not consolidated")
+        check_same_day(self.event_date_utc, self.event_date_originating_calendar_date)
+        return self
+
+
+CASE_EVENTS = TypedStore(
+    schema.case_resolution_events,
+    CaseResolutionEvent,
+    frozenset({"case_resolution_event_retract"}),
+)
+
+
+class Disposition(Payload):
+    """What a court decided about one thing."""
+
+    disposition: Name
+
+
+class RulingDisposition(Payload):
+    """A ruling: its dispositions, its targets and its date."""
+
+    dispositions: Annotated[
+        tuple[Disposition, ...], Field(min_length=1, max_length=256, fail_fast=True)
+    ]
+    scope_targets: Annotated[tuple[Name, ...], Field(min_length=1, max_length=256, fail_fast=True)]
+    ruling_date_utc: Instant
+    ruling_date_originating_tz: Zone
+    ruling_date_originating_calendar_date: Day
+
+    @model_validator(mode="after")
+    def _one_date(self) -> Self:
+        check_same_day(self.ruling_date_utc, self.ruling_date_originating_calendar_date)
+        return self
+
+
+RULINGS = TypedStore(
+    schema.ruling_dispositions, RulingDisposition, frozenset({"ruling_disposition_retract"})
+)

@@ -7,23 +7,24 @@ effects emit and that are kept must be those on record. Nothing is written, noth
 process, and this module has no way to ask a model.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 import orjson
 
 from kernel.authority.recompute_pages import operation_named, ordinals_of
 from kernel.ledger import schema
+from kernel.ledger.applied_effects import STATED, effect_in
 from kernel.ledger.blob_commitment import blob_commitment
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
-from kernel.ledger.store.tables import Row, TableQuery
+from kernel.ledger.store.tables import Row, TableQuery, TablesView
 from kernel.ledger.supersession import in_force_at, is_lite, position_of
 from kernel.model.envelope import KernelEffect, UndoneEffect
 from kernel.model.receipt import MANIFEST_RECEIPT, Receipt
 from kernel.records.record import Operation
 from kernel.replay.asof import StateAsOf
-from kernel.replay.effects import RecordedEffects
 from kernel.transaction.apply import Rules
 from kernel.transaction.rules import known_rules_of
 from kernel.values.canonical import canonicalize, canonicalize_plain, sha256_hex
@@ -45,6 +46,10 @@ _BAD_RECORD = (
     IndexError,
 )
 """Exceptions that reading a damaged record raises."""
+
+PAGE_ROWS = 2000
+
+_COLUMNS = ("ec_sequence_number", "ordinal", *STATED)
 
 
 @dataclass(slots=True)  # not frozen: see `kernel.transaction.checks.check.Submission`
@@ -366,3 +371,48 @@ def _no_time() -> int:
 
 def _no_randomness(_: int) -> bytes:
     raise AssertionError("replaying an operation takes no randomness")
+
+
+class RecordedEffects:
+    """Applied effects as they are recorded, asked for in ascending sequence."""
+
+    def __init__(self, tables: TablesView, first_sequence: int) -> None:
+        self._tables = tables
+        self._after = first_sequence - 1
+        self._read: dict[int, list[list[Any]]] = {}
+        self._ended = False
+
+    def of(self, sequence: int) -> list[Document]:
+        """Return the effects of an operation in their order; forgets those before it.
+
+        Raises:
+            AttributeError: when a hash is not stored as bytes.
+        """
+        while not self._ended and sequence > self._after:
+            self._next_page()
+        contents = self._read.pop(sequence, [])
+        if len(contents) > 1:
+            contents.sort()
+        return [effect_in(values) for _, *values in contents]
+
+    def _next_page(self) -> None:
+        query = TableQuery(
+            schema.applied_effects,
+            columns=_COLUMNS,
+            order_by="ec_sequence_number",
+            after=self._after,
+            limit=PAGE_ROWS,
+        )
+        rows = self._tables.scan(query)
+        self._ended = len(rows) < PAGE_ROWS
+        self._read = defaultdict(list)
+        for sequence, *effect in rows:
+            self._read[sequence].append(effect)
+        if self._ended:
+            return
+        # The last operation may go on behind the page.
+        last = rows[-1][0]
+        if len(self._read) == 1:
+            raise LedgerCorrupt(f"row {last} has more effects than an operation may have")
+        del self._read[last]
+        self._after = last - 1

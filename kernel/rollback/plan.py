@@ -29,7 +29,7 @@ from kernel.algebra.verbs import (
     ROLLBACK,
     THOUGHT_VERBS,
 )
-from kernel.authority.recompute_pages import operation_named, recompute_alone
+from kernel.authority.recompute_pages import is_page, operation_named, ordinals_of, recompute_alone
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import sequences_that_wrote
 from kernel.ledger.ledger import Document, LedgerView
@@ -38,7 +38,6 @@ from kernel.ledger.supersession import is_lite, position_of
 from kernel.records.rollback_marks import is_in_effect, mark_of
 from kernel.rollback.errors import RollbackRefused
 from kernel.rollback.restoration import InScope, Restoration, takes_a_node
-from kernel.rollback.single_recompute import step_of_recompute
 from kernel.rollback.steps import PlannedEffect, RollbackStep, step_of
 from kernel.values.canonical import canonicalize
 
@@ -530,3 +529,20 @@ def _effect_document(effect: PlannedEffect) -> PlannedEffectDocument:
         "record_key": applied["record_key"],
         "restores": effect.restores.content_hash or None,
     }
+
+
+def step_of_recompute(step: RollbackStep, node_id: str, request_id: str) -> RollbackStep:
+    """Return the step that undoes one recompute; the others of its page stay (kernel/0251)."""
+    if not is_page(step.envelope):
+        return step
+    own = {
+        step.envelope["primitive_effects"][ordinal]["effect_id"]
+        for ordinal in ordinals_of(step.envelope, node_id)
+    }
+    return replace(
+        step,
+        envelope=recompute_alone(step.envelope, node_id),
+        effects=tuple(effect for effect in step.effects if effect.declared["effect_id"] in own),
+        recompute_of=node_id,
+        request_id=request_id,
+    )

@@ -10,13 +10,18 @@
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
+import orjson
 from typing_extensions import TypedDict
 
-from kernel.algebra.simulation_support import simulation_support_level
-from kernel.ledger.ledger import Document, LedgerTransaction
+from kernel.algebra.effects import EFFECT_KINDS
+from kernel.algebra.simulation_support import NOT_SIMULATABLE, simulation_support_level
+from kernel.ledger import schema
+from kernel.ledger.answers import recall
+from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
+from kernel.ledger.store.tables import TableQuery
 from kernel.model.dumped import DumpOf
 from kernel.model.envelope import ACTORS, VOLATILE
 from kernel.model.receipt import Receipt
@@ -27,6 +32,8 @@ from kernel.model.result import (
     SubmissionResult,
 )
 from kernel.model.simulation import (
+    PAYLOAD_RECEIPT,
+    PREVIEW_EFFECT,
     PREVIEW_ID_PREFIX,
     WARNED_CLASSES,
     ExternalEffectViolation,
@@ -35,9 +42,9 @@ from kernel.model.simulation import (
     SimulationPrediction,
     SimulationPreview,
 )
+from kernel.model.simulation_payloads import PREVIEW_PAYLOADS
 from kernel.simulate.affected import Sources, affected_node_refs, sources_of
 from kernel.simulate.dry_run import DryRun, dry_run
-from kernel.simulate.eligibility import ineligible, repeatable
 from kernel.simulate.envelope import (
     PolicyCheck,
     SimulationSource,
@@ -47,7 +54,6 @@ from kernel.simulate.envelope import (
 )
 from kernel.simulate.external_effects import violations_of
 from kernel.simulate.preview import UnreadableOperation, preview_state
-from kernel.simulate.recall import earlier_preview
 from kernel.transaction.checks.check import Submitter
 from kernel.transaction.kernel import Kernel
 from kernel.values.canonical import CanonicalizationError, digest
@@ -59,6 +65,10 @@ _VOLATILE = VOLATILE | {"idempotency_key"}
 """Fields of a document that differ when the same thing is simulated again."""
 
 Outcome = Literal["previewed", "not_supported", "blocked", "rejected"]
+
+STATED_MAX = 512
+
+NOT_SUPPORTED = "simulation_not_supported_for_operation_kind"
 
 
 class SimulationDocument(TypedDict):
@@ -238,3 +248,95 @@ def _stopped(
     receipt_id = f"receipt:{transaction.host.new_id()}"
     append_receipt(transaction, receipt_id, receipt, None)
     return SimulationResult(outcome, receipt_id=receipt_id, reason=reason, violations=violations)
+
+
+def ineligible(document: object) -> Receipt | None:
+    """Return the receipt of an operation that cannot be simulated, None for one that can (§11.4).
+
+    The document is judged as it came: the answer must not depend on the rest of it being well
+    formed.
+    """
+    known = document if isinstance(document, dict) else {}
+    kind = repeatable(known.get("operation_kind"))
+    if simulation_support_level(kind) == NOT_SIMULATABLE:
+        reason = "operation_kind_marked_not_simulatable_v1_6"
+    elif _has_untyped_effect(known.get("primitive_effects")):
+        reason = "operation_has_untyped_effects"
+    else:
+        return None
+    body = {
+        "operation_kind": kind,
+        "reason": reason,
+        "reason_code": reason,
+        "operation_to_simulate": repeatable(known.get("operation_id")),
+    }
+    return Receipt(NOT_SUPPORTED, body)
+
+
+def repeatable(value: Any) -> str:
+    """Return a text that a receipt can hold, an empty one for what it cannot."""
+    if type(value) is not str or len(value) > STATED_MAX:
+        return ""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return ""
+    return value
+
+
+def _has_untyped_effect(effects: object) -> bool:
+    """An effect is typed when its kind is in the registry (§11.4)."""
+    if not isinstance(effects, list):
+        return True
+    for effect in effects:
+        kind = effect.get("effect_kind") if isinstance(effect, dict) else None
+        if not isinstance(kind, str) or kind not in EFFECT_KINDS:
+            return True
+    return False
+
+
+def earlier_preview(
+    view: LedgerView, idempotency_key: str, request: str
+) -> tuple[SubmissionResult, SimulationPreview | None] | None:
+    """Return the first answer to the same request (K6), None for none inside its window."""
+    record = view.live_idempotency_record(idempotency_key)
+    if record is None or record["content_digest"] != request:
+        return None
+    if record["expires_at_us"] <= view.head().committed_at_us:
+        return None
+    result = recall(view, record)
+    return result, stored_preview(view, result.operation_id)
+
+
+def stored_preview(view: LedgerView, operation_id: str) -> SimulationPreview | None:
+    """Return a preview as it is on the record, without its content where that is gone.
+
+    Raises:
+        RangeQuarantined: the row of its operation is quarantined.
+    """
+    row = view.log_row_of(operation_id)
+    if row is not None:
+        view.quarantines().expect_none_over(row["ec_sequence_number"])
+    envelope = view.envelope(operation_id)
+    effects = (envelope or {}).get("primitive_effects") or ()
+    stated = [
+        effect["payload"] for effect in effects if effect.get("receipt_subkind") == PREVIEW_EFFECT
+    ]
+    if not stated or "preview_state" not in stated[0]:
+        return None
+    preview = {name: value for name, value in stated[0].items() if name != "retention_class"}
+    state = dict(preview["preview_state"])
+    if state.pop("preview_payload_commitment", None) is not None:
+        state["preview_payload"] = _content(view, operation_id)
+    model = PREVIEW_PAYLOADS[state["preview_kind"]]
+    state["preview_payload"] = model.model_validate(state["preview_payload"])
+    return SimulationPreview.model_validate({**preview, "preview_state": state})
+
+
+def _content(view: LedgerView, operation_id: str) -> Document:
+    where = {"operation_id": operation_id, "receipt_kind": PAYLOAD_RECEIPT}
+    rows = view.tables.scan(TableQuery(schema.ephemeral_receipts, where, limit=1))
+    if not rows:
+        return {"records_left_out": True}
+    content: Document = orjson.loads(rows[0]["receipt_bytes"])["preview_payload"]
+    return content

@@ -14,7 +14,6 @@ from kernel.ledger.store.tables import Row, TableQuery
 from kernel.model.lite import LITE_INTENT
 from kernel.transaction.apply import Rules
 from kernel.values.canonical import GENESIS_HASH, canonicalize
-from kernel.verify.causality import Causality
 from kernel.verify.hash_chains import LOG, Chain, is_emitted, sha256_hex
 from kernel.verify.names import row_rules, unknown_effect_name
 from kernel.verify.reading import Document, Reader, joined, load_object, parts, shown, time_us
@@ -38,6 +37,11 @@ _JUDGED_ELSEWHERE = (
     "rules_version",
 )
 """Fields that the chain, the order, a hash or the version of the rules decides."""
+
+KNOWN_MAX = 16_384
+"""Ids of the newest rows that are kept in memory; older ones are looked up."""
+
+_LOG = schema.kernel_event_log
 
 
 @dataclass(slots=True)
@@ -357,3 +361,32 @@ def expected_kinds(effects: list[Document] | None, document: Document) -> Docume
     if effects is None:
         return {name: document.get(name) for name in kinds}
     return {name: sorted({effect[kind] for effect in effects}) for name, kind in kinds.items()}
+
+
+class Causality:
+    """Checks in one walk along the log that every cause is on an earlier row (§2.7).
+
+    A lite row repeats what a log of version 1.5 says, and what takes its place repeats it again:
+    causes that such a log does not have, or has later, are its own.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._known: dict[str, None] = {}
+
+    def check(self, sequence: int, document: Document) -> None:
+        """Check the causes of the next row."""
+        is_migrated = "supersedes" in document or document.get("semantic_intent") == LITE_INTENT
+        parents = () if is_migrated else document.get("causal_parent_operation_ids", ())
+        for parent in parents:
+            if parent not in self._known and not self._stands_before(parent, sequence):
+                message = f"is caused by {shown(parent)}, which is on no earlier row"
+                self._reader.findings.add(_LOG, sequence, "link_broken", message)
+                break
+        self._known[document["operation_id"]] = None
+        if len(self._known) > KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+
+    def _stands_before(self, operation_id: object, sequence: int) -> bool:
+        rows = self._reader.scan(TableQuery(_LOG, {"operation_id": operation_id}))
+        return any(row["ec_sequence_number"] < sequence for row in rows)

@@ -34,8 +34,7 @@ from workers.pipelines.engine.runner import PipelineRun
 from workers.pipelines.engine.sinks import SinkItem
 from workers.pipelines.engine.step import NodeStep, WalkTools
 from workers.pipelines.engine.walks import LocalWalks
-from workers.pipelines.model import PipelineModel
-from workers.pipelines.tools import walk_tools
+from workers.pipelines.tools import PipelineModel, walk_tools
 
 BUNDLED = Path(dockets.__file__).with_name("dockets.csv")
 

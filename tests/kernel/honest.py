@@ -27,7 +27,7 @@ from kernel.replay.record import replay_operation
 from kernel.retention.model_retention import collect_answers, due_answers
 from kernel.rollback.confirmation import Confirmations
 from kernel.rollback.execute import rollback_epoch, rollback_operation
-from kernel.thoughts.chain import read_chain
+from kernel.thoughts.reading import read_chain
 from kernel.transaction.kernel import Kernel
 from kernel.values.model_registry import ActiveModels
 from kernel.work.contents import BINDING_QUEUE, EXTRACTION_QUEUE

@@ -27,7 +27,7 @@ from kernel.proof.proof_file import FORMAT, ProofFileInvalid, verified
 from kernel.proof.seals import signatures_of
 from kernel.proof.signing_keys import KeyKind
 from kernel.proof.tiles import subtree_root
-from kernel.thoughts.chain import read_chain
+from kernel.thoughts.reading import read_chain
 from tests.actors.harness import bench_on
 from tests.kernel.archives import archive_next, collect_next, memory_archive
 from tests.kernel.build import FakeHost, create, submit

@@ -1108,7 +1108,7 @@ def test_a_cause_that_is_on_no_earlier_row_is_found(monkeypatch, cause):
 
 @pytest.mark.spec("§2.7")
 def test_causes_older_than_those_kept_in_memory_are_looked_up(monkeypatch):
-    monkeypatch.setattr("kernel.verify.causality.KNOWN_MAX", 2)
+    monkeypatch.setattr("kernel.verify.log.KNOWN_MAX", 2)
     ledger = memory_ledger()
     document = create("n", "Note")
     first = accepted(submit(ledger, document)).operation_id

@@ -15,7 +15,7 @@ import pytest
 from tests.system.essence import essence, outcomes_for_each_request, rows_of
 from tests.system.reference import Reference
 from tests.system.tree_run import TreeRun, demo
-from workers.dockets.sample import sample_path
+from workers.dockets.reader import sample_path
 from workers.environment.ledger_access import verify_file
 
 

@@ -10,7 +10,7 @@ from kernel.algebra.verbs import LANDSCAPE_SEAL, RECEIPTS_SEAL
 from tests.system.essence import essence, reading
 from tests.system.reference import Reference
 from tests.system.tree_run import TreeRun, running
-from workers.dockets.sample import sample_path
+from workers.dockets.reader import sample_path
 
 GOOD, WITHOUT_ENTRIES, SHORT, _ = (
     json.loads(line) for line in sample_path().read_bytes().splitlines()

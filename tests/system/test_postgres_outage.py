@@ -30,7 +30,7 @@ from tests.kernel.build import FakeHost, create, submit  # noqa: E402 - likewise
 from tests.ports import free_port  # noqa: E402 - likewise
 from tests.postgres import NoPostgresError, own_postgres  # noqa: E402 - likewise
 from tests.system.tree_run import running, wait_for  # noqa: E402 - likewise
-from workers.dockets.sample import sample_path  # noqa: E402 - likewise
+from workers.dockets.reader import sample_path  # noqa: E402 - likewise
 from workers.environment.ledger_access import verify_file  # noqa: E402 - likewise
 from workers.environment.settings import Settings  # noqa: E402 - likewise
 from workers.gateway.process import serve_gateway  # noqa: E402 - likewise

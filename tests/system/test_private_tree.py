@@ -14,7 +14,7 @@ import pytest
 from tests import loopback
 from tests.system.gateways import running_gateways
 from tests.system.tree_run import FINISH_S, TreeRun, command_on, running, wait_for
-from workers.dockets.sample import sample_path
+from workers.dockets.reader import sample_path
 from workers.environment.child_environment import MACHINE, SETTINGS_OF
 from workers.environment.ledger_access import verify_file
 from workers.environment.listening import AddressUnusableError, listen

@@ -15,7 +15,7 @@ from workers.cli.input_file import size_of
 from workers.cli.up import say_death, say_troubles, say_where, worker_count
 from workers.demo.run import DemoReport, run_demo
 from workers.demo.shown_proof import ShownProof, make_key, show_proof
-from workers.dockets.sample import sample_path
+from workers.dockets.reader import sample_path
 from workers.environment.data_folder import DataFolder
 from workers.environment.output import OutputFailed, command_line, echo, say
 from workers.environment.settings import DEMO_KEY, Settings

@@ -10,9 +10,8 @@ import anyio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from workers.dashboard.headers import LIVE
+from workers.dashboard.headers import LIVE, refusal
 from workers.dashboard.hub import Published, SnapshotHub, TooManyListeners
-from workers.dashboard.refusals import refusal
 
 STREAM_S = 30.0
 HEARTBEAT_S = 10.0

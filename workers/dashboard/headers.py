@@ -1,5 +1,9 @@
 """The headers that every answer of the dashboard carries."""
 
+from starlette.responses import JSONResponse
+
+from actors.error_codes import status_of
+
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -35,3 +39,9 @@ PAGE = {
 
 Under `no-referrer` a browser sends `Origin: null` with a form, which is refused.
 """
+
+
+def refusal(code: str, message: str, **headers: str) -> JSONResponse:
+    """Return a refusal in the form of every door."""
+    body = {"error": {"code": code, "message": message}}
+    return JSONResponse(body, status_of(code), headers={**LIVE, **headers})

@@ -22,7 +22,8 @@ import anyio
 import orjson
 import structlog
 
-from workers.dashboard import formatting, page_delta, page_model
+from workers.dashboard import formatting, page_model
+from workers.dashboard.page_model import Row, Rows
 from workers.dashboard.sanitize import tidy
 from workers.dashboard.snapshot import PARTS, DashboardSnapshot, SnapshotPart, SnapshotSource
 from workers.environment.system_host import utc_now
@@ -193,7 +194,7 @@ def _published(
         "parts": page_model.notes(snapshot, now),
     }
     full = orjson.dumps({**head, "page": page})
-    change = orjson.dumps({**head, "page": page_delta.changes(old, page)})
+    change = orjson.dumps({**head, "page": changes(old, page)})
     return Published(now, serial, snapshot, page, full, change)
 
 
@@ -213,3 +214,25 @@ def _unread(now: datetime) -> DashboardSnapshot:
         n: SnapshotPart("nowhere", now, None, "Not read yet.") for n in PARTS
     }
     return DashboardSnapshot(version=0, time=now, **parts)
+
+
+def changes(old: Row, new: Row) -> Row:
+    """Return what turns the old page into the new one; empty when they say the same.
+
+    A change is itself a row: text, numbers and chips replace the old field, rows inside a list
+    merge by key, and `order` is present only when it changed. A field that the new page lacks is
+    not in the change, so the reader keeps it. `static/stream.js` applies it.
+    """
+    return {
+        name: _list_changes(old[name], value)
+        if isinstance(value, Rows) and isinstance(old.get(name), Rows)
+        else value
+        for name, value in new.items()
+        if old.get(name) != value
+    }
+
+
+def _list_changes(old: Rows, new: Rows) -> Row:
+    rows = {k: changes(old.rows.get(k, {}), row) for k, row in new.rows.items()}
+    change: Row = {"rows": {k: row for k, row in rows.items() if row}}
+    return change if old.order == new.order else {"order": new.order, **change}

@@ -17,13 +17,12 @@ from starlette.responses import HTMLResponse, Response
 from workers.dashboard import formatting, page_model
 from workers.dashboard.assets import Assets, load_assets
 from workers.dashboard.event_stream import EventStream
-from workers.dashboard.headers import FOREVER, LIVE, RECHECK
+from workers.dashboard.headers import FOREVER, LIVE, RECHECK, refusal
 from workers.dashboard.hub import Published, SnapshotHub
 from workers.dashboard.pages import ROUTES
 from workers.dashboard.pages.page import Handler, Pages, relative_root, templates
 from workers.dashboard.pages.source import PageSource
-from workers.dashboard.refusals import refusal
-from workers.dashboard.snapshot_json import snapshot_json
+from workers.dashboard.snapshot import snapshot_json
 
 
 def build_router(hub: SnapshotHub, source: PageSource | None = None) -> APIRouter:

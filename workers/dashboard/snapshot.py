@@ -10,13 +10,20 @@ Rules:
 4. A number that can pass 2**53 (sequences, fencing tokens) is text from the start.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+import orjson
+
+from workers.dashboard import formatting as words
 
 T = TypeVar("T")
 
 WorkerState = Literal["alive", "late", "lost"]
+
+EXACT_MAX = 2**53 - 1
+"""The largest integer that a browser reads exactly; what is larger is sent as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,3 +278,20 @@ class SnapshotSource(Protocol):
 _NO_PARTS = ("version", "time")
 PARTS = tuple(field.name for field in fields(DashboardSnapshot) if field.name not in _NO_PARTS)
 """The names of the parts, as fields of a snapshot."""
+
+
+def snapshot_json(snapshot: DashboardSnapshot) -> bytes:
+    """Return the snapshot as JSON: times in ISO 8601 UTC, large integers as text."""
+    return orjson.dumps(_plain(snapshot))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, int) and abs(value) > EXACT_MAX:
+        return str(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, datetime):
+        return words.iso(value)
+    return value

@@ -15,6 +15,8 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any, BinaryIO
 
 import orjson
@@ -295,3 +297,8 @@ def _number(value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     return str(value).strip() or None
+
+
+def sample_path() -> Traversable:
+    """Return the bundled sample, one docket a line as `read_dockets` takes it."""
+    return files("workers.dockets") / "sample.jsonl"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 from pydantic import SecretStr
 
-from kernel.landscape.runtime.run_query import query_run
+from kernel.landscape.runtime.views import query_run
 from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds, answer_query
 from kernel.ledger.archive import Archive
 from kernel.ledger.damage import Damage

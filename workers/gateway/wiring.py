@@ -93,7 +93,7 @@ from workers.gateway.publishing import publishing_of
 from workers.gateway.tracing_switch import Traces, gateway_traces
 from workers.implications.detecting_process import DetectingProcess
 from workers.implications.detection import IMPLICATIONS, ImplicationDetection
-from workers.implications.detectors import DETECTORS
+from workers.implications.disposed_motions import DETECTORS
 from workers.models.configured_model import close_model, model_of
 from workers.plugins.installed import elimination_store_plugin
 from workers.publication.log_publishing import LogPublishing

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from actors.implications.detector import CommittedOperation
+from actors.implications.detector import CommittedOperation, ImplicationDetector
 from actors.orchestrator.intents import Implication, ObserveDisposition
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.algebra.verbs import EPOCH_ROLLBACK, ROLLBACK
@@ -202,3 +202,7 @@ def _sources(view: LedgerView, ruling: _Ruling, unit: str) -> tuple[str, ...]:
         for ref in dict.fromkeys(refs)
         if ref is not None and (node := view.node(ref)) is not None and node["state"] == "active"
     )
+
+
+DETECTORS: tuple[ImplicationDetector, ...] = (DisposedMotions(),)
+"""The detectors that a gateway runs."""

@@ -9,13 +9,16 @@ and the calls on it half a minute more, so a call that only waits is gone then. 
 anew each minute.
 """
 
+import functools
 import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
 
 import grpc
 import structlog
+from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from actors.incidents.incidents import Incidents
@@ -29,7 +32,6 @@ from workers.environment.ledger_clock import LedgerClock
 from workers.environment.machine_limits import begin_within_limits
 from workers.environment.settings import Settings
 from workers.environment.system_host import system_host
-from workers.tee.readable import ReadableRequests
 from workers.tee.rpc import serve_methods
 from workers.tee.service import TeeService
 
@@ -57,6 +59,10 @@ _OPTIONS = (
 )
 
 _log = structlog.get_logger(__name__)
+
+CODE = "message_invalid"
+
+_UNREADABLE: Final = object()
 
 
 class TeeStartError(Exception):
@@ -141,3 +147,46 @@ def serve_tee(settings: Settings, port: int, listens: Callable[[str], None]) -> 
         server.stop()
     finally:
         ledger.close()
+
+
+class ReadableRequests(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
+    """Answers a message that cannot be decoded with INVALID_ARGUMENT, whatever its service.
+
+    gRPC decodes a request before the service sees it, and logs a traceback when that fails. So
+    this decodes it, and calls the service only with a decoded request.
+    """
+
+    def intercept_service(self, continuation: Callable[[Any], Any], call_details: Any) -> Any:
+        """Return the method's handler with the reading taken out of gRPC's hands."""
+        handler = continuation(call_details)
+        if handler is None or handler.request_streaming:
+            return handler
+        return handler._replace(
+            request_deserializer=_reading(handler.request_deserializer),
+            unary_unary=_refusing(handler.unary_unary),
+            unary_stream=_refusing(handler.unary_stream),
+        )
+
+
+def _reading(parse: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def read(content: bytes) -> Any:
+        try:
+            return parse(content)
+        except (DecodeError, ValueError):
+            return _UNREADABLE
+
+    return read
+
+
+def _refusing(method: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    if method is None:
+        return None
+
+    # What a method says of itself (that it does not block) is said of this as well.
+    @functools.wraps(method)
+    def refuse(request: Any, context: Any, *arguments: Any) -> Any:
+        if request is _UNREADABLE:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{CODE}: not a message of the method")
+        return method(request, context, *arguments)
+
+    return refuse

@@ -18,8 +18,7 @@ from actors.commit.thought_units import (
 from actors.errors import ThoughtNotTaken
 from kernel.ledger.ledger import LedgerView
 from kernel.retention.thought_contents import Storage, read_content
-from kernel.thoughts.chain import read_chain
-from kernel.thoughts.reading import round_rows, session_row, thought_path, thought_rows
+from kernel.thoughts.reading import read_chain, round_rows, session_row, thought_path, thought_rows
 
 
 class ShownThought(ThoughtDocument):

@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import anyio
 import anyio.to_thread
@@ -38,7 +38,6 @@ from workers.worker.handlers.extractors import (
     Extractors,
     ModelExtractor,
 )
-from workers.worker.tracing_switch import worker_traces
 from workers.worker.wiring import AroundEvaluator, build_worker, itself
 
 GATEWAY_PATIENCE_S = 3.0
@@ -50,6 +49,9 @@ DAMAGE_EVERY_S = 1.0
 """Pause between two looks whether a damaged record was read."""
 
 _log = structlog.get_logger(__name__)
+
+if TYPE_CHECKING:
+    from workers.worker.item_spans import WorkerTraces
 
 
 async def serve_worker(
@@ -185,3 +187,13 @@ async def _stop_on_signal(process: WorkerProcess) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             process.stop()
+
+
+def worker_traces(settings: Settings) -> "WorkerTraces | None":
+    """Return the traces of a worker; None, and no module of tracing loaded, where it has none."""
+    if settings.traces_url is None:
+        return None
+    from workers.telemetry.span_exporter import open_spans  # noqa: PLC0415 - only to trace
+    from workers.worker.item_spans import WorkerTraces  # noqa: PLC0415
+
+    return WorkerTraces(open_spans(settings.traces_url, "worker", settings.traces_sample))

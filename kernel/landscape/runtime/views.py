@@ -4,7 +4,7 @@ Whatever reads runs (reports, lineage, exports, digests) reads this one from rec
 here, and everything else from the snapshot itself.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import orjson
@@ -20,7 +20,9 @@ from kernel.landscape.runtime.stretches import (
     stretch_named,
 )
 from kernel.landscape.seals import seal_of
+from kernel.ledger.ad_hoc_query import QueryAnswer, QueryBounds
 from kernel.ledger.ledger import LedgerView
+from kernel.ledger.record_query import query_records
 from kernel.ledger.store.tables import Row, TableQuery, Tables, TablesView, rows_of
 
 _NAMES = {table: name for name, table in TABLES.items()}
@@ -124,3 +126,28 @@ class _RunTables:
             for row in self._made[name]:
                 index.setdefault(row[column], []).append(row)
         return index.get(value, [])
+
+
+def query_run(
+    view: LedgerView, run_id: str, sql: str, bounds: QueryBounds, now_s: Callable[[], float]
+) -> QueryAnswer:
+    """Make the records of a run and run one SELECT of SQLite on them.
+
+    The statement sees the tables `landscape_…` with this run alone. Making them is linear in the
+    rows of the run's stretch of the log and is not part of the time that the statement has.
+
+    Raises:
+        LandscapeRefused: `landscape_unknown` of what is no run of the runtime on this log.
+        QueryRefused: `query_refused`, `query_failed`, `query_timed_out`.
+    """
+    stretch = stretch_named(view, run_id)
+    if stretch is None:
+        message = (
+            f"{run_id} is no run of the runtime on this log; the records of a pipeline's run are"
+            " in the tables, WHERE run_id = '…'"
+        )
+        raise LandscapeRefused(message, code="landscape_unknown")
+    view.quarantines().expect_none_over(stretch.first, stretch.last)
+    made = RuntimeRecords(view, stretch).rows
+    records = {TABLES[name]: made[name] for name in TABLES}
+    return query_records(records, sql, bounds, now_s)

@@ -22,7 +22,7 @@ from kernel.ledger.store.tables import TableQuery
 from kernel.proof.eta_tree import eta_path, eta_root, verify_eta_path
 from kernel.proof.seals import check_signatures, seal_hash
 from kernel.proof.signing_keys import KeyKind, SeedKey
-from kernel.thoughts.chain import read_chain
+from kernel.thoughts.reading import read_chain
 from kernel.verify import verify
 from tests.actors.harness import bench_on, log_length
 from tests.kernel.build import FakeHost, memory_ledger

@@ -27,7 +27,7 @@ from workers.cli import gateway_call
 from workers.cli import ingest as ingest_module
 from workers.cli.main import COMMANDS, main
 from workers.client.typed.gateway import GatewayClient
-from workers.dockets.sample import sample_path
+from workers.dockets.reader import sample_path
 from workers.environment.data_folder import DataFolder, DataFolderBusyError
 from workers.environment.settings import load_settings, settings_table
 from workers.gateway.process import serve_gateway

@@ -14,8 +14,7 @@ from tests.workers.cli.test_queues import OneRecord
 from tests.workers.environment.terminal import Terminal
 from workers.cli import gateway_call
 from workers.cli import ingest as ingest_module
-from workers.dockets.reader import LIMITS
-from workers.dockets.sample import sample_path
+from workers.dockets.reader import LIMITS, sample_path
 from workers.environment import terminal_progress
 from workers.environment.terminal_progress import BAR_CHARS, Progress
 

@@ -20,7 +20,7 @@ from kernel.proof.proof_file import verified
 from kernel.proof.signing_keys import KeyKind, SeedKey
 from kernel.records.legal_holds import Grounds
 from kernel.retention.erasure import ErasablePayload, erase
-from kernel.thoughts.chain import read_chain
+from kernel.thoughts.reading import read_chain
 from tests.actors.harness import bench_on
 from tests.kernel.build import FakeHost
 from tests.kernel.deciding import deciding

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.workers.dashboard.fake_source import NOON, make_snapshot
-from workers.dashboard import page_delta, page_model
+from workers.dashboard import page_model
 from workers.dashboard.event_stream import EventStream
-from workers.dashboard.hub import SnapshotHub, TooManyListeners
+from workers.dashboard.hub import SnapshotHub, TooManyListeners, changes
 
 pytestmark = pytest.mark.anyio
 
@@ -192,5 +192,5 @@ def merged_rows(old, change):
 def test_a_change_applied_to_the_page_before_is_the_page_after(first, second, few, many):
     old = page_model.page(make_snapshot(first, NOON, workers=few, sessions=many))
     new = page_model.page(make_snapshot(second, NOON, workers=many, sessions=few))
-    assert merged(old, page_delta.changes(old, new)) == new
-    assert page_delta.changes(new, new) == {}
+    assert merged(old, changes(old, new)) == new
+    assert changes(new, new) == {}

@@ -23,7 +23,7 @@ from workers.demo import run as demo
 from workers.demo.ingest import Summary
 from workers.demo.run import DemoReport, run_demo
 from workers.demo.shown_proof import make_key, show_proof, verified_elsewhere
-from workers.dockets.sample import sample_path
+from workers.dockets.reader import sample_path
 from workers.environment.data_folder import DataFolder
 from workers.gateway.loops.evidence_confirmation import EvidenceConfirmation
 from workers.worker.batches import BatchProcessor

@@ -26,8 +26,8 @@ from workers.dockets.reader import (
     TEXT_FIELDS,
     Docket,
     read_dockets,
+    sample_path,
 )
-from workers.dockets.sample import sample_path
 
 pytestmark = pytest.mark.anyio
 

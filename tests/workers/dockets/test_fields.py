@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from kernel.model.extraction_result import check_extraction
 from workers.dockets.fields import FIELDS, VALUES_OF_A_FIELD_MAX, extract_fields
-from workers.dockets.reader import read_dockets
+from workers.dockets.reader import read_dockets, sample_path
 from workers.dockets.references import CUES, REFERENCES_MAX, references
 from workers.dockets.relationships import RelationshipIndex
-from workers.dockets.sample import sample_path
 
 
 def values(text: str, field: str) -> list[tuple[str, str | None]]:

@@ -4,8 +4,8 @@ import orjson
 
 from tests.workers.dockets.dockets_for_tests import raw_docket, raw_entry
 from workers.dockets.postures import RULES
+from workers.dockets.reader import sample_path
 from workers.dockets.report import report_on
-from workers.dockets.sample import sample_path
 
 PETITION = "Chapter 7 Voluntary Petition. Fee Amount $299."
 DISMISSED = "ORDER Dismissing Case Debtor."

@@ -6,8 +6,7 @@ import pytest
 
 from workers.dockets.plan import Strike, plan_docket
 from workers.dockets.postures import posture_kind, universe
-from workers.dockets.reader import Docket, read_dockets
-from workers.dockets.sample import sample_path
+from workers.dockets.reader import Docket, read_dockets, sample_path
 
 
 @pytest.fixture(scope="module")

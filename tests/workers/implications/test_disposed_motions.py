@@ -27,8 +27,7 @@ from tests.workers.implications.docketed import (
     ref,
     unit,
 )
-from workers.implications.detectors import DETECTORS
-from workers.implications.disposed_motions import DisposedMotions
+from workers.implications.disposed_motions import DETECTORS, DisposedMotions
 
 BRIDGE = pytest.mark.spec("INV-A-BRIDGE-1", "§19.1")
 RELATION = "filing_relationship_write"

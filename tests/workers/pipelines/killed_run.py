@@ -20,7 +20,7 @@ from workers.pipelines import dockets
 from workers.pipelines.engine.runner import PipelineRun, RunEnd
 from workers.pipelines.engine.step import WalkTools
 from workers.pipelines.engine.walks import LocalWalks
-from workers.pipelines.model import PipelineModel
+from workers.pipelines.tools import PipelineModel
 
 RUN = "run-1"
 ENTRIES = 40

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from kernel.values.foreign_code import call_foreign
 from tests.foreign_ends import ENDS, nobody_at_the_keyboard
 from workers.pipelines.engine.step import RowRefused
-from workers.pipelines.failure_log import KINDS_MAX, FailureLog
+from workers.pipelines.tools import KINDS_MAX, FailureLog
 
 
 @pytest.mark.parametrize("name", ENDS)

@@ -213,7 +213,7 @@ def test_without_the_setting_nothing_is_traced_and_no_sdk_is_loaded():
         "import sys; import workers.gateway.process, workers.worker.process, workers.cli.main;"
         "from workers.environment.settings import Settings;"
         "from workers.gateway.tracing_switch import Untraced, gateway_traces;"
-        "from workers.worker.tracing_switch import worker_traces;"
+        "from workers.worker.process import worker_traces;"
         "assert isinstance(gateway_traces(Settings()), Untraced);"
         "assert worker_traces(Settings()) is None;"
         "from opentelemetry import trace;"

@@ -36,7 +36,7 @@ from tests.workers.api.door import client_of, eventually, rows, running_door
 from tests.world import QueuedWorld
 from workers.client.errors import GatewayError
 from workers.demo.ingest import Ingest
-from workers.dockets.sample import sample_path
+from workers.dockets.reader import sample_path
 from workers.worker.batches import (
     INPUT_PENDING_DELAY_MS,
     BatchProcessor,

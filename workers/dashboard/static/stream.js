@@ -2,7 +2,7 @@
 //
 // open() calls `say` with each picture and returns what closes the stream. Silence is not told:
 // a stream ends every half minute and comes back, so the page judges by the age of the last picture.
-// A change merges by the rule of workers/dashboard/page_delta.py: fields replace, rows merge by key. The
+// A change merges by the rule of workers/dashboard/hub.py: fields replace, rows merge by key. The
 // rows of a list are a Map, so that a key may be any text, `__proto__` too.
 
 const RETRY_MS = 2000;

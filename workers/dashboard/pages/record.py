@@ -1,4 +1,4 @@
-"""The page of an operation on the log, and the list of operations."""
+"""Answers with the pages of what is on the record: operations on the log, and belief sessions."""
 
 import json
 
@@ -16,7 +16,7 @@ EFFECTS_SHOWN_MAX = 200
 CRITERIA = ("entity", "session_id", "semantic_intent", "effect_kind", "actor")
 
 
-async def index(pages: Pages, request: Request) -> Response:
+async def list_operations(pages: Pages, request: Request) -> Response:
     """Answer with the operations that fit, newest first."""
     query = request.query_params
     criteria = AuditFilter(
@@ -38,7 +38,7 @@ async def index(pages: Pages, request: Request) -> Response:
     return await pages.answer(request, "operations", context)
 
 
-async def show(pages: Pages, request: Request) -> Response:
+async def show_operation(pages: Pages, request: Request) -> Response:
     """Answer with the page of an operation, or with the receipts of one that was refused."""
     operation_id = request.path_params["operation_id"]
     record = await pages.source.operation(operation_id)
@@ -60,3 +60,34 @@ async def show(pages: Pages, request: Request) -> Response:
         "is_erased": "row" in record and record.get("envelope") is None,
     }
     return await pages.answer(request, "operation", context)
+
+
+async def list_sessions(pages: Pages, request: Request) -> Response:
+    """Answer with the belief sessions that fit, the last changed first."""
+    words, after = text_of(request.query_params, "words"), text_of(request.query_params, "after")
+    page = await pages.source.sessions(words, after)
+    context = {
+        "page": page,
+        "words": words,
+        "next_query": query_of({"words": words, "after": page["next_after"]}),
+        "is_first_page": after is None,
+    }
+    return await pages.answer(request, "sessions", context)
+
+
+async def show_session(pages: Pages, request: Request) -> Response:
+    """Answer with the page of a session; `before` is a number of entries of its trail."""
+    session_id, before = request.path_params["session_id"], request.query_params
+    picture = await pages.source.session(session_id, place_of(before, "before"))
+    if picture is None:
+        message = f"the record has no session {session_id!r}"
+        return await pages.refused(request, "SESSION_NOT_FOUND", message)
+    entries = 0 if picture.summary is None else picture.summary["n_events"]
+    context = {
+        "session_id": session_id,
+        "picture": picture,
+        "events": picture.trail["events"][::-1],
+        "is_newest": picture.first + len(picture.trail["events"]) == entries,
+        "operations_query": query_of({"session_id": session_id}),
+    }
+    return await pages.answer(request, "session", context)
