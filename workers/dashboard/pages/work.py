@@ -1,4 +1,4 @@
-"""Answers with the pages of work: queues, their requests, who works, and what a form there asks for."""
+"""Answers with the pages of work: queues, requests, who works, and what a form there asks for."""
 
 import json
 from collections.abc import Mapping
