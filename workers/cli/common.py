@@ -182,9 +182,13 @@ def print_table(
 ) -> None:
     """Print rows in columns under their names, or `none`; whole numbers are set to the right.
 
+    A cell without a value is a hyphen.
+
     `next_after` is where the next page begins, None after the last.
     """
-    table = [tuple(shown(str(cell)) for cell in row) for row in (names, *rows)]
+    table = [
+        tuple("-" if cell is None else shown(str(cell)) for cell in row) for row in (names, *rows)
+    ]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row, cells in zip((names, *rows), table, strict=True) if rows else ():
         columns = zip(row, cells, widths, strict=True)

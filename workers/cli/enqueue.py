@@ -135,7 +135,8 @@ def enqueue(
                         requests, progress=lambda done: progress.count(done, total, "requests")
                     )
                 except GatewayError as error:
-                    raise GatewayError(error.code, _refusal_text(error, file, numbers)) from None
+                    text = _refusal_text(error, file, numbers)
+                    raise GatewayError(error.code, text, error.status, error.details) from None
             if not wait:
                 return jobs, []
             with Progress("wait") as progress:

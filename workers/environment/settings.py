@@ -206,8 +206,7 @@ class SettingsError(Exception):
     def __init__(self, problems: list[tuple[str, str, str]]) -> None:
         self.problems = problems
         """(variable, code, what is wrong), one for each bad value."""
-        lines = [f"  {name}: {code}: {text}" for name, code, text in problems]
-        super().__init__("\n".join([f"{self.code}:", *lines]))
+        super().__init__("; ".join(f"{name}: {code}: {text}" for name, code, text in problems))
 
 
 class Settings(BaseSettings):

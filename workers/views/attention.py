@@ -78,7 +78,8 @@ def _queue_attention(state: Mapping[str, Any]) -> Iterator[str]:
     for pause in state.get("pauses", []):
         place = " ".join(filter(None, (pause["queue"], pause["priority"])))
         by = f" by {pause['decided_by']}" if pause["decided_by"] else ""
-        yield f"{place} is paused{by}: {_rotulus('queues', 'resume', pause['queue'])}"
+        of_priority = ("--priority", pause["priority"]) if pause["priority"] else ()
+        yield f"{place} is paused{by}: {_rotulus('queues', 'resume', pause['queue'], *of_priority)}"
     served = {queue for worker in state.get("fleet", []) for queue in worker["queues"]}
     for worker_id in state.get("late_workers", []):
         yield f"{worker_id} missed a beat: if it is dead, others take over what it had in hand"

@@ -25,6 +25,7 @@ from tests.workers.cli.command import commands, printed, rotulus
 from workers.cli import demo as demo_module
 from workers.cli import gateway_call
 from workers.cli import ingest as ingest_module
+from workers.cli.common import print_table
 from workers.cli.main import COMMANDS, main
 from workers.client.typed.gateway import GatewayClient
 from workers.dockets.reader import sample_path
@@ -632,7 +633,7 @@ def test_a_setting_that_cannot_be_used_is_named_without_its_value(arguments):
     result = rotulus(*arguments, ROTULUS_PORT="sesame")
     assert result.exit_code == 1
     assert "ROTULUS_PORT" in result.stderr
-    assert "settings_invalid" in result.stderr
+    assert result.stderr.count("settings_invalid") == 1
     assert "sesame" not in result.output
     assert "Traceback" not in result.output
 
@@ -757,3 +758,8 @@ def test_up_on_a_folder_that_is_in_use_says_by_whom(folder: DataFolder):
     with folder.locked():
         line = one_line_error(rotulus("up"), "data_folder_busy")
     assert str(os.getpid()) in line
+
+
+def test_a_cell_without_a_value_is_a_hyphen(capsys: pytest.CaptureFixture[str]):
+    print_table(("name", "count"), [("a", None), (None, 3)])
+    assert capsys.readouterr().out.splitlines() == ["name  count", "a     -", "-         3"]

@@ -179,7 +179,9 @@ def test_what_the_record_refuses_is_named_by_its_place(record):
         "enqueue", BINDING_QUEUE, stdin=lines(binding("a"), binding("b", binding_id=7))
     )
     assert result.exit_code == 1
-    assert "Error: work_request_invalid: request 2: line 2: " in result.stderr
+    assert "Error: work_request_invalid: " in result.stderr
+    assert "request 2: line 2: " in result.stderr
+    assert "binding_id" in result.stderr
     assert (
         "Error: work_queue_unknown: " in rotulus("enqueue", "no", stdin=lines(binding("a"))).stderr
     )

@@ -106,6 +106,13 @@ PAUSE = {"queue": "binding-evaluation", "priority": None, "decided_by": "A. B."}
             "binding-evaluation is paused by A. B.: rotulus queues resume binding-evaluation",
         ),
         (
+            queues(pauses=[PAUSE | {"priority": "critical"}]),
+            (
+                "binding-evaluation critical is paused by A. B.:"
+                " rotulus queues resume binding-evaluation --priority critical"
+            ),
+        ),
+        (
             queues(late_workers=["worker-1"]),
             "worker-1 missed a beat: if it is dead, others take over what it had in hand",
         ),
