@@ -16,7 +16,7 @@ from kernel.values.foreign_code import call_foreign, cause_of, message_of, trace
 PAGE_OPERATIONS = 256
 """Operations that a detector is shown at once."""
 
-PAGE_ROWS = 4096
+SCANNED_ROWS = 4096
 """Rows of the log that are looked through for them."""
 
 PAGE_BYTES = 8 << 20
@@ -91,7 +91,7 @@ def has_any(detector: ImplicationDetector, view: LedgerView, after: int) -> tupl
 
     It costs less than asking the detector, and the log is full of what concerns none.
     """
-    entries = view.log_entries(after=after, limit=PAGE_ROWS)
+    entries = view.log_entries(after=after, limit=SCANNED_ROWS)
     shown = any(entry.semantic_intent in detector.semantic_intents for entry in entries)
     return shown, entries[-1].ec_sequence_number if entries else after
 
@@ -101,7 +101,7 @@ def _operations(
 ) -> tuple[list[CommittedOperation], int]:
     operations: list[CommittedOperation] = []
     size, through = 0, after
-    for entry in view.log_entries(after=after, limit=PAGE_ROWS):
+    for entry in view.log_entries(after=after, limit=SCANNED_ROWS):
         if entry.semantic_intent in detector.semantic_intents:
             content = view.blob(entry.envelope_payload_blob_ref)
             size += len(content or b"")

@@ -15,14 +15,13 @@ from typing_extensions import TypedDict
 from kernel.audit.operations import stored_document
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row, TableQuery
+from kernel.ledger.store.tables import SEARCH_ROWS, Row, TableQuery
 from kernel.model.envelope import MAX_ADJUDICATED
 from kernel.records.conflicts.adjudications import ITEM_KIND, item, resolution_of
 
 SCANNED_ROWS_MAX = 2000
 """Items that one page looks at."""
 
-PAGE_ROWS = 200
 
 AdjudicationState = Literal["open", "resolved"]
 
@@ -93,7 +92,7 @@ def _open_items(view: LedgerView, kind: str, after: int, limit: int) -> Adjudica
             {"receipt_kind": kind},
             order_by="receipt_sequence",
             after=after,
-            limit=PAGE_ROWS,
+            limit=SEARCH_ROWS,
         )
         rows = view.tables.scan(query)
         for row in rows:
@@ -104,7 +103,7 @@ def _open_items(view: LedgerView, kind: str, after: int, limit: int) -> Adjudica
                 items.append(Adjudication(receipt, None, None))
                 if len(items) == limit:
                     return AdjudicationPage(tuple(items), after)
-        if len(rows) < PAGE_ROWS:
+        if len(rows) < SEARCH_ROWS:
             return AdjudicationPage(tuple(items), None)
         scanned += len(rows)
     return AdjudicationPage(tuple(items), after)

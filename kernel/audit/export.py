@@ -24,12 +24,11 @@ from kernel.audit.operations import stored_document
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row, TableQuery
+from kernel.ledger.store.tables import PAGE_ROWS, Row, TableQuery
 from kernel.proof.merkle_tree import Frontier, leaf_hash
 from kernel.values.canonical import canonicalize
 
 EXPORT_FORMAT = "rotulus-export/1"
-PAGE_ROWS = 200
 
 
 def export_lines(view: LedgerView) -> Iterator[bytes]:

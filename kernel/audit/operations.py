@@ -27,7 +27,7 @@ from kernel.algebra.effects import EFFECT_KINDS
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import sequences_that_wrote
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
+from kernel.ledger.store.tables import SEARCH_ROWS, Row, TableQuery, rows_in_pages
 from kernel.ledger.supersession import in_force_at, position_of
 from kernel.model.lite import LITE_INTENT
 from kernel.values.errors import KernelError, LedgerCorrupt
@@ -36,7 +36,6 @@ from kernel.values.host import iso_time
 SCANNED_ROWS_MAX = 20_000
 """Rows that one page looks at."""
 
-PAGE_ROWS = 200
 
 WRITTEN_STORES = (*schema.STORES, str(schema.receipts.name))
 """The stores in which an applied effect may have written a record."""
@@ -343,7 +342,7 @@ def _in_sequence(
         order_by="ec_sequence_number",
         after=beyond,
         descending=descending,
-        limit=PAGE_ROWS,
+        limit=SEARCH_ROWS,
     )
     return rows_in_pages(
         view.tables,

@@ -9,9 +9,7 @@ from typing import Any
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
-
-PAGE_ROWS = 200
+from kernel.ledger.store.tables import SEARCH_ROWS, Row, TableQuery, rows_in_pages
 
 NAMES = ("effect_id", "effect_kind", "canonical_kind", "store", "record_key")
 HASHES = ("pre_image_hash", "post_image_hash")
@@ -64,7 +62,7 @@ def sequences_that_wrote(
         order_by="ec_sequence_number",
         after=beyond,
         descending=descending,
-        limit=PAGE_ROWS,
+        limit=SEARCH_ROWS,
     )
     for row in rows_in_pages(
         view.tables,

@@ -10,7 +10,7 @@ below that is full (decision kernel/0330).
 from collections.abc import Sequence
 
 from kernel.ledger import schema
-from kernel.ledger.store.tables import TableQuery, Tables, TablesView
+from kernel.ledger.store.tables import PAGE_ROWS, TableQuery, Tables, TablesView
 from kernel.proof.merkle_tree import (
     HASH_BYTES,
     Frontier,
@@ -27,8 +27,6 @@ from kernel.proof.tiles import (
     subtree_root,
 )
 from kernel.values.errors import LedgerCorrupt
-
-BUILD_PAGE_ROWS = 1024
 
 _ABOVE_EVERY_LEVEL = 1 << 62
 
@@ -71,7 +69,7 @@ def build(tables: Tables) -> bytes:
     names, page = ("ec_sequence_number", "row_bytes"), [(0, b"")]
     while page:
         query = TableQuery(
-            schema.kernel_event_log, columns=names, after=growth.size, limit=BUILD_PAGE_ROWS
+            schema.kernel_event_log, columns=names, after=growth.size, limit=PAGE_ROWS
         )
         page = tables.scan(query)
         for sequence, row_bytes in page:

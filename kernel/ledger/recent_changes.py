@@ -11,15 +11,13 @@ from typing import Any, Protocol
 import orjson
 
 from kernel.ledger import schema
-from kernel.ledger.store.tables import TableQuery, TablesView
+from kernel.ledger.store.tables import PAGE_ROWS, TableQuery, TablesView
 from kernel.values.canonical import sha256_hex
 from kernel.values.errors import LedgerCorrupt, SnapshotTooOld
 
 SNAPSHOT_OPERATIONS_MAX = 65_536
 """How many operations may have been recorded since a moment that is looked back to."""
 
-PAGE_ROWS = 1024
-"""Effects that are read at once on the way back."""
 
 _STORES = frozenset({schema.nodes.name, schema.edges.name})
 

@@ -24,13 +24,12 @@ import orjson
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
+from kernel.ledger.store.tables import PAGE_ROWS
 from kernel.model.node_kinds import CAUSAL_EDGE_PREFIX, CAUSAL_NODE, CAUSAL_NODE_PREFIX
 from kernel.values.errors import KernelError, LedgerCorrupt
 
 PROVENANCE_MAX = 64
 """Marks of one element; the limit keeps its record, and so an envelope, within their bounds."""
-
-READ_PAGE_ROWS = 1000
 
 
 class ProvenanceFull(KernelError):
@@ -245,7 +244,7 @@ def all_edges(view: LedgerView) -> Iterator[CausalEdge]:
 
 def _node_records(view: LedgerView) -> Iterator[Document]:
     after: str | None = None
-    while page := view.nodes_of_kind(CAUSAL_NODE, after=after, limit=READ_PAGE_ROWS):
+    while page := view.nodes_of_kind(CAUSAL_NODE, after=after, limit=PAGE_ROWS):
         yield from page
         after = page[-1]["node_id"]
 

@@ -16,7 +16,7 @@ from kernel.algebra.verbs import HOLD_SET as SET_VERB
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.store.tables import TableQuery, rows_in_pages
+from kernel.ledger.store.tables import PAGE_ROWS, TableQuery, rows_in_pages
 from kernel.model.receipt import Receipt
 from kernel.records.operator_decisions import Decide, OperatorDecision, hold_target
 from kernel.values.errors import KernelError
@@ -28,7 +28,6 @@ HOLD_LIFTED = "legal_hold_lifted"
 LEGAL_HOLDS_MAX = 1000
 """Holds that are open at a time."""
 
-PAGE_ROWS = 500
 
 SubjectKind = Literal["ledger", "thought_session", "payload"]
 

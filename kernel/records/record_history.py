@@ -26,7 +26,7 @@ from kernel.ledger import schema
 from kernel.ledger.applied_effects import effect_of
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.store.buffer import BufferedTables
-from kernel.ledger.store.tables import Row, TableQuery
+from kernel.ledger.store.tables import SEARCH_ROWS, Row, TableQuery
 from kernel.model.envelope import Envelope, KernelEffect
 from kernel.records.appliers import EffectRules
 from kernel.records.columns import columns_of
@@ -40,7 +40,6 @@ from kernel.values.host import Host
 WRITES_MAX = 20_000
 """Operations on one record that are looked at to undo one; beyond them it is refused."""
 
-PAGE_ROWS = 200
 
 NOTHING_PUT_BACK = 1
 """The version of the rules under which an inverse puts back what its effect had replaced."""
@@ -421,14 +420,14 @@ def _writes(view: LedgerView, place: Place) -> Iterator[RecordWrite]:
             order_by="ec_sequence_number",
             after=after,
             descending=True,
-            limit=PAGE_ROWS,
+            limit=SEARCH_ROWS,
         )
         rows = view.tables.scan(query)
         groups = [
             (sequence, list(effects))
             for sequence, effects in groupby(rows, lambda row: int(row["ec_sequence_number"]))
         ]
-        is_last = len(rows) < PAGE_ROWS
+        is_last = len(rows) < SEARCH_ROWS
         if not is_last:
             # The last operation of a page may go on behind it.
             after, _ = groups.pop()

@@ -25,12 +25,19 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.schema import store_of
 from kernel.ledger.store.catalog import ContentReport, StorageFault
 from kernel.ledger.store.keys import key_names
-from kernel.ledger.store.tables import Row, TableQuery, TablesView, has_values, no_more, rows_of
+from kernel.ledger.store.tables import (
+    PAGE_ROWS,
+    Row,
+    TableQuery,
+    TablesView,
+    has_values,
+    no_more,
+    rows_of,
+)
 from kernel.records.columns import columns_of
 from kernel.values.errors import KernelError, LedgerCorrupt
 
 RECORDS_KNOWN_MAX = 100_000
-EFFECTS_PAGE_ROWS = 1000
 
 _NEVER_CHANGING = frozenset({"blobs", "pre_images", "chain_head"})
 """Tables read as they are: two that are keyed by their content, and the head."""
@@ -222,11 +229,11 @@ class StateAsOf:
                     {"store": table.name},
                     order_by="ec_sequence_number",
                     after=after,
-                    limit=EFFECTS_PAGE_ROWS,
+                    limit=PAGE_ROWS,
                 )
                 rows = self._tables.scan(query)
                 keys.update(row["record_key"] for row in rows)
-                if len(rows) < EFFECTS_PAGE_ROWS:
+                if len(rows) < PAGE_ROWS:
                     break
                 if rows[0]["ec_sequence_number"] == rows[-1]["ec_sequence_number"]:
                     raise LedgerCorrupt("an operation with more effects than it may have")

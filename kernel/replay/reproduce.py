@@ -19,7 +19,7 @@ from kernel.ledger import schema
 from kernel.ledger.applied_effects import STATED, effect_in
 from kernel.ledger.blob_commitment import blob_commitment
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
-from kernel.ledger.store.tables import Row, TableQuery, TablesView
+from kernel.ledger.store.tables import LARGE_ROWS, PAGE_ROWS, Row, TableQuery, TablesView
 from kernel.ledger.supersession import in_force_at, is_lite, position_of
 from kernel.model.envelope import KernelEffect, UndoneEffect
 from kernel.model.receipt import MANIFEST_RECEIPT, Receipt
@@ -31,8 +31,6 @@ from kernel.values.canonical import canonicalize, canonicalize_plain, sha256_hex
 from kernel.values.errors import EffectInapplicable, LedgerCorrupt
 from kernel.values.host import Host, parse_time_us
 from kernel.work.manifests import differences
-
-PAGE_ROWS = 100
 
 _CHAIN_FIELDS = ("receipt_sequence", "prior_receipt_hash")
 
@@ -46,8 +44,6 @@ _BAD_RECORD = (
     IndexError,
 )
 """Exceptions that reading a damaged record raises."""
-
-PAGE_ROWS = 2000
 
 _COLUMNS = ("ec_sequence_number", "ordinal", *STATED)
 
@@ -134,7 +130,7 @@ def reproduce_range(
     after = max(0, first - 1)
     last = min(last, view.head().ec_sequence_number)
     while after < last:
-        rows = view.log_rows(after=after, limit=min(PAGE_ROWS, last - after))
+        rows = view.log_rows(after=after, limit=min(LARGE_ROWS, last - after))
         run.read_envelopes(rows)
         for row in rows:
             after += 1

@@ -25,14 +25,13 @@ from kernel.ledger import schema
 from kernel.ledger.archive_segment import SEGMENT_ROWS, first_sequence_of
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.store.tables import TableQuery, rows_in_pages
+from kernel.ledger.store.tables import PAGE_ROWS, TableQuery, rows_in_pages
 from kernel.model.receipt import Receipt
 from kernel.records.legal_holds import hold_on
 from kernel.values.host import iso_time, parse_time_us
 from kernel.values.model_registry import ModelRegistry
 
 GRACE_US = 7 * 24 * 3600 * 1_000_000
-PAGE_ROWS = 500
 COLLECTED_AT_ONCE = 256
 """Answers that go in one transaction."""
 

@@ -33,7 +33,7 @@ from kernel.authority.recompute_pages import is_page, operation_named, ordinals_
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import sequences_that_wrote
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import SEARCH_ROWS, Row
 from kernel.ledger.supersession import is_lite, position_of
 from kernel.records.rollback_marks import is_in_effect, mark_of
 from kernel.rollback.errors import RollbackRefused
@@ -52,7 +52,6 @@ is in a page, whatever it names."""
 NAMED_MAX = 20
 """Operations or effects that a refusal names."""
 
-PAGE_ROWS = 100
 
 _UNDOING = frozenset({ROLLBACK, EPOCH_ROLLBACK})
 """Verbs of operations that rest on nothing: they name what they have undone."""
@@ -415,14 +414,14 @@ def _check_informed(view: LedgerView, name: str, after: int, in_scope: InScope) 
     """
     informed: list[str] = []
     while len(informed) < NAMED_MAX:
-        sequences = view.sequences_caused_by(name, after=after, limit=PAGE_ROWS)
+        sequences = view.sequences_caused_by(name, after=after, limit=SEARCH_ROWS)
         for sequence in sequences:
             row = view.tables.get(schema.kernel_event_log, sequence)
             if row is None or is_lite(row) or row["semantic_intent"] in _UNDOING or in_scope(row):
                 continue
             if _is_informed(view, row, name):
                 informed.append(row["operation_id"])
-        if len(sequences) < PAGE_ROWS:
+        if len(sequences) < SEARCH_ROWS:
             break
         after = sequences[-1]
     if informed:
@@ -498,7 +497,7 @@ def _alone(view: LedgerView, operation_id: str) -> Iterator[Row]:
 
 def _epoch(view: LedgerView, epoch_id: str, before: int | None = None) -> Iterator[Row]:
     """Yield the rows of an epoch, newest first, in front of a sequence."""
-    while rows := view.epoch_rows(epoch_id, before=before, limit=PAGE_ROWS):
+    while rows := view.epoch_rows(epoch_id, before=before, limit=SEARCH_ROWS):
         yield from rows
         before = rows[-1]["ec_sequence_number"]
 

@@ -25,7 +25,7 @@ from kernel.algebra.verbs import REBUILD
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Head, LedgerTransaction, LedgerView
 from kernel.ledger.store.catalog import STORAGE_RULES
-from kernel.ledger.store.tables import Row, Store, TableQuery, TablesView, rows_in_pages
+from kernel.ledger.store.tables import PAGE_ROWS, Row, Store, TableQuery, TablesView, rows_in_pages
 from kernel.ledger.supersession import is_lite
 from kernel.model.receipt import receipt_effect
 from kernel.model.result import RejectedResult, SubmissionResult
@@ -46,7 +46,6 @@ from kernel.verify.recent import AuditMark, audit_since
 SKIPPED_MAX = 2_000
 FINDINGS_MAX = 10_000
 
-_PAGE_ROWS = 1_000
 
 _REBUILT = (*schema.STATE_TABLES, *schema.FOLDED_TABLES, schema.pre_images)
 
@@ -347,7 +346,7 @@ def _skipped(view: LedgerView, checkpoint: int) -> Iterator[Document]:
     """Return the effects outside after the checkpoint, which are not performed again."""
     count = 0
     after = checkpoint
-    while rows := view.log_rows(after=after, limit=_PAGE_ROWS):
+    while rows := view.log_rows(after=after, limit=PAGE_ROWS):
         for row in rows:
             if is_lite(row):
                 continue
@@ -393,7 +392,7 @@ def _differences(stored: TablesView, folded: TablesView) -> Iterator[RecordDiffe
 
 
 def _rows(tables: TablesView, table: Table) -> Iterator[Row]:
-    return rows_in_pages(tables, TableQuery(table, order_by=_key_name(table), limit=_PAGE_ROWS))
+    return rows_in_pages(tables, TableQuery(table, order_by=_key_name(table), limit=PAGE_ROWS))
 
 
 def _key_name(table: Table) -> str:

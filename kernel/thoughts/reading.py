@@ -2,14 +2,12 @@
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row, TableQuery
+from kernel.ledger.store.tables import PAGE_ROWS, Row, TableQuery
 from kernel.proof.eta_tree import eta_path
 from kernel.proof.thought_chain import ThoughtChainBroken, chain_head
 from kernel.thoughts.sessions import newest_round, session_of
 from kernel.values.canonical import GENESIS_HASH
 from kernel.values.errors import LedgerCorrupt
-
-PAGE_ROWS = 1000
 
 
 def session_row(view: LedgerView, session_id: str) -> Row:

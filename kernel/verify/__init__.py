@@ -31,7 +31,7 @@ from kernel.authority.strategy import BetaPosteriorMean
 from kernel.ledger import schema
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.store.catalog import NOT_READ, StorageFault
-from kernel.ledger.store.tables import TableQuery
+from kernel.ledger.store.tables import PAGE_ROWS, TableQuery
 from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.values.canonical import GENESIS_HASH
 from kernel.verify.archive import ArchivedNames, check_archive
@@ -47,7 +47,6 @@ from kernel.verify.log import LogCheck
 from kernel.verify.model_outputs import check_model_outputs, erased_payloads
 from kernel.verify.reading import (
     LIMIT_FINDINGS,
-    PAGE_ROWS,
     EnoughFindings,
     Finding,
     Findings,

@@ -20,11 +20,9 @@ from kernel.belief.session import BeliefSession
 from kernel.belief.session_snapshot import SessionSnapshot
 from kernel.belief.succession import declare_successor
 from kernel.ledger import schema
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import LARGE_ROWS, Row
 from kernel.values.canonical import canonicalize
 from kernel.verify.reading import Reader, joined, load_object, shown
-
-EVENTS_PAGE_ROWS = 64
 
 
 class _TrailBroken(Exception):
@@ -209,7 +207,7 @@ def _titles(reader: Reader, session_id: str) -> set[str]:
 def _contents(reader: Reader, session_id: str, counts: BeliefCounts) -> Iterator[bytes]:
     table = schema.belief_events
     where = {"session_id": session_id}
-    rows = reader.pages(table, where, page_rows=EVENTS_PAGE_ROWS)
+    rows = reader.pages(table, where, page_rows=LARGE_ROWS)
     for expected, row in enumerate(rows):
         if row["event_index"] != expected:
             message = f"no event {expected}"

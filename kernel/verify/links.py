@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernel.ledger import schema
-from kernel.ledger.store.tables import TableQuery, TablesView
+from kernel.ledger.store.tables import PAGE_ROWS, TableQuery, TablesView
 from kernel.values.canonical import GENESIS_HASH
-from kernel.verify.reading import PAGE_ROWS
 
 _READ = ("ec_sequence_number", "row_bytes", "row_hash", "prior_row_hash")
 _KEY = '"prior_row_hash":"'

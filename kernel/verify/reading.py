@@ -18,11 +18,10 @@ from sqlalchemy import Table
 
 from kernel.ledger.store.buffer import BufferedTables
 from kernel.ledger.store.catalog import StorageRule
-from kernel.ledger.store.tables import Row, TableQuery, Tables, TablesView
+from kernel.ledger.store.tables import PAGE_ROWS, Row, TableQuery, Tables, TablesView
 from kernel.values.canonical import canonicalize_plain
 from kernel.values.errors import LedgerUnavailable
 
-PAGE_ROWS = 1000
 LIMIT_FINDINGS = 20
 """At which a verification stops, unless it is told otherwise."""
 

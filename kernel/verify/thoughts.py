@@ -14,7 +14,7 @@ from typing import Any
 
 from kernel.ledger import schema
 from kernel.ledger.archive import Archive
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import LARGE_ROWS, Row
 from kernel.proof.seals import check_signatures
 from kernel.proof.verification import ProofInvalid
 from kernel.values.canonical import GENESIS_HASH
@@ -24,7 +24,6 @@ from kernel.verify.model_outputs import check_erased
 from kernel.verify.reading import Document, Reader, Rule, joined, load_object, shown
 from kernel.verify.thought_segments import check_thought_segments, covering_segment
 
-_PAGE_ROWS = 64
 _FORMAT = "rotulus/thought/v1"
 
 
@@ -89,7 +88,7 @@ def _check_chain(
     leaves: list[bytes] = []
     rfc6962: list[bytes] = []
     where = {"session_id": session_id}
-    for thought in reader.pages(schema.thought_records, where, page_rows=_PAGE_ROWS):
+    for thought in reader.pages(schema.thought_records, where, page_rows=LARGE_ROWS):
         counts.thoughts += 1
         key = joined(session_id, thought["thought_sequence"])
         with reader.findings.guard(schema.thought_records, key):
@@ -179,7 +178,7 @@ def _check_tree(reader: Reader, row: Row, leaves: list[bytes], counts: ThoughtCo
     expected = _nodes(leaves, whole=row["state"] != "open")
     index = -1
     where = {"session_id": session_id}
-    for stored in reader.pages(table, where, page_rows=_PAGE_ROWS):
+    for stored in reader.pages(table, where, page_rows=LARGE_ROWS):
         counts.nodes += 1
         index += 1
         key = joined(session_id, stored["node_index"])

@@ -13,13 +13,12 @@ from kernel.ledger import schema
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.quarantine import RangeQuarantined
-from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
+from kernel.ledger.store.tables import SEARCH_ROWS, Row, TableQuery, rows_in_pages
 from kernel.records.record_history import Contents, RecordHistory
 from kernel.records.rollback_marks import mark_of
 from kernel.transaction.rules import effect_rules_of
 from kernel.values.errors import EffectInapplicable
 
-PAGE_ROWS = 200
 NAMED_MAX = 20
 """Operations that are named for one record."""
 
@@ -50,7 +49,7 @@ def undoings_that_differ(view: LedgerView, *, after: int = 0) -> Iterator[Undoin
         {"semantic_intent": ROLLBACK},
         order_by="ec_sequence_number",
         after=after,
-        limit=PAGE_ROWS,
+        limit=SEARCH_ROWS,
     )
     undoings = rows_in_pages(
         view.tables,

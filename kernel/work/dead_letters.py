@@ -20,7 +20,7 @@ from kernel.algebra.verbs import REQUEST_DISMISS, REQUEST_REQUEUE
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerTransaction, LedgerView, Request
 from kernel.ledger.receipts import append_receipt
-from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
+from kernel.ledger.store.tables import PAGE_ROWS, Row, TableQuery, rows_in_pages
 from kernel.model.receipt import Receipt
 from kernel.records.operator_decisions import Decide, OperatorDecision, said_of
 from kernel.values.host import iso_time
@@ -42,8 +42,6 @@ from kernel.work.requests import (
 
 SCANNED_MAX = 10_000
 """Dead letters of all queues, requeued ones included, that are looked at for one list."""
-
-PAGE_ROWS = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,12 @@ from itertools import islice
 
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView, Request
-from kernel.ledger.store.tables import Row, TableQuery, rows_in_pages
+from kernel.ledger.store.tables import SEARCH_ROWS, Row, TableQuery, rows_in_pages
 from kernel.values.host import iso_time
 from kernel.work.queue_kinds import QUEUE_KINDS
 from kernel.work.requests import State, closing_receipt, request_id_of
 
 SCANNED_MAX = 1000
-PAGE_ROWS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ def _part(view: LedgerView, where: dict[str, int | str], after: int | None) -> I
         order_by="request_sequence",
         after=after,
         descending=True,
-        limit=PAGE_ROWS,
+        limit=SEARCH_ROWS,
     )
     return rows_in_pages(
         view.tables,

@@ -195,7 +195,7 @@ def test_pages_join_to_the_whole_without_gap_or_overlap(
     ledger, wanted, limit, scanned, monkeypatch
 ):
     whole = sequences(ledger, **wanted)
-    monkeypatch.setattr(operations_module, "PAGE_ROWS", 2)
+    monkeypatch.setattr(operations_module, "SEARCH_ROWS", 2)
     joined, after, pages = [], 0, 0
     with ledger.view() as view:
         while after is not None:

@@ -91,7 +91,7 @@ def test_a_search_that_fits_little_ends_early_and_says_where_to_go_on(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SCANNED_MAX", 3)
-    monkeypatch.setattr(module, "PAGE_ROWS", 2)
+    monkeypatch.setattr(module, "SEARCH_ROWS", 2)
     oldest = recorded(ledger, 2)
     for number in range(4, 20, 4):
         recorded(ledger, number)

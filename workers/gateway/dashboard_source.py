@@ -19,7 +19,7 @@ from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.belief.record import shown_survivors
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.shards import shards_of
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import PAGE_ROWS, Row
 from kernel.work.pauses import pauses_of
 from kernel.work.receipts import CLOSED
 from queues.errors import QueueError
@@ -59,7 +59,6 @@ HASH_CHARS = 12
 NOBODY_SHOWN = "(nobody)"
 
 BEST_EFFORT = "background_low_priority"
-PAGE_ROWS = 1000
 
 T = TypeVar("T")
 

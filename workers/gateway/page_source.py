@@ -40,7 +40,8 @@ from workers.views.run_pages import (
 from workers.views.session_lists import NewestSessionsDocument, find_sessions
 from workers.views.sessions import SessionView, session_view
 
-PAGE_ROWS = 50
+SHOWN_ROWS = 50
+"""Rows of a list on one page of the dashboard."""
 
 
 @cache
@@ -69,13 +70,15 @@ class LivePages:
             depth = await queue.depth()
         return await self._services.read(
             lambda view: queue_summary(
-                view, name, depth, search, after=after, dead_after=dead_after, limit=PAGE_ROWS
+                view, name, depth, search, after=after, dead_after=dead_after, limit=SHOWN_ROWS
             )
         )
 
     async def requests(self, search: RequestSearch, after: int | None) -> RequestPage:
         """Return a page of the requests of all queues that fit, newest first."""
-        return await self._services.read(lambda view: requests_page(view, search, after, PAGE_ROWS))
+        return await self._services.read(
+            lambda view: requests_page(view, search, after, SHOWN_ROWS)
+        )
 
     async def request(self, queue: str, request_id: str) -> RequestView | None:
         """Return a request; None where nothing asked this queue for it."""
@@ -84,19 +87,19 @@ class LivePages:
     async def sessions(self, words: str | None, after: str | None) -> NewestSessionsDocument:
         """Return a page of the belief sessions with these words, the last changed first."""
         return await self._services.read(
-            lambda view: find_sessions(view, words, after=after, limit=PAGE_ROWS)
+            lambda view: find_sessions(view, words, after=after, limit=SHOWN_ROWS)
         )
 
     async def session(self, session_id: str, before: int | None) -> SessionView | None:
         """Return a session with the entries of its trail up to a number, or the newest."""
         return await self._services.read(
-            lambda view: session_view(view, session_id, before=before, limit=PAGE_ROWS)
+            lambda view: session_view(view, session_id, before=before, limit=SHOWN_ROWS)
         )
 
     async def operations(self, criteria: AuditFilter, before: int | None) -> OperationPageDocument:
         """Return a page of the operations that a filter admits, newest first."""
         return await self._services.read(
-            lambda view: newest_operations_page(view, criteria, before, PAGE_ROWS)
+            lambda view: newest_operations_page(view, criteria, before, SHOWN_ROWS)
         )
 
     async def operation(self, operation_id: str) -> OperationRecordDocument | None:

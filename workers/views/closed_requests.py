@@ -10,14 +10,13 @@ import orjson
 
 from kernel.authority.requests import AUTHORITY_QUEUE
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import PAGE_ROWS, Row
 from kernel.records.external import EXTERNAL_QUEUE
 from kernel.records.external_report import FAILED
 from kernel.verify.causeless import GIVEN_UP
 from kernel.work.outcomes import open_by_queue
 from kernel.work.receipts import CLOSED
 
-PAGE_ROWS = 1000
 PAGES_MAX = 100
 """Pages of requests, and of receipts, that one look reads."""
 

@@ -8,11 +8,10 @@ from typing_extensions import TypedDict
 from kernel.belief.events import BeliefEvent
 from kernel.belief.record import read_session, shown_survivors
 from kernel.ledger.ledger import LedgerView
-from kernel.ledger.store.tables import Row
+from kernel.ledger.store.tables import SEARCH_ROWS, Row
 from kernel.values.host import iso_time
 
 SCANNED_MAX = 2000
-PAGE_ROWS = 200
 TIME_DIGITS_MAX = 18
 
 
@@ -77,7 +76,7 @@ def find_sessions(
     place = _place(after)
     sessions: list[SessionSummaryDocument] = []
     scanned = 0
-    while rows := view.belief_sessions_before(place, limit=PAGE_ROWS):
+    while rows := view.belief_sessions_before(place, limit=SEARCH_ROWS):
         for row in rows:
             if len(sessions) == limit or scanned == SCANNED_MAX:
                 return {"sessions": sessions, "next_after": _written(place)}

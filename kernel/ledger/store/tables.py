@@ -23,6 +23,15 @@ from kernel.ledger.store.keys import Columns, key_names, values_getter
 
 Row = dict[str, Any]
 
+PAGE_ROWS = 1000
+"""Rows that whoever reads all of a query reads at once: what a round trip costs is little then."""
+
+SEARCH_ROWS = 200
+"""Rows that whoever looks for some among them reads at once; the next ones may not be needed."""
+
+LARGE_ROWS = 64
+"""Rows that are read at once where each may hold, or lead to, a mebibyte."""
+
 
 class DuplicateKey(Exception):
     """A row with this key, or with this unique value, is there already; nothing was written."""

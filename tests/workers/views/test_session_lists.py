@@ -44,7 +44,7 @@ def walked(ledger: Ledger, limit: int, words: str | None = None) -> list[int]:
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 100])
 @pytest.mark.parametrize("rows", [1, 2, 3, 200])
 def test_pages_go_through_all_sessions(ledger, monkeypatch, limit, rows):
-    monkeypatch.setattr(module, "PAGE_ROWS", rows)
+    monkeypatch.setattr(module, "SEARCH_ROWS", rows)
     assert walked(ledger, limit) == NEWEST_FIRST
 
 
