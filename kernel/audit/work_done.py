@@ -12,11 +12,9 @@ from sqlalchemy import Table
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.keys import key_names
-from kernel.ledger.store.tables import TableQuery, rows_in_pages
+from kernel.ledger.store.tables import PAGE_ROWS, TableQuery, rows_in_pages
 from kernel.records.binding_pairs import UNFINISHED
 from kernel.records.reviews.evidence import STORES
-
-PAGE = 1000
 
 
 def work_done(view: LedgerView) -> Document:
@@ -72,5 +70,5 @@ def _extractions(view: LedgerView) -> Document:
 
 def _records(view: LedgerView, table: Table) -> Iterator[Document]:
     (column,) = key_names(table)
-    for row in rows_in_pages(view.tables, TableQuery(table, order_by=column, limit=PAGE)):
+    for row in rows_in_pages(view.tables, TableQuery(table, order_by=column, limit=PAGE_ROWS)):
         yield orjson.loads(row["record"])

@@ -30,16 +30,6 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from kernel.ledger.comparison import (
-    EDGES,
-    FILING_UNITS,
-    MEMBERSHIPS,
-    NODES,
-    document_of,
-    granted,
-    numbered,
-    whole,
-)
 from kernel.ledger.landscape_tables import landscape_tables
 from kernel.ledger.store.storage import (
     DOCUMENTS,
@@ -55,6 +45,9 @@ from kernel.model.bindings.lifecycle import RECORDED_STEPS
 
 SCHEMA_VERSION = 37
 """The newest revision of `migrations/`; `make baseline` and `make revision` count it up."""
+
+NAME_MAX = 512
+"""Characters of a name by which records of the same entity are looked up."""
 
 metadata = MetaData()
 
@@ -91,6 +84,13 @@ def _stands(record: dict[str, Any]) -> int:
 
 def _end(side: str) -> Callable[[dict[str, Any]], str | None]:
     return lambda record: record["payload"].get(f"{side}_filing_unit_id")
+
+
+def document_of(payload: dict[str, Any]) -> str | None:
+    """Return the document that a filing unit names; no name is longer than an index takes."""
+    refs = (payload.get(name) for name in ("document_ref", "document_id"))
+    names = (name for name in refs if isinstance(name, str) and "\x00" not in name)
+    return next((name for name in names if 0 < len(name) <= NAME_MAX), None)
 
 
 def _is_open(lifecycle_state: str) -> Callable[[dict[str, Any]], int | None]:
@@ -142,7 +142,6 @@ policy_snapshots = Table(
         StateStore(
             KERNEL,
             searched_by=(),
-            follows="whoever writes a generation names the one in force (V5)",
         )
     ),
 )
@@ -331,7 +330,7 @@ nodes = Table(
     Index("nodes_by_kind", "node_kind", "node_id"),
     Index("nodes_by_overlay", "overlay_in_force", "overlay_target", **_stated("overlay_target")),
     Index("nodes_by_identity", "identity_key", "updated_at", **_stated("identity_key")),
-    info=state(StateStore(GRAPH, holds_things=True, compared=NODES)),
+    info=state(StateStore(GRAPH, holds_things=True)),
 )
 
 edges = Table(
@@ -356,7 +355,6 @@ edges = Table(
             GRAPH,
             holds_things=True,
             speaks_of=_fields("source_node_id", "target_node_id"),
-            compared=EDGES,
         )
     ),
 )
@@ -370,7 +368,7 @@ corpus_membership_records = Table(
     Column("stands", Integer, nullable=False, info=of_record(_stands)),
     Column("record", LargeBinary, nullable=False),
     Index("corpus_membership_records_of_node", "node_id", "stands"),
-    info=state(StateStore(KERNEL, speaks_of=_fields("node_id", "corpus_id"), compared=MEMBERSHIPS)),
+    info=state(StateStore(KERNEL, speaks_of=_fields("node_id", "corpus_id"))),
 )
 
 derived_indexes = Table(
@@ -383,7 +381,6 @@ derived_indexes = Table(
             GRAPH,
             "derived_index",
             speaks_of=_fields("target_ref"),
-            follows="an index is computed again from what it is an index of (§4.3.5)",
         )
     ),
 )
@@ -400,7 +397,6 @@ materialized_views = Table(
         StateStore(
             GRAPH,
             "atomic_view",
-            follows="a view is computed again from what it shows (§4.3.6)",
         )
     ),
 )
@@ -410,9 +406,7 @@ membership_state_transitions = Table(
     metadata,
     Column("transition_id", String, primary_key=True),
     Column("record", LargeBinary, nullable=False),
-    info=state(
-        StateStore(KERNEL, written_once=True, follows="it repeats a change of a membership")
-    ),
+    info=state(StateStore(KERNEL, written_once=True)),
 )
 
 filing_units = Table(
@@ -428,7 +422,6 @@ filing_units = Table(
         StateStore(
             MATTERS,
             holds_things=True,
-            compared=FILING_UNITS,
         )
     ),
 )
@@ -438,9 +431,7 @@ filing_unit_versions = Table(
     metadata,
     Column("filing_unit_version_id", String, primary_key=True),
     Column("record", LargeBinary, nullable=False),
-    info=state(
-        StateStore(MATTERS, holds_things=True, compared=whole("filing_unit_version_retract"))
-    ),
+    info=state(StateStore(MATTERS, holds_things=True)),
 )
 
 filing_unit_text_versions = Table(
@@ -448,9 +439,7 @@ filing_unit_text_versions = Table(
     metadata,
     Column("filing_unit_text_version_id", String, primary_key=True),
     Column("record", LargeBinary, nullable=False),
-    info=state(
-        StateStore(MATTERS, holds_things=True, compared=whole("filing_unit_text_version_retract"))
-    ),
+    info=state(StateStore(MATTERS, holds_things=True)),
 )
 
 filing_relationships = Table(
@@ -479,7 +468,7 @@ filing_relationships = Table(
         "target_filing_unit_id",
         **_stated("target_filing_unit_id"),
     ),
-    info=state(StateStore(MATTERS, compared=whole("filing_relationship_retract"))),
+    info=state(StateStore(MATTERS)),
 )
 
 ruling_dispositions = Table(
@@ -487,7 +476,7 @@ ruling_dispositions = Table(
     metadata,
     Column("ruling_disposition_id", String, primary_key=True),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(MATTERS, compared=whole("ruling_disposition_retract"))),
+    info=state(StateStore(MATTERS)),
 )
 
 court_disposition_observations = Table(
@@ -502,7 +491,7 @@ court_disposition_observations = Table(
         "observation_id",
         **_stated("is_open"),
     ),
-    info=state(StateStore(MATTERS, compared=whole("court_disposition_observation_retract"))),
+    info=state(StateStore(MATTERS)),
 )
 
 case_resolution_events = Table(
@@ -510,7 +499,7 @@ case_resolution_events = Table(
     metadata,
     Column("case_resolution_event_id", String, primary_key=True),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(MATTERS, compared=whole("case_resolution_event_retract"))),
+    info=state(StateStore(MATTERS)),
 )
 
 topic_assignments = Table(
@@ -525,7 +514,6 @@ topic_assignments = Table(
                 record["payload"].get("node_id"),
                 record["payload"].get("topic_id"),
             ),
-            compared=whole("topic_unassign"),
         )
     ),
 )
@@ -549,7 +537,6 @@ binding_generation_snapshots = Table(
             KERNEL,
             searched_by=("binding_id",),
             speaks_of=_fields("binding_id"),
-            compared=numbered("binding_generation_id", "binding_generation_revert"),
         )
     ),
 )
@@ -613,7 +600,6 @@ extraction_attempts = Table(
             DOCUMENTS,
             searched_by=("extraction_run_id",),
             speaks_of=_fields("extraction_run_id"),
-            compared=numbered("attempt_number"),
         )
     ),
 )
@@ -641,7 +627,7 @@ document_artifacts = Table(
     metadata,
     Column("document_artifact_id", String, primary_key=True),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(DOCUMENTS, holds_things=True, compared=whole())),
+    info=state(StateStore(DOCUMENTS, holds_things=True)),
 )
 
 materializations = Table(
@@ -649,7 +635,7 @@ materializations = Table(
     metadata,
     Column("materialization_id", String, primary_key=True),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(DOCUMENTS, holds_things=True, compared=whole())),
+    info=state(StateStore(DOCUMENTS, holds_things=True)),
 )
 
 operation_rollbacks = Table(
@@ -681,7 +667,7 @@ share_links = Table(
         info=of_record(lambda record: record.get("token_sha256")),
     ),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(SHARING, compared=granted("share_link_revoke"))),
+    info=state(StateStore(SHARING)),
 )
 
 daily_operation_counts = Table(
@@ -726,7 +712,7 @@ recorded_model_outputs = Table(
         info=of_record("output_payload_blob_ref"),
     ),
     Column("record", LargeBinary, nullable=False),
-    info=state(StateStore(KERNEL, follows="an output is what its content says, whoever names it")),
+    info=state(StateStore(KERNEL)),
 )
 
 outbox = Table(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, Ledger, LedgerTransaction, LedgerView
 from kernel.ledger.recent_changes import SNAPSHOT_OPERATIONS_MAX, Change
-from kernel.ledger.store.tables import TableQuery
+from kernel.ledger.store.tables import PAGE_ROWS, TableQuery
 from kernel.model.bindings.dispatch import TARGETS
 from kernel.model.bindings.routing import RoutingIndex
 from kernel.model.bindings.selectors import BindingRefused, Phase, SelectorList, phase_of
@@ -25,9 +25,6 @@ from kernel.model.bindings.source_binding import BindingTargetKind, read_source_
 from kernel.model.node_kinds import SOURCE_BINDING
 from kernel.records.bindings import generation_in_force, snapshot_of
 from kernel.values.priorities import CapacityPriority
-
-PAGE = 1024
-"""Effects, or bindings, that are read at once."""
 
 _KIND_SETS: dict[frozenset[str], frozenset[str]] = {}
 """Each set of kinds once: many bindings select by the same."""
@@ -264,7 +261,7 @@ def _bindings_in(places: Iterable[tuple[str, str]], known: Container[str]) -> It
 def _all(view: LedgerView) -> Iterator[str]:
     """Yield every binding that has a node."""
     after: str | None = None
-    while page := view.nodes_of_kind(SOURCE_BINDING, after=after, limit=PAGE):
+    while page := view.nodes_of_kind(SOURCE_BINDING, after=after, limit=PAGE_ROWS):
         for node in page:
             yield node["node_id"]
         after = page[-1]["node_id"]
@@ -275,10 +272,10 @@ def _effects_after(view: LedgerView, sequence: int) -> Iterator[list[tuple[int, 
     table = schema.applied_effects
     while True:
         query = TableQuery(
-            table, columns=_EFFECT, order_by="ec_sequence_number", after=sequence, limit=PAGE
+            table, columns=_EFFECT, order_by="ec_sequence_number", after=sequence, limit=PAGE_ROWS
         )
         page = view.tables.scan(query)
-        if len(page) < PAGE:
+        if len(page) < PAGE_ROWS:
             yield [(at, store, key) for at, store, key in page]
             return
         # The operation at the end of a full page may go on behind it: it is read by itself.

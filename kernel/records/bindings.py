@@ -14,6 +14,7 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
+from kernel.records.comparison import numbered
 from kernel.records.dates import Instant
 from kernel.records.record import Applied, Operation, write_record
 from kernel.records.typed import Payload, stamp, target_of, validated
@@ -21,6 +22,8 @@ from kernel.values.errors import EffectInapplicable
 
 GENERATION_ID = r"^[1-9][0-9]{0,8}$"
 _SNAPSHOTS = schema.binding_generation_snapshots
+
+COMPARISON = numbered("binding_generation_id", "binding_generation_revert")
 
 
 class BindingGenerationSnapshot(Payload):

@@ -7,12 +7,31 @@ from kernel.algebra.effects import MAKING_EDGES
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import KernelEffect
+from kernel.records.comparison import Comparison
 from kernel.records.record import Applied, Operation, write_record
 from kernel.values.errors import EffectInapplicable
 
 _REMOVING = ("edge_remove", "detach_source_binding")
 
 ESSENTIALITIES = ("core", "supporting", "tangential")
+
+_FIELDS = ("source_node_id", "target_node_id", "edge_type")
+
+
+def _fields_stated(kind: str, payload: Document) -> Document | None:
+    if kind not in MAKING_EDGES and kind != "edge_reclassify":
+        return None
+    metadata = payload.get("edge_metadata")
+    fields = dict(metadata) if isinstance(metadata, dict) else {}
+    fields.pop("merge_provenance", None)
+    return fields | {name: payload[name] for name in _FIELDS if name in payload}
+
+
+def _fields_standing(record: Document) -> Document:
+    return {**record["edge_metadata"], **{name: record[name] for name in _FIELDS}}
+
+
+COMPARISON = Comparison(_fields_stated, _fields_standing, is_whole=MAKING_EDGES.__contains__)
 
 
 def apply_edge_write(effect: KernelEffect, operation: Operation) -> Applied:

@@ -15,11 +15,14 @@ from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.tables import TableQuery
 from kernel.model.envelope import KernelEffect
 from kernel.model.receipt import Receipt
+from kernel.records.comparison import numbered
 from kernel.records.record import Applied, Operation, write_record
 from kernel.records.typed import Name, Payload, stamp, target_of, validated
 from kernel.values.errors import EffectInapplicable
 
 State = Literal["pending", "running", "succeeded", "degraded", "blocked", "abandoned", "cancelled"]
+
+COMPARISON = numbered("attempt_number")
 
 STATES: Final[tuple[State, ...]] = get_args(State)
 

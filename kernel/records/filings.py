@@ -5,8 +5,8 @@ from typing import Self
 from pydantic import model_validator
 
 from kernel.ledger import schema
-from kernel.ledger.comparison import document_of
 from kernel.ledger.ledger import LedgerView
+from kernel.records.comparison import SameThing
 from kernel.records.dates import Day, Instant, Zone, check_same_day
 from kernel.records.typed import Name, Payload, Sha256, TypedStore
 
@@ -38,7 +38,21 @@ class FilingUnitTextVersion(Payload):
     text_hash: Sha256
 
 
-UNITS = TypedStore(schema.filing_units, FilingUnit, frozenset({"filing_unit_retract"}))
+UNITS = TypedStore(
+    schema.filing_units,
+    FilingUnit,
+    frozenset({"filing_unit_retract"}),
+    # A document is filed once, whichever of its units says when.
+    same_thing=SameThing(
+        "document_ref",
+        schema.document_of,
+        (
+            "filing_date_utc",
+            "filing_date_originating_tz",
+            "filing_date_originating_calendar_date",
+        ),
+    ),
+)
 VERSIONS = TypedStore(
     schema.filing_unit_versions,
     FilingUnitVersion,
@@ -56,4 +70,4 @@ TEXT_VERSIONS = TypedStore(
 def document_of_unit(view: LedgerView, filing_unit_id: str) -> str | None:
     """Return the document that a filing unit names; None where there is none."""
     record = view.record(UNITS.table, filing_unit_id)
-    return None if record is None else document_of(record["payload"])
+    return None if record is None else schema.document_of(record["payload"])

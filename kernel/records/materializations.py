@@ -40,18 +40,18 @@ class Materialization(Emitted):
     materialized_path: Annotated[Name, AfterValidator(_relative)]
 
 
-_ARTIFACTS = TypedStore(schema.document_artifacts, DocumentArtifact, frozenset())
-_MATERIALIZATIONS = TypedStore(schema.materializations, Materialization, frozenset())
+ARTIFACTS = TypedStore(schema.document_artifacts, DocumentArtifact, frozenset())
+MATERIALIZATIONS = TypedStore(schema.materializations, Materialization, frozenset())
 
 
 def apply_document_artifact(effect: KernelEffect, operation: Operation) -> Applied:
     """Decide that an artifact is written."""
-    return _decide(_ARTIFACTS, DocumentArtifact, "source_artifact_kind", effect, operation)
+    return _decide(ARTIFACTS, DocumentArtifact, "source_artifact_kind", effect, operation)
 
 
 def apply_materialization(effect: KernelEffect, operation: Operation) -> Applied:
     """Decide that a file is emitted."""
-    return _decide(_MATERIALIZATIONS, Materialization, "materialized_path", effect, operation)
+    return _decide(MATERIALIZATIONS, Materialization, "materialized_path", effect, operation)
 
 
 def _decide(

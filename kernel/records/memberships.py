@@ -10,6 +10,7 @@ from kernel.algebra.verbs import MEMBERSHIP_DEFER
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import KernelEffect
+from kernel.records.comparison import Comparison
 from kernel.records.record import Applied, Operation, write_record
 from kernel.values.errors import EffectInapplicable
 
@@ -38,6 +39,19 @@ OTHER_MAY_BE = {
     SPLIT_FROM: ("candidate", frozenset({"candidate"})),
 }
 """By the field that names another membership: the state that is written, and those of the other."""
+
+
+def _state_stated(kind: str, payload: Document) -> Document:
+    revoked = kind == "membership_revoke"
+    return {"to_state": "rejected" if revoked else payload.get("to_state", "candidate")}
+
+
+COMPARISON = Comparison(
+    _state_stated,
+    lambda record: {"to_state": record["state"]},
+    key=lambda target, payload: f"{payload.get('corpus_id')}|{target}",
+    has_seen=lambda payload, record: payload.get("from_state") == record["state"],
+)
 
 
 def membership_id(corpus_id: str, node_id: str) -> str:

@@ -14,6 +14,7 @@ from kernel.model.authority_fields import COMPUTED_FIELDS, EAGER, LAZY, NIGHTLY,
 from kernel.model.bindings.artifacts import COMPLETED_PHASES, PhaseRefused, check_completed
 from kernel.model.envelope import KernelEffect
 from kernel.model.node_kinds import CLAIM, SOURCE_ARTIFACT, SOURCE_BINDING, UNDERSTANDING
+from kernel.records.comparison import Comparison, SameThing
 from kernel.records.field_locks import check_lock, check_unlocked, fields_changed
 from kernel.records.node_dispositions import DISPOSITIONS, Dispose, raise_visibility
 from kernel.records.record import Applied, Operation, write_record
@@ -56,6 +57,24 @@ _BINDING_VERBS = frozenset(
     {"source_binding_create", "source_binding_update", "source_binding_disable"}
 )
 """The verbs that write bindings and nothing else; no other verb writes one."""
+
+_COMPARED_KINDS = frozenset(
+    {"node_write", "node_retract", "rescope", "review_disposition", "quarantine", "unquarantine"}
+)
+_NOT_COMPARED = frozenset({"node_kind", "visibility_class", "merge_provenance"})
+
+
+def _fields_stated(kind: str, payload: Document) -> Document | None:
+    if kind not in _COMPARED_KINDS:
+        return None
+    return {name: value for name, value in payload.items() if name not in _NOT_COMPARED}
+
+
+COMPARISON = Comparison(
+    _fields_stated,
+    lambda record: dict(record["payload"]),
+    same_thing=SameThing("identity_key", lambda fields: fields.get("identity_key")),
+)
 
 _KEY_MAX = 512
 

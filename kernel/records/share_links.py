@@ -6,6 +6,7 @@ Access that was revoked comes back with another link, never with the old token.
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.model.envelope import KernelEffect
+from kernel.records.comparison import granted
 from kernel.records.external import request_external_effect
 from kernel.records.record import Applied, Operation, write_record
 from kernel.records.typed import (
@@ -19,6 +20,8 @@ from kernel.records.typed import (
     written,
 )
 from kernel.values.errors import EffectInapplicable
+
+COMPARISON = granted("share_link_revoke")
 
 
 class ShareLink(Payload):

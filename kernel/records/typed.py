@@ -15,6 +15,7 @@ from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import KernelEffect
 from kernel.model.problems import first_problem
+from kernel.records.comparison import Comparison, SameThing, whole
 from kernel.records.record import Applied, Operation, write_record
 from kernel.values.canonical import canonicalize
 from kernel.values.errors import EffectInapplicable
@@ -45,6 +46,14 @@ class TypedStore:
     retract_kinds: frozenset[str]
     references: Mapping[str, Table] = field(default_factory=dict)
     """Payload fields that name a record of another store, where they are stated."""
+
+    same_thing: SameThing | None = None
+    """By what two of its records are one thing; None where their keys alone say it."""
+
+    @property
+    def comparison(self) -> Comparison:
+        """How two writes are compared that had not seen each other."""
+        return whole(self.retract_kinds, self.same_thing)
 
     def apply(self, effect: KernelEffect, operation: Operation) -> Applied:
         """Write a record or retract the one that stands."""

@@ -14,6 +14,7 @@ from kernel.ledger import schema
 from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import SubmissionResult
 from kernel.records.conflicts.adjudications import ITEM_KIND
+from kernel.records.conflicts.compared import COMPARED, FOLLOWS
 from kernel.records.conflicts.differences import PROVENANCE_FIELDS, differences
 from kernel.records.conflicts.existing import WRITERS_MAX
 from kernel.records.conflicts.policy import DEFAULT_STRATEGIES
@@ -776,10 +777,9 @@ FOLLOWING = {
 
 @pytest.mark.spec("§15.5", "§19.2")
 def test_every_typed_store_is_compared_or_says_from_what_its_records_follow():
-    stores = {table.name: table.info["state"] for table in schema.STATE_TABLES}
-    assert {name for name, store in stores.items() if store.compared} == PAIRS.keys()
-    assert {name for name, store in stores.items() if store.follows} == FOLLOWING
-    assert PAIRS.keys() | FOLLOWING == stores.keys()
+    assert {table.name for table in COMPARED} == PAIRS.keys()
+    assert {table.name for table in FOLLOWS} == FOLLOWING
+    assert PAIRS.keys() | FOLLOWING == schema.STORES.keys()
 
 
 def matters(world):

@@ -2,8 +2,9 @@
 
     python -m tests.kernel.toy_store
 
-Before anything else is imported, three tables get an entry each: the schema one for the store, the
-registry one for each of its effect kinds, the appliers one. Nothing else is told of it.
+Before anything else is imported, four tables get an entry each: the schema one for the store, the
+registry one for each of its effect kinds, the appliers one, and the comparisons one. Nothing else
+is told of it.
 """
 
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from types import MappingProxyType
 from sqlalchemy import Column, LargeBinary, String, Table
 
 from kernel.algebra import effects
-from kernel.ledger import comparison, schema
+from kernel.ledger import schema
 from kernel.ledger.store import storage
 
 TOYS = Table(
@@ -22,9 +23,7 @@ TOYS = Table(
         "box", String, nullable=False, info=storage.of_record(lambda toy: toy["payload"]["box"])
     ),
     Column("record", LargeBinary, nullable=False),
-    info=storage.state(
-        storage.StateStore("tests", searched_by=(), compared=comparison.whole("toy_retract"))
-    ),
+    info=storage.state(storage.StateStore("tests", searched_by=())),
 )
 schema.STATE_TABLES = (*schema.STATE_TABLES, TOYS)
 schema.STORES["toys"] = TOYS
@@ -39,6 +38,7 @@ effects.EFFECT_KINDS = MappingProxyType(
 
 
 from kernel.records import appliers  # noqa: E402
+from kernel.records.conflicts import compared  # noqa: E402
 from kernel.records.typed import Name, Payload, TypedStore  # noqa: E402
 from kernel.values.errors import EffectInapplicable  # noqa: E402
 
@@ -48,6 +48,7 @@ class Toy(Payload):
 
 
 STORE = TypedStore(TOYS, Toy, frozenset({"toy_retract"}))
+compared.COMPARED = MappingProxyType({**compared.COMPARED, TOYS: STORE.comparison})
 
 
 def apply_toy(effect, operation):

@@ -1,21 +1,17 @@
 """Defines the entry that stands with each table of the ledger in the schema (§17.3).
 
 A typed store is one entry: who owns it, by which columns a replay may search it as it was, whether
-its records are written once, name things, speak of nodes, or are compared with what was written
-unseen. Whatever folds, verifies, replays, rebuilds, undoes, lists, previews or compares a store
-reads its entry; `tests/kernel/toy_store.py` has a store of its own to prove it. Columns beside a
-record say how they follow from it (`of_record`). A store that cannot be searched says so, and a
-search of it is refused instead of scanning. Two values of a record that is neither node nor edge
-cannot stand side by side, so where the policy asks for a merge or a contradicting edge, a person
-decides.
+its records are written once, name things or speak of nodes. Whatever folds, verifies, replays,
+rebuilds, undoes, lists or previews a store reads its entry; `tests/kernel/toy_store.py` has a store
+of its own to prove it. Columns beside a record say how they follow from it (`of_record`). A store
+that cannot be searched says so, and a search of it is refused instead of scanning. How two writes
+of a record are compared is the noun's (`kernel/records/comparison.py`).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Literal
-
-from kernel.ledger.comparison import Comparison
 
 StorageClass = Literal[
     "table",
@@ -57,13 +53,6 @@ class StateStore:
 
     speaks_of: Callable[[dict[str, Any]], tuple[Any, ...]] | None = None
     """The nodes of which a record speaks; None where it speaks of itself."""
-
-    compared: Comparison | None = None
-    """How two writes of its records that had not seen each other are held together (§15.5); None
-    where `follows` says from what its records follow."""
-
-    follows: str = ""
-    """Why nobody's word stands against another's here."""
 
 
 def state(store: StateStore) -> dict[str, Any]:

@@ -13,10 +13,10 @@ import orjson
 from sqlalchemy import Table
 
 from kernel.ledger import schema
-from kernel.ledger.comparison import Comparison
 from kernel.ledger.ledger import Document, LedgerView
 from kernel.ledger.store.keys import key_names
 from kernel.ledger.store.tables import TableQuery
+from kernel.records.comparison import Comparison
 from kernel.records.conflicts.writes import Write, written_into
 
 WRITERS_MAX = 64

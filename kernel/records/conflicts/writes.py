@@ -1,7 +1,6 @@
 """Lists what an envelope writes, record by record, in every store where writes are compared.
 
-Which stores those are, and what an effect states there, stands with their tables
-(`kernel.ledger.comparison`).
+Which stores those are, and what an effect states there, stands in `compared.py`.
 """
 
 from collections.abc import Iterable
@@ -12,10 +11,10 @@ from sqlalchemy import Table
 
 from kernel.algebra.effects import EFFECT_KINDS
 from kernel.ledger import schema
-from kernel.ledger.comparison import Comparison
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.schema import store_of
 from kernel.model.envelope import Envelope
+from kernel.records.comparison import Comparison
+from kernel.records.conflicts.compared import COMPARED
 
 
 @dataclass(slots=True)
@@ -121,8 +120,7 @@ def _store_of(kind: str) -> tuple[Table | None, Comparison | None]:
 
 def _compared_store(name: str) -> tuple[Table | None, Comparison | None]:
     table = schema.STORES.get(name)
-    store = None if table is None else store_of(table)
-    return table, None if store is None else store.compared
+    return table, None if table is None else COMPARED.get(table)
 
 
 _STORE_OF_KIND = {name: _compared_store(kind.store) for name, kind in EFFECT_KINDS.items()}

@@ -9,9 +9,9 @@
    records since is asked when it is applied.
 """
 
-from kernel.ledger.comparison import RECORD_STATE
 from kernel.ledger.ledger import Document
 from kernel.model.envelope import MAX_REFS
+from kernel.records.comparison import RECORD_STATE
 from kernel.records.conflicts.adjudications import (
     ITEM_KIND,
     RESOLVED_CODE,

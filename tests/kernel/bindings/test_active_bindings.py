@@ -109,7 +109,7 @@ TestBindings.settings = settings(max_examples=settings().max_examples // 2, stat
 @spec
 @pytest.mark.parametrize("page", [1, 2, 3, 1024])
 def test_pages_of_any_length_lose_nothing(monkeypatch, page):
-    monkeypatch.setattr(active_bindings, "PAGE", page)
+    monkeypatch.setattr(active_bindings, "PAGE_ROWS", page)
     ledger = memory_ledger()
     caught_up = ActiveBindings()
     with ledger.view() as view:
