@@ -17,6 +17,8 @@ import structlog
 from blockbuster import BlockBuster
 from hypothesis import HealthCheck, settings
 
+from tests.cpu_budget import CpuBudget
+
 # A shared machine may be slow at any moment; a slow example says nothing about the code.
 _either = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", _either, derandomize=True, database=None, max_examples=50)
@@ -44,6 +46,17 @@ _BLOCKING = [
 def pytest_configure(config: pytest.Config) -> None:
     if _PROFILE == "nightly" and config.getoption("timeout") is None:
         config.option.timeout = NIGHTLY_TIMEOUT_S
+    config.pluginmanager.register(CpuBudget(config), "cpu_budget")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes long and is proved by day on a share of it, but for the night."""
+    if _PROFILE == "nightly":
+        return
+    at_night = [item for item in items if item.get_closest_marker("nightly") is not None]
+    if at_night:
+        config.hook.pytest_deselected(items=at_night)
+        items[:] = [item for item in items if item.get_closest_marker("nightly") is None]
 
 
 @pytest.hookimpl(wrapper=True)

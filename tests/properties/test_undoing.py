@@ -601,7 +601,11 @@ def ledgers(request, tmp_path):
 
 TIMEOUT_S = 7200 if NIGHTLY else 300
 
-SHARE = {"memory": 1, "sqlite": 3, "postgres": 6}
+SHARE = (
+    {"memory": 1, "sqlite": 3, "postgres": 6}
+    if NIGHTLY
+    else {"memory": 1, "sqlite": 10, "postgres": 25}
+)
 """Of how many courses a kind of store takes one; all groups together take 1,125 in memory, and
 135,000 on all stores in the nightly profile."""
 
@@ -629,8 +633,10 @@ def test_a_record_is_what_the_operations_in_effect_come_to(ledgers, kinds, reque
 @pytest.mark.spec("§17.7")
 @pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_S)
-def test_what_lies_in_the_archive_is_undone_and_brought_back_like_the_rest(ledgers):
-    @settings(BESIDE, max_examples=max(5, BESIDE.max_examples // 25))
+def test_what_lies_in_the_archive_is_undone_and_brought_back_like_the_rest(ledgers, request):
+    share = SHARE[request.node.callspec.params["ledgers"]]
+
+    @settings(BESIDE, max_examples=max(2, BESIDE.max_examples // 25 // share))
     @given(courses([*KINDS]), courses([*KINDS]))
     def across_an_archived_range(before, after):
         ledger = ledgers()

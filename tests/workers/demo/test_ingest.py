@@ -321,7 +321,9 @@ LONGEST = "\u00e9" * FIELD_CHARS_MAX
 TEXTS = dict.fromkeys(TEXT_FIELDS, LONGEST)
 
 
-@pytest.mark.parametrize("name", [*TEXT_FIELDS, "all"])
+@pytest.mark.parametrize(
+    "name", ["all", *(pytest.param(name, marks=pytest.mark.nightly) for name in TEXT_FIELDS)]
+)
 async def test_a_docket_at_its_limits_is_taken(door: Door, name: str):
     entry = {
         "date_filed": "2024-01-02",

@@ -280,14 +280,14 @@ def test_no_hostile_text_costs_more_than_a_multiple_of_a_scan():
         assert cost < 100 * scan, piece
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("piece", ["re: 1 ", "last day to ", "1.1.1.", "granting 12 Motion, ", "("])
 def test_a_hostile_megabyte_costs_the_same_multiple(piece):
     cost, scan = costs((piece * (1_000_000 // len(piece) + 1))[:1_000_000])
     assert cost < 100 * scan
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_megabyte_of_every_hostile_piece_costs_the_same_multiple():
     size = 1_000_000 // len(PIECES)
     cost, scan = costs("".join((piece * size)[:size] for piece in PIECES))
