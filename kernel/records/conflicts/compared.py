@@ -1,4 +1,10 @@
-"""Lists the typed stores in which two writes are compared, and says why in the others none is."""
+"""Lists the typed stores in which two writes are compared.
+
+In the others nobody's word stands against another's. Whoever writes a generation of the policy
+names the one in force (V5). A derived index and a materialized view are computed again from what
+they show (§4.3.5, §4.3.6). A state transition repeats a change of a membership. A model's output is
+what its content says, whoever names it.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -32,14 +38,3 @@ COMPARED: Mapping[Table, Comparison] = MappingProxyType(
     }
 )
 """How two writes of a record that had not seen each other are held together (§15.5)."""
-
-FOLLOWS: Mapping[Table, str] = MappingProxyType(
-    {
-        schema.policy_snapshots: "whoever writes a generation names the one in force (V5)",
-        schema.derived_indexes: "an index is computed again from what it is an index of (§4.3.5)",
-        schema.materialized_views: "a view is computed again from what it shows (§4.3.6)",
-        schema.membership_state_transitions: "it repeats a change of a membership",
-        schema.recorded_model_outputs: "an output is what its content says, whoever names it",
-    }
-)
-"""Why nobody's word stands against another's in the other stores."""
