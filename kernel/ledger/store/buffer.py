@@ -112,16 +112,6 @@ class _TableBuffer:
         self.ahead: dict[Columns, dict[Values, list[Row]]] = {}
         """All the stored rows that have certain values in these columns, read ahead of need."""
 
-    def read_ahead(
-        self, columns: Columns, values: Values, order: str, after: Any, *, descending: bool
-    ) -> list[Row] | None:
-        """Return the stored rows with these values if they were read ahead, in no order."""
-        known = self.ahead.get(columns)
-        rows = None if known is None else known.get(values)
-        if not rows:
-            return rows
-        return [row.copy() for row in rows if is_beyond(row[order], after, descending=descending)]
-
     def forget(self) -> None:
         """Forget what was read; nothing is to be written."""
         self.rows.clear()
@@ -251,8 +241,14 @@ class BufferedTables(SingleRows):
             return self._groups(query)
         column = order_by or buffer.order_column
         names, values = tuple(where), tuple(where.values())
-        rows = buffer.read_ahead(names, values, column, after, descending=descending)
-        if rows is None:
+        known = buffer.ahead.get(names)
+        ahead = None if known is None else known.get(values)
+        if ahead is not None:
+            # An empty list is the one that is kept; nothing is added to it.
+            rows = ahead and [
+                row.copy() for row in ahead if is_beyond(row[column], after, descending=descending)
+            ]
+        else:
             if not buffer.pending:
                 return self._store.scan(query)
             # At most so many of the first stored rows have another version here.
@@ -264,9 +260,8 @@ class BufferedTables(SingleRows):
                 for row in buffer.matching(names, values)
                 if is_beyond(row[column], after, descending=descending)
             ]
-            # An empty list may be the one that is kept of what was read ahead.
-            unchanged = rows and [row for row in rows if buffer.key(row) not in buffer.pending]
-            rows = unchanged + written
+            rows = rows and [row for row in rows if buffer.key(row) not in buffer.pending]
+            rows = rows + written
         if len(rows) > 1:
             rows.sort(key=lambda row: row[column], reverse=descending)
         return rows[:limit] if not columns else [*map(values_getter(columns), rows[:limit])]
