@@ -58,7 +58,7 @@ class AnchorUnit:
             AnchorRefused: none of the events may stay.
         """
         recorded = [pending for pending in context.pending_belief if _is_recorded(pending, context)]
-        for group in _operations(recorded):
+        for group in [recorded] if len(recorded) == 1 else _operations(recorded):
             result = _anchor([batch for part in group for batch in part.batches], context)
             for part in group:
                 part.outcome = result

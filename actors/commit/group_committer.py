@@ -305,6 +305,11 @@ class Committer:
             _TooLongToHold: others were always faster, and this is too much to hold the head for.
             Exception: likewise; where it is not of the ledger, for what some unit holds.
         """
+        for unit in units_of(parts):
+            if isinstance(unit, EnvelopeUnit):
+                # Read while others may still write; what cannot be read fails where it runs.
+                with suppress(Exception):
+                    _ = unit.parsed
         try:
             return self._commit_parts(parts, hinted=True)
         except _HintFailed as error:
@@ -312,7 +317,6 @@ class Committer:
             return self._commit_parts(parts, hinted=False)
 
     def _commit_parts(self, parts: list[BatchPart], *, hinted: bool) -> Recorded | None:
-        _parse_ahead(parts)
         for _ in range(COMPUTED_MAX):
             with suppress(HeadMoved):
                 return self._commit_once(parts, self._ledger.computed, hinted=hinted)
@@ -406,15 +410,6 @@ class Committer:
             except LedgerUnavailable:
                 time.sleep(pause_s)
         return self._ledger.read(lambda view: view.has_written(before, head))
-
-
-def _parse_ahead(parts: list[BatchPart]) -> None:
-    """Read the envelopes that somebody outside has written, while others may still write."""
-    for unit in units_of(parts):
-        if isinstance(unit, EnvelopeUnit):
-            # What cannot be read fails once more where the unit runs, which is to blame for it.
-            with suppress(Exception):
-                _ = unit.parsed
 
 
 def ledger_away(cause: BaseException | None, message: str = _ASK_AGAIN) -> CommitFailed:

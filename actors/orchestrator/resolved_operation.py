@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 from kernel.algebra.effects import EFFECT_KINDS
@@ -28,21 +27,19 @@ class ResolvedOperation:
     scope_kind: str | None = None
     """The kind of scope, if it does not follow from the neighbours."""
 
-    versions_read: Mapping[str, tuple[str, str]] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    versions_read: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """For a node that was read before the transaction: the operation that wrote it, and when."""
 
     visibility: tuple[str, ...] = ()
     """The class of what is written, if it follows from no source."""
 
-    causes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    causes: Mapping[str, str] = field(default_factory=dict)
     """Operations that asked for this one without writing what it reads, and when they did."""
 
     operation_kind: str | None = None
     """The kind of operation, if the intent's name does not say it."""
 
-    extra: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    extra: Mapping[str, Any] = field(default_factory=dict)
     parts: tuple["ResolvedOperation", ...] = ()
     """The recomputes of a page, each as it would be resolved alone."""
 

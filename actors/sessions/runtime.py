@@ -328,7 +328,7 @@ class SessionRuntime:
         session_id = actor.session_id
         to_handle = deque([batch])
         while to_handle:
-            messages = [message for message in to_handle.popleft() if not message.reply.is_filled]
+            messages = to_handle.popleft()
             try:
                 await actor.handle(messages)
             except RequestUnprocessable as error:
@@ -342,7 +342,11 @@ class SessionRuntime:
                 continue
             if len(messages) > 1:
                 middle = len(messages) // 2
-                to_handle.extendleft([messages[middle:], messages[:middle]])
+                unanswered = [
+                    [message for message in half if not message.reply.is_filled]
+                    for half in (messages[middle:], messages[:middle])
+                ]
+                to_handle.extendleft(unanswered)
                 for message in messages:
                     message.again = True
             else:

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_vali
 
 from kernel.algebra.verbs import OPERATION_KINDS
 from kernel.ledger.ledger import LedgerView
-from kernel.model.envelope import Envelope
 from kernel.model.numbers import Count, PositiveCount, SchemaVersion
 from kernel.values.pressure import DEFAULT_THROTTLE_OPS_PER_SEC
 
@@ -28,9 +27,6 @@ POLICY_FIELD = "kernel_cost_governance"
 """Where the payload of a policy generation holds its governance."""
 
 BACKGROUND_PRIORITIES = frozenset({"background_normal", "background_low_priority"})
-
-_PRIORITY_OF_USERS = "user_active_session"
-_PRIORITY_OF_OTHERS = "background_normal"
 
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 
@@ -107,20 +103,6 @@ class CapacityPort(Protocol):
         """Count what an operation that was applied has used."""
 
 
-class UnlimitedCapacity:
-    """Grants everything; the default where no capacity is leased."""
-
-    def lease(self, operation_kind: str, priority: str) -> CapacityGrant:  # noqa: ARG002 - the port's names
-        """Return a lease without an end."""
-        return _UNLIMITED
-
-    def draw(self, operation_kind: str, priority: str, cost: float) -> None:
-        """Count nothing."""
-
-
-_UNLIMITED = CapacityGrant(granted=True, cost_remaining=float("inf"))
-
-
 def governance_of(view: LedgerView) -> KernelCostGovernance:
     """Return the governance of the policy generation in force."""
     return governance_in(view.policy_row()["record"])
@@ -136,23 +118,6 @@ def governance_in(policy_record: bytes) -> KernelCostGovernance:
 
 
 _DEFAULT = KernelCostGovernance()
-
-
-def priority_of(envelope: Envelope) -> str:
-    """Return the priority of an operation: as stated, else by who acts."""
-    if envelope.recompute_priority is not None:
-        return envelope.recompute_priority
-    return _PRIORITY_OF_USERS if envelope.actor == "user" else _PRIORITY_OF_OTHERS
-
-
-def estimated_cost(envelope: Envelope) -> float:
-    """Return what an operation is estimated to cost: as stated, and no less than by its effects.
-
-    An author who states nothing, or too little, draws on capacity all the same.
-    """
-    scope = envelope.affected_subgraph_descriptor
-    stated = 0.0 if scope is None else scope.estimated_capacity_cost
-    return estimate(stated, len(envelope.primitive_effects))
 
 
 def estimate(stated: float, effects: int) -> float:

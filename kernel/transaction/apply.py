@@ -108,17 +108,19 @@ class Rules:
             effects.mark_undone,
         )
         steps = self.steps.get(verb, ORDINARY)
-        for step in steps.before:
-            step(operation)
-        after = steps.after_receipts
+        for step, field, _ in steps.before:
+            if field is None or getattr(envelope, field):
+                step(operation)
+        wrote_records = False
         for effect in envelope.primitive_effects:
             write = effects.apply(effect, operation)
             operation.applied.append((effect, write))
             operation.writes.append(write)
-            if write.store != _RECEIPTS:
-                after = steps.after
-        for step in after:
-            step(operation)
+            wrote_records |= write.store != _RECEIPTS
+        for step, field, of_records in steps.after:
+            follows = wrote_records if of_records else field is None
+            if follows or (field is not None and getattr(envelope, field)):
+                step(operation)
         documents = [
             write.document(
                 effect, effects.kinds[effect.effect_kind].canonical, operation.applied_at

@@ -16,10 +16,11 @@ from kernel.model.authority_strategy import AuthorityStrategy
 from kernel.model.envelope import VOLATILE, Envelope
 from kernel.model.receipt import Receipt
 from kernel.model.result import RejectedResult, Rejection, SubmissionResult
-from kernel.records.capacity import CapacityPort, UnlimitedCapacity, priority_of
+from kernel.records.capacity import CapacityPort
 from kernel.records.record_history import check_restoration
 from kernel.records.rollbacks_under_way import check_left_alone
 from kernel.transaction.checks.check import Passage, Refusal, Submission, Submitter
+from kernel.transaction.checks.governance import priority_of
 from kernel.transaction.checks.order import CHECKS
 from kernel.transaction.checks.schema import Parsed, parse
 from kernel.transaction.checks.shapes import checks_left
@@ -91,7 +92,7 @@ class Kernel:
         """Whether a simulation may go on after a violation where its policy says so (§11.3)."""
 
         self._window_us = idempotency_window_hours * _US_PER_HOUR
-        self._capacity = capacity or UnlimitedCapacity()
+        self._capacity = capacity
         self._throttle_ops_per_sec = throttle_ops_per_sec
         self._refusals = refusals
         self._conflict_window_us = conflict_window_ms * _US_PER_MS
@@ -153,7 +154,7 @@ class Kernel:
                 self._record_own(transaction, beside.follow_ups)
         except _UNDOING as error:
             return _reject(transaction, document, *_why(error), runs)
-        if draws and beside.cost:
+        if draws and beside.cost and self._capacity is not None:
             envelope = submission.envelope
             self._capacity.draw(envelope.operation_kind, priority_of(envelope), beside.cost)
         return result

@@ -5,8 +5,8 @@ verb does is listed in the room of its noun.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from kernel.authority import enqueue_pages, recompute_checks
 from kernel.authority.request_recording import record_requests
@@ -39,18 +39,25 @@ VERB_STEPS: Mapping[str, Steps] = MappingProxyType(
 """What the verbs mean beside their effects, those that mean something."""
 
 
-@dataclass(frozen=True, slots=True)
-class OrderedSteps:
+class OrderedStep(NamedTuple):
+    """A step in its place, and when it has something to do: always, where nothing is said."""
+
+    step: Step
+    field: str | None = None
+    """The field of the envelope from which it follows."""
+
+    of_records: bool = False
+    """Whether it follows from records that the effects have written, beside their receipts."""
+
+
+class OrderedSteps(NamedTuple):
     """The steps of applying an operation of one verb, in order."""
 
-    before: tuple[Step, ...]
+    before: tuple[OrderedStep, ...]
     """Steps before the effects."""
 
-    after: tuple[Step, ...]
+    after: tuple[OrderedStep, ...]
     """Steps after the effects."""
-
-    after_receipts: tuple[Step, ...]
-    """Those of the steps after the effects that have something to do where no record is written."""
 
 
 def note_changes(operation: AppliedOperation) -> None:
@@ -61,40 +68,27 @@ def note_changes(operation: AppliedOperation) -> None:
 def ordered(own: Steps) -> OrderedSteps:
     """Return the steps of a verb among those of every operation."""
     after = (
-        record_implied,
-        record_model_outputs,
-        emit_node_write_events,
-        record_undone,
-        cancel_requests_for_removed,
-        emit_taint_receipts,
-        own.after or record_requests,
-        note_changes,
-        follow_operation,
-        follow_extractions,
+        OrderedStep(record_implied, "implication"),
+        OrderedStep(record_model_outputs, "recorded_model_outputs"),
+        OrderedStep(emit_node_write_events, of_records=True),
+        OrderedStep(record_undone, "compensates_operation_id", of_records=True),
+        OrderedStep(cancel_requests_for_removed, of_records=True),
+        OrderedStep(emit_taint_receipts, "source_visibility_taint"),
+        OrderedStep(own.after) if own.after else OrderedStep(record_requests, of_records=True),
+        OrderedStep(note_changes, of_records=True),
+        OrderedStep(follow_operation, of_records=True),
+        OrderedStep(follow_extractions, of_records=True),
     )
     return OrderedSteps(
-        before=(
-            count_operation,
-            record_adjudications,
-            *((own.before,) if own.before else ()),
-            make_taint_receipts,
+        (
+            OrderedStep(count_operation),
+            OrderedStep(record_adjudications, "adjudicates_receipt_ids"),
+            *((OrderedStep(own.before),) if own.before else ()),
+            OrderedStep(make_taint_receipts, "source_visibility_taint"),
         ),
-        after=after,
-        after_receipts=tuple(step for step in after if step not in _OF_WRITES),
+        after,
     )
 
-
-_OF_WRITES = frozenset[Step](
-    {
-        emit_node_write_events,
-        cancel_requests_for_removed,
-        record_requests,
-        note_changes,
-        follow_operation,
-        follow_extractions,
-    }
-)
-"""Steps that follow from the records which the effects have written."""
 
 ORDINARY = ordered(Steps())
 """The steps of a verb that means nothing beside its effects."""

@@ -9,7 +9,7 @@ from kernel.ledger.ledger import Document, LedgerTransaction
 from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.model.result import SubmissionResult
-from kernel.records.capacity import CapacityPort, UnlimitedCapacity
+from kernel.records.capacity import CapacityPort
 from kernel.values.idempotency_keys import answered_key
 
 Submitter = Literal["orchestrator", "caller"]
@@ -69,7 +69,9 @@ class Submission:
     submitter: Submitter
     transaction: LedgerTransaction
     idempotency_window_us: int
-    capacity: CapacityPort = dataclass_field(default_factory=UnlimitedCapacity)
+    capacity: CapacityPort | None = None
+    """What the leases hold; without limit where there is none."""
+
     throttle_ops_per_sec: int | None = None
     """Operations in a second above which background work is put off, where no policy states it."""
 

@@ -56,9 +56,8 @@ from kernel.records.capacity import (
     BACKGROUND_PRIORITIES,
     CapacityGrant,
     KernelCostGovernance,
-    estimated_cost,
+    estimate,
     governance_of,
-    priority_of,
 )
 from kernel.transaction.checks.check import Passage, Refusal, Submission, Verdict, said
 from kernel.transaction.operation_counts import operations_of_day, operations_of_run, run_of
@@ -79,6 +78,9 @@ def check_policy(submission: Submission) -> Verdict:
         f"in force is {current}, given was {said(stated)}",
     )
 
+
+_PRIORITY_OF_USERS = "user_active_session"
+_PRIORITY_OF_OTHERS = "background_normal"
 
 _US_PER_S = 1_000_000
 _S_PER_DAY = 24 * 3600
@@ -118,6 +120,23 @@ def check_capacity(submission: Submission) -> Verdict:
         or _check_budget(submission, governance)
         or _check_lease(submission, governance)
     )
+
+
+def priority_of(envelope: Envelope) -> str:
+    """Return the priority of an operation: as stated, else by who acts."""
+    if envelope.recompute_priority is not None:
+        return envelope.recompute_priority
+    return _PRIORITY_OF_USERS if envelope.actor == "user" else _PRIORITY_OF_OTHERS
+
+
+def estimated_cost(envelope: Envelope) -> float:
+    """Return what an operation is estimated to cost: as stated, and no less than by its effects.
+
+    An author who states nothing, or too little, draws on capacity all the same.
+    """
+    scope = envelope.affected_subgraph_descriptor
+    stated = 0.0 if scope is None else scope.estimated_capacity_cost
+    return estimate(stated, len(envelope.primitive_effects))
 
 
 def _check_rate(submission: Submission, governance: KernelCostGovernance) -> Refusal | None:
@@ -194,11 +213,12 @@ def _check_budget(submission: Submission, governance: KernelCostGovernance) -> R
 
 
 def _check_lease(submission: Submission, governance: KernelCostGovernance) -> Verdict:
-    if not governance.consumes_ec_capacity_lease:
+    capacity = submission.capacity
+    if capacity is None or not governance.consumes_ec_capacity_lease:
         return None
     envelope = submission.envelope
     priority, cost = priority_of(envelope), estimated_cost(envelope)
-    lease = submission.capacity.lease(envelope.operation_kind, priority)
+    lease = capacity.lease(envelope.operation_kind, priority)
     if lease.granted and lease.cost_remaining >= cost:
         return _draw_on(envelope, lease, governance)
     if envelope.capacity_override is not None:
