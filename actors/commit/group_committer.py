@@ -258,12 +258,13 @@ class Committer:
             self._unwritten_since_s = None
         for waiting in batch:
             waiting.done.set()
-        parts = whole(batch)
-        if recorded is not None and not all(isinstance(unit, _QUIET) for unit in units_of(parts)):
+        units = [unit for waiting in batch for unit in waiting.units]
+        if recorded is not None and not all(isinstance(unit, _QUIET) for unit in units):
             _tell(self._committed, recorded)
-        units = sum(map(_size, batch))
         results = _each_once(result for waiting in batch for result in waiting.results or ())
-        _tell(self._measured, CommittedTransaction(units, seconds, recorded is not None, results))
+        _tell(
+            self._measured, CommittedTransaction(len(units), seconds, recorded is not None, results)
+        )
 
     def _learn(self, units: int, seconds: float) -> None:
         """Learn from how long a batch took; small ones show the cost of a commit, not of a unit."""
@@ -359,7 +360,8 @@ class Committer:
                 head = transaction.head_now
                 recorded = Recorded.of(transaction)
                 self._computed_s = time.perf_counter() - began_s
-            self._learn(sum(1 for _ in units_of(parts)), time.perf_counter() - began_s)
+            units = sum([part.end - part.first for part in parts])
+            self._learn(units, time.perf_counter() - began_s)
         except LedgerUnavailable as error:
             raise _NotCommitted(str(error)) from error
         except CommitOutcomeUnknown as error:

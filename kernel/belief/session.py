@@ -190,7 +190,8 @@ class BeliefSession(SessionState):
         self._survivors_hash = after_hash
         self._observations[key] = len(self._journal)
         self._journal.append(event)
-        return EliminationResult(applied, _ignored(claimed, applied), event_id, event)
+        ignored = _ignored(claimed, applied) if len(applied) < len(claimed) else []
+        return EliminationResult(applied, ignored, event_id, event)
 
     def enter_obligation(
         self,

@@ -106,8 +106,10 @@ def sources_of_envelope(envelope: Envelope) -> list[Source]:
         undoes or effect.effect_kind == "receipt_only"
         for undoes, effect in zip(undoing, effects, strict=True)
     )
-    targets = ((effect.effect_kind, effect.target_ref) for effect in effects)
-    read = () if undoes else _read_beside(envelope.read_set_refs, targets)
+    read: Sequence[str] = ()
+    if envelope.read_set_refs and not undoes:
+        targets = ((effect.effect_kind, effect.target_ref) for effect in effects)
+        read = _read_beside(envelope.read_set_refs, targets)
     stated = [(effect.effect_kind, effect.payload) for effect in effects]
     return sources_of(envelope.source_refs, read, stated)
 
@@ -147,8 +149,10 @@ def state_taint(view: LedgerView, document: Document, *, deep: bool = True) -> N
     effects = document["primitive_effects"]
     stated = [(effect["effect_kind"], effect.get("payload", {})) for effect in effects]
     sources: dict[str, Source] = {}
-    targets = ((effect["effect_kind"], effect.get("target_ref")) for effect in effects)
-    read = _read_beside(document["read_set_refs"], targets)
+    read: Sequence[str] = document["read_set_refs"]
+    if read:
+        targets = ((effect["effect_kind"], effect.get("target_ref")) for effect in effects)
+        read = _read_beside(read, targets)
     for source in sources_of(document["source_refs"], read, stated):
         sources.setdefault(source.ref, source)
     if not sources:

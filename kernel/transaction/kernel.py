@@ -179,10 +179,15 @@ class Kernel:
     ) -> Submission:
         """Return what the checks examine of an envelope that could be read."""
         envelope, known, content = parsed
+        digest = known.get("intent_digest")
+        # What the orchestrator adds to an intent depends on the moment (causal parents, taint), so
+        # for its envelopes the content is the intent, whose digest it states.
+        if submitter != "orchestrator" or not isinstance(digest, str):
+            digest = _content_digest(known)
         return Submission(
             known,
             content,
-            _content_digest(known, submitter),
+            digest,
             envelope,
             submitter,
             transaction,
@@ -254,15 +259,8 @@ def _why(error: Exception) -> tuple[str, Refusal]:
     return "V1", Refusal("envelope_schema_invalid", "", str(error))
 
 
-def _content_digest(document: Document, submitter: Submitter) -> str:
-    """Return the digest by which two submissions of one key are told apart (K6).
-
-    What the orchestrator adds to an intent depends on the moment (causal parents, taint), so for
-    its envelopes the content is the intent, whose digest it states.
-    """
-    stated = document.get("intent_digest")
-    if submitter == "orchestrator" and isinstance(stated, str):
-        return stated
+def _content_digest(document: Document) -> str:
+    """Return the digest by which two submissions of one key are told apart (K6)."""
     content = {name: value for name, value in document.items() if name not in VOLATILE}
     return sha256_hex(canonicalize(content))
 

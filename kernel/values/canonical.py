@@ -83,7 +83,10 @@ def canonicalize(value: Any) -> bytes:
         CanonicalizationError: for NaN and infinities, integers beyond 2^53 - 1, lone surrogates,
             keys that are not strings, types that JSON does not have, and more than 254 levels.
     """
-    fast = _write(value, _SORTED)
+    try:
+        fast = orjson.dumps(value, option=_SORTED)
+    except TypeError as error:
+        raise _unwritable(error) from None
     return _respelled(value, fast) if _suspect(value, fast) else fast
 
 

@@ -102,7 +102,11 @@ def _check_complete(envelope: Envelope, scope: AffectedSubgraphDescriptor) -> Re
         return None
     scope_refs = {*scope.affected_node_refs, *scope.affected_edge_refs}
     if scope_refs.issuperset(envelope.write_set_refs) and scope_refs.issuperset(
-        [effect.target_ref for effect in envelope.primitive_effects]
+        [
+            effect.target_ref
+            for effect in envelope.primitive_effects
+            if effect.target_ref is not None
+        ]
     ):
         return None
     for field, ref in _written(envelope):

@@ -55,6 +55,7 @@ from kernel.model.recomputes import RECALCULATE
 from kernel.records.capacity import (
     BACKGROUND_PRIORITIES,
     CapacityGrant,
+    CapacityPort,
     KernelCostGovernance,
     estimate,
     governance_of,
@@ -114,12 +115,14 @@ def check_capacity(submission: Submission) -> Verdict:
     if submission.envelope.capacity_override is not None and submission.envelope.actor != "user":
         message = "only a user confirms that something goes on without capacity"
         return Refusal("envelope_actor_unauthorized", "capacity_override", message)
-    return (
-        _check_rate(submission, governance)
-        or _check_quota(submission, governance)
-        or _check_budget(submission, governance)
-        or _check_lease(submission, governance)
-    )
+    refusal = _check_rate(submission, governance)
+    if governance.on_quota_exceeded != "alert_and_continue":
+        refusal = (
+            refusal or _check_quota(submission, governance) or _check_budget(submission, governance)
+        )
+    if submission.capacity is None or not governance.consumes_ec_capacity_lease:
+        return refusal
+    return refusal or _check_lease(submission, submission.capacity, governance)
 
 
 def priority_of(envelope: Envelope) -> str:
@@ -175,7 +178,7 @@ def _is_extracted(submission: Submission) -> bool:
 
 
 def _check_quota(submission: Submission, governance: KernelCostGovernance) -> Refusal | None:
-    if governance.on_quota_exceeded == "alert_and_continue" or _settles(submission):
+    if _settles(submission):
         return None
     kind, now_us = submission.envelope.operation_kind, submission.transaction.head_now
     quota = governance.quota_of(kind)
@@ -195,10 +198,8 @@ def _check_quota(submission: Submission, governance: KernelCostGovernance) -> Re
 
 def _check_budget(submission: Submission, governance: KernelCostGovernance) -> Refusal | None:
     budget = governance.per_run_write_budget
-    if budget is None or governance.on_quota_exceeded == "alert_and_continue":
-        return None
-    run = run_of(submission.envelope)
-    if run is None:
+    run = None if budget is None else run_of(submission.envelope)
+    if budget is None or run is None:
         return None
     count = operations_of_run(submission.transaction, run)
     if count < budget or _settles(submission):
@@ -212,10 +213,9 @@ def _check_budget(submission: Submission, governance: KernelCostGovernance) -> R
     )
 
 
-def _check_lease(submission: Submission, governance: KernelCostGovernance) -> Verdict:
-    capacity = submission.capacity
-    if capacity is None or not governance.consumes_ec_capacity_lease:
-        return None
+def _check_lease(
+    submission: Submission, capacity: CapacityPort, governance: KernelCostGovernance
+) -> Verdict:
     envelope = submission.envelope
     priority, cost = priority_of(envelope), estimated_cost(envelope)
     lease = capacity.lease(envelope.operation_kind, priority)

@@ -14,7 +14,7 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import TableQuery
 from kernel.model.stated_receipts import BATCH_ITEMS_MAX
-from kernel.records.capacity import CapacityGrant, UnlimitedCapacity
+from kernel.records.capacity import CapacityGrant
 from kernel.records.reviews.batch import DISPOSITIONS, BatchReview, operation_id_of, recorded_batch
 from kernel.records.reviews.errors import ReviewRefused
 from kernel.transaction.kernel import Kernel
@@ -327,7 +327,7 @@ def test_what_the_record_does_not_admit_fails_the_item_alone(
     whole(ledger)
 
 
-class Spent(UnlimitedCapacity):
+class Spent:
     """Capacity for the first few operations of a run."""
 
     def __init__(self, operations: int) -> None:
@@ -337,6 +337,9 @@ class Spent(UnlimitedCapacity):
         del operation_kind, priority
         self.left -= 1
         return CapacityGrant(self.left >= 0, 1.0 if self.left >= 0 else 0.0, "lease")
+
+    def draw(self, operation_kind: str, priority: str, cost: float) -> None:
+        """Count nothing."""
 
 
 @pytest.mark.spec("INV-K-BATCH-PARTIAL-1", "§18.2")

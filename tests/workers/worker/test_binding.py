@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import anyio
@@ -14,7 +15,7 @@ from kernel.audit.manifests import manifests_of
 from kernel.ledger.ledger import Ledger, Request
 from kernel.model.bindings.dispatch import TARGETS
 from kernel.model.bindings.outcomes import BindingOutcomeRecord
-from kernel.records.capacity import CapacityGrant, UnlimitedCapacity
+from kernel.records.capacity import CapacityGrant
 from kernel.transaction.kernel import Kernel
 from kernel.work import ready_requests
 from kernel.work.contents import BINDING_QUEUE
@@ -328,7 +329,7 @@ async def test_capacity_refused_under_way_is_on_record_and_the_binding_comes_aga
     assert claim.attempt == 1
 
 
-class ShortOfFires(UnlimitedCapacity):
+class ShortOfFires:
     """Capacity that does not cover what a fire writes, for as long as a test says."""
 
     is_short = True
@@ -336,7 +337,10 @@ class ShortOfFires(UnlimitedCapacity):
     def lease(self, operation_kind: str, priority: str) -> CapacityGrant:
         if self.is_short and operation_kind == TARGETS["corpus_document_membership"].verb:
             return CapacityGrant(False, 0.0, "lease")
-        return super().lease(operation_kind, priority)
+        return CapacityGrant(True, inf)
+
+    def draw(self, operation_kind: str, priority: str, cost: float) -> None:
+        """Count nothing."""
 
 
 @pytest.mark.spec("§14.3", "§14.5", "§13.7")
