@@ -32,7 +32,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -234,20 +233,25 @@ class Committer:
         Raises:
             Exception: when the ledger can no longer be trusted; the process must end.
         """
+        # A thread of its own: a commit waits behind no reader.
+        thread = anyio.CapacityLimiter(1)
         try:
             while True:
-                await self._commit_batch(await self._lanes.take(self.batch_units, _size))
+                batch = await self._lanes.take(self.batch_units, _size)
+                await self._commit_batch(batch, thread)
         finally:
             # Whoever still waits was never begun, and nobody may wait for a committer that is gone.
             answer_all(self._lanes.close(), CommitFailed("the committer has stopped"))
 
-    async def _commit_batch(self, batch: list[Waiting]) -> None:
+    async def _commit_batch(self, batch: list[Waiting], thread: anyio.CapacityLimiter) -> None:
         began_s = time.perf_counter()
         if self._unwritten_since_s is None:
             self._unwritten_since_s = began_s
         with anyio.CancelScope(shield=True):
             try:
-                recorded, is_held = await anyio.to_thread.run_sync(partial(self._write, batch))
+                recorded, is_held = await anyio.to_thread.run_sync(
+                    self._write, batch, limiter=thread
+                )
             except Exception as error:
                 answer_all(batch, ActorFailed(f"the ledger failed: {error}"))
                 raise

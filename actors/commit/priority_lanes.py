@@ -59,25 +59,19 @@ class PriorityLanes(Generic[T]):
     async def take(self, limit: int, size_of: Callable[[T], int]) -> list[T]:
         """Wait until a lane has something, and take entries up to this size in total."""
         await anyio.lowlevel.checkpoint_if_cancelled()
-        while not self.waiting:
+        for_others = OTHERS_SHARE * limit
+        while True:
+            items: list[T] = []
+            size = _move(self._urgent_receive, items, 0, limit - for_others, size_of)
+            n_urgent = len(items)
+            most = size + max(1, for_others) if items else limit
+            size = _move(self._receive, items, size, most, size_of)
+            if len(items) == n_urgent:
+                _move(self._urgent_receive, items, size, limit, size_of)
+            if items:
+                return items
             self._filled = anyio.Event()
             await self._filled.wait()
-        items: list[T] = []
-        size = 0
-
-        def move(lane: MemoryObjectReceiveStream[T], most: float) -> None:
-            nonlocal size
-            with suppress(anyio.WouldBlock):
-                while size < most:
-                    items.append(lane.receive_nowait())
-                    size += size_of(items[-1])
-
-        others_wait = self._receive.statistics().current_buffer_used > 0
-        for_others = OTHERS_SHARE * limit if others_wait else 0
-        move(self._urgent_receive, limit - for_others)
-        if others_wait:
-            move(self._receive, size + max(1, for_others) if items else limit)
-        return items
 
     def take_all(self) -> list[T]:
         """Return everything that waits, the urgent lane first."""
@@ -94,3 +88,20 @@ class PriorityLanes(Generic[T]):
         for end in (self._send, self._urgent_send, self._receive, self._urgent_receive):
             end.close()
         return items
+
+
+def _move(
+    lane: MemoryObjectReceiveStream[T],
+    items: list[T],
+    size: int,
+    most: float,
+    size_of: Callable[[T], int],
+) -> int:
+    """Move entries from a lane until they are of this size together, and return their size."""
+    try:
+        while size < most:
+            items.append(lane.receive_nowait())
+            size += size_of(items[-1])
+    except anyio.WouldBlock:
+        return size
+    return size

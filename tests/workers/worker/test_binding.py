@@ -335,6 +335,7 @@ class ShortOfFires:
     is_short = True
 
     def lease(self, operation_kind: str, priority: str) -> CapacityGrant:
+        del priority
         if self.is_short and operation_kind == TARGETS["corpus_document_membership"].verb:
             return CapacityGrant(False, 0.0, "lease")
         return CapacityGrant(True, inf)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-import anyio
 import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -95,26 +94,26 @@ class RequestGuardMiddleware:
             answer = respond(refusal.code, refusal.message)
             await answer(scope, receive, tagged)
             return
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            try:
-                await self._app(
-                    scope, _limited(receive, limits.body_bytes, limits.stream_s), tagged
-                )
-            except ClientDisconnect:
-                # Nobody is left to be answered, and a client that goes is no failure.
-                return
-            except asyncio.CancelledError:
-                # The server stops and waits no longer; what is left is cancelled, each once.
-                if answered:
-                    raise
-                answer = respond("reply_lost", "the gateway stops; ask again")
-                await answer(scope, receive, tagged)
-            except Exception:
-                _log.exception("request_failed")
-                if answered:
-                    raise
-                answer = respond("internal", "the gateway failed; the log says why")
-                await answer(scope, receive, tagged)
+        bound = structlog.contextvars.bind_contextvars(request_id=request_id)
+        try:
+            await self._app(scope, _limited(receive, limits.body_bytes, limits.stream_s), tagged)
+        except ClientDisconnect:
+            # Nobody is left to be answered, and a client that goes is no failure.
+            return
+        except asyncio.CancelledError:
+            # The server stops and waits no longer; what is left is cancelled, each once.
+            if answered:
+                raise
+            answer = respond("reply_lost", "the gateway stops; ask again")
+            await answer(scope, receive, tagged)
+        except Exception:
+            _log.exception("request_failed")
+            if answered:
+                raise
+            answer = respond("internal", "the gateway failed; the log says why")
+            await answer(scope, receive, tagged)
+        finally:
+            structlog.contextvars.reset_contextvars(**bound)
 
     def _refusal(self, scope: Scope, headers: Mapping[str, str], limit: int) -> _Refusal | None:
         length = headers.get("content-length", "0")
@@ -201,14 +200,14 @@ def _limited(receive: Receive, limit: int, stream_s: float | None = None) -> Rec
         if not has_more:
             # What comes now is about the connection, and is waited for as long as it takes.
             return await receive()
-        now_s = anyio.current_time()
+        now_s = asyncio.get_running_loop().time()
         until_s = until_s or now_s + (stream_s or BODY_S_MAX)
-        message: Message | None = None
-        with anyio.CancelScope(deadline=min(until_s, now_s + BODY_S_MAX)):
-            message = await receive()
-        if message is None:
+        try:
+            async with asyncio.timeout_at(min(until_s, now_s + BODY_S_MAX)):
+                message = await receive()
+        except TimeoutError:
             # Closed, or the rest of the body would keep it open.
-            raise HTTPException(408, headers={"Connection": "close"})
+            raise HTTPException(408, headers={"Connection": "close"}) from None
         has_more = message.get("more_body", False)
         bytes_read += len(message.get("body", b""))
         if bytes_read > limit:
