@@ -8,6 +8,7 @@ than that of a source; a visibility_change alone lowers it, down to the sources'
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from kernel.algebra.arguments import FIELD_LOCK
 from kernel.ledger import schema
 from kernel.ledger.ledger import Document
 from kernel.model.authority_fields import COMPUTED_FIELDS, EAGER, LAZY, NIGHTLY, decayed_at_us
@@ -25,6 +26,15 @@ from kernel.values.visibility import LEAST_RESTRICTIVE, is_lowered
 
 _AUTHORITY_FIELDS = {CLAIM: ("authority",), UNDERSTANDING: ("override_authority",)}
 """The fields that feed an authority, by node kind: a number from 0 to 1, or null."""
+
+_JUDGED_FIELDS = frozenset(
+    {
+        *(COMPLETED_PHASES, FIELD_LOCK, "identity_key", "cu_authority_strategy", "last_decay_at"),
+        *COMPUTED_FIELDS,
+        *(name for names in _AUTHORITY_FIELDS.values() for name in names),
+    }
+)
+"""Fields of a payload that may hold only what they are for, or only under some verb."""
 
 _MAY_CREATE = frozenset({"merge", "split", "supersede", "source_binding_create"})
 """Verbs that write a node that is there, or one that is new."""
@@ -118,6 +128,15 @@ def _write(effect: KernelEffect, operation: Operation, dispose: Dispose | None) 
         added = [ref for ref in sources_in(record["payload"]) if ref not in known]
         check_provenance(record, added, operation)
     _check_binding(record["node_kind"], operation)
+    if not _JUDGED_FIELDS.isdisjoint(effect.payload):
+        _check_fields(effect, operation, before, record)
+    return write_record(operation, schema.nodes, node_id, record)
+
+
+def _check_fields(
+    effect: KernelEffect, operation: Operation, before: Document | None, record: Document
+) -> None:
+    """Refuse a field of `_JUDGED_FIELDS` that is not what it may be."""
     _check_phases(effect, before, record)
     _check_computed(effect, operation)
     check_lock(record["payload"], effect.payload)
@@ -125,7 +144,6 @@ def _write(effect: KernelEffect, operation: Operation, dispose: Dispose | None) 
     _check_authorities(record["node_kind"], effect.payload)
     _check_strategy(record["node_kind"], effect.payload)
     _check_decay(effect.payload)
-    return write_record(operation, schema.nodes, node_id, record)
 
 
 def _disposed(

@@ -56,7 +56,7 @@ _EVERY_PAIR, _UNFINISHED = "every", "unfinished"
 
 def follow_operation(operation: AppliedOperation) -> None:
     """Write what an operation means for bindings and artifacts, once all of it was applied."""
-    routing = _Routing(operation.transaction, operation.sequence, operation.operation_id)
+    place = operation.transaction, operation.sequence, operation.operation_id
     changed_bindings = dict[str, None]()
     befores = dict[str, str | None]()
     for write in operation.writes:
@@ -74,11 +74,11 @@ def follow_operation(operation: AppliedOperation) -> None:
         if kind == SOURCE_BINDING:
             changed_bindings[node_id] = None
         elif kind == SOURCE_ARTIFACT:
-            routing.follow_artifact(
+            _Routing(*place).follow_artifact(
                 read_artifact(before), read_artifact(node), undoes=bool(operation.undone)
             )
     for binding_id in changed_bindings:
-        routing.page_of_binding(binding_id, "")
+        _Routing(*place).page_of_binding(binding_id, "")
 
 
 def route_page(transaction: LedgerTransaction, mark_id: str) -> None:
