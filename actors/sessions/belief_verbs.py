@@ -1,6 +1,10 @@
 """The answer of each verb of the belief protocol, and the event that it made (seed 001 §2.1).
 
 The audit is answered in pages (decision actors/0041).
+
+A message is carried out on a thread where that takes long (decision actors/0060). Its cost grows
+with what it names (ids, a justification of a megabyte) and with what its answer lists. Most name a
+few ids and list a few survivors; a thread would cost them more than they cost other sessions.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,10 +13,14 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from actors.messages import (
+    Audit,
     BeliefVerb,
+    Declare,
     DeclareConclusion,
     Eliminate,
     EnterObligation,
+    Message,
+    Query,
     RequestExit,
     RequestTermination,
     Succeed,
@@ -20,11 +28,35 @@ from actors.messages import (
 from kernel.belief.events import BeliefEvent
 from kernel.belief.session import BeliefSession
 from kernel.belief.terms import Verdict
+from kernel.values.json_text import is_longer_than
+
+IDS_MAX = 2_000
+"""Ids that an actor reads or lists in less than two milliseconds."""
+
+OPAQUE_CHARS_MAX = 16 << 10
+"""Characters of a context, a justification or metadata: four milliseconds for the worst numbers."""
 
 SUCCESSOR_NAMESPACE = UUID("5a0b5f52-3c6d-5b8e-9d0c-737563636564")
 
 VerbAnswer = tuple[dict[str, Any], BeliefEvent | None]
 """The answer but for its snapshot, and the event if there is a new one."""
+
+
+def takes_long(message: Message, belief: BeliefSession | None) -> bool:
+    """Tell whether a message is to be carried out on a thread."""
+    if isinstance(message, Audit | Succeed):
+        # How long its page is nobody knows before, nor how much a successor takes over.
+        return True
+    if isinstance(message, Declare):
+        ids, opaque = len(message.hypotheses), message.metadata
+    elif isinstance(message, Eliminate):
+        ids, opaque = len(message.eliminated), message.justification
+    else:
+        ids, opaque = 0, getattr(message, "context", None)
+    if isinstance(message, BeliefVerb | Query) and belief is not None:
+        most = message.survivors_max
+        ids = max(ids, belief.n_survivors if most is None else min(most, belief.n_survivors))
+    return ids > IDS_MAX or (bool(opaque) and is_longer_than(opaque, OPAQUE_CHARS_MAX))
 
 
 def take(belief: BeliefSession, message: BeliefVerb, stamp: Mapping[str, str]) -> VerbAnswer:

@@ -84,9 +84,8 @@ from actors.messages import (
     Succeed,
     VerifyThoughtChain,
 )
-from actors.sessions.belief_verbs import VERBS, successor_named_after, take
+from actors.sessions.belief_verbs import VERBS, successor_named_after, take, takes_long
 from actors.sessions.elimination_store import AsyncEliminationStore, write_through
-from actors.sessions.long_messages import takes_long
 from actors.sessions.operation_log import log_results
 from kernel.belief.errors import BeliefError
 from kernel.belief.events import BeliefEvent
