@@ -118,7 +118,7 @@ def ends_of(schema: Mapping[str, Any]) -> tuple[float, float]:
 def test_models_are_found():
     names = {model.__name__ for model in models()}
     assert {"Envelope", "SubmittedEnvelope", "CreateClaim", "Settings", "SumCosts"} <= names
-    assert {"KernelCostGovernance", "WorkFinished", "ExtractionTask", "Filters"} <= names
+    assert {"KernelCostGovernance", "WorkFinished", "ExtractionTask", "FindOperations"} <= names
     assert len([model for model in models() if issubclass(model, Tool)]) > len(COMMANDS)
     assert len(fields()) > 100
 

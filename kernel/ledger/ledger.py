@@ -581,10 +581,6 @@ class LedgerView:
         rows += further
         return sorted(rows, key=lambda row: (row["updated_at_us"], row["session_id"]), reverse=True)
 
-    def belief_sessions_after(self, session_id: str, *, limit: int) -> list[Row]:
-        """Return the summary rows of belief sessions behind an id, in the order of their ids."""
-        return self.tables.scan(TableQuery(schema.belief_sessions, after=session_id, limit=limit))
-
     def changed_belief_sessions(self, *, after_us: int, limit: int) -> list[Row]:
         """Return the summary rows of belief sessions that changed after a time, in its order."""
         query = TableQuery(

@@ -12,6 +12,8 @@ from starlette.routing import Match
 
 from actors.error_codes import status_of
 from actors.errors import ActorError
+from kernel.audit.manifests import ManifestUnknown
+from kernel.audit.operations import AuditError
 from kernel.audit.proofs import ProofSubjectUnknown
 from kernel.belief.errors import BeliefError, CorruptBeliefEvent
 from kernel.landscape.errors import LandscapeRefused
@@ -27,6 +29,7 @@ from kernel.values.errors import LedgerCorrupt, LedgerUnavailable
 from kernel.work.errors import WorkRefused
 from queues.errors import QueueError
 from workers.api.middleware.answer_headers import ENDLESS
+from workers.questions.question import QuestionRefused
 from workers.use_cases.authority_sweeps import SweepRefused
 
 Handler = Callable[[Request, Exception], Coroutine[Any, Any, JSONResponse]]
@@ -93,6 +96,9 @@ _CODED = (
     LandscapeRefused,
     ProofSubjectUnknown,
     CorruptBeliefEvent,
+    AuditError,
+    ManifestUnknown,
+    QuestionRefused,
 )
 
 

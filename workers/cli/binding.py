@@ -11,18 +11,23 @@ from kernel.model.bindings.source_binding import PRIORITY_MAX
 from workers.cli.common import (
     as_json,
     gateway_url,
-    limit_option,
     pass_settings,
     print_document,
-    print_table,
     run,
 )
 from workers.cli.gateway_call import patient_client
+from workers.cli.question_commands import (
+    Columns,
+    as_document,
+    as_rows,
+    of_gateway,
+    question_command,
+)
 from workers.client.source_bindings import SourceBindings
 from workers.demo.standing_bindings import CreatedBindings, create_standing_bindings
 from workers.environment.settings import Settings
+from workers.questions.bindings import GetBinding, ListBindings
 
-LIST_MAX = 100
 _SELECTOR = f"KIND=VALUE, once for each; a KIND is one of {', '.join(SELECTOR_KINDS)}."
 
 
@@ -137,24 +142,6 @@ def enable(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: A
     )
 
 
-@binding.command("list")
-@click.option("--after", help="Begin behind this binding.")
-@limit_option(LIST_MAX)
-@as_json
-@pass_settings
-def list_(settings: Settings, after: str | None, limit: int, *, as_json: bool) -> None:
-    """Bindings with their states and how many pairs are in which state."""
-    document = _ask(settings, lambda bindings: bindings.page(after, limit))
-    if as_json:
-        print_document(document, as_json=True)
-        return
-    rows = [
-        (row["binding_id"], row["state"], row["binding_generation_id"], _counted(row))
-        for row in document["bindings"]
-    ]
-    print_table(("binding", "state", "generation", "pairs"), rows, document["next_after"])
-
-
 def _counted(row: Mapping[str, Any]) -> str:
     most = row["pairs_counted_max"]
     return ", ".join(
@@ -164,15 +151,17 @@ def _counted(row: Mapping[str, Any]) -> str:
     )
 
 
-@binding.command()
-@click.argument("binding_id")
-@click.option("--generation", help="An earlier generation; by default the one in force.")
-@as_json
-@pass_settings
-def show(settings: Settings, binding_id: str, generation: str | None, *, as_json: bool) -> None:
-    """A binding: what its generation means, what supersedes it, and how its pairs stand."""
-    document = _ask(settings, lambda bindings: bindings.show(binding_id, generation))
-    print_document(document, as_json=as_json)
+_BINDINGS: Columns = {
+    "binding": "binding_id",
+    "state": "state",
+    "generation": "binding_generation_id",
+    "pairs": _counted,
+}
+
+binding.add_command(
+    question_command(ListBindings, "list", as_rows("bindings", _BINDINGS), of_gateway)
+)
+binding.add_command(question_command(GetBinding, "show", as_document, of_gateway))
 
 
 def _stated(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,12 +26,12 @@ from workers.process_tree.child_process import die_with_parent
 TO_DO: Final = {
     "elimination_not_found": "`rotulus session audit SESSION` lists those of a session",
     "gateway_unreachable": "`rotulus up` starts a gateway, --gateway names another",
-    "SESSION_NOT_FOUND": "`rotulus show session` lists those of this record",
+    "SESSION_NOT_FOUND": "`rotulus show sessions` lists those of this record",
     "audit_session_unknown": "`rotulus thought start` begins one",
     "landscape_unknown": "`rotulus landscape runs` lists the newest",
     "ledger_unavailable": "`rotulus up` makes one in its folder; --data-dir names another folder,"
     " ROTULUS_DATABASE_URL a database",
-    "operation_not_found": "`rotulus audit operations --newest` lists the newest",
+    "operation_not_found": "`rotulus audit operations --order newest` lists the newest",
     "witnesses_not_in_time": "the operation is on the record; submitted again, it is waited for",
     "witnesses_not_set": "the operation is on the record; ROTULUS_CHECKPOINT_KEY and"
     " ROTULUS_WITNESS_POLICY of a gateway name its key and its witnesses",

@@ -5,13 +5,18 @@ import click
 from workers.cli.common import print_document
 from workers.cli.reading import read_record
 from workers.environment.output import echo_text
-from workers.views.provenance import Question, explained, explained_mermaid, explained_text
+from workers.views.provenance import (
+    ProvenanceQuestion,
+    explained,
+    explained_mermaid,
+    explained_text,
+)
 
 
 @click.command()
 @click.argument("record_id")
 @click.argument("hypothesis", required=False)
-@click.option("--run", "run_id", help="Of this run; else of the newest that has the id.")
+@click.option("--run-id", help="Of this run; else of the newest that has the id.")
 @click.option("--sink", help="Of an id of a run: only the ways that ended in this sink.")
 @click.option(
     "--format",
@@ -34,7 +39,7 @@ def explain(
     operation, a request, a belief session, and with HYPOTHESIS why that one stands or was struck.
     Of a run: a run, row, token, state, call, batch, artifact, error, node or edge.
     """
-    question = Question(record_id, hypothesis, run_id, sink)
+    question = ProvenanceQuestion(record_id, hypothesis, run_id, sink)
     if shape == "json":
         document = read_record(lambda view: explained(view, question))
         print_document(document, as_json=True)

@@ -4,10 +4,12 @@ from urllib.parse import quote
 
 import click
 
-from workers.cli.common import as_json, gateway_url, pass_settings, print_document, print_table
+from workers.cli.common import as_json, gateway_url, pass_settings, print_document
 from workers.cli.erase import authority, reason
 from workers.cli.gateway_call import ask_gateway
+from workers.cli.question_commands import Columns, as_rows, of_gateway, question_command
 from workers.environment.settings import Settings
+from workers.questions.operators import ListLegalHolds
 
 
 @click.group()
@@ -15,18 +17,16 @@ def hold() -> None:
     """Set, lift and list legal holds; what is held is neither erased nor collected."""
 
 
-@hold.command("list")
-@as_json
-@pass_settings
-def list_holds(settings: Settings, *, as_json: bool) -> None:
-    """List the holds that are open."""
-    answer = ask_gateway(gateway_url(settings), "/v1/legal-holds")
-    if as_json:
-        print_document(answer, as_json=True)
-        return
-    names = ("hold_id", "subject_kind", "subject_id", "set_at", "authority", "reason")
-    rows = [[entry[name] or "-" for name in names] for entry in answer["holds"]]
-    print_table(("hold", "holds", "which", "since", "authority", "reason"), rows)
+_HOLDS: Columns = {
+    "hold": "hold_id",
+    "holds": "subject_kind",
+    "which": "subject_id",
+    "since": "set_at",
+    "authority": "authority",
+    "reason": "reason",
+}
+
+hold.add_command(question_command(ListLegalHolds, "list", as_rows("holds", _HOLDS), of_gateway))
 
 
 @hold.command("set")

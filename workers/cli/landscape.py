@@ -1,10 +1,9 @@
 """`rotulus landscape`: runs, what they came to, their seals and payloads (seed 003)."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -13,34 +12,35 @@ from kernel.landscape.open_lineage import open_lineage_events
 from kernel.landscape.payloads import purge_payloads
 from kernel.landscape.prov_json import prov_document
 from kernel.landscape.runtime.views import run_view
-from kernel.ledger.landscape_tables import RUN_STATUSES
 from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import DAYS_MAX
 from workers.cli.common import (
     as_json,
     coded,
     gateway_url,
-    limit,
     print_document,
-    print_table,
     read_settings,
 )
 from workers.cli.gateway_call import ask_gateway
+from workers.cli.question_commands import (
+    Columns,
+    as_rows,
+    plain,
+    question_command,
+    question_of,
+)
 from workers.cli.reading import locked_ledger, read_record
 from workers.environment.output import write_json_bytes
 from workers.environment.system_host import system_host
 from workers.environment.terminal_progress import Progress
+from workers.questions.question import Question
+from workers.questions.runs import REPORTS, GetRunSummary, ListRuns
 from workers.use_cases.log_archiving import give_space_back
 from workers.views import landscape as views
 
-_REPORTS: dict[str, Callable[[LedgerView, str], Mapping[str, Any]]] = {
-    "summary": views.run_summary,
-    "graph": views.dag_structure,
-    "performance": views.performance_report,
-    "errors": views.error_analysis,
-    "models": views.llm_usage_report,
-    "outcomes": views.outcome_analysis,
-    "failure": views.failure_context,
+_REPORTS: dict[str, type[Question]] = {
+    "summary": GetRunSummary,
+    **{report.report: report for report in REPORTS},
 }
 _FORMATS: dict[str, Callable[[LedgerView, str], Iterator[bytes]]] = {
     "openlineage": lambda view, run_id: open_lineage_events(
@@ -48,7 +48,10 @@ _FORMATS: dict[str, Callable[[LedgerView, str], Iterator[bytes]]] = {
     ),
     "prov": prov_document,
 }
-_RUN_COLUMNS = ("run_id", "status", "started_at", "completed_at", "reproducibility_grade")
+_RUNS: Columns = {
+    name: name
+    for name in ("run_id", "status", "started_at", "completed_at", "reproducibility_grade")
+}
 _US_PER_DAY = 86_400_000_000
 
 
@@ -57,17 +60,7 @@ def landscape() -> None:
     """Look at runs: what ran, what it came to, what needs attention."""
 
 
-@landscape.command()
-@click.option("--status", type=click.Choice(RUN_STATUSES), help="Of this status only.")
-@limit
-@as_json
-def runs(limit: int, *, status: str | None, as_json: bool) -> None:
-    """List the newest runs."""
-    rows = read_record(lambda view: views.list_runs(view, limit=limit, status=status))
-    if as_json:
-        print_document(rows, as_json=True)
-        return
-    print_table(_RUN_COLUMNS, [[dict(row)[name] for name in _RUN_COLUMNS] for row in rows])
+landscape.add_command(question_command(ListRuns, "runs", as_rows("runs", _RUNS)))
 
 
 @landscape.command()
@@ -76,8 +69,9 @@ def runs(limit: int, *, status: str | None, as_json: bool) -> None:
 @as_json
 def report(run_id: str, name: str, *, as_json: bool) -> None:
     """Report on RUN_ID: its summary, or NAME."""
-    document = read_record(lambda view: _REPORTS[name](view, run_id))
-    print_document(document, as_json=as_json)
+    document = plain(read_record(question_of(_REPORTS[name], {"run_id": run_id}).answer))
+    shown = document if as_json else document.get("content", document)
+    print_document(shown, as_json=as_json)
 
 
 @landscape.command()

@@ -114,7 +114,8 @@ def _carry_out(
             signal.signal(number, handler)
     print_document(asdict(end), as_json=as_json)
     if end.failed:
-        say(f"{end.failed} failed: {rotulus_command('landscape', 'report', end.run_id, 'failure')}")
+        look = rotulus_command("landscape", "report", end.run_id, "failure_context")
+        say(f"{end.failed} failed: {look}")
     if end.status == "interrupted":
         say(f"Go on with: {rotulus_command('pipeline', 'resume', end.run_id)}")
         raise SystemExit(130)

@@ -1,6 +1,5 @@
 """`rotulus queues`: what an operator sees of the queues and does to them, through the gateway."""
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
@@ -9,10 +8,8 @@ import click
 
 from actors.sharding import SHARDS_MAX
 from workers.cli.common import (
-    SEQUENCE,
     as_json,
     gateway_url,
-    limit,
     pass_settings,
     print_document,
     print_table,
@@ -20,12 +17,13 @@ from workers.cli.common import (
 )
 from workers.cli.gateway_call import ask_gateway
 from workers.cli.places import named_gateway
+from workers.cli.question_commands import Columns, as_rows, of_gateway, question_command
 from workers.environment.data_folder import DataFolder
 from workers.environment.output import echo
 from workers.environment.settings import Settings
 from workers.environment.system_host import account_name
+from workers.questions.requests import ListDeadLetters, ListRequests
 
-PAGE_MAX = 500
 DEAD_AT_ONCE = 256
 
 priority = click.option("--priority", help="One priority of the queue; without it all of them.")
@@ -33,7 +31,9 @@ decided_by = click.option(
     "--by", "decided_by", default="", help="Who decides; without it the account's name."
 )
 reason = click.option("--reason", default="", help="Why; it is put on the record.")
-signature = click.option("--signature", help="Only what was given up for this reason.")
+signature = click.option(
+    "--error-signature", "signature", help="What was given up for this reason."
+)
 
 
 @click.group(invoke_without_command=True)
@@ -95,75 +95,33 @@ def resume(
     _switch(settings, queue, "resume", priority, decided_by, reason)
 
 
-@queues.command("list")
-@click.argument("queue", required=False)
-@click.option("--id", "request_id", help="Only the request with this id.")
-@click.option("--session", "session_id", help="Only recomputes that operations of it caused.")
-@click.option(
-    "--state",
-    type=click.Choice(["open", "completed", "dead_letter", "cancelled"]),
-    help="Only what is in this state.",
-)
-@click.option("--item", "item_key", help="Only requests for this item.")
-@click.option("--key", "request_key", help="Only the request under this key of its producer.")
-@click.option("--words", help="Only what was given up or cancelled for a reason with these words.")
-@click.option("--since", help="Only what was asked for since, such as 2026-01-31T12:00:00Z.")
-@click.option("--until", help="Only what was asked for before.")
-@click.option(
-    "--after", type=SEQUENCE, help="Go on after this number, which the page before ended with."
-)
-@priority
-@limit
-@as_json
-@pass_settings
-def list_requests(
-    settings: Settings, /, queue: str | None, limit: int, *, as_json: bool, **criteria: Any
-) -> None:
-    """List requests of QUEUE, or of all queues, newest first."""
-    stated = {name: value for name, value in criteria.items() if value is not None}
-    path = "/v1/requests" if queue is None else f"{_path(queue)}/requests"
-    answer = _get(settings, path, limit=min(limit, PAGE_MAX), **stated)
-    if as_json:
-        print_document(answer, as_json=True)
-        return
-    names = ("enqueued_at", "queue", "state", "priority", "item_key", "reason", "request_id")
-    rows = [tuple(request[name] or "-" for name in names) for request in answer["requests"]]
-    heads = ("asked for", "queue", "state", "priority", "item", "reason", "request")
-    print_table(heads, rows, answer["next_after"])
-
-
-@queues.command()
-@click.argument("queue", required=False)
-@signature
-@click.option("--after", default="", help="Go on after this id, which the page before ended with.")
-@limit
-@as_json
-@pass_settings
-def dead(
-    settings: Settings,
-    queue: str | None,
-    signature: str | None,
-    after: str,
-    limit: int,
-    *,
-    as_json: bool,
-) -> None:
-    """List what was given up of QUEUE, or of all, and is not settled; how much for which reason."""
-    answer = _dead(settings, queue, signature, limit, after)
-    while not answer["complete"] and len(answer["dead_letters"]) < limit:
-        left = limit - len(answer["dead_letters"])
-        following = _dead(settings, queue, signature, left, answer["next_after"])
-        counts = Counter(answer["by_signature"]) + Counter(following["by_signature"])
-        letters = answer["dead_letters"] + following["dead_letters"]
-        answer = {**following, "by_signature": dict(counts), "dead_letters": letters}
-    if as_json:
-        print_document(answer, as_json=True)
-        return
-    for name, count in answer["by_signature"].items():
+def _print_dead(document: Any) -> None:
+    for name, count in document["by_signature"].items():
         echo(f"{count:>8}  {name}")
-    names = ("closed_at", "queue", "error_signature", "request_id")
-    rows = [tuple(letter[name] for name in names) for letter in answer["dead_letters"]]
-    print_table(("given up", "queue", "error signature", "request"), rows, answer["next_after"])
+    _print_letters(document)
+
+
+_REQUESTS: Columns = {
+    "asked for": "enqueued_at",
+    "queue": "queue",
+    "state": "state",
+    "priority": "priority",
+    "item": "item_key",
+    "reason": "reason",
+    "request": "request_id",
+}
+_DEAD: Columns = {
+    "given up": "closed_at",
+    "queue": "queue",
+    "error signature": "error_signature",
+    "request": "request_id",
+}
+_print_letters = as_rows("dead_letters", _DEAD)
+
+queues.add_command(
+    question_command(ListRequests, "list", as_rows("requests", _REQUESTS), of_gateway)
+)
+queues.add_command(question_command(ListDeadLetters, "dead", _print_dead, of_gateway))
 
 
 @queues.command()
@@ -327,7 +285,7 @@ def _meant(
 ) -> Iterator[list[str]]:
     """Yield the ids of the dead letters that are meant, as many as a call takes at a time."""
     if bool(request_ids) + (signature is not None) + everything != 1:
-        raise click.UsageError("name requests, or a --signature, or --all")
+        raise click.UsageError("name requests, or an --error-signature, or --all")
     for start in range(0, len(request_ids), DEAD_AT_ONCE):
         yield list(request_ids[start : start + DEAD_AT_ONCE])
     after = None if request_ids else ""
@@ -338,14 +296,11 @@ def _meant(
         after = page["next_after"]
 
 
-def _dead(
-    settings: Settings, queue: str | None, signature: str | None, limit: int, after: str = ""
-) -> Any:
-    query: dict[str, Any] = {"limit": min(limit, PAGE_MAX), "after": after}
+def _dead(settings: Settings, queue: str, signature: str | None, limit: int, after: str) -> Any:
+    query: dict[str, Any] = {"limit": limit, "after": after}
     if signature is not None:
         query["error_signature"] = signature
-    path = "/v1/dead-letters" if queue is None else f"{_path(queue)}/dead-letters"
-    return _get(settings, path, **query)
+    return _get(settings, f"{_path(queue)}/dead-letters", **query)
 
 
 def _backlog(queue: dict[str, Any]) -> str:

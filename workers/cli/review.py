@@ -12,8 +12,6 @@ import click
 import orjson
 from pydantic import ValidationError
 
-from kernel.audit.batch_reviews import reviewed_batch
-from kernel.audit.open_reviews import REVIEWS_MAX, ReviewKind, is_place, open_reviews
 from kernel.model.problems import first_problem
 from kernel.model.stated_receipts import BATCH_ITEMS_MAX
 from kernel.records.reviews.batch import BatchReview
@@ -22,26 +20,23 @@ from kernel.values.json_lines import LineRefused, json_lines, taken
 from kernel.values.json_text import RepeatedKey
 from workers.cli.common import (
     as_json,
-    coded,
     gateway_url,
-    limit_option,
     print_document,
-    print_table,
     read_settings,
     run,
 )
 from workers.cli.gateway_call import patient_client
 from workers.cli.input_file import (
-    INVALID,
     InputFile,
     input_invalid,
     line_refused,
     parse_json,
     read_whole,
 )
-from workers.cli.reading import read_record
+from workers.cli.question_commands import Columns, as_document, as_rows, question_command
 from workers.client.typed.reviews import ReviewClient, batch_of
 from workers.environment.output import echo
+from workers.questions.reviews import GetReviewedBatch, ListReviews
 
 FILE_BYTES_MAX = 2 << 20
 
@@ -101,32 +96,10 @@ def retry_batch(batch_review_id: str, *, remediated: bool, as_json: bool) -> Non
     _finish(answer, as_json=as_json)
 
 
-@review.command("show")
-@click.argument("batch_review_id")
-@as_json
-def show_batch(batch_review_id: str, *, as_json: bool) -> None:
-    """Show a batch with the state of every item as it is now."""
-    document = read_record(lambda view: reviewed_batch(view, batch_review_id))
-    if document is None:
-        raise click.ClickException(f"batch_review_unknown: no batch review {batch_review_id}")
-    print_document(document, as_json=as_json)
+_WAITING: Columns = {"waits since": "waits_since", "reason": "reason", "record": "record_id"}
 
-
-@review.command("queue")
-@click.argument("kind", type=click.Choice(["relationship", "observation", "outcome"]))
-@click.option("--after", default="", help="Go on after the place that the last page named.")
-@limit_option(REVIEWS_MAX)
-@as_json
-def show_queue(kind: ReviewKind, after: str, limit: int, *, as_json: bool) -> None:
-    """Show what waits for a person: KIND is relationship, observation or outcome."""
-    if not is_place(kind, after):
-        raise coded(INVALID, "outcomes go on after a number")
-    page = read_record(lambda view: open_reviews(view, kind, after=after, limit=limit))
-    if as_json:
-        print_document(page.document(), as_json=True)
-        return
-    rows = [(item["waits_since"], item["reason"], item["record_id"]) for item in page.items]
-    print_table(("waits since", "reason", "record"), rows, page.next_after)
+review.add_command(question_command(GetReviewedBatch, "show", as_document))
+review.add_command(question_command(ListReviews, "queue", as_rows("items", _WAITING)))
 
 
 @review.command("decide")

@@ -2,15 +2,10 @@
 
 import click
 
-from workers.cli.common import (
-    SEQUENCE,
-    as_json,
-    gateway_url,
-    print_document,
-    print_table,
-    read_settings,
-)
+from workers.cli.common import as_json, gateway_url, print_document, read_settings
 from workers.cli.gateway_call import ask_gateway
+from workers.cli.question_commands import Columns, as_rows, of_gateway, question_command
+from workers.questions.thoughts import ListRounds
 
 
 @click.group()
@@ -34,17 +29,12 @@ def seal_round(*, as_json: bool) -> None:
     print_document(ask_gateway(url, "/v1/rounds/seal", {}), as_json=as_json)
 
 
-@round.command("list")
-@click.option("--after", type=SEQUENCE, default=0, help="Behind this number.")
-@as_json
-def list_rounds(after: int, *, as_json: bool) -> None:
-    """List rounds with their sessions."""
-    url = gateway_url(read_settings())
-    answer = ask_gateway(url, "/v1/rounds", after=after)
-    if as_json:
-        print_document(answer, as_json=True)
-        return
-    names = ("round_number", "state", "session_count", "opened_sequence", "sealed_sequence")
-    rows = [["-" if row[name] is None else row[name] for name in names] for row in answer["rounds"]]
-    columns = ("round", "state", "sessions", "opened at row", "sealed at row")
-    print_table(columns, rows, answer["next_after"])
+_ROUNDS: Columns = {
+    "round": "round_number",
+    "state": "state",
+    "sessions": "session_count",
+    "opened at row": "opened_sequence",
+    "sealed at row": "sealed_sequence",
+}
+
+round.add_command(question_command(ListRounds, "list", as_rows("rounds", _ROUNDS), of_gateway))

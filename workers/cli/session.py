@@ -11,13 +11,12 @@ from kernel.belief.limits import MAX_HYPOTHESES, MAX_ID_CHARS, MAX_STABILITY_WIN
 from kernel.values.json_lines import LineRefused, text_lines
 from workers.cli.common import (
     as_json,
-    limit,
-    print_document,
-    print_table,
 )
 from workers.cli.input_file import InputFile, input_invalid, line_refused
+from workers.cli.question_commands import as_rows, of_gateway, question_command
 from workers.cli.session_inspect import audit, replay, show, watch
 from workers.cli.session_options import (
+    SESSIONS,
     SessionAddress,
     pass_address,
     print_answer,
@@ -25,10 +24,9 @@ from workers.cli.session_options import (
     survivors,
 )
 from workers.environment.system_host import system_host
+from workers.questions.sessions import ListSessions
 from workers.views.belief_sessions import Ontology
-from workers.views.session_lists import session_state
 
-PAGE_MAX = 500
 LINE_BYTES_MAX = 4 * MAX_ID_CHARS + 2
 
 if_match = click.option(
@@ -41,38 +39,10 @@ def session() -> None:
     """Declare, eliminate, succeed, look at and replay a belief session on a running gateway."""
 
 
-for _command in (show, audit, watch, replay):
+_list = question_command(ListSessions, "list", as_rows("sessions", SESSIONS), of_gateway)
+
+for _command in (_list, show, audit, watch, replay):
     session.add_command(_command)
-
-
-@session.command("list")
-@click.option("--words", help="Only sessions with these words in their id or title.")
-@click.option("--after", help="Go on after this place, which the page before ended with.")
-@limit
-@as_json
-@pass_address
-def list_sessions(
-    place: SessionAddress, words: str | None, after: str | None, limit: int, *, as_json: bool
-) -> None:
-    """List belief sessions, the last changed first."""
-    criteria = {"words": words, "after": after, "limit": min(limit, PAGE_MAX)}
-    stated = {name: value for name, value in criteria.items() if value is not None}
-    answer = place.get("/v1/sessions", **stated)
-    if as_json:
-        print_document(answer, as_json=True)
-        return
-    rows = [
-        (
-            row["updated_at"],
-            f"{row['n_survivors']}/{row['n_universe']}",
-            row["session_id"],
-            session_state(row),
-            row["title"],
-        )
-        for row in answer["sessions"]
-    ]
-    headings = ("last changed", "survivors", "session", "state", "title")
-    print_table(headings, rows, answer["next_after"])
 
 
 @session.command()

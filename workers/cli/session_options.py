@@ -10,8 +10,10 @@ from pydantic import BaseModel
 
 from workers.cli.common import gateway_url, print_document, read_settings, run
 from workers.cli.gateway_call import patient_client
+from workers.cli.question_commands import Columns
 from workers.client.typed.belief_session import SessionClient
 from workers.environment.output import echo
+from workers.views.session_lists import session_state
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,6 +26,16 @@ survivors = click.option(
     show_default=True,
     help="List at most so many survivors.",
 )
+
+
+SESSIONS: Columns = {
+    "last changed": "updated_at",
+    "survivors": lambda row: f"{row['n_survivors']}/{row['n_universe']}",
+    "session": "session_id",
+    "state": session_state,
+    "title": "title",
+}
+"""How sessions are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +54,6 @@ class SessionAddress:
                 return await ask(SessionClient(gateway, str(known_as), **options))
 
         return run(ask_session)
-
-    def get(self, path: str, **query: Any) -> Any:
-        """Ask the gateway and return the answer's JSON."""
-
-        async def ask() -> Any:
-            async with patient_client(self.url) as gateway:
-                return await gateway.get(path, **query)
-
-        return run(ask)
 
 
 def pass_address(command: Callable[Concatenate[SessionAddress, P], T]) -> Callable[P, T]:

@@ -20,8 +20,10 @@ from workers.cli.common import (
     run,
 )
 from workers.cli.gateway_call import patient_client
+from workers.cli.question_commands import as_document, of_gateway, question_command
 from workers.client.typed.thoughts import ThoughtClient, merkle_verify
 from workers.environment.key_file import new_keys, write_keys
+from workers.questions.thoughts import ListThoughts
 
 _SESSION = click.argument("session_id", type=click.UUID)
 Ask = Callable[[ThoughtClient], Coroutine[Any, Any, Any]]
@@ -108,12 +110,7 @@ def end(session_id: UUID, *, as_json: bool) -> None:
     print_document(_ask(session_id, ThoughtClient.audit_session_end), as_json=as_json)
 
 
-@thought.command()
-@_SESSION
-@as_json
-def show(session_id: UUID, *, as_json: bool) -> None:
-    """Print where the session stands and its first thoughts."""
-    print_document(_ask(session_id, ThoughtClient.thoughts), as_json=as_json)
+thought.add_command(question_command(ListThoughts, "show", as_document, of_gateway))
 
 
 @thought.command()

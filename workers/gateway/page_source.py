@@ -25,7 +25,7 @@ from workers.use_cases import queue_operations
 from workers.use_cases.queue_operations import OperatorAction
 from workers.views.audit import OperationPageDocument, newest_operations_page
 from workers.views.interface import Interface
-from workers.views.provenance import Question, explained_text, provenance_asked
+from workers.views.provenance import ProvenanceQuestion, explained_text, provenance_asked
 from workers.views.queues import QueueSummary, queue_summary
 from workers.views.records import OperationRecordDocument, describe_operation
 from workers.views.requests import RequestView, request_view, requests_page
@@ -127,7 +127,7 @@ class LivePages:
         """Return the way of a token."""
         return await self._services.read(lambda view: token_picture(view, run_id, token_id))
 
-    async def explained(self, question: Question) -> Provenance | str:
+    async def explained(self, question: ProvenanceQuestion) -> Provenance | str:
         """Return where something comes from; of an id of a run its lineage, as text."""
 
         def read(view: LedgerView) -> Provenance | str:

@@ -16,7 +16,7 @@ from workers.mcp.tools import TOOLS
 CALL_S_MAX: Final = 60.0
 """Time for one call, a gateway's answer included."""
 
-_UNLISTED: Final = frozenset({"title", "pattern", "minLength"})
+_UNLISTED: Final = frozenset({"title", "pattern", "minLength", "maxLength"})
 """What a schema says that no model has to read: a refusal says it where it matters."""
 
 INSTRUCTIONS: Final = """\
@@ -58,7 +58,7 @@ async def call(context: ToolContext, name: str, arguments: Document) -> CallTool
     try:
         tool = _known(name)
         with anyio.fail_after(CALL_S_MAX):
-            document = await tool.model_validate(arguments).answer(context)
+            document = await tool.model_validate(arguments).result(context)
         return _result(fitted(document, is_exact=tool.is_exact), is_error=False)
     except TimeoutError:
         message = f"no answer within {CALL_S_MAX:g} s; ask for less"

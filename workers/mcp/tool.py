@@ -122,7 +122,7 @@ class Tool(BaseModel, ABC):
     """Whether nothing of its answer may be shortened, because somebody computes with it."""
 
     @abstractmethod
-    async def answer(self, context: ToolContext) -> Document:
+    async def result(self, context: ToolContext) -> Document:
         """Return the answer, its `summary` first."""
 
 

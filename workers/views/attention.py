@@ -69,7 +69,7 @@ def _runs_attention(state: Mapping[str, Any]) -> Iterator[str]:
     for problem in state["runs"].get("problems", []):
         if problem["severity"] != "INFO" and problem["type"] not in elsewhere:
             run_id, message = problem["run_id"], problem["message"]
-            look = _rotulus("landscape", "report", run_id, "failure")
+            look = _rotulus("landscape", "report", run_id, "failure_context")
             yield f"run {run_id}: {message}: {look}"
 
 

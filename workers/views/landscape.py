@@ -90,7 +90,6 @@ class DiagnosisDocument(TypedDict):
     next_steps: list[str]
 
 
-LIMIT_MAX = 500
 MINUTES_MAX = 60 * 24 * 366
 
 

@@ -21,7 +21,7 @@ from workers.views.landscape import ExplanationDocument
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ProvenanceQuestion:
     """What is to be explained."""
 
     record_id: str
@@ -74,7 +74,7 @@ class ExplainedDocument(TypedDict):
     lineage: ExplanationDocument | None
 
 
-def provenance_asked(view: LedgerView, question: Question) -> Provenance | None:
+def provenance_asked(view: LedgerView, question: ProvenanceQuestion) -> Provenance | None:
     """Return the way of what is asked about; None where a run has to know it.
 
     Raises:
@@ -92,7 +92,7 @@ def provenance_asked(view: LedgerView, question: Question) -> Provenance | None:
     return provenance
 
 
-def explained(view: LedgerView, question: Question) -> ExplainedDocument:
+def explained(view: LedgerView, question: ProvenanceQuestion) -> ExplainedDocument:
     """Return what an id names, with its provenance or its lineage."""
     provenance = provenance_asked(view, question)
     if provenance is not None:
@@ -104,7 +104,7 @@ def explained(view: LedgerView, question: Question) -> ExplainedDocument:
     return {"kind": lineage["kind"], "provenance": None, "lineage": lineage}
 
 
-def explained_text(view: LedgerView, question: Question) -> str:
+def explained_text(view: LedgerView, question: ProvenanceQuestion) -> str:
     """Return the same as text."""
     provenance = provenance_asked(view, question)
     if provenance is not None:
@@ -114,7 +114,7 @@ def explained_text(view: LedgerView, question: Question) -> str:
     )
 
 
-def explained_mermaid(view: LedgerView, question: Question) -> str:
+def explained_mermaid(view: LedgerView, question: ProvenanceQuestion) -> str:
     """Return the same as a Mermaid graph."""
     provenance = provenance_asked(view, question)
     if provenance is not None:

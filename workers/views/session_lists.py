@@ -1,6 +1,6 @@
 """Belief sessions from the record: summaries, one as it stands, its trail."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -30,13 +30,6 @@ class SessionSummaryDocument(TypedDict):
     """The session that goes on from this one, which is closed."""
 
 
-class SessionSummariesDocument(TypedDict):
-    """A page of sessions in the order of their ids."""
-
-    sessions: list[SessionSummaryDocument]
-    next_after: str | None
-
-
 class NewestSessionsDocument(TypedDict):
     """A page of sessions, the last changed first."""
 
@@ -51,18 +44,6 @@ class TrailDocument(TypedDict):
     events: list[dict[str, Any]]
     next_after: int | None
     """The number of entries up to here; None after the last."""
-
-
-def newest_sessions(view: LedgerView, limit: int) -> list[SessionSummaryDocument]:
-    """Return the sessions that changed last, the newest first."""
-    return [_summary(row) for row in view.newest_belief_sessions(limit)]
-
-
-def sessions_after(view: LedgerView, after: str, limit: int) -> SessionSummariesDocument:
-    """Return sessions in the order of their ids."""
-    rows: Sequence[Row] = view.belief_sessions_after(after, limit=limit + 1)
-    next_after = rows[limit - 1]["session_id"] if len(rows) > limit else None
-    return {"sessions": [_summary(row) for row in rows[:limit]], "next_after": next_after}
 
 
 def find_sessions(

@@ -6,7 +6,7 @@ import pytest
 from kernel.landscape.recorder import Recorder
 from tests.kernel.landscape.runs import whole_run
 from tests.workers.api.door import Door, error_of
-from workers.api.routes.landscape import REPORTS
+from workers.questions.runs import REPORTS
 from workers.views import landscape
 
 pytestmark = [pytest.mark.anyio, pytest.mark.spec("seed 003, MCP Analysis Server")]
@@ -59,8 +59,8 @@ async def test_a_run_is_listed_summed_up_and_reported_on(door: Door, run):
     }
     failure = await report(door, "failure_context")
     assert failure["failed_node_states"][0]["error"] == {"why": "no label"}
-    for name in REPORTS:
-        assert (await report(door, name))["run_id"] == "run-1"
+    for kind in REPORTS:
+        assert (await report(door, kind.report))["run_id"] == "run-1"
 
 
 async def test_an_id_is_explained(door: Door, run):

@@ -24,7 +24,7 @@ async def test_no_door_takes_a_session_of_the_runtimes_own(door: Door):
     assert len(routes) > 20
     for name in OF_THE_RUNTIME:
         for method, path in routes:
-            url = path.format(session_id=name, obligation_id="o", thought_sequence=1)
+            url = path.format(session_id=name, obligation_id="o", sequence=1)
             body = None if method == "get" else {}
             error_of(await door.http.request(method, url, json=body), 422, "INVALID_REQUEST")
         succession = {"reason": "r", "carried": [], "successor_id": name}

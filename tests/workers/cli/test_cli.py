@@ -328,20 +328,23 @@ def test_verify_takes_the_folder_it_is_told(folder: DataFolder, tmp_path):
     assert printed("verify", "--json", "--data-dir", str(elsewhere))["verifies"] is True
 
 
-def test_show_log_shows_the_newest_rows_first(folder: DataFolder):
-    documents = printed("show", "log", "--json")
+def test_show_log_shows_rows_from_either_end(folder: DataFolder):
+    documents = printed("show", "log", "--order", "newest", "--json")["rows"]
     sequences = [int(document["ec_sequence_number"]) for document in documents]
     assert sequences == [4, 3, 2, 1]
     assert all(len(document["row_hash"]) == 64 for document in documents)
-    assert len(printed("show", "log", "--json", "--limit", "2")) == 2
-    names, *text = rotulus("show", "log").stdout.splitlines()
+    page = printed("show", "log", "--json", "--limit", "2")
+    assert (page["rows"], page["next_after"]) == (documents[:1:-1], "2")
+    before = ("--order", "newest", "--after", "3", "--limit", "1")
+    assert printed("show", "log", "--json", *before) == {"rows": documents[2:3], "next_after": "2"}
+    names, *text = rotulus("show", "log", "--order", "newest").stdout.splitlines()
     assert names.split()[0] == "sequence"
     assert [line.split()[0] for line in text] == ["4", "3", "2", "1"]
     assert documents[0]["operation_id"] in text[0]
 
 
 def test_show_session_lists_sessions_or_tells_ones_trail(folder: DataFolder):
-    [session] = printed("show", "session", "--json")
+    [session] = printed("show", "sessions", "--json")["sessions"]
     assert session == {
         "session_id": SESSION,
         "title": "A v. B",
@@ -353,9 +356,9 @@ def test_show_session_lists_sessions_or_tells_ones_trail(folder: DataFolder):
         "terminated": False,
         "successor_id": None,
     }
-    _, row = rotulus("show", "session").stdout.splitlines()
-    assert row.split(maxsplit=3) == [SESSION, "2/3", "open", "A v. B"]
-    trail = printed("show", "session", SESSION, "--json")
+    _, row = rotulus("show", "sessions").stdout.splitlines()
+    assert row.split(maxsplit=4)[1:] == ["2/3", SESSION, "open", "A v. B"]
+    trail = printed("show", "session", SESSION, "--json")["events"]
     assert [event["verb"] for event in trail] == ["DECLARE_SESSION", "ELIMINATE"]
     lines = rotulus("show", "session", SESSION).stdout.splitlines()
     assert lines[2].split()[1:] == ["ELIMINATE", "o-1", "-a"]
@@ -363,18 +366,18 @@ def test_show_session_lists_sessions_or_tells_ones_trail(folder: DataFolder):
 
 
 def test_show_operation_and_node_print_json(folder: DataFolder):
-    [newest, *_] = printed("show", "log", "--json")
+    [newest, *_] = printed("show", "log", "--order", "newest", "--json")["rows"]
     output = printed("show", "operation", newest["operation_id"])
     assert output["row"] == newest
     assert output["envelope"]["operation_id"] == newest["operation_id"]
     assert printed("show", "node", "u-1")["node_kind"] == "ConsolidatedUnderstanding"
-    one_line_error(rotulus("show", "operation", "nothing"), "operation_not_found")
+    one_line_error(rotulus("show", "operation", "nothing"), "not_found")
     one_line_error(rotulus("show", "node", "nothing"), "not_found")
 
 
 def test_show_extractions_lists_runs_and_the_fields_of_a_source(folder: DataFolder):
-    assert printed("show", "extractions", "--json") == []
-    assert printed("show", "extractions", "--source", "s-1")["fields"] == {}
+    assert printed("show", "extractions", "--json") == {"runs": [], "next_after": None}
+    assert printed("show", "source", "s-1")["fields"] == {}
     one_line_error(rotulus("show", "extraction", "nothing"), "extraction_run_not_known")
 
 
@@ -393,9 +396,9 @@ def test_audit_costs_sums_up_costs_of_any_size(data_folder: DataFolder):
     store = SqliteStore(data_folder.ledger_path)
     with unmeasured(), closing(Ledger.create(store, FakeHost().host)) as ledger:
         submit(ledger, *(changed(create(name, "Note"), {cost: 1e308}) for name in "abc"))
-    [total] = printed("audit", "costs", "--totals", "--json")["totals"]
+    [total] = printed("audit", "totals", "--json")["totals"]
     assert (total["estimated_cost"], total["operations_over_limit"]) == (3e9, 3)
-    _, row = rotulus("audit", "costs", "--totals").stdout.splitlines()
+    _, row = rotulus("audit", "totals").stdout.splitlines()
     assert row.split(maxsplit=3) == ["create", "user", "3", "3e+09 (3 over the limit)  -"]
 
 
@@ -408,9 +411,11 @@ def test_audit_operations_filters_and_pages(folder: DataFolder):
         "4",
     ]
     assert whole["next_after"] is None
-    newest = printed("audit", "operations", "--newest", "--json")
+    newest = printed("audit", "operations", "--order", "newest", "--json")
     assert newest["operations"] == whole["operations"][::-1]
-    creates = printed("audit", "operations", "--intent", "create", "--actor", "user", "--json")
+    creates = printed(
+        "audit", "operations", "--semantic-intent", "create", "--actor", "user", "--json"
+    )
     assert {operation["semantic_intent"] for operation in creates["operations"]} == {"create"}
     [listed_operation] = printed("audit", "operations", "--entity", "u-1", "--json")["operations"]
     assert listed_operation["ec_sequence_number"] == "4"
@@ -447,10 +452,10 @@ def test_audit_replay_reads_the_file_and_writes_nothing(folder: DataFolder):
         ("--until", "2000-01-01T00:00:00Z", 0),
         ("--until", "1m", 4),
         ("--since", "1m", 0),
-        ("--from", "3", 2),
-        ("--to", "3", 3),
-        ("--session", SESSION, 2),
-        ("--effect", "membership_write", 2),
+        ("--from-sequence", "3", 2),
+        ("--to-sequence", "3", 3),
+        ("--session-id", SESSION, 2),
+        ("--effect-kind", "membership_write", 2),
         ("--reversibility", "irreversible_external_effect", 0),
     ],
 )
@@ -551,7 +556,7 @@ def test_audit_costs_tells_estimates(folder: DataFolder):
 
 def test_audit_costs_are_summed_up_by_intent_and_actor(folder: DataFolder):
     entries = printed("audit", "costs", "--json")["entries"]
-    totals = printed("audit", "costs", "--totals", "--json")["totals"]
+    totals = printed("audit", "totals", "--json")["totals"]
     assert sum(total["operations"] for total in totals) == len(entries)
     assert sum(total["estimated_cost"] for total in totals) == pytest.approx(
         sum(entry["estimated_cost"] for entry in entries)
@@ -559,7 +564,7 @@ def test_audit_costs_are_summed_up_by_intent_and_actor(folder: DataFolder):
     assert {(total["semantic_intent"], total["actor"]) for total in totals} == {
         (entry["semantic_intent"], entry["actor"]) for entry in entries
     }
-    text = rotulus("audit", "costs", "--totals").stdout.splitlines()
+    text = rotulus("audit", "totals").stdout.splitlines()
     assert text[0].split() == ["intent", "actor", "operations", "estimated", "actual"]
     assert len(text) == 1 + len(totals)
 
@@ -583,7 +588,8 @@ def test_an_export_that_cannot_be_written_says_so_and_leaves_nothing(folder: Dat
 LEDGER_READERS = [
     ["verify"],
     ["show", "log"],
-    ["show", "session"],
+    ["show", "sessions"],
+    ["show", "session", "x"],
     ["show", "operation", "x"],
     ["show", "node", "x"],
     ["show", "requests"],

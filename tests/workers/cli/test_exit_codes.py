@@ -29,7 +29,7 @@ CASES = {
     "queues requeue authority-recompute x": (1, "the record alone does"),
     "queues put-back 1 x": (1, "offset: "),
     "enqueue nope": (1, f"work_queue_unknown: no queue is called 'nope'; {QUEUES}"),
-    f"session show {NOBODY}": (1, "`rotulus show session` lists those"),
+    f"session show {NOBODY}": (1, "`rotulus show sessions` lists those"),
     f"session audit {NOBODY}": (1, "session_not_found"),
     f"thought show {NOBODY}": (1, "`rotulus thought start` begins"),
     "binding show nope": (1, "not_found"),
@@ -47,7 +47,7 @@ CASES = {
     # What is not understood.
     "queues paus x": (2, "Did you mean 'pause'?"),
     "queues pause": (2, "Missing argument 'QUEUE'"),
-    "queues requeue authority-recompute": (2, "name requests, or a --signature, or --all"),
+    "queues requeue authority-recompute": (2, "name requests, or an --error-signature, or --all"),
     "ingest {missing}": (2, "No such file"),
     "session show x": (2, "is not a valid UUID"),
     "tree consistency x": (2, "SIZE:ROOT"),

@@ -45,7 +45,8 @@ def test_an_id_is_explained_as_text_as_json_and_as_a_graph(run):
 def test_runs_are_listed_reported_on_and_lose_their_payloads(run):
     assert "run-1" in rotulus("landscape", "runs").output
     assert printed("landscape", "report", "run-1", "--json")["counts"]["rows"] == 1
-    assert printed("landscape", "report", "run-1", "graph", "--json")["node_count"] == 7
+    graph = printed("landscape", "report", "run-1", "dag_structure", "--json")["content"]
+    assert graph["node_count"] == 7
     assert printed("landscape", "diagnose", "--json", code=1)["status"] == "WARNING"
     purged = printed("landscape", "purge", "--days", "0", "--json")
     assert purged["runs"] == ["run-1"]

@@ -87,7 +87,7 @@ def test_a_log_is_taken_migrated_and_held_until_everything_is_settled(tmp_path):
     assert operation["row"]["superseding_sequence"] == "4"
     assert operation["envelope"]["envelope_version"] == "1.6"
     assert operation["superseded"]["envelope"] == MADE
-    log_shown = printed("show", "log", "--json", code=0)
+    log_shown = printed("show", "log", "--json", code=0)["rows"]
     assert {"operation_receipt_lite"} == {
         listed_operation["semantic_intent"]
         for listed_operation in log_shown
@@ -119,7 +119,7 @@ def test_a_bad_line_is_named_and_nothing_is_taken(tmp_path):
     result = rotulus("migrate-log", written(tmp_path, MADE, {"operation_id": "x"}))
     assert result.exit_code == 1
     assert "Error: envelope_schema_version_unsupported: line 2" in result.stderr
-    assert printed("show", "log", "--json", code=0) == []
+    assert printed("show", "log", "--json", code=0)["rows"] == []
 
 
 def test_who_reads_is_told_what_is_missing(tmp_path):

@@ -88,8 +88,14 @@ def test_a_run_that_failed_goes_on_when_its_sink_does_again_and_not_with_other_f
     sys.modules.pop("orders", None)
     assert printed("pipeline", "run", "orders:pipeline", "--run", "whole", "--json")["rows"] == 100
     assert (
-        printed("landscape", "report", "r", "outcomes", "--json")["outcome_distribution"]
-        == (printed("landscape", "report", "whole", "outcomes", "--json")["outcome_distribution"])
+        printed("landscape", "report", "r", "outcome_analysis", "--json")["content"][
+            "outcome_distribution"
+        ]
+        == (
+            printed("landscape", "report", "whole", "outcome_analysis", "--json")["content"][
+                "outcome_distribution"
+            ]
+        )
     )
 
 

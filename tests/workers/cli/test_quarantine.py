@@ -41,7 +41,7 @@ def spoil(folder: DataFolder, old: bytes, new: bytes) -> None:
 
 
 def operation_of(sequence: int) -> str:
-    rows = printed("show", "log", "--json")
+    rows = printed("show", "log", "--json")["rows"]
     [row] = [row for row in rows if row["ec_sequence_number"] == str(sequence)]
     return str(row["operation_id"])
 
@@ -76,7 +76,7 @@ def test_nothing_is_computed_from_it():
         refused = rotulus(*command)
         assert refused.exit_code == 1
         assert "Error: range_quarantined: row 2 of the log is quarantined" in refused.stderr
-    assert "1 operations of quarantined rows" in rotulus("audit", "costs", "--totals").stdout
+    assert "1 operations of quarantined rows" in rotulus("audit", "totals").stdout
     assert rotulus("audit", "replay", operation_of(3)).exit_code == 0
 
 

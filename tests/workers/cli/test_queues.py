@@ -222,12 +222,14 @@ def test_an_operator_lists_and_searches_the_requests_of_a_queue(record):
     assert older not in output
     after = output.partition("more: --after ")[2].strip()
     assert older in rotulus("queues", "list", BINDING_QUEUE, "--after", after).stdout
-    [request] = printed("queues", "list", BINDING_QUEUE, "--key", "one", "--json")["requests"]
+    [request] = printed("queues", "list", BINDING_QUEUE, "--request-key", "one", "--json")[
+        "requests"
+    ]
     assert request["request_id"] == older
     assert rotulus("queues", "list", BINDING_QUEUE, "--state", "completed").stdout == "none\n"
     everywhere = rotulus("queues", "list").stdout
     assert everywhere.index(newer) < everywhere.index(older)
-    [named] = printed("queues", "list", "--id", older, "--json")["requests"]
+    [named] = printed("queues", "list", "--request-id", older, "--json")["requests"]
     assert named["queue"] == BINDING_QUEUE
 
 
@@ -253,10 +255,10 @@ def test_an_operator_lists_dead_letters_and_requeues_them(record):
         patched.setattr(dead_letters, "SCANNED_MAX", 2)
         patched.setattr(dead_letters, "PAGE_ROWS", 1)
         assert rotulus("queues", "dead", BINDING_QUEUE).stdout == output
-    odd = printed("queues", "dead", BINDING_QUEUE, "--signature", "odd", "--json")
+    odd = printed("queues", "dead", BINDING_QUEUE, "--error-signature", "odd", "--json")
     assert [letter["request_id"] for letter in odd["dead_letters"]] == ids[:1]
     assert rotulus("queues", "requeue", BINDING_QUEUE, ids[1]).stdout == "requeued: 1\n"
-    arguments = ("queues", "requeue", BINDING_QUEUE, "--signature", "broken")
+    arguments = ("queues", "requeue", BINDING_QUEUE, "--error-signature", "broken")
     assert rotulus(*arguments).stdout == "requeued: 3\n"
     because = ("--reason", "the case was closed")
     dismissed = rotulus("queues", "dismiss", BINDING_QUEUE, "--all", *because)

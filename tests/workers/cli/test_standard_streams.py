@@ -165,7 +165,7 @@ def test_strangers_do_not_reach_the_terminal(ledger, tmp_path):
     for arguments in (
         ["landscape", "runs"],
         ["landscape", "report", HOSTILE],
-        ["landscape", "report", HOSTILE, "graph", "--json"],
+        ["landscape", "report", HOSTILE, "dag_structure", "--json"],
         ["explain", HOSTILE],
         ["explain", HOSTILE, "--format", "json"],
         ["explain", HOSTILE, "--format", "mermaid"],

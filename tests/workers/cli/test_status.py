@@ -156,7 +156,7 @@ PAUSE = {"queue": "binding-evaluation", "priority": None, "decided_by": "A. B."}
         ),
         (
             {"runs": {"problems": [problem("CRITICAL", "failed_run", "the run failed")]}},
-            "run r-1: the run failed: rotulus landscape report r-1 failure",
+            "run r-1: the run failed: rotulus landscape report r-1 failure_context",
         ),
         (
             {
@@ -168,7 +168,7 @@ PAUSE = {"queue": "binding-evaluation", "priority": None, "decided_by": "A. B."}
                     ]
                 }
             },
-            "run r-1: 70 of 100 tokens: rotulus landscape report r-1 failure",
+            "run r-1: 70 of 100 tokens: rotulus landscape report r-1 failure_context",
         ),
         (
             {"tree": {"error": "ledger_unavailable: away"}},

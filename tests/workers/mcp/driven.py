@@ -66,7 +66,8 @@ async def drive(session: ClientSession, run_sql: str = RUN) -> dict[str, Any]:
     await call("list_reviews", kind="outcome")
     await call("list_costs")
     await call("sum_costs")
-    await call("list_log", newest=True)
+    await call("list_log", order="newest")
+    await call("list_migration_reviews")
     await call("list_extractions", state="blocked")
     [run] = await ask.values(run_sql)
     await call("get_extraction", extraction_run_id=run)
@@ -76,7 +77,8 @@ async def drive(session: ClientSession, run_sql: str = RUN) -> dict[str, Any]:
     binding_id = (await call("list_bindings"))["bindings"][0]["binding_id"]
     await call("get_binding", binding_id=binding_id)
     [event] = await ask.values(EVENT)
-    await call("list_manifests", source_event_id=event)
+    cycle = (await call("list_manifests", source_event_id=event))["manifests"][0]["cycle"]
+    await call("get_manifest", source_event_id=event, cycle=cycle)
     await call("get_implications")
     size = int((await call("get_tree_head"))["tree_size"])
     await call("prove_inclusion", ec_sequence_number=size)

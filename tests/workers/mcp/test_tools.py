@@ -160,7 +160,7 @@ async def test_proofs_are_those_that_a_client_of_the_gateway_verifies(folder):
         ("preview_rollback", {"operation_id": "x"}, "not_found"),
         ("explain_authority", {"node_id": "x"}, "not_found"),
         ("get_source_fields", {"source_ref": "x"}, "not_found"),
-        ("get_extraction", {"extraction_run_id": "x"}, "not_found"),
+        ("get_extraction", {"extraction_run_id": "x"}, "extraction_run_not_known"),
         ("get_binding", {"binding_id": "x"}, "not_found"),
         ("get_request", {"request_id": "x"}, "work_request_unknown"),
         ("get_session", {"session_id": "x"}, "SESSION_NOT_FOUND"),
@@ -168,7 +168,7 @@ async def test_proofs_are_those_that_a_client_of_the_gateway_verifies(folder):
         ("list_manifests", {"source_event_id": "x"}, "binding_manifest_unknown"),
         ("list_dead_letters", {"queue": "x"}, "work_queue_unknown"),
         ("list_reviews", {"kind": "outcome", "after": "x"}, "INVALID_REQUEST"),
-        ("find_operations", {"limit": 101}, "INVALID_REQUEST"),
+        ("find_operations", {"limit": 501}, "INVALID_REQUEST"),
         ("find_operations", {"since": "1700000000"}, "INVALID_REQUEST"),
         ("find_operations", {"since": "9999-12-31T23:59:59-23:59"}, "INVALID_REQUEST"),
         ("get_tree_head", {"tree_size": 10**9}, "tree_size_invalid"),
@@ -363,7 +363,7 @@ async def test_recent_activity_is_what_the_log_says_of_the_time(tmp_path):
         assert (recent["complete"], len(recent["newest"])) == (True, 10)
         sequences = [int(row["ec_sequence_number"]) for row in recent["newest"]]
         assert sequences == sorted(sequences, reverse=True)
-        [log] = (await ask("list_log", newest=True, limit=1))["rows"]
+        [log] = (await ask("list_log", order="newest", limit=1))["rows"]
         assert recent["newest"][0]["operation_id"] == log["operation_id"]
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.commit.erasure_units import EraseUnit, LiftHoldUnit, SetHoldUnit
-from kernel.records.legal_holds import Grounds, LegalHold, SubjectKind, open_holds
+from kernel.records.legal_holds import Grounds, LegalHold, SubjectKind
 from kernel.retention.erasure import ErasablePayload, Erasure, PayloadKind
 from kernel.retention.thought_contents import lies_in_archive
 from workers.api.json_routes import json_router
@@ -56,12 +56,6 @@ class HoldBody(GroundsBody):
     subject_id: Annotated[str, Field(max_length=128, pattern=_Text)] = ""
 
 
-class HoldsDocument(TypedDict):
-    """The holds that are open."""
-
-    holds: list[LegalHold]
-
-
 class LiftedDocument(TypedDict):
     """Whether anything changed."""
 
@@ -82,12 +76,6 @@ async def erase(body: ErasureBody, services: Given) -> Erasure:
         erase_content = services.ledger.archive.erase_content
         await anyio.to_thread.run_sync(erase_content, erasure.commitment)
     return erasure
-
-
-@router.get("/legal-holds")
-async def legal_holds(services: Given) -> HoldsDocument:
-    """List the legal holds that are open, in the order in which they were set."""
-    return {"holds": list(await services.read(open_holds))}
 
 
 @router.post("/legal-holds")

@@ -9,7 +9,7 @@ from workers.api.json_routes import json_router
 from workers.api.services import Given
 from workers.views.provenance import (
     ExplainedDocument,
-    Question,
+    ProvenanceQuestion,
     explained,
     explained_mermaid,
     explained_text,
@@ -33,7 +33,7 @@ async def explain(
 
     With `format` as text or as a Mermaid graph, in plain text.
     """
-    question = Question(record_id, hypothesis, run_id, sink)
+    question = ProvenanceQuestion(record_id, hypothesis, run_id, sink)
     if shape == "json":
         return await services.read(lambda view: explained(view, question))
     shown = explained_mermaid if shape == "mermaid" else explained_text

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Query, Response
+from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.commit.units import IntentUnit
@@ -16,7 +16,6 @@ from workers.api.json_routes import json_router
 from workers.api.operation_results import OperationDocument, operation_document
 from workers.api.routes.records import RecordId
 from workers.api.services import Given
-from workers.views.implications import ImplicationsDocument, implications_document
 
 PAGE_MAX = 500
 _CHARS_MAX = 512
@@ -30,16 +29,6 @@ class ResumeBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     reason: Annotated[str, Field(max_length=_CHARS_MAX, pattern=r"^[^\x00]*$")] = ""
-
-
-@router.get("")
-async def implications(
-    services: Given,
-    after: Annotated[str, Query(max_length=_CHARS_MAX, pattern=r"^[^\x00]*$")] = "",
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
-) -> ImplicationsDocument:
-    """Return how far each detector has read, and the halts that stand; go on after `next_after`."""
-    return await services.read(lambda view: implications_document(view, after=after, limit=limit))
 
 
 @router.post("/halts/{halt_id:path}/resume")

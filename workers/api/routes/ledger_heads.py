@@ -1,9 +1,6 @@
 """A ledger that went back, over HTTP: what is known to be lost, and going on from what is there."""
 
 from functools import partial
-from typing import Annotated
-
-from fastapi import Query
 
 from actors.commit.head_units import AcceptHeadUnit
 from workers.api.json_routes import json_router
@@ -16,20 +13,6 @@ from workers.views.lost_answers import LostDocument, lost_document
 LOST_AT_ONCE = 1000
 
 router = json_router(prefix="/v1/ledger", tags=["operators"])
-
-
-@router.get("/lost")
-async def lost(
-    services: Given,
-    after: Annotated[int, Query(ge=0, le=10**9)] = 0,
-    limit: Annotated[int, Query(ge=1, le=LOST_AT_ONCE)] = LOST_AT_ONCE,
-) -> LostDocument:
-    """List what is known to be lost since the ledger went back, page by page.
-
-    While nobody has accepted the ledger that is there, that is what its gateways have found; after
-    that what was accepted last.
-    """
-    return await services.read(lambda view: lost_document(view, after=after, limit=limit))
 
 
 class AcceptedDocument(LostDocument):

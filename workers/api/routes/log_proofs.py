@@ -7,17 +7,12 @@ from fastapi import Path, Query, Request
 
 from kernel.ledger.ledger import LedgerView
 from kernel.model.numbers import SEQUENCE_MAX
-from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.preferred_proofs import durability_of_row
-from workers.api.services import Given, Services
+from workers.api.services import Given
+from workers.questions.log_tree import ProveInclusion
 from workers.views.log_proofs import (
-    ConsistencyDocument,
     InclusionDocument,
-    TreeHeadDocument,
-    consistency,
-    inclusions,
-    tree_head,
 )
 
 T = TypeVar("T")
@@ -26,12 +21,6 @@ Sequence = Annotated[int, Path(ge=1, le=SEQUENCE_MAX)]
 Size = Annotated[int | None, Query(ge=0, le=SEQUENCE_MAX)]
 
 router = json_router(prefix="/v1/tree", tags=["proofs"])
-
-
-@router.get("")
-async def head(services: Given, tree_size: Size = None) -> TreeHeadDocument:
-    """Return the size and the root of the tree over the log, or over its first rows."""
-    return await tree_answer(services, lambda view: tree_head(view.log_tree(), tree_size))
 
 
 @router.get("/inclusion/{ec_sequence_number}")
@@ -45,29 +34,11 @@ async def inclusion(
     """
 
     def proof_in(size: int | None) -> Callable[[LedgerView], InclusionDocument]:
-        return lambda view: inclusions(view, [ec_sequence_number], size)[0]
+        return ProveInclusion(ec_sequence_number=ec_sequence_number, tree_size=size).answer
 
-    proof = await tree_answer(services, proof_in(tree_size))
+    proof = await services.read(proof_in(tree_size))
     durability, size = await durability_of_row(request, services, ec_sequence_number, tree_size)
     if durability is not None:
-        proof = await tree_answer(services, proof_in(size))
+        proof = await services.read(proof_in(size))
         proof["durability"] = durability
     return proof
-
-
-@router.get("/consistency/{old_tree_size}")
-async def consistent(
-    old_tree_size: Annotated[int, Path(ge=0, le=SEQUENCE_MAX)],
-    services: Given,
-    tree_size: Size = None,
-) -> ConsistencyDocument:
-    """Return the path that shows that the tree of a size begins with that of an older one."""
-    return await tree_answer(services, lambda view: consistency(view, old_tree_size, tree_size))
-
-
-async def tree_answer(services: Services, question: Callable[[LedgerView], T]) -> T:
-    """Answer a question about the tree of a size; one that the log has not is a refusal."""
-    try:
-        return await services.read(question)
-    except ValueError as error:
-        raise ApiError("tree_size_invalid", str(error)) from error

@@ -15,17 +15,10 @@ from kernel.verify.checked_reading import is_damaged
 from workers.api.json_routes import json_router
 from workers.api.routes.erasures import GroundsBody, LiftedDocument
 from workers.api.services import Given
-from workers.views.quarantines import QuarantinesDocument, quarantines_document
 
 router = json_router(prefix="/v1", tags=["operators"])
 
 _QuarantineId = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f/]+$")]
-
-
-@router.get("/quarantines")
-async def quarantines(services: Given) -> QuarantinesDocument:
-    """List what stands as damaged, in the order in which it was found."""
-    return await services.read(quarantines_document)
 
 
 class DamageBody(BaseModel):

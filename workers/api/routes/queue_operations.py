@@ -2,11 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import Query, Request
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from kernel.work.dead_letters import DeadLetterDismissal, DeadLetters, dead_letters
+from kernel.work.dead_letters import DeadLetterDismissal
 from kernel.work.outcomes import REASON_CHARS_MAX
 from kernel.work.pauses import PauseDecision
 from kernel.work.queue_kinds import no_such_queue
@@ -14,9 +14,7 @@ from kernel.work.requests import REQUESTS_MAX
 from queues.queue.work_queue import WorkQueue
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
-from workers.api.routes.records import PAGE_MAX
 from workers.api.routes.work_requests import (
-    NAME_CHARS_MAX,
     Decider,
     QueueName,
     ReceiptsDocument,
@@ -85,23 +83,6 @@ async def resume(
 ) -> PauseDocument:
     """End the pause of the queue, or that of a priority."""
     return await _switch(services, queue, body, request, paused=False)
-
-
-@router.get("/dead-letters")
-async def dead(
-    queue: QueueName,
-    services: Given,
-    error_signature: Annotated[str | None, Query(max_length=NAME_CHARS_MAX)] = None,
-    after: Annotated[str, Query(max_length=NAME_CHARS_MAX)] = "",
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
-) -> DeadLetters:
-    """List what was given up and is not settled; go on while there is a `next_after`."""
-    _queue(services, queue)
-    return await services.read(
-        lambda view: dead_letters(
-            view, queue, error_signature=error_signature, after=after, limit=limit
-        )
-    )
 
 
 @router.post("/requeue")

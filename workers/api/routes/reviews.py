@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Path, Query, Response
+from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors.commit.review_units import (
@@ -12,19 +12,11 @@ from actors.commit.review_units import (
     DismissOutcomeUnit,
 )
 from actors.orchestrator.intents import Adjudicate
-from kernel.audit.batch_reviews import ReviewedBatchDocument, reviewed_batch
-from kernel.audit.open_reviews import (
-    REVIEWS_MAX,
-    ReviewKind,
-    ReviewPageDocument,
-    is_place,
-    open_reviews,
-)
 from kernel.model.result import RejectedResult, SubmissionResult
-from kernel.records.reviews.batch import BatchId, BatchReview
+from kernel.records.reviews.batch import BatchReview
 from kernel.records.reviews.evidence import EvidenceKind
 from kernel.values.canonical import digest
-from workers.api.errors import ApiError, respond
+from workers.api.errors import respond
 from workers.api.json_routes import json_router
 from workers.api.operation_results import OperationDocument, operation_document
 from workers.api.services import Given
@@ -70,31 +62,6 @@ async def review_batch(batch: BatchReview, services: Given) -> BatchReviewDocume
     """
     answer: BatchReviewDocument = await services.write(BatchReviewUnit(batch))
     return answer
-
-
-@router.get("/batches/{batch_review_id:path}")
-async def batch_review(
-    batch_review_id: Annotated[BatchId, Path()], services: Given
-) -> ReviewedBatchDocument:
-    """Return a batch with the state of every item as it is now, and its retries."""
-    document = await services.read(lambda view: reviewed_batch(view, batch_review_id))
-    if document is None:
-        raise ApiError("batch_review_unknown", "no such batch was reviewed")
-    return document
-
-
-@router.get("/open")
-async def open_queue(
-    kind: ReviewKind,
-    services: Given,
-    after: Annotated[str, Query(max_length=1024)] = "",
-    limit: Annotated[int, Query(ge=1, le=REVIEWS_MAX)] = REVIEWS_MAX,
-) -> ReviewPageDocument:
-    """Return a page of what waits for a person; go on while `next_after` is given."""
-    if not is_place(kind, after):
-        raise ApiError("INVALID_REQUEST", "outcomes go on after a number")
-    page = await services.read(lambda view: open_reviews(view, kind, after=after, limit=limit))
-    return page.document()
 
 
 @router.post("/decisions")

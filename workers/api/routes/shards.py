@@ -1,4 +1,4 @@
-"""Serves which gateway owns which shards, and what of their mailboxes was set aside."""
+"""Serves which gateways clients may ask, and what of the shards' mailboxes was set aside."""
 
 from typing import Annotated, Any
 
@@ -6,9 +6,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from actors.commit.refusal_units import SET_ASIDE
-from kernel.ledger.ledger import LedgerView
-from kernel.ledger.shards import NOBODY, shards_of
-from kernel.values.host import iso_time
 from queues.gateways.shard_mailboxes import SetAside
 from workers.api.json_routes import json_router
 from workers.api.services import Given
@@ -16,21 +13,6 @@ from workers.api.services import Given
 FINDINGS_MAX = 500
 
 router = json_router(prefix="/v1", tags=["records"])
-
-
-class GatewayShards(TypedDict):
-    """The shards of a gateway."""
-
-    shards: list[int]
-    last_acquired_at: str
-
-
-class ShardsDocument(TypedDict):
-    """The shards of each gateway by its name, and those that nobody owns."""
-
-    of: int
-    gateways: dict[str, GatewayShards]
-    unowned: list[int]
 
 
 class GatewayPlace(TypedDict):
@@ -57,28 +39,6 @@ class PutBackDocument(TypedDict):
     """Whether an entry was there to be put back."""
 
     put_back: bool
-
-
-@router.get("/shards")
-async def shards(services: Given) -> ShardsDocument:
-    """Return the shards of each gateway, and those that nobody owns right now."""
-    return await services.read(describe_shards)
-
-
-def describe_shards(view: LedgerView) -> ShardsDocument:
-    """Return who owns what at one point of the record."""
-    gateways: dict[str, GatewayShards] = {}
-    unowned = []
-    known = shards_of(view)
-    for shard in known:
-        if shard.owner == NOBODY:
-            unowned.append(shard.shard)
-            continue
-        gateway = gateways.setdefault(shard.owner, {"shards": [], "last_acquired_at": ""})
-        gateway["shards"].append(shard.shard)
-        acquired_at = iso_time(shard.acquired_at_us)
-        gateway["last_acquired_at"] = max(gateway["last_acquired_at"], acquired_at)
-    return {"of": len(known), "gateways": dict(sorted(gateways.items())), "unowned": unowned}
 
 
 @router.get("/gateways")

@@ -7,7 +7,7 @@ with 409 and a code that names what is missing.
 from typing import Annotated, TypeVar
 from uuid import UUID
 
-from fastapi import Path, Query, Response
+from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from actors import messages
@@ -18,18 +18,11 @@ from actors.commit.thought_units import (
 )
 from actors.error_codes import status_of
 from kernel.model.result import RejectedResult
-from kernel.model.thought_receipts import THOUGHT_NAME_CHARS_MAX, THOUGHTS_MAX
+from kernel.model.thought_receipts import THOUGHT_NAME_CHARS_MAX
 from kernel.proof.thought_chain import ThoughtType
 from workers.api.errors import respond
 from workers.api.json_routes import json_router
 from workers.api.services import Given
-from workers.views.thoughts import (
-    ThoughtProofDocument,
-    ThoughtsDocument,
-    session_view,
-    thought_proof,
-    thoughts_document,
-)
 
 PAGE_MAX = 500
 CONTENT_CHARS_MAX = 64 << 10
@@ -100,35 +93,6 @@ async def merkle_root(session_id: UUID, services: Given) -> MerkleRootDocument |
 async def audit_session_end(session_id: UUID, services: Given) -> AuditSessionDocument | Response:
     """End a session that was finalized."""
     return answered(await services.sessions.ask(str(session_id), messages.EndAuditSession()))
-
-
-@router.get("/{session_id}")
-async def thoughts(
-    session_id: UUID,
-    services: Given,
-    after: Annotated[int, Query(ge=0, le=THOUGHTS_MAX)] = 0,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
-) -> ThoughtsDocument:
-    """Return where a session stands and a page of its thoughts; go on after `next_after`."""
-    return await services.read(
-        lambda view: thoughts_document(view, str(session_id), after=after, limit=limit)
-    )
-
-
-@router.get("/{session_id}/status")
-async def status(session_id: UUID, services: Given) -> AuditSessionDocument:
-    """Return where a session stands, from a snapshot."""
-    return await services.read(lambda view: session_view(view, str(session_id)))
-
-
-@router.get("/{session_id}/proof/{thought_sequence}")
-async def proof(
-    session_id: UUID,
-    thought_sequence: Annotated[int, Path(ge=1, le=THOUGHTS_MAX)],
-    services: Given,
-) -> ThoughtProofDocument:
-    """Return the path from a thought to the root of its session, and the seal with the count."""
-    return await services.read(lambda view: thought_proof(view, str(session_id), thought_sequence))
 
 
 Answer = TypeVar("Answer")

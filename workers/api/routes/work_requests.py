@@ -32,8 +32,9 @@ from queues.queue.job_progress import JobProgress
 from workers.api.errors import ApiError
 from workers.api.json_routes import json_router
 from workers.api.outcome_watch import Until
-from workers.api.routes.log_proofs import Size, tree_answer
+from workers.api.routes.log_proofs import Size
 from workers.api.services import Given, Services
+from workers.questions.log_tree import tree_sizes
 from workers.use_cases import queue_operations
 from workers.views.log_proofs import OutcomeProofDocument, outcome_proof
 from workers.views.surroundings import why_open
@@ -209,7 +210,8 @@ async def proof(
     """
     ended = await services.read(lambda view: outcome_of(view, queue, request_id))
     await _existing(services, ended, request_id)
-    return await tree_answer(services, lambda view: outcome_proof(view, request_id, tree_size))
+    with tree_sizes():
+        return await services.read(lambda view: outcome_proof(view, request_id, tree_size))
 
 
 @router.post("/requests/{request_id:path}/cancel")

@@ -11,7 +11,7 @@ from kernel.audit.provenance import Named, Provenance, Step
 from kernel.landscape.errors import LandscapeRefused
 from workers.dashboard.pages.page import Pages
 from workers.dashboard.sanitize import bounded_text
-from workers.views.provenance import Question
+from workers.views.provenance import ProvenanceQuestion
 
 ID_CHARS_MAX = 512
 STEPS_SHOWN_MAX = 100
@@ -29,7 +29,7 @@ async def show(pages: Pages, request: Request) -> Response:
     context |= {"problem": "", "beyond": 0, "query": urlencode(query)}
     if not query["id"]:
         return await pages.answer(request, "explain", context)
-    question = Question(query["id"], query["hypothesis"] or None)
+    question = ProvenanceQuestion(query["id"], query["hypothesis"] or None)
     try:
         answer = await pages.source.explained(question)
     except LandscapeRefused as error:
@@ -45,7 +45,7 @@ async def show(pages: Pages, request: Request) -> Response:
     return await pages.answer(request, "explain", context)
 
 
-def _query_of(question: Question) -> str:
+def _query_of(question: ProvenanceQuestion) -> str:
     fields = {"record_id": question.record_id, "hypothesis": question.hypothesis, "format": "text"}
     return urlencode({name: value for name, value in fields.items() if value is not None})
 

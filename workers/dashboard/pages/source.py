@@ -9,7 +9,7 @@ from queues.fleet.worker_heartbeats import WorkerBeat
 from workers.use_cases.queue_operations import OperatorAction
 from workers.views.audit import OperationPageDocument
 from workers.views.interface import Interface
-from workers.views.provenance import Question
+from workers.views.provenance import ProvenanceQuestion
 from workers.views.queues import QueueSummary
 from workers.views.records import OperationRecordDocument
 from workers.views.requests import RequestView
@@ -87,7 +87,7 @@ class PageSource(Protocol):
         """
         ...
 
-    async def explained(self, question: Question) -> Provenance | str:
+    async def explained(self, question: ProvenanceQuestion) -> Provenance | str:
         """Return where something comes from; of an id of a run its lineage, as text.
 
         Raises:

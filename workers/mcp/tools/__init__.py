@@ -3,20 +3,24 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from workers.mcp.question_tools import tool_of
 from workers.mcp.tool import Tool
-from workers.mcp.tools import (
-    audit,
-    bindings,
-    diagnosis,
-    landscape,
-    proofs,
-    query,
-    queues,
-    records,
-    run_records,
-    sessions,
-    thoughts,
+from workers.mcp.tools import diagnosis, explanations, query, queues, thoughts
+from workers.questions.catalogue import QUESTIONS
+
+NO_TOOLS = frozenset(
+    {
+        "list_requests",
+        "get_reviewed_batch",
+        "get_thought_session",
+        "prove_thought",
+        "list_quarantines",
+        "list_legal_holds",
+        "list_lost",
+        "get_shards",
+    }
 )
+"""Questions without a tool: each tool costs a model's reading, and others tell of these."""
 
 TOOLS: Mapping[str, type[Tool]] = MappingProxyType(
     {
@@ -24,61 +28,14 @@ TOOLS: Mapping[str, type[Tool]] = MappingProxyType(
         "get_recent_activity": diagnosis.GetRecentActivity,
         "get_queues": queues.GetQueues,
         "get_request": queues.GetRequest,
-        "list_dead_letters": queues.ListDeadLetters,
-        "find_operations": audit.FindOperations,
-        "get_ancestors": audit.GetAncestors,
-        "preview_rollback": audit.PreviewRollback,
-        "explain_authority": audit.ExplainAuthority,
-        "list_adjudications": audit.ListAdjudications,
-        "list_reviews": audit.ListReviews,
-        "list_costs": audit.ListCosts,
-        "sum_costs": audit.SumCosts,
-        "get_operation": records.GetOperation,
-        "get_node": records.GetNode,
-        "list_log": records.ListLog,
-        "list_extractions": records.ListExtractions,
-        "get_extraction": records.GetExtraction,
-        "get_source_fields": records.GetSourceFields,
-        "list_sessions": sessions.ListSessions,
-        "get_session": sessions.GetSession,
-        "list_session_events": sessions.ListSessionEvents,
-        "list_bindings": bindings.ListBindings,
-        "get_binding": bindings.GetBinding,
-        "list_manifests": bindings.ListManifests,
-        "get_implications": bindings.GetImplications,
-        "get_tree_head": proofs.GetTreeHead,
-        "prove_inclusion": proofs.ProveInclusion,
-        "prove_consistency": proofs.ProveConsistency,
-        "list_thoughts": thoughts.ListThoughts,
-        "list_rounds": thoughts.ListRounds,
+        **{name: tool_of(question) for name, question in QUESTIONS.items() if name not in NO_TOOLS},
+        "explain_token": explanations.ExplainToken,
         "audit_verify_chain": thoughts.AuditVerifyChain,
-        "merkle_root": thoughts.MerkleRoot,
         "merkle_verify": thoughts.MerkleVerify,
         "audit_session_start": thoughts.AuditSessionStart,
         "thought_record": thoughts.ThoughtRecordTool,
         "merkle_finalize": thoughts.MerkleFinalize,
         "audit_session_end": thoughts.AuditSessionEnd,
-        "list_runs": landscape.ListRuns,
-        "get_run": landscape.GetRun,
-        "get_run_summary": landscape.GetRunSummary,
-        "explain_token": landscape.ExplainToken,
-        "get_errors": landscape.GetErrors,
-        "get_dag_structure": landscape.GetDagStructure,
-        "get_performance_report": landscape.GetPerformanceReport,
-        "get_error_analysis": landscape.GetErrorAnalysis,
-        "get_llm_usage_report": landscape.GetLlmUsageReport,
-        "get_outcome_analysis": landscape.GetOutcomeAnalysis,
-        "get_failure_context": landscape.GetFailureContext,
-        "get_run_contract": landscape.GetRunContract,
-        "explain_field": landscape.ExplainField,
-        "list_contract_violations": run_records.ListContractViolations,
-        "list_nodes": run_records.ListNodes,
-        "list_rows": run_records.ListRows,
-        "list_tokens": run_records.ListTokens,
-        "get_node_states": run_records.GetNodeStates,
-        "get_calls": run_records.GetCalls,
-        "list_operations": run_records.ListOperations,
-        "get_operation_calls": run_records.GetOperationCalls,
         "query": query.RunQuery,
         "describe_schema": query.DescribeSchema,
     }

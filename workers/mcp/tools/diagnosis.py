@@ -18,6 +18,7 @@ from workers.mcp.answers import dumped
 from workers.mcp.errors import error_document
 from workers.mcp.tool import Document, Tool, ToolContext
 from workers.mcp.tools.queues import requests_summary
+from workers.questions.costs import SUMMED_UP_MAX
 from workers.views import landscape
 from workers.views.attention import PARTS, attention
 from workers.views.audit import CostTotalsDocument, page_document, totals_document
@@ -32,9 +33,6 @@ from workers.views.records import count_requests
 
 HALTS_SHOWN_MAX = 20
 MINUTES_MAX = 60 * 24 * 31
-SUMMED_UP_MAX = 10_000
-"""Operations that are summed up for one answer."""
-
 NEWEST_SHOWN = 10
 LOOKED_AT_MAX = 1000
 """Rows of the log, from its end, among which the newest operations of a time are."""
@@ -47,7 +45,7 @@ class Diagnose(Tool):
     damaged, and runs that failed, are stuck or have many errors.
     """
 
-    async def answer(self, context: ToolContext) -> Document:
+    async def result(self, context: ToolContext) -> Document:
         """Return what the record says, and what the gateway says where there is one."""
         now_us = system_host().now_us()
         record = await context.read(lambda view: _recorded(view, now_us))
@@ -76,7 +74,7 @@ class GetRecentActivity(Tool):
 
     minutes: Annotated[int, Field(ge=1, le=MINUTES_MAX)] = 60
 
-    async def answer(self, context: ToolContext) -> Document:
+    async def result(self, context: ToolContext) -> Document:
         """Return the sums and the newest operations, the newest first."""
         now_us = system_host().now_us()
         since_us = now_us - self.minutes * 60_000_000

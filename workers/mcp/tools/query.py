@@ -13,8 +13,8 @@ from kernel.ledger.ad_hoc_query import (
     table_documents,
 )
 from workers.environment.ledger_access import file_of
-from workers.mcp.fields import Name
 from workers.mcp.tool import Document, Tool, ToolContext, existing
+from workers.questions.fields import Name
 
 ROWS_MAX = 200
 BYTES_MAX = 24_000
@@ -42,7 +42,7 @@ class RunQuery(Tool):
         ),
     ] = None
 
-    async def answer(self, context: ToolContext) -> Document:
+    async def result(self, context: ToolContext) -> Document:
         """Return rows as lists, in the order of `columns`."""
         bounds = QueryBounds(self.limit, BYTES_MAX, SECONDS_MAX)
         answer = await context.query(self.sql, bounds, run_id=self.run_id)
@@ -58,7 +58,7 @@ class DescribeSchema(Tool):
 
     table: Name | None = None
 
-    async def answer(self, context: ToolContext) -> Document:
+    async def result(self, context: ToolContext) -> Document:
         """Return the tables, or one."""
         documents = table_documents()
         if self.table is None:

@@ -1,24 +1,16 @@
 """Tools of the queues: requests on the record, what is paused or given up, and who works."""
 
 from dataclasses import asdict
-from typing import Annotated
 from urllib.parse import quote
 
-from pydantic import Field
-
-from kernel.work.dead_letters import dead_letters
 from kernel.work.pauses import pauses_of
-from kernel.work.queue_kinds import QUEUE_KINDS, no_such_queue
 from kernel.work.requests import status_of
 from workers.client.errors import GatewayError
-from workers.mcp.answers import page, shortened
 from workers.mcp.errors import error_document
-from workers.mcp.fields import NAME_CHARS_MAX, AfterName, Limit, Name
 from workers.mcp.part_tool import PartTool
 from workers.mcp.tool import Document, Tool, ToolContext, ToolRefused
+from workers.questions.fields import Name
 from workers.views.records import RequestCounts, count_requests
-
-SIGNATURES_SHOWN_MAX = 10
 
 
 class GetQueues(Tool):
@@ -27,7 +19,7 @@ class GetQueues(Tool):
     `depths` and `fleet` come from the gateway, the rest from the record.
     """
 
-    async def answer(self, context: ToolContext) -> Document:
+    async def result(self, context: ToolContext) -> Document:
         """Return the queues."""
         requests, pauses = await context.read(lambda view: (count_requests(view), pauses_of(view)))
         document: Document = {
@@ -64,40 +56,6 @@ class GetRequest(PartTool):
     def summary(self, document: Document) -> str:
         """Return how it stands, and of which queue it is."""
         return f"{document['state']}, of {document['queue']}"
-
-
-class ListDeadLetters(Tool):
-    """List requests that were given up and not requeued, and how many for which reason."""
-
-    queue: Annotated[Name, Field(description=f"One of {', '.join(QUEUE_KINDS)}.")]
-    error_signature: Annotated[
-        Name | None, Field(description="Only what was given up for this reason.")
-    ] = None
-    after: AfterName = ""
-    limit: Limit = 20
-
-    async def answer(self, context: ToolContext) -> Document:
-        """Return a page of dead letters."""
-        if self.queue not in QUEUE_KINDS:
-            raise ToolRefused(no_such_queue(self.queue), code="work_queue_unknown")
-        letters = await context.read(
-            lambda view: dead_letters(
-                view,
-                self.queue,
-                error_signature=self.error_signature,
-                after=self.after,
-                limit=self.limit,
-            )
-        )
-        shown = page(
-            "dead_letters",
-            letters.dead_letters,
-            lambda letter: letter.request_id,
-            letters.next_after,
-            lambda count: f"{count} dead letters on this page",
-        )
-        counts = shortened(dict(letters.by_signature), NAME_CHARS_MAX, SIGNATURES_SHOWN_MAX)
-        return shown | {"by_signature": counts, "complete": letters.complete}
 
 
 async def _waiting(context: ToolContext, queue: str, request_id: str) -> Document:

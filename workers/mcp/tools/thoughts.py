@@ -8,16 +8,9 @@ from pydantic import Field
 from kernel.model.thought_receipts import THOUGHT_NAME_CHARS_MAX, THOUGHTS_MAX
 from kernel.proof.thought_chain import ThoughtType
 from workers.client.typed.thoughts import merkle_verify
-from workers.mcp.answers import page
-from workers.mcp.fields import Limit, ThoughtSession
 from workers.mcp.tool import Document, Tool, ToolContext, ToolRefused
-from workers.views.thoughts import (
-    chain_view,
-    root_view,
-    rounds_document,
-    thought_proof,
-    thoughts_document,
-)
+from workers.questions.thoughts import ProveThought, Session
+from workers.views.thoughts import chain_view
 
 CONTENT_CHARS_MAX = 64 << 10
 
@@ -27,7 +20,7 @@ _Name = Annotated[
 
 
 class _OfThoughts(Tool):
-    session_id: ThoughtSession
+    session_id: Session
 
     async def step(self, context: ToolContext, part: str, **body: Any) -> Document:
         """Ask the gateway for the next step of the session."""
@@ -39,50 +32,6 @@ class _OfThoughts(Tool):
         return answer
 
 
-class ListThoughts(_OfThoughts):
-    """List the thoughts of a session in order, each with its content and hashes."""
-
-    after: Annotated[int, Field(ge=0, le=THOUGHTS_MAX)] = 0
-    limit: Limit = 20
-
-    async def answer(self, context: ToolContext) -> Document:
-        """Return a page of thoughts, and where the session stands."""
-        document = await context.read(
-            lambda view: thoughts_document(
-                view, self.session_id, after=self.after, limit=self.limit
-            )
-        )
-        session = document["session"]
-        shown = page(
-            "thoughts",
-            document["thoughts"],
-            lambda thought: thought["sequence"],
-            document["next_after"],
-            lambda count: f"{count} of {session['thought_count']} thoughts; {session['state']}",
-        )
-        return shown | {"session": session}
-
-
-class ListRounds(Tool):
-    """List rounds, each with the sessions of thoughts that its seal holds."""
-
-    after: Annotated[int, Field(ge=0, le=(1 << 53) - 1)] = 0
-    limit: Limit = 20
-
-    async def answer(self, context: ToolContext) -> Document:
-        """Return a page of rounds."""
-        document = await context.read(
-            lambda view: rounds_document(view, after=self.after, limit=self.limit)
-        )
-        return page(
-            "rounds",
-            document["rounds"],
-            lambda round_: round_["round_number"],
-            document["next_after"],
-            lambda count: f"{count} rounds on this page",
-        )
-
-
 class AuditVerifyChain(_OfThoughts):
     """Read the chain of a session of thoughts again from its first thought.
 
@@ -91,7 +40,7 @@ class AuditVerifyChain(_OfThoughts):
 
     record: bool = False
 
-    async def answer(self, context: ToolContext) -> Document:
+    async def result(self, context: ToolContext) -> Document:
         """Return the length and the head of a chain that holds."""
         if self.record:
             session = await self.step(context, "/verify")
@@ -100,26 +49,16 @@ class AuditVerifyChain(_OfThoughts):
         return {"summary": f"the chain of {chain['thought_count']} thoughts holds", **chain}
 
 
-class MerkleRoot(_OfThoughts):
-    """Read the Merkle root of a session of thoughts with its seal; null until it is finalized."""
-
-    is_exact: ClassVar[bool] = True
-
-    async def answer(self, context: ToolContext) -> Document:
-        """Return the root."""
-        root = await context.read(lambda view: root_view(view, self.session_id))
-        return {"summary": "finalized" if root["merkle_root"] else "not finalized yet", **root}
-
-
 class MerkleVerify(_OfThoughts):
     """Prove that a thought is in its session, and verify the proof against the session's seal."""
 
     is_exact: ClassVar[bool] = True
     sequence: Annotated[int, Field(ge=1, le=THOUGHTS_MAX, description="Place of the thought.")]
 
-    async def answer(self, context: ToolContext) -> Document:
+    async def result(self, context: ToolContext) -> Document:
         """Return the proof, and the names of those who signed the seal."""
-        proof = await context.read(lambda view: thought_proof(view, self.session_id, self.sequence))
+        question = ProveThought(session_id=self.session_id, sequence=self.sequence)
+        proof = await context.read(question.answer)
         signers = [verifier.name for verifier in merkle_verify(proof)]
         summary = f"thought {self.sequence} is in the sealed session"
         return {"summary": summary, "is_verified": True, "signed_by": signers, **proof}
@@ -131,7 +70,7 @@ class AuditSessionStart(_OfThoughts):
     writes: ClassVar[bool] = True
     task_id: _Name
 
-    async def answer(self, context: ToolContext) -> Document:
+    async def result(self, context: ToolContext) -> Document:
         """Return the session."""
         session = await self.step(context, "/start", task_id=self.task_id)
         return {"summary": session["state"], **session}
@@ -145,7 +84,7 @@ class ThoughtRecordTool(_OfThoughts):
     thought_type: ThoughtType
     content: Annotated[str, Field(max_length=CONTENT_CHARS_MAX)]
 
-    async def answer(self, context: ToolContext) -> Document:
+    async def result(self, context: ToolContext) -> Document:
         """Return the thought as it is on the record."""
         stated = self.model_dump(include={"thought_id", "thought_type", "content"})
         thought = await self.step(context, "", **stated)
@@ -158,7 +97,7 @@ class MerkleFinalize(_OfThoughts):
     writes: ClassVar[bool] = True
     is_exact: ClassVar[bool] = True
 
-    async def answer(self, context: ToolContext) -> Document:
+    async def result(self, context: ToolContext) -> Document:
         """Return the root and the seal."""
         return {"summary": "finalized", **await self.step(context, "/finalize")}
 
@@ -168,7 +107,7 @@ class AuditSessionEnd(_OfThoughts):
 
     writes: ClassVar[bool] = True
 
-    async def answer(self, context: ToolContext) -> Document:
+    async def result(self, context: ToolContext) -> Document:
         """Return the session."""
         session = await self.step(context, "/end")
         return {"summary": session["state"], **session}

@@ -1,0 +1,1 @@
+"""Questions about the record, each declared once for every door."""

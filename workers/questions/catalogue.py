@@ -1,0 +1,80 @@
+"""Lists the questions by their names."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from workers.questions import (
+    bindings,
+    costs,
+    extractions,
+    log_tree,
+    nodes,
+    operations,
+    operators,
+    requests,
+    reviews,
+    run_records,
+    runs,
+    sessions,
+    thoughts,
+)
+from workers.questions.question import Question
+
+_ALL: tuple[type[Question], ...] = (
+    requests.ListRequests,
+    requests.ListDeadLetters,
+    operations.FindOperations,
+    operations.GetAncestors,
+    operations.PreviewRollback,
+    operations.GetOperation,
+    operations.ListLog,
+    nodes.GetNode,
+    nodes.ExplainAuthority,
+    costs.ListCosts,
+    costs.SumCosts,
+    reviews.ListAdjudications,
+    reviews.ListMigrationReviews,
+    reviews.ListReviews,
+    reviews.GetReviewedBatch,
+    extractions.ListExtractions,
+    extractions.GetExtraction,
+    extractions.GetSourceFields,
+    sessions.ListSessions,
+    sessions.GetSession,
+    sessions.ListSessionEvents,
+    bindings.ListBindings,
+    bindings.GetBinding,
+    bindings.ListManifests,
+    bindings.GetManifest,
+    log_tree.GetTreeHead,
+    log_tree.ProveInclusion,
+    log_tree.ProveConsistency,
+    thoughts.ListThoughts,
+    thoughts.GetThoughtSession,
+    thoughts.MerkleRoot,
+    thoughts.ProveThought,
+    thoughts.ListRounds,
+    runs.ListRuns,
+    runs.GetRunSummary,
+    runs.GetRun,
+    *runs.REPORTS,
+    runs.GetRunContract,
+    runs.ExplainField,
+    run_records.ListNodes,
+    run_records.ListRows,
+    run_records.ListTokens,
+    run_records.ListOperations,
+    run_records.GetNodeStates,
+    run_records.GetCalls,
+    run_records.GetOperationCalls,
+    run_records.ListContractViolations,
+    operators.GetImplications,
+    operators.ListQuarantines,
+    operators.ListLegalHolds,
+    operators.ListLost,
+    operators.GetShards,
+)
+
+QUESTIONS: Mapping[str, type[Question]] = MappingProxyType(
+    {question.name: question for question in _ALL}
+)

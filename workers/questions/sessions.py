@@ -1,0 +1,85 @@
+"""Asks for belief sessions as the record has them: which there are, where one stands, its trail."""
+
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import Field
+
+from kernel.ledger.ledger import LedgerView
+from workers.questions.fields import NAME_CHARS_MAX, NO_NUL, Limit, Name, PageByName
+from workers.questions.question import Question, existing
+from workers.views.session_lists import (
+    NewestSessionsDocument,
+    TrailDocument,
+    find_sessions,
+    recorded_snapshot,
+    session_state,
+    session_trail,
+)
+
+EVENTS_MAX: Final = 10_000_000
+SURVIVORS_MAX: Final = 1000
+UNKNOWN: Final = "SESSION_NOT_FOUND"
+
+
+class ListSessions(PageByName):
+    """List belief sessions, the last changed first; go on while `next_after` is given.
+
+    Each has its title, how many hypotheses are left, and whether it has ended. One with a
+    `successor_id` is closed, and goes on as that one. A page may be empty and not the last.
+    """
+
+    paths: ClassVar = ("/v1/sessions",)
+    rows: ClassVar = "sessions"
+
+    words: Annotated[
+        str | None,
+        Field(max_length=NAME_CHARS_MAX, pattern=NO_NUL, description="Part of an id or a title."),
+    ] = None
+
+    def answer(self, view: LedgerView) -> NewestSessionsDocument:
+        """Return a page of sessions."""
+        return find_sessions(view, self.words or None, after=self.after, limit=self.limit)
+
+
+class GetSession(Question):
+    """Show where a belief session stands: its survivors, its obligation, the head of its trail."""
+
+    session_id: Name
+    survivors: Annotated[int, Field(ge=0, le=SURVIVORS_MAX, description="How many are listed.")] = (
+        50
+    )
+
+    def answer(self, view: LedgerView) -> dict[str, Any]:
+        """Return the session as its trail says, held against its anchor in the log."""
+        snapshot = recorded_snapshot(view, self.session_id, self.survivors)
+        return existing(snapshot, "session", self.session_id, code=UNKNOWN)
+
+    def summary(self, document: Any) -> str:
+        """Return how it stands."""
+        return f"{session_state(document)}: {document['n_survivors']} hypotheses survive"
+
+
+class ListSessionEvents(Question):
+    """List the entries of a belief session's trail in order: what struck which hypotheses, why.
+
+    The justification of an elimination is in its `payload`.
+    """
+
+    rows: ClassVar = "events"
+    rows_read: ClassVar = 20
+
+    session_id: Name
+    after: Annotated[
+        int, Field(ge=0, le=EVENTS_MAX, description="Go on after so many entries.")
+    ] = 0
+    limit: Limit = 100
+
+    def answer(self, view: LedgerView) -> TrailDocument:
+        """Return a page of the trail."""
+        trail = session_trail(view, self.session_id, self.after, self.limit)
+        return existing(
+            trail if trail["events"] or self.after else None,
+            "session",
+            self.session_id,
+            code=UNKNOWN,
+        )
