@@ -6,7 +6,6 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI, Response
 from fastapi.routing import APIRoute
 from fastapi.telemetry import TelemetryConfig
-from starlette.types import Message
 
 from kernel.values.host import Host
 from workers.api import errors
@@ -123,9 +122,9 @@ def build_app(
     )
     app.state.services = services
     errors.install(app)
-    for module in MODULES:
-        app.include_router(module.router)
-    app.include_router(dashboard, include_in_schema=False)
+    # A router that is included is looked through twice, and its routes are worked out anew.
+    for router in (*(module.router for module in MODULES), dashboard):
+        app.router.routes.extend(router.routes)
     document = DOCUMENT.read_bytes()
 
     @app.get("/openapi.json", include_in_schema=False)
@@ -147,19 +146,3 @@ def hot_routes() -> list[APIRoute]:
     declared = (route for module in MODULES for route in module.router.routes)
     routes = [route for route in declared if isinstance(route, APIRoute)]
     return [route for route in routes if unwrap(route.endpoint) in HOT]
-
-
-async def work_out_routes(app: FastAPI) -> None:
-    """Let the framework work out what its routes read and answer.
-
-    It does so at the first request, and holds the event loop for 100 ms.
-    """
-    scope = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": []}
-
-    async def receive() -> Message:
-        return {"type": "http.request"}
-
-    async def send(_: Message) -> None:
-        return
-
-    await app.router(scope, receive, send)

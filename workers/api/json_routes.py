@@ -17,10 +17,13 @@ from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
+from starlette.routing import Match
+from starlette.types import Scope
 
 from workers.api.body_limits import limits_of
 from workers.api.json_answers import json_answer
 from workers.api.json_bodies import read_json
+from workers.api.openapi_errors import ERROR_RESPONSES
 
 _JSON_TYPES = re.compile(r"\s*application/(?:[\w.+-]+\+)?json\s*(?:;|$)", re.IGNORECASE)
 
@@ -36,7 +39,15 @@ class JsonRoute(APIRoute):
         if shape is not None:
             options["response_model"] = shape
         options["summary"] = options.get("summary") or summary_of(endpoint)
+        options["responses"] = ERROR_RESPONSES | (options.get("responses") or {})
+        self._before_fields = path.partition("{")[0]
         super().__init__(path, _answering(endpoint, options.get("status_code")), **options)
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether a request is this route's; of another subject a look at its path says."""
+        if not scope["path"].startswith(self._before_fields) and not scope.get("root_path"):
+            return Match.NONE, {}
+        return super().matches(scope)
 
     def get_route_handler(self) -> Handler:
         """Return a handler that reads the query and the body, if any, and calls the route."""

@@ -16,7 +16,6 @@ from kernel.ledger.ledger import Ledger
 from kernel.ledger.receipts import purge_expired
 from kernel.ledger.store.tables import HasStandbys, Store
 from queues.redis.connection import connect_redis
-from workers.api.app import work_out_routes
 from workers.environment.data_folder import DataFolder
 from workers.environment.folder_owner import claim_folders
 from workers.environment.ledger_access import LedgerPlace, file_of, founded_ledger, ledger_place
@@ -84,7 +83,6 @@ async def _serve_one(
 
     settle_memory()
     try:
-        await work_out_routes(gateway.app)
         if not halted:
             await answered(gateway.sharing.found, wait_s)
             if (mark := await mark_of(ledger, settings)()) is not None:

@@ -37,8 +37,8 @@ Sequence = Annotated[int, Field(ge=0, le=SEQUENCE_MAX)]
 AfterNumber = Annotated[int, Field(ge=0, le=SEQUENCE_MAX, description=_AFTER)]
 AfterName = Annotated[
     str,
-    BeforeValidator(_from_number),
     Field(max_length=PLACE_CHARS_MAX, pattern=NO_NUL, description=_AFTER),
+    BeforeValidator(_from_number),
 ]
 Limit = Annotated[int, Field(ge=1, le=PAGE_MAX, description="At most so many rows.")]
 TreeSize = Annotated[

@@ -11,7 +11,7 @@ from uuid import UUID
 import anyio
 import httpx
 from fakeredis import FakeAsyncRedis
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
@@ -187,7 +187,6 @@ async def running_door(
     )
     router = build_router(SnapshotHub(LiveSource(services, 4)), LivePages(services))
     app = build_app(services, router, hosts=hosts, host=host)
-    share_routes(app, router)
     async with anyio.create_task_group() as tasks, http_client(app) as http:
         http.event_hooks["response"] += [check_numbers, check_shape]
         ready = anyio.Event()
@@ -198,26 +197,6 @@ async def running_door(
         yield Door(services, app, committer, http)
         tasks.cancel_scope.cancel()
     await redis.aclose()
-
-
-_SHARED: list[Any] = []
-"""The routers of the first gateway of this process, but for its dashboard's.
-
-What their routes read and answer is worked out with the first request, which takes 100 ms of CPU,
-and is the same for every gateway: they find its services in the application that is asked.
-"""
-
-
-def share_routes(app: FastAPI, dashboard: APIRouter) -> None:
-    included = [
-        route
-        for route in app.router.routes
-        if getattr(route, "original_router", dashboard) is not dashboard
-    ]
-    assert app.router.routes[: len(included)] == included
-    if not _SHARED:
-        _SHARED.extend(included)
-    app.router.routes[: len(included)] = _SHARED
 
 
 async def check_numbers(response: httpx.Response) -> None:

@@ -18,13 +18,13 @@ from workers.api.body_limits import (
     STREAM_LINES_MAX,
     STREAM_S_MAX,
 )
-from workers.api.openapi_errors import Error
+from workers.api.openapi_errors import ERROR_RESPONSES, Error
 from workers.api.operation_results import ResultDocument
 from workers.api.operation_stream import MEDIA_TYPE
 from workers.api.preferred_proofs import add_proofs, prefers_proof
 from workers.api.services import Given
 
-router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
+router = APIRouter(prefix="/v1/sessions", tags=["sessions"], responses=ERROR_RESPONSES)
 
 
 class _Line(BaseModel):

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from workers.api.json_routes import Endpoint, Handler, JsonRoute, refuse_repeats
 from workers.api.services import Services
 from workers.questions.catalogue import QUESTIONS
+from workers.questions.fields import NO_NUL
 from workers.questions.question import Question
 
 
@@ -78,11 +79,15 @@ def _endpoint(path: str, question: type[Question]) -> Endpoint:
 def _parameter(path: str, name: str, field: Any) -> Parameter:
     is_in_path = f"{{{name}}}" in path or f"{{{name}:" in path
     place: Any = Path if is_in_path else Query
+    metadata = field.metadata
+    if is_in_path:
+        # Of a path nobody has to be told that it holds no U+0000.
+        metadata = [each for each in metadata if getattr(each, "pattern", None) != NO_NUL]
     return Parameter(
         name,
         Parameter.KEYWORD_ONLY,
         default=Parameter.empty if is_in_path or field.is_required() else field.default,
-        annotation=Annotated[field.rebuild_annotation(), place(description=field.description)],
+        annotation=Annotated[(field.annotation, *metadata, place(description=field.description))],
     )
 
 
