@@ -45,9 +45,6 @@ class ReceiptKind:
 
     body: type[ReceiptBody]
     retention: Retention
-    chained: bool
-    """Whether it lies in the chain of receipts, which every log row seals."""
-
     days: int | None
     """After which it is purged; None where it is kept for good."""
 
@@ -61,11 +58,11 @@ class ReceiptKind:
 
 
 def _durable(body: type[ReceiptBody]) -> ReceiptKind:
-    return ReceiptKind(body, "durable", chained=True, days=None)
+    return ReceiptKind(body, "durable", days=None)
 
 
 def _ephemeral(body: type[ReceiptBody]) -> ReceiptKind:
-    return ReceiptKind(body, "ephemeral", chained=False, days=EPHEMERAL_DAYS)
+    return ReceiptKind(body, "ephemeral", days=EPHEMERAL_DAYS)
 
 
 RECEIPT_KINDS: Mapping[str, ReceiptKind] = MappingProxyType(

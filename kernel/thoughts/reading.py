@@ -10,15 +10,6 @@ from kernel.values.canonical import GENESIS_HASH
 from kernel.values.errors import LedgerCorrupt
 
 
-def session_row(view: LedgerView, session_id: str) -> Row:
-    """Return the row of a session.
-
-    Raises:
-        ThoughtRefused: `audit_session_unknown`.
-    """
-    return session_of(view, session_id)
-
-
 def thought_rows(view: LedgerView, session_id: str, *, after: int, limit: int) -> list[Row]:
     """Return the thoughts of a session behind a place, in their order."""
     where = {"session_id": session_id}

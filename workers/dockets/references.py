@@ -130,8 +130,6 @@ class Reference:
     """Whether the entry itself relates to the document, and not one that it describes."""
     motion_type: str | None
     """What the motion asks for that the words behind the number describe, where they do."""
-    names_motion: bool | None
-    """Whether those words call it a motion; None where nothing is described."""
     described_until: int
     """Where the words behind the number end that describe the document; `end` without any."""
 
@@ -261,6 +259,5 @@ def _reference(
         cue,
         relates=_RELATES[cue] and not nested and aside is None,
         motion_type=type_of_title(text, motion.start(), words[1]) if motion and words else None,
-        names_motion=None if words is None else motion is not None,
         described_until=max(end, next_at) if described else end,
     )

@@ -127,7 +127,6 @@ class RelationshipCandidate:
     """A filing that an entry may be about; evidence, not a relationship."""
 
     relationship_type: RelationshipType
-    source_position: int
     target_position: int
     target_document_number: str | None
     identity_confidence: float
@@ -141,8 +140,6 @@ class RelationshipResolution:
 
     candidates: tuple[RelationshipCandidate, ...] = ()
     """The best first."""
-    unmatched_numbers: tuple[str, ...] = ()
-    """Numbers that the entry relates to and that no entry before it has."""
 
 
 @dataclass(slots=True)
@@ -186,14 +183,13 @@ class RelationshipIndex:
         if not ranked:
             for _, target in named:
                 if target is not None and target.filing_role in TARGET_ROLES[relation][1]:
-                    _rank(ranked, filing, relation, target, "number of another kind of paper")
+                    _rank(ranked, relation, target, "number of another kind of paper")
         if not named and filing.speaks_by_words:
             self._by_words(ranked, filing, relation)
         best_first = sorted(
             ranked.values(), key=lambda item: (-item.identity_confidence, -item.target_position)
         )
-        unmatched = dict.fromkeys(item.number for item, target in named if target is None)
-        return RelationshipResolution(tuple(best_first[:CANDIDATES_MAX]), tuple(unmatched))
+        return RelationshipResolution(tuple(best_first[:CANDIDATES_MAX]))
 
     def _by_words(
         self,
@@ -213,7 +209,7 @@ class RelationshipIndex:
                 evidence = "words, the only open one"
             else:
                 evidence = "words, an older one" if index else "words, the newest of several"
-            _rank(ranked, filing, relation, target, evidence)
+            _rank(ranked, relation, target, evidence)
 
     def _keep(self, filing: Filing) -> None:
         if filing.document_number is not None:
@@ -293,7 +289,7 @@ def _of_motions(
             continue
         if target.filing_role in TARGET_ROLES[relation][0]:
             evidence = _number_evidence(filing, target, reference.motion_type)
-            _rank(ranked, filing, relation, target, evidence)
+            _rank(ranked, relation, target, evidence)
             if filing.motion_type is not None and target.motion_type == filing.motion_type:
                 names_own_type = True
             elif filing.motion_type is not None and _is_listed(reference, description):
@@ -304,10 +300,10 @@ def _of_motions(
             and target.filing_role in ANSWERING_ROLES
         ):
             through = "number, reached through the paper that it names"
-            _rank(ranked, filing, relation, target.about, through)
+            _rank(ranked, relation, target.about, through)
     for target in aside if names_own_type else ():
         ranked.pop(target.position, None)
-        _rank(ranked, filing, relation, target, "number, words of another motion")
+        _rank(ranked, relation, target, "number, words of another motion")
     return ranked
 
 
@@ -336,14 +332,12 @@ def _number_evidence(filing: Filing, target: Filing, described_type: str | None)
 
 def _rank(
     ranked: dict[int, RelationshipCandidate],
-    filing: Filing,
     relation: RelationshipType,
     target: Filing,
     evidence: str,
 ) -> None:
     candidate = RelationshipCandidate(
         relation,
-        filing.position,
         target.position,
         target.document_number,
         CONFIDENCE[evidence],

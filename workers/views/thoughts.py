@@ -18,7 +18,8 @@ from actors.commit.thought_units import (
 from actors.errors import ThoughtNotTaken
 from kernel.ledger.ledger import LedgerView
 from kernel.retention.thought_contents import Storage, read_content
-from kernel.thoughts.reading import read_chain, round_rows, session_row, thought_path, thought_rows
+from kernel.thoughts.reading import read_chain, round_rows, thought_path, thought_rows
+from kernel.thoughts.sessions import session_of
 
 
 class ShownThought(ThoughtDocument):
@@ -99,7 +100,7 @@ def root_view(view: LedgerView, session_id: str) -> MerkleRootDocument:
         ThoughtNotTaken: `audit_session_unknown`.
     """
     session_view(view, session_id)
-    return root_document(session_row(view, session_id))
+    return root_document(session_of(view, session_id))
 
 
 def thoughts_document(
@@ -137,7 +138,7 @@ def thought_proof(view: LedgerView, session_id: str, sequence: int) -> ThoughtPr
         ThoughtNotTaken: `audit_session_unknown`, `audit_session_not_finalized`, `thought_unknown`.
     """
     session_view(view, session_id)
-    root = root_document(session_row(view, session_id))
+    root = root_document(session_of(view, session_id))
     if root["seal"] is None or root["seal_sequence"] is None:
         message = f"{session_id} is not finalized yet"
         raise ThoughtNotTaken("audit_session_not_finalized", message)

@@ -130,9 +130,9 @@ def test_numbers_and_words_say_which_filing_is_meant(texts, candidates):
     assert resolve(*texts) == candidates
 
 
-def test_a_number_that_the_docket_does_not_have_is_told_of():
+def test_a_number_that_the_docket_does_not_have_names_no_filing():
     resolution = RelationshipIndex().add(0, "9", "Reply (related document(s) 7, 8 )")
-    assert resolution == RelationshipResolution((), ("7", "8"))
+    assert resolution == RelationshipResolution()
 
 
 def test_nothing_is_about_itself_or_about_what_comes_later():
