@@ -14,9 +14,8 @@ import re
 import pytest
 
 from actors.synthesis import local_model
-from actors.synthesis.local_model import READ_AT_ONCE_CHARS, LocalModel
+from actors.synthesis.local_model import READ_AT_ONCE_CHARS, LocalModel, sentences, words
 from actors.synthesis.model_client import ModelCall, ModelParameters
-from actors.synthesis.words import sentences, words
 from kernel.model.bindings import globs
 from tests.collected_patterns import PACKAGES, ROOT, Collected, collected
 from tests.regex_steps import what_grows

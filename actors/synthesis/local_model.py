@@ -4,6 +4,7 @@ It is extractive and deterministic: the same prompt and parameters give the same
 machine. It understands nothing; it counts words. It asks for no look-ups.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,6 @@ import orjson
 
 from actors.synthesis.model_client import LOCAL_PROVIDER, ModelAnswer, ModelCall
 from actors.synthesis.prompt import CONTENT, parse_prompt
-from actors.synthesis.words import sentences, words
 
 LOCAL_VERSION = "rotulus-local-1"
 SENTENCE_MAX_CHARS = 400
@@ -20,7 +20,10 @@ TITLE_MAX_CHARS = 200
 READ_AT_ONCE_CHARS = 16_384
 """Characters that are read on the event loop: a thread would cost more than the reading."""
 
-QUOTE_CHARS_MAX = 400
+# Each pattern reads a character once, and returns to the interpreter after each word, sentence or
+# stretch of what is neither, so other threads go on in between.
+_STRETCH = re.compile(r"([^.!?\n]++)[.!?]*+")
+_WORD = re.compile(r"\W{0,4096}+(\w*+)")
 
 
 class LocalModel:
@@ -122,4 +125,14 @@ def _properties(grammar: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 def _sentence_with(text: str, label: str) -> str:
     cut, folded = sentences(text), label.casefold()
     named = (each for each in cut if folded in each.casefold())
-    return next(named, cut[0] if cut else "")[:QUOTE_CHARS_MAX]
+    return next(named, cut[0] if cut else "")[:SENTENCE_MAX_CHARS]
+
+
+def sentences(text: str) -> list[str]:
+    """Return every stretch between full stops and ends of lines that is not blank, in order."""
+    return [match[0].strip() for match in _STRETCH.finditer(text) if not match[1].isspace()]
+
+
+def words(text: str) -> list[str]:
+    """Return every run of letters, digits and underscores, in order."""
+    return [word for match in _WORD.finditer(text) if (word := match[1])]
