@@ -21,6 +21,7 @@ ANSWERS = {
 
 NOT_RUN = {
     "make demo": "sets everything up; tests of whole trees run `rotulus demo`, which it runs",
+    "ROTULUS_PORT=8440 rotulus up --app jobs:app": "runs until it is stopped; a test serves it",
     "make test": "runs the tests, this one among them",
 }
 """By the examples that are not run: why."""

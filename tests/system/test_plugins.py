@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from kernel.work.queue_kinds import QUEUE_KINDS
 from tests.installed_plugins import (
+    ROOT,
     install_client,
     install_example,
     install_programs,
@@ -155,10 +157,29 @@ def dispositions(ledger_path: Path) -> list[str]:
 
 
 def test_programs_of_the_readmes_are_short():
-    assert [module for module, _, _ in programs()] == ["resizing", "verdicts", "thumbnails"]
+    assert [module for module, _, _ in programs()] == ["resizing", "verdicts"]
     texts = [*producers(), *(program for _, program, _ in programs())]
-    assert len(texts) == 6
+    assert len(texts) == 4
     assert max(len(text.splitlines()) for text in texts) <= PROGRAM_LINES_MAX
+
+
+async def test_the_files_of_the_readme_are_a_job_and_whoever_asks_for_it(tmp_path: Path):
+    text = (ROOT / "README.md").read_text()
+    files = re.findall(r"```python\n(# (\w+\.py)\n.*?)```", text, re.DOTALL)
+    assert [name for _, name in files] == ["jobs.py", "ask.py"]
+    for program, name in files:
+        (tmp_path / name).write_text(program)
+    with running(tmp_path / "data", "up", "--app", "jobs:app") as run:
+        url = (await anyio.to_thread.run_sync(run.wait_until_up))["gateway_url"]
+        answer = await anyio.run_process(
+            [sys.executable, "ask.py"],
+            cwd=tmp_path,
+            env={**os.environ, "ROTULUS_GATEWAY_URL": url},
+            check=False,
+        )
+    assert answer.returncode == 0, answer.stderr.decode()
+    assert answer.stdout.decode() == "{'made': 'i1-80.png'}\n"
+    assert "thumbnail" not in QUEUE_KINDS
 
 
 @pytest.mark.spec("K19", "§14.3")

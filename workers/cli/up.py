@@ -23,13 +23,19 @@ worker_count = click.option(
 )
 
 
+app_option = click.option(
+    "--app", metavar="MODULE:NAME", help="Serve the jobs of an App of your own, as ROTULUS_APP."
+)
+
+
 @click.command()
 @worker_count
-def up(workers: int) -> None:
+@app_option
+def up(workers: int, app: str | None) -> None:
     """Run Redis, a gateway and workers in one process tree until Ctrl-C."""
 
     async def stay() -> None:
-        settings = read_settings()
+        settings = read_settings(app=app)
         async with running_tree(settings, workers=workers, died_alike=say_death) as tree:
             say_where(tree)
             await say_troubles(tree)

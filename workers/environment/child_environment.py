@@ -28,7 +28,7 @@ _EVERY: Final = (
     "data_dir redis_url redis_prefix database_url database_connections archive_url"
     " allow_remote allowed_hosts host"
     " binding_slots lease_slots log_level log_format traces_url traces_sample worker_token"
-    " model_url model_name model_key model_timeout_s loop_blocked_s_max"
+    " app model_url model_name model_key model_timeout_s loop_blocked_s_max"
 )
 _GATEWAY: Final = (
     "port tee_target elimination_store webhook_secret user_confirmation_key"

@@ -54,6 +54,9 @@ TODO_BY_CODE: Final = {
 }
 """What to do about what kept a check from looking, by its code."""
 
+DAMAGED: Final = frozenset({"chain", "record"})
+"""The components of readiness under which damaged records are named."""
+
 NO_ARCHIVE: Final = "there is no place for an archive, so rows stay in the database, however old"
 NAME_ARCHIVE: Final = "name a folder or a bucket by ROTULUS_ARCHIVE_URL"
 

@@ -5,6 +5,8 @@ distribution that cannot be loaded, or a name that two claim, ends the start of 
 was to serve would otherwise wait without a word.
 """
 
+import os
+import sys
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
@@ -16,6 +18,8 @@ BINDING_EVALUATORS: Final = "rotulus.binding_evaluators"
 EXTRACTORS: Final = "rotulus.extractors"
 MODELS: Final = "rotulus.models"
 ELIMINATION_STORES: Final = "rotulus.elimination_stores"
+APP: Final = "ROTULUS_APP"
+"""In place of a group, where a setting names what is loaded."""
 
 
 class PluginError(Exception):
@@ -29,6 +33,8 @@ class PluginError(Exception):
 
 def described(entry: EntryPoint) -> str:
     """Return how a message names an entry point."""
+    if entry.group == APP:
+        return f"{APP}={entry.value}"
     distribution = entry.dist
     of = "an unknown distribution"
     if distribution is not None:
@@ -48,6 +54,13 @@ def plugins_of(group: str) -> Mapping[str, EntryPoint]:
         if first is not entry:
             raise PluginError(entry, f"the name is claimed by {described(first)} too")
     return by_name
+
+
+def import_from_current_folder() -> None:
+    """Let modules of the current folder be imported, as a program that lies there could."""
+    folder = os.getcwd()  # noqa: PTH109 - a text, as `sys.path` holds them
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def load_plugin(entry: EntryPoint) -> Any:

@@ -304,6 +304,13 @@ class Settings(BaseSettings):
         description="Tee (host:port) for sessions declared with the elimination store `tee`; "
         "loopback unless ROTULUS_ALLOW_REMOTE is set.",
     )
+    app: str | None = Field(
+        default=None,
+        max_length=512,
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
+        description="Jobs of one's own: the `App` at MODULE:NAME, which is looked for in the "
+        "current folder as well; gateways and workers need the same.",
+    )
     elimination_store: str | None = Field(
         default=None,
         max_length=128,

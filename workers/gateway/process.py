@@ -57,7 +57,7 @@ async def serve_gateway(
 
 
 async def _serve(settings: Settings, redis_url: str, listening: socket.socket) -> None:
-    queue_plugins()  # their queues are in the table from here on
+    queue_plugins(settings.app)  # their queues are in the table from here on
     name = gateway_name(settings, port_of(listening))
     folder = DataFolder(settings.data_dir)
     keeper = HeadKeeper(name, folder.path, settings.checkpoint_key)

@@ -1,11 +1,10 @@
 """Loads a pipeline by the name under which Python knows it."""
 
-import os
-import sys
 from importlib import import_module
 
 from actors.errors import PipelineInvalid
 from kernel.values.foreign_code import call_foreign, cause_of
+from workers.environment.entry_points import import_from_current_folder
 from workers.pipelines.engine.pipeline import Pipeline
 
 
@@ -18,9 +17,7 @@ def load_pipeline(place: str) -> Pipeline:
     module_name, _, name = place.partition(":")
     if not module_name or not name:
         raise PipelineInvalid(f"a pipeline is named MODULE:NAME, not {place!r}")
-    folder = os.getcwd()  # noqa: PTH109 - a text, as `sys.path` holds them
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    import_from_current_folder()
     try:
         loaded = call_foreign(lambda: getattr(import_module(module_name), name))
     except PipelineInvalid:

@@ -1,6 +1,6 @@
 """The plug-ins that are installed beside this process, checked, with their queues in the table."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint
 from types import MappingProxyType
@@ -10,15 +10,18 @@ from kernel.model.bindings.source_binding import BindingTargetKind
 from kernel.values.foreign_code import call_foreign, cause_of
 from kernel.work.queue_kinds import register_queue
 from workers.environment.entry_points import (
+    APP,
     BINDING_EVALUATORS,
     ELIMINATION_STORES,
     EXTRACTORS,
     MODELS,
     QUEUES,
     PluginError,
+    import_from_current_folder,
     load_plugin,
     plugins_of,
 )
+from workers.plugins.job_app import App
 from workers.plugins.plugin_elimination_store import PluginEliminationStore
 from workers.plugins.plugin_model import PluginModel
 from workers.plugins.queue_plugin import QueuePlugin
@@ -27,19 +30,20 @@ T = TypeVar("T")
 
 
 @cache
-def queue_plugins() -> Mapping[str, QueuePlugin]:
-    """Return the queues of plug-ins; the first call adds them to the table of this process.
+def queue_plugins(app: str | None = None) -> Mapping[str, QueuePlugin]:
+    """Return the queues of plug-ins and of an app; adds them to the table of this process.
+
+    Args:
+        app: the place of an `App`, MODULE:NAME, looked for in the current folder as well.
 
     Raises:
         PluginError: one of them cannot be used; the process is not to serve then.
     """
-    plugins = {}
-    for name, entry in sorted(plugins_of(QUEUES).items()):
-        plugin = load_plugin(entry)
-        if not isinstance(plugin, QueuePlugin):
-            raise PluginError(entry, f"it is a {type(plugin).__name__}, no QueuePlugin")
-        if plugin.name != name:
-            raise PluginError(entry, f"its queue is called {plugin.name!r}, not as it is")
+    plugins: dict[str, QueuePlugin] = {}
+    for entry, plugin in (*_installed_queues(), *_queues_of_app(app)):
+        name = plugin.name
+        if name in plugins:
+            raise PluginError(entry, f"a plug-in has a queue that is called {name!r} too")
         try:
             call_foreign(plugin.check)
             call_foreign(register_queue, plugin.kind)
@@ -49,6 +53,28 @@ def queue_plugins() -> Mapping[str, QueuePlugin]:
             raise PluginError(entry, f"it cannot be checked: {cause_of(error)!r}") from error
         plugins[name] = plugin
     return MappingProxyType(plugins)
+
+
+def _installed_queues() -> Iterator[tuple[EntryPoint, QueuePlugin]]:
+    for name, entry in sorted(plugins_of(QUEUES).items()):
+        plugin = load_plugin(entry)
+        if not isinstance(plugin, QueuePlugin):
+            raise PluginError(entry, f"it is a {type(plugin).__name__}, no QueuePlugin")
+        if plugin.name != name:
+            raise PluginError(entry, f"its queue is called {plugin.name!r}, not as it is")
+        yield entry, plugin
+
+
+def _queues_of_app(place: str | None) -> Iterator[tuple[EntryPoint, QueuePlugin]]:
+    if place is None:
+        return
+    entry = EntryPoint("app", place, APP)
+    import_from_current_folder()
+    app = load_plugin(entry)
+    if not isinstance(app, App):
+        raise PluginError(entry, f"it is a {type(app).__name__}, no App")
+    for plugin in app.plugins:
+        yield entry, plugin
 
 
 def particulars_readers() -> Mapping[str, Any]:

@@ -39,6 +39,7 @@ from workers.client.errors import GatewayError
 from workers.client.typed.gateway import GatewayClient
 from workers.environment.child_environment import Kind, child_environment
 from workers.environment.data_folder import ROOM_BYTES, DataFolder, DataFolderError
+from workers.environment.diagnosis import DAMAGED
 from workers.environment.ledger_access import (
     LedgerPlace,
     file_of,
@@ -52,7 +53,6 @@ from workers.environment.machine_limits import expect_fit
 from workers.environment.settings import Settings, variable_of
 from workers.process_tree.child_process import ChildSpec, ServiceSpec
 from workers.process_tree.supervisor import AlikeDeaths, Supervisor, until_unhindered
-from workers.views.quarantines import DAMAGED
 
 TOKEN_BYTES = 32
 

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any, Final
 
 from queues.queue.priorities import priorities_of
+from workers.environment.diagnosis import DAMAGED
 from workers.environment.output import command_line
-from workers.views.quarantines import DAMAGED
 
 PARTS: Final = {
     "queues": "/v1/queues",

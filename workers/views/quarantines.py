@@ -8,9 +8,6 @@ from typing_extensions import TypedDict
 from kernel.ledger.ledger import LedgerView
 from kernel.ledger.quarantine import RecordKey, SequenceRange, stated_range
 
-DAMAGED = frozenset({"chain", "record"})
-"""The components of readiness under which damaged records are named."""
-
 _CHAINS = frozenset({"chain_head", "kernel_event_log", "receipts", "tree_tiles"})
 
 NAMED_MAX = 5

@@ -68,7 +68,9 @@ async def serve_worker(
     measured.
     """
     begin_within_limits(settings.data_dir)
-    queue_plugins()  # before anything is waited for, so that one that does not load is said
+    queue_plugins(
+        settings.app
+    )  # before anything is waited for, so that one that does not load is said
     place, clock = ledger_place(settings), LedgerClock()
     host = system_host(clock.now_us)
     # The gateway that founds it may still be starting.

@@ -26,6 +26,7 @@ from queues.redis.watch import RedisWatch
 from workers.client.typed.gateway import GatewayClient
 from workers.environment.ledger_mark import mark_of
 from workers.environment.settings import Settings
+from workers.plugins import QueuePlugin
 from workers.plugins.installed import particulars_readers, queue_plugins
 from workers.worker.arq_runner import WorkerProcess, new_worker_id
 from workers.worker.batches import BatchProcessor, Handler
@@ -62,6 +63,7 @@ class HandlerDependencies:
     evaluator: BindingEvaluator
     progress: JobProgress
     extractors: Extractors = field(default_factory=Extractors)
+    plugins: Mapping[str, QueuePlugin] = field(default_factory=dict)
 
 
 def _binding(needs: HandlerDependencies) -> Handler:
@@ -84,7 +86,7 @@ def handler_of(queue: str, needs: HandlerDependencies) -> Handler:
     """Return the handler of a queue, which a plug-in has for its own."""
     if queue in HANDLERS:
         return HANDLERS[queue](needs)
-    return PluginHandler(needs.ledger, needs.reporter, queue_plugins()[queue], needs.progress)
+    return PluginHandler(needs.ledger, needs.reporter, needs.plugins[queue], needs.progress)
 
 
 AroundEvaluator = Callable[[BindingEvaluator], BindingEvaluator]
@@ -110,7 +112,7 @@ def build_worker(
     """
     reader = ReadersOfPlugins(particulars_readers(), DocketParticulars())
     evaluator = around_evaluator(RecordEvaluator(ledger, reader))
-    queue_plugins()  # their queues are in the table from here on
+    plugins = queue_plugins(settings.app)  # their queues are in the table from here on
     worker_id, leases, reporter = new_worker_id(), CapacityLeases(redis), GatewayReporter(gateway)
     queues = {name: WorkQueue(redis, name) for name in QUEUE_KINDS}
     tools = CronTools(queues, ledger, reporter, Crons(redis))
@@ -126,6 +128,7 @@ def build_worker(
             evaluator,
             JobProgress(redis),
             extractors or Extractors(),
+            plugins,
         )
         handler = handler_of(name, needs)
         processors[name] = BatchProcessor(
@@ -141,7 +144,7 @@ def build_worker(
         lease_slots=settings.lease_slots,
         worker_id=worker_id,
         pid=os.getpid(),
-        crons=CronRunner(tools, worker_id, {**CRONS, **schedules_of(queue_plugins())}),
+        crons=CronRunner(tools, worker_id, {**CRONS, **schedules_of(plugins)}),
         host=socket.gethostname(),
         version=version("rotulus"),
         spans=None if traces is None else traces.spans,

@@ -1,0 +1,168 @@
+"""A function in a user's own file is a job: its parameters are the content, its call the work."""
+
+import threading
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from kernel.work import queue_kinds
+from kernel.work.queue_kinds import QUEUE_KINDS
+from workers.environment.entry_points import PluginError
+from workers.environment.settings import SettingsError, load_settings
+from workers.plugins import App, AppJob, JobContext
+from workers.plugins.installed import queue_plugins
+
+pytestmark = pytest.mark.anyio
+
+app = App()
+
+
+class Size(BaseModel):
+    width: int
+    height: int = 1
+
+
+@app.job()
+async def make_thumbnail(image_id: str, size: Size, *, quality: int = 80) -> dict[str, Any]:
+    return {"made": f"{image_id}-{size.width}-{quality}"}
+
+
+@app.job("sums", limit_s=5, concurrency=2)
+def add(left: int, right: int = 2) -> int:
+    return left + right
+
+
+@app.job(context=True, item="album")
+def of_thread(job: JobContext[Any], image: str, album: str) -> dict[str, str]:
+    return {"by": threading.current_thread().name, "id": job.request_id, "in": f"{album}/{image}"}
+
+
+def context_of(content: BaseModel) -> JobContext[Any]:
+    async def nothing(*_: Any) -> Any:
+        return None
+
+    return JobContext("r-1", content, 1, anyio.current_time() + 9, nullcontext, nothing, nothing)  # type: ignore[arg-type]
+
+
+async def handled(job: AppJob[..., Any], **arguments: Any) -> Any:
+    """What the queue's handler returns for a content that a gateway took."""
+    return await job.plugin.handler(context_of(job.plugin.content.model_validate(arguments)))
+
+
+async def test_the_parameters_are_the_content_and_the_functions_types_hold():
+    made = await handled(make_thumbnail, image_id="i1", size={"width": 80})
+    assert made == {"made": "i1-80-80"}
+    assert make_thumbnail.plugin.name == "make-thumbnail"
+    for wrong in (
+        {"size": {"width": 1}},
+        {"image_id": "i", "size": {"width": "x"}},
+        {"image_id": "i", "size": {"width": 1}, "colour": "red"},
+    ):
+        with pytest.raises(ValidationError):
+            make_thumbnail.plugin.content.model_validate(wrong)
+
+
+async def test_a_call_is_the_functions_own():
+    assert add(1) == 3
+    assert (await make_thumbnail("i2", Size(width=3), quality=1))["made"] == "i2-3-1"
+
+
+async def test_a_plain_function_is_called_on_a_thread_and_may_have_the_job_first():
+    result = await handled(of_thread, image="i", album="a")
+    assert (result["id"], result["in"]) == ("r-1", "a/i")
+    assert result["by"] != threading.current_thread().name
+
+
+async def test_a_result_that_is_no_mapping_is_put_into_one():
+    assert await handled(add, left=2) == {"result": 4}
+
+
+def test_jobs_belong_to_a_text_or_to_all_of_their_arguments():
+    assert make_thumbnail.plugin.item_key == "image_id"
+    assert of_thread.plugin.item_key == "album"
+    content = add.plugin.content
+    names = [getattr(content(left=n), add.plugin.item_key) for n in (1, 1, 2)]
+    assert names[0] == names[1] != names[2]
+
+
+async def test_arguments_are_looked_at_before_anything_is_asked(monkeypatch):
+    monkeypatch.setenv("ROTULUS_GATEWAY_URL", "http://127.0.0.1:1")
+    with pytest.raises(TypeError, match="left"):
+        await add.enqueue(right=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected"):
+        await add.options(delay_s=1).enqueue(1, middle=3)  # type: ignore[call-arg]
+    with pytest.raises(ValidationError):
+        await add.enqueue("x")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"queue": "sums"}, "two jobs are called 'sums'"),
+        ({"queue": "late", "limit_s": 1e9}, "limit_s"),
+        ({"queue": "odd", "item": "n"}, "no parameter 'n' is a text"),
+    ],
+)
+def test_what_no_queue_may_be_is_refused_where_it_is_declared(options, problem):
+    with pytest.raises(ValueError, match=problem):
+        app.job(**options)(lambda: None)
+    assert len(app.plugins) == 3
+
+
+def test_a_parameter_without_a_type_is_refused():
+    def loose(image, *sizes: int): ...
+
+    with pytest.raises(TypeError, match="no parameter with a name and an annotation"):
+        App().job()(loose)
+
+
+PROGRAM = """
+from workers.plugins import App
+
+app = App()
+
+
+@app.job("parcels-of-an-app")
+async def parcel(parcel_id: str) -> None: ...
+"""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    queue_plugins.cache_clear()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_parcels.py").write_text(PROGRAM)
+    yield "own_parcels"
+    queue_plugins.cache_clear()
+    queue_kinds._kinds.pop("parcels-of-an-app", None)  # noqa: SLF001 - rows stay otherwise
+
+
+def test_an_app_of_the_current_folder_adds_its_queues(module, monkeypatch):
+    monkeypatch.setenv("ROTULUS_APP", f"{module}:app")
+    assert "parcels-of-an-app" in queue_plugins(load_settings().app)
+    assert QUEUE_KINDS["parcels-of-an-app"].item_key == "parcel_id"
+
+
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        ("own_parcels:nothing", "does not load"),
+        ("no_such_module_here:app", "does not load"),
+        ("own_parcels:App", "no App"),
+    ],
+)
+def test_an_app_that_cannot_be_used_is_named(module, place, problem):
+    with pytest.raises(PluginError, match=f"ROTULUS_APP={place}: .*{problem}") as refused:
+        queue_plugins(place)
+    assert refused.value.code == "plugin_invalid"
+
+
+@pytest.mark.parametrize("place", ["jobs.py", "jobs", "jobs:", ":app", "a b:c", "jobs:app()"])
+def test_a_place_is_a_module_and_a_name(monkeypatch, place):
+    monkeypatch.setenv("ROTULUS_APP", place)
+    with pytest.raises(SettingsError, match="ROTULUS_APP"):
+        load_settings()
