@@ -86,11 +86,9 @@ async def use(run: TreeRun, url: str, installed: Path) -> None:
 
 async def use_producers(run: TreeRun, environment: dict[str, str]) -> None:
     """The programs of the READMEs that ask for work, with a worker that is killed in the middle."""
-    waiting, bulk, own = producers()
+    waiting, bulk = producers()
     done = await anyio.run_process([sys.executable, "-c", waiting], env=environment)
     assert done.stdout == b"completed\n"
-    done = await anyio.run_process([sys.executable, "-c", own], env=environment)
-    assert done.stdout == b"{'made': 'i1-80.png'}\n"
     async with await anyio.open_process(
         [sys.executable, "-c", bulk], env=environment, stderr=None
     ) as process:
