@@ -1,4 +1,4 @@
-"""What happened to a token, whatever one asks about (seed 003, Lineage TableQuery System)."""
+"""What happened to a token, whatever one asks about (seed 003, Lineage Query System)."""
 
 import sqlite3
 from contextlib import closing
@@ -32,7 +32,7 @@ def explained(ledger, record_id, **options):
     return ledger.read(lambda view: explain(view, record_id, **options))
 
 
-@pytest.mark.spec("seed 003, Lineage TableQuery System")
+@pytest.mark.spec("seed 003, Lineage Query System")
 def test_a_token_is_explained_from_its_source_to_its_outcome(ledger, run):
     lineage = ledger.read(lambda view: lineage_of(view, "run-1", run["token"]["token_id"]))
     assert lineage.source_data == {"text": "Motion GRANTED"}
