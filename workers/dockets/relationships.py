@@ -134,14 +134,6 @@ class RelationshipCandidate:
     """A key of `CONFIDENCE`."""
 
 
-@dataclass(frozen=True, slots=True)
-class RelationshipResolution:
-    """What an entry is about."""
-
-    candidates: tuple[RelationshipCandidate, ...] = ()
-    """The best first."""
-
-
 @dataclass(slots=True)
 class RelationshipIndex:
     """The filings of one docket so far."""
@@ -152,28 +144,28 @@ class RelationshipIndex:
 
     def add(
         self, position: int, document_number: str | None, description: str
-    ) -> RelationshipResolution:
+    ) -> tuple[RelationshipCandidate, ...]:
         """Resolve an entry against those before it, and keep it for those that follow."""
         form = filing_form(description)
         filing = _filing(position, document_number, description, form)
         decides = form.filing_unit_kind != "minute_entry" or rules_in_minutes(description)
-        resolution = self._resolve(filing, description) if decides else RelationshipResolution()
-        if resolution.candidates and resolution.candidates[0].identity_confidence >= 0.5:
-            target = self._target(resolution.candidates[0])
+        candidates = self._resolve(filing, description) if decides else ()
+        if candidates and candidates[0].identity_confidence >= 0.5:
+            target = self._target(candidates[0])
             filing = replace(filing, about=target)
         self._keep(filing)
         if filing.speaks_by_words and not is_interim(description):
-            self._close_ruled_on(resolution)
-        return resolution
+            self._close_ruled_on(candidates)
+        return candidates
 
     def _target(self, candidate: RelationshipCandidate) -> Filing | None:
         number = candidate.target_document_number
         return self._by_number.get(number) if number is not None else None
 
-    def _resolve(self, filing: Filing, description: str) -> RelationshipResolution:
+    def _resolve(self, filing: Filing, description: str) -> tuple[RelationshipCandidate, ...]:
         relation = RELATIONSHIPS.get(filing.filing_role)
         if relation is None:
-            return RelationshipResolution()
+            return ()
         named = [
             (reference, self._by_number.get(reference.number))
             for reference in references(description)
@@ -189,7 +181,7 @@ class RelationshipIndex:
         best_first = sorted(
             ranked.values(), key=lambda item: (-item.identity_confidence, -item.target_position)
         )
-        return RelationshipResolution(tuple(best_first[:CANDIDATES_MAX]))
+        return tuple(best_first[:CANDIDATES_MAX])
 
     def _by_words(
         self,
@@ -220,10 +212,10 @@ class RelationshipIndex:
         if filing.filing_role in OPENING_ROLES and filing.motion_type is not None:
             self._open.setdefault(filing.motion_type, deque(maxlen=OPEN_MAX)).append(filing)
 
-    def _close_ruled_on(self, resolution: RelationshipResolution) -> None:
+    def _close_ruled_on(self, candidates: tuple[RelationshipCandidate, ...]) -> None:
         ruled_on = {
             candidate.target_position
-            for candidate in resolution.candidates
+            for candidate in candidates
             if candidate.relationship_type == "rules_on"
             and candidate.identity_confidence >= CLOSING_CONFIDENCE
         }

@@ -18,8 +18,8 @@ from workers.dockets.relationships import (
     CANDIDATES_MAX,
     CONFIDENCE,
     OPEN_MAX,
+    RelationshipCandidate,
     RelationshipIndex,
-    RelationshipResolution,
 )
 
 SAMPLE = Path(__file__).parent / "relationship_sample.jsonl"
@@ -44,7 +44,7 @@ class Score(NamedTuple):
         return f"{self.labelled} | {self.right} | {self.wrong} | {self.missed} | {precision:.3f} | {recall:.3f}"
 
 
-def labelled(drawn: str) -> Iterator[tuple[set[str], RelationshipResolution]]:
+def labelled(drawn: str) -> Iterator[tuple[set[str], tuple[RelationshipCandidate, ...]]]:
     for line in SAMPLE.read_bytes().splitlines():
         index = RelationshipIndex()
         for position, entry in enumerate(orjson.loads(line)["entries"]):
@@ -58,7 +58,7 @@ def score(drawn: str, least_confidence: float) -> Score:
     for about, resolution in labelled(drawn):
         named = {
             candidate.target_document_number
-            for candidate in resolution.candidates
+            for candidate in resolution
             if candidate.identity_confidence >= least_confidence
         }
         entries += 1
@@ -81,7 +81,7 @@ def test_the_sample_has_a_hundred_labelled_entries_of_each_relation():
     for drawn in ("held out", "tuned"):
         for _, resolution in labelled(drawn):
             entries += 1
-            for candidate in resolution.candidates[:1]:
+            for candidate in resolution[:1]:
                 kinds[candidate.relationship_type] = kinds.get(candidate.relationship_type, 0) + 1
     assert entries >= 100
     assert kinds.keys() == {"opposes", "responds_to", "replies_to", "rules_on"}
@@ -96,7 +96,7 @@ def resolve(*texts: str) -> list[Any]:
     """Resolve the last of the texts, which are numbered from 1."""
     index = RelationshipIndex()
     *_, last = [index.add(place, str(place), text) for place, text in enumerate(texts, start=1)]
-    return [(item.target_document_number, item.evidence) for item in last.candidates]
+    return [(item.target_document_number, item.evidence) for item in last]
 
 
 STAY = "Motion for Relief from Stay Filed by Creditor A"
@@ -132,13 +132,13 @@ def test_numbers_and_words_say_which_filing_is_meant(texts, candidates):
 
 def test_a_number_that_the_docket_does_not_have_names_no_filing():
     resolution = RelationshipIndex().add(0, "9", "Reply (related document(s) 7, 8 )")
-    assert resolution == RelationshipResolution()
+    assert resolution == ()
 
 
 def test_nothing_is_about_itself_or_about_what_comes_later():
     index = RelationshipIndex()
-    assert index.add(0, "1", "Order Granting Motion (Related Doc # 1 )") == RelationshipResolution()
-    assert index.add(1, "2", "Order Granting Motion (Related Doc # 3 )").candidates == ()
+    assert index.add(0, "1", "Order Granting Motion (Related Doc # 1 )") == ()
+    assert index.add(1, "2", "Order Granting Motion (Related Doc # 3 )") == ()
 
 
 def test_candidates_are_few_and_stand_in_the_order_of_their_confidence():
@@ -147,13 +147,13 @@ def test_candidates_are_few_and_stand_in_the_order_of_their_confidence():
         index.add(place, str(place), STAY)
     numbers = ", ".join(str(place) for place in range(1, 60))
     resolution = index.add(60, "60", f"Omnibus Objection (related document(s) {numbers} )")
-    assert len(resolution.candidates) == CANDIDATES_MAX
+    assert len(resolution) == CANDIDATES_MAX
     by_words = index.add(61, "61", "Objection to Motion for Relief from Stay")
-    assert len(by_words.candidates) == OPEN_MAX
+    assert len(by_words) == OPEN_MAX
     for candidates in (resolution, by_words):
-        confidences = [candidate.identity_confidence for candidate in candidates.candidates]
+        confidences = [candidate.identity_confidence for candidate in candidates]
         assert confidences == sorted(confidences, reverse=True)
-        assert all(candidate.evidence in CONFIDENCE for candidate in candidates.candidates)
+        assert all(candidate.evidence in CONFIDENCE for candidate in candidates)
 
 
 def test_an_entry_costs_no_more_late_in_a_docket_than_early():

@@ -22,7 +22,7 @@ from kernel.records.source_artifacts import Artifact, read_artifact
 from workers.dockets.fields import extract_fields
 from workers.dockets.plan import PRECEDING_ENTRY
 from workers.dockets.reader import ENTRIES_MAX
-from workers.dockets.relationships import RelationshipIndex, RelationshipResolution
+from workers.dockets.relationships import RelationshipCandidate, RelationshipIndex
 
 DOCKETS_KEPT = 64
 
@@ -33,16 +33,16 @@ class _DocketSoFar:
     def __init__(self) -> None:
         self._index = RelationshipIndex()
         self._refs: list[str] = []
-        self._resolutions: dict[str, RelationshipResolution] = {}
+        self._candidates: dict[str, tuple[RelationshipCandidate, ...]] = {}
 
     @property
     def newest(self) -> str | None:
         """The entry that was read last; None where none was."""
         return self._refs[-1] if self._refs else None
 
-    def resolution(self, ref: str) -> RelationshipResolution | None:
-        """Return what an entry is about that was read; None where it was not."""
-        return self._resolutions.get(ref)
+    def candidates(self, ref: str) -> tuple[RelationshipCandidate, ...] | None:
+        """Return what an entry that was read may be about, the best first; None of any other."""
+        return self._candidates.get(ref)
 
     def ref_at(self, place: int) -> str:
         """Return the entry at a place in the order of filing."""
@@ -51,9 +51,9 @@ class _DocketSoFar:
     def add(self, entry: Artifact) -> None:
         """Read the entry that follows."""
         number = entry.metadata("document_number")
-        resolution = self._index.add(len(self._refs), number, entry.text or "")
+        candidates = self._index.add(len(self._refs), number, entry.text or "")
         self._refs.append(entry.ref)
-        self._resolutions[entry.ref] = resolution
+        self._candidates[entry.ref] = candidates
 
 
 class DocketParticulars:
@@ -84,10 +84,10 @@ class DocketParticulars:
             return NONE_STATED
         with self._lock:
             docket = self._read_until(view, source_id, artifact)
-            resolution = None if docket is None else docket.resolution(artifact.ref)
-            if docket is None or resolution is None or not resolution.candidates:
+            candidates = None if docket is None else docket.candidates(artifact.ref)
+            if docket is None or not candidates:
                 return NONE_STATED
-            best = resolution.candidates[0]
+            best = candidates[0]
             target = docket.ref_at(best.target_position)
         return Particulars(
             related_filing=RelatedFiling(
@@ -107,7 +107,7 @@ class DocketParticulars:
         by now, which is read anew.
         """
         known = self._docket(source_id)
-        if known.resolution(artifact.ref) is not None:
+        if known.candidates(artifact.ref) is not None:
             return known
         unread = _unread(view, known, artifact)
         if unread is None:
@@ -142,7 +142,7 @@ def _unread(view: LedgerView, known: _DocketSoFar, artifact: Artifact) -> list[A
     unread = [artifact]
     while True:
         preceding = unread[-1].metadata(PRECEDING_ENTRY)
-        if preceding is None or known.resolution(preceding) is not None:
+        if preceding is None or known.candidates(preceding) is not None:
             return unread
         entry = read_artifact(view, preceding)
         if entry is None or len(unread) == ENTRIES_MAX:
