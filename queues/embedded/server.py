@@ -144,7 +144,7 @@ class EmbeddedRedis:
             self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._take_folder()
             self._password = self._stored_password()
-            recorded_pid, recorded_port = self._recorded()
+            recorded_pid, recorded_port = self._recorded_server()
             if recorded_pid:
                 self._stop_leftover(recorded_pid, recorded_port)
             self._spawn_until_free(recorded_port)
@@ -205,7 +205,7 @@ class EmbeddedRedis:
         self._write_private("password", secrets.token_hex(32))
         return path.read_text("ascii")
 
-    def _recorded(self) -> tuple[int, int]:
+    def _recorded_server(self) -> tuple[int, int]:
         try:
             record = json.loads((self._dir / "server.json").read_text("utf-8"))
             return int(record["pid"]), int(record["port"])
@@ -317,7 +317,7 @@ class EmbeddedRedis:
         deadline = time.monotonic() + START_TIMEOUT_S
         while process.poll() is None and time.monotonic() < deadline:
             # exec keeps the pid, so this is also proof that the answer comes from our server.
-            if self._answering_pid(self._port) == process.pid and self._loaded():
+            if self._answering_pid(self._port) == process.pid and self._is_loaded():
                 return True
             time.sleep(_POLL_S)
         return False
@@ -329,7 +329,7 @@ class EmbeddedRedis:
             client.unlink(self._owner)
         client.close()
 
-    def _loaded(self) -> bool:
+    def _is_loaded(self) -> bool:
         client = self._client(self._port)
         try:
             return bool(client.ping())

@@ -79,12 +79,12 @@ class GatewayUrls:
         urls: dict[str, str] = {}
         for name in sorted(self._living()):
             reply: Any = self._redis.getrange(f"{self._prefix}{name}", 0, SEALED_BYTES_MAX - 1)
-            url = self._opened(name, await self._scripts.ask(reply))
+            url = self._open_url(name, await self._scripts.ask(reply))
             if url is not None:
                 urls[name] = url
         self._urls = urls
 
-    def _opened(self, gateway: str, sealed: bytes) -> str | None:
+    def _open_url(self, gateway: str, sealed: bytes) -> str | None:
         opened = self._seal.open("url", gateway, sealed)
         if opened is None or opened.expires_at_ms < self._now_ms():
             return None

@@ -102,7 +102,7 @@ _CODED = (
 )
 
 
-def _coded(error: Exception) -> JSONResponse:
+def _coded_response(error: Exception) -> JSONResponse:
     details = getattr(error, "details", None)
     message = getattr(error, "message", None) or str(error)
     return respond(getattr(error, "code", "internal"), message, details)
@@ -115,7 +115,7 @@ def _away(_: Exception) -> JSONResponse:
 
 def _corrupt(error: Exception) -> JSONResponse:
     if getattr(error, "code", "") != "ledger_file_damaged":
-        return _coded(error)
+        return _coded_response(error)
     # The message names the file, which is no caller's business.
     return respond("ledger_file_damaged", "the file of the ledger is damaged")
 
@@ -143,7 +143,7 @@ def _http(error: Exception) -> JSONResponse:
 
 _ANSWERS: Mapping[type[Exception], Callable[[Exception], JSONResponse]] = MappingProxyType(
     {
-        **dict.fromkeys(_CODED, _coded),
+        **dict.fromkeys(_CODED, _coded_response),
         LedgerCorrupt: _corrupt,
         LedgerUnavailable: _away,
         RequestValidationError: _invalid,

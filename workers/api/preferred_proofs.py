@@ -42,10 +42,12 @@ async def add_preferred(
 ) -> None:
     """Add to an answer what the request prefers to know of the results that are on the record."""
     preferences = preferences_of(request)
-    sequences = [] if preferences == NONE else [sequence for _, sequence in _recorded(results)]
+    sequences = (
+        [] if preferences == NONE else [sequence for _, sequence in _recorded_operations(results)]
+    )
     if not sequences:
         return
-    durability = await _witnessed(services, max(sequences), preferences.witnessed_within_s)
+    durability = await _wait_for_witnesses(services, max(sequences), preferences.witnessed_within_s)
     if durability is not None:
         document["durability"] = durability_document(durability)
     if preferences.proof:
@@ -58,7 +60,7 @@ async def add_proofs(
     size: int | None = None,
 ) -> None:
     """Add to each result that is on the record the proof that it is, all under one tree head."""
-    recorded = _recorded(results)
+    recorded = _recorded_operations(results)
     if not recorded:
         return
     sequences = [sequence for _, sequence in recorded]
@@ -85,7 +87,7 @@ async def add_preferred_of_elimination(
         anchored = await services.read(sequence)
     except ProofInvalid:
         return
-    durability = await _witnessed(services, anchored, preferences.witnessed_within_s)
+    durability = await _wait_for_witnesses(services, anchored, preferences.witnessed_within_s)
     if durability is not None:
         answer["durability"] = durability_document(durability)
     if preferences.proof:
@@ -103,7 +105,7 @@ async def durability_of_row(
     The tree is that of the witnessed checkpoint, unless a size is asked for.
     """
     within_s = preferences_of(request).witnessed_within_s
-    durability = await _witnessed(services, sequence, within_s)
+    durability = await _wait_for_witnesses(services, sequence, within_s)
     if durability is None:
         return None, size
     return durability_document(durability), size or _size_of(durability)
@@ -120,7 +122,9 @@ def durability_document(durability: Durability) -> DurabilityDocument:
     }
 
 
-async def _witnessed(services: Services, size: int, within_s: int | None) -> Durability | None:
+async def _wait_for_witnesses(
+    services: Services, size: int, within_s: int | None
+) -> Durability | None:
     if within_s is None:
         return None
     if services.publishing is None:
@@ -133,7 +137,7 @@ def _size_of(durability: Durability | None) -> int | None:
     return None if durability is None or durability.note is None else durability.size
 
 
-def _recorded(results: Sequence[Any]) -> list[tuple[Any, int]]:
+def _recorded_operations(results: Sequence[Any]) -> list[tuple[Any, int]]:
     return [
         (result, int(result["ec_sequence_number"]))
         for result in results

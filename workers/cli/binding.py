@@ -86,7 +86,7 @@ def _meaning(command: Callable[..., None]) -> Callable[..., None]:
 @pass_settings
 def create(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: Any) -> None:
     """Create a binding in its first generation."""
-    meaning = {"selector_list": {}, "target_kind": "", "corpus_id": ""} | _stated(stated)
+    meaning = {"selector_list": {}, "target_kind": "", "corpus_id": ""} | _stated_options(stated)
     print_document(
         _ask(settings, lambda bindings: bindings.create(binding_id, meaning)), as_json=as_json
     )
@@ -113,7 +113,7 @@ def standing(settings: Settings, *, as_json: bool) -> None:
 def update(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: Any) -> None:
     """Change what is stated, as a further generation; the rest stays as it is."""
     print_document(
-        _ask(settings, lambda bindings: bindings.update(binding_id, _stated(stated))),
+        _ask(settings, lambda bindings: bindings.update(binding_id, _stated_options(stated))),
         as_json=as_json,
     )
 
@@ -136,13 +136,13 @@ def disable(settings: Settings, binding_id: str, *, as_json: bool) -> None:
 @pass_settings
 def enable(settings: Settings, /, binding_id: str, *, as_json: bool, **stated: Any) -> None:
     """Let a disabled binding be evaluated again, as a further generation."""
-    approval = _stated(stated).get("critical_approval")
+    approval = _stated_options(stated).get("critical_approval")
     print_document(
         _ask(settings, lambda bindings: bindings.enable(binding_id, approval)), as_json=as_json
     )
 
 
-def _counted(row: Mapping[str, Any]) -> str:
+def _counts_text(row: Mapping[str, Any]) -> str:
     most = row["pairs_counted_max"]
     return ", ".join(
         f"{state} {count}{'+' if count >= most else ''}"
@@ -155,7 +155,7 @@ _BINDINGS: Columns = {
     "binding": "binding_id",
     "state": "state",
     "generation": "binding_generation_id",
-    "pairs": _counted,
+    "pairs": _counts_text,
 }
 
 binding.add_command(
@@ -164,7 +164,7 @@ binding.add_command(
 binding.add_command(question_command(GetBinding, "show", as_document, of_gateway))
 
 
-def _stated(options: Mapping[str, Any]) -> dict[str, Any]:
+def _stated_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the options state, as an intent states it."""
     stated: dict[str, Any] = {}
     if options.get("include") or options.get("exclude"):

@@ -88,7 +88,10 @@ def verify(
         policy = policy_of(policy_file)
         comparison = None if kept is None else _Comparison(kept, content, tiles)
         worst = min(
-            (_judged(content, known, comparison, handovers) for known in _known(policy, vkeys)),
+            (
+                _judge_checkpoint(content, known, comparison, handovers)
+                for known in _policies_of_keys(policy, vkeys)
+            ),
             key=lambda judgement: [*CheckpointVerdict].index(judgement.verdict),
         )
         if evidence is not None and comparison is not None:
@@ -132,7 +135,7 @@ class _Comparison:
             ProofInvalid: it has not.
         """
         origin = self._kept.stated.origin
-        followed = _followed(policy, handovers, self._kept.to_bytes())
+        followed = _policy_after_handovers(policy, handovers, self._kept.to_bytes())
         verifiers = [log.verifier for log in followed.logs]
         if not any(verifier.name == origin for verifier in self._kept.holding(verifiers)):
             raise ProofInvalid("the log has not signed the checkpoint that was kept")
@@ -185,7 +188,7 @@ def policy_of(file: IO[bytes] | None) -> WitnessPolicy:
     return WitnessPolicy.of_bytes(file.read(POLICY_BYTES_MAX + 1))
 
 
-def _known(policy: WitnessPolicy, vkeys: Sequence[str]) -> Iterator[WitnessPolicy]:
+def _policies_of_keys(policy: WitnessPolicy, vkeys: Sequence[str]) -> Iterator[WitnessPolicy]:
     """Yield the policy for each key that has to have signed; without any, its own logs count."""
     if not vkeys:
         yield policy
@@ -193,20 +196,20 @@ def _known(policy: WitnessPolicy, vkeys: Sequence[str]) -> Iterator[WitnessPolic
         yield replace(policy, logs=(KnownLog(NoteVerifier.of_vkey(vkey), None),))
 
 
-def _judged(
+def _judge_checkpoint(
     content: bytes,
     policy: WitnessPolicy,
     comparison: _Comparison | None,
     handovers: Sequence[KeyHandover],
 ) -> JudgedCheckpoint:
-    followed = _followed(policy, handovers, content)
+    followed = _policy_after_handovers(policy, handovers, content)
     if comparison is None:
         return judged(content, followed)
     comparison.check_kept(policy, handovers)
     return judged(content, followed, comparison.difference)
 
 
-def _followed(
+def _policy_after_handovers(
     policy: WitnessPolicy, handovers: Sequence[KeyHandover], note: bytes
 ) -> WitnessPolicy:
     """Return a policy with the keys that speak for its logs at the size of a checkpoint."""

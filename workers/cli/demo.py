@@ -51,7 +51,7 @@ async def _demo(
     settings: Settings, file: str | None, workers: int, *, exits: bool, as_json: bool
 ) -> bool:
     failed = True
-    settings = await anyio.to_thread.run_sync(_with_key, _unthrottled(settings))
+    settings = await anyio.to_thread.run_sync(_with_key, _without_throttle(settings))
     async with running_tree(settings, workers=workers, died_alike=say_death) as tree:
         say(f"Rotulus is up: {tree.gateway_url}")
         with _lines(file) as lines:
@@ -69,7 +69,7 @@ async def _demo(
     return failed
 
 
-def _unthrottled(settings: Settings) -> Settings:
+def _without_throttle(settings: Settings) -> Settings:
     """Return settings under which no work waits: all of it is the demo's, most of it background."""
     if "kernel_emergency_throttle_ops_per_sec" in settings.model_fields_set:
         return settings
@@ -144,9 +144,9 @@ def _print_work(work: dict[str, Any]) -> None:
         said = (f"{counts.get(state, 0)} {words}" for state, words in _PAIR_WORDS.items())
         echo(f"  binding        {binding_id}: {', '.join(said)}")
     for kind, counts in work["evidence"].items():
-        echo(f"  {kind:14} {_counted(counts)}")
+        echo(f"  {kind:14} {_counts_text(counts)}")
     extractions = work["extractions"]
-    echo(f"  extractions    {_counted(extractions['runs'])}; {extractions['claims']} claims")
+    echo(f"  extractions    {_counts_text(extractions['runs'])}; {extractions['claims']} claims")
 
 
 def _print_case(case: dict[str, Any]) -> None:
@@ -176,5 +176,5 @@ def print_proof(proof: ShownProof) -> None:
     )
 
 
-def _counted(counts: dict[str, int]) -> str:
+def _counts_text(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"

@@ -61,7 +61,7 @@ def run_command(
     Ends with 1 where a row failed for which no sink is declared; with 130 where it was stopped.
     """
     config = dict(_pair(each) for each in settings)
-    order = PipelineOrder(_checked(run_id), place, config, on_fleet=on_fleet)
+    order = PipelineOrder(_check_run_id(run_id), place, config, on_fleet=on_fleet)
     _carry_out(run_pipeline, read_settings(), order, as_json=as_json)
 
 
@@ -72,7 +72,7 @@ def run_command(
 @as_json
 def resume(run_id: str, place: str | None, *, on_fleet: bool, as_json: bool) -> None:
     """Go on with RUN, which was killed, interrupted or failed, where its record ends."""
-    order = PipelineOrder(_checked(run_id), place, on_fleet=on_fleet)
+    order = PipelineOrder(_check_run_id(run_id), place, on_fleet=on_fleet)
     _carry_out(resume_pipeline, read_settings(), order, as_json=as_json)
 
 
@@ -130,7 +130,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _checked(run_id: str | None) -> str | None:
+def _check_run_id(run_id: str | None) -> str | None:
     if run_id is not None and not _RUN_NAME.fullmatch(run_id):
         raise click.UsageError("a run is called by letters, digits, _ and -, 64 at most")
     return run_id

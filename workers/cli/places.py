@@ -103,13 +103,13 @@ def add_places(command: click.Command, path: str) -> None:
 
 def named_folder() -> Path | None:
     """Return the data folder that the command line names."""
-    folder: Path | None = _named().get("data_dir")
+    folder: Path | None = _named_places().get("data_dir")
     return folder
 
 
 def named_gateway() -> str | None:
     """Return the gateway that the command line names."""
-    url: str | None = _named().get("gateway")
+    url: str | None = _named_places().get("gateway")
     return url
 
 
@@ -120,7 +120,7 @@ def rotulus_command(*words: object) -> str:
     return command_line("rotulus", *words, *named)
 
 
-def _named() -> dict[str, Any]:
+def _named_places() -> dict[str, Any]:
     context = click.get_current_context(silent=True)
     return {} if context is None else context.meta.get(_META, {})
 

@@ -149,8 +149,8 @@ def _consistency(old_note_file: IO[bytes], output: Path, note_file: IO[bytes] | 
     """
     with read_view() as view:
         tree = view.log_tree()
-        old_note, old = _signed(tree, old_note_file.read(NOTE_BYTES_MAX))
-        note, signed = _signed(tree, _newest(note_file))
+        old_note, old = _note_and_checkpoint(tree, old_note_file.read(NOTE_BYTES_MAX))
+        note, signed = _note_and_checkpoint(tree, _newest(note_file))
         document = consistency_document(tree, old.size, old_note, signed.size, note)
         _write(output, document)
 
@@ -163,7 +163,7 @@ def _write_subject(
 ) -> None:
     with read_view() as view:
         tree = view.log_tree()
-        note, signed = _signed(tree, _newest(note_file))
+        note, signed = _note_and_checkpoint(tree, _newest(note_file))
         _write(output, proof_document(kind, subject(view), tree, signed.size, note))
 
 
@@ -185,7 +185,7 @@ def _newest(note_file: IO[bytes] | None) -> bytes:
     return note[:NOTE_BYTES_MAX]
 
 
-def _signed(tree: LogTree, content: bytes) -> tuple[str, Checkpoint]:
+def _note_and_checkpoint(tree: LogTree, content: bytes) -> tuple[str, Checkpoint]:
     """Return the note of a checkpoint, which the tree has to go on from, and what it states."""
     note = content.decode(errors="replace")
     text, _, _ = note.rpartition("\n\n")

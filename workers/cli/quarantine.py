@@ -19,7 +19,7 @@ def quarantine() -> None:
     """List and lift what was found damaged; from rows of the log among it nothing is computed."""
 
 
-def _named(standing: QuarantineDocument) -> Iterator[str]:
+def _record_names(standing: QuarantineDocument) -> Iterator[str]:
     for rows in standing["ranges"]:
         yield f"{rows['first_sequence']}-{rows['last_sequence']}"
     for record in standing["records"]:
@@ -28,7 +28,7 @@ def _named(standing: QuarantineDocument) -> Iterator[str]:
 
 _QUARANTINES: Columns = {
     "quarantine": "quarantine_id",
-    "rows": lambda row: ", ".join(_named(row)),
+    "rows": lambda row: ", ".join(_record_names(row)),
     "since": "found_at",
     "found": "finding",
 }

@@ -145,7 +145,7 @@ def requeue(
     """Ask anew for dead letters of QUEUE: those named, those of a signature, or all of them."""
     said = {"decided_by": decided_by or account_name()}
     receipts: list[Any] = []
-    for ids in _meant(settings, queue, request_ids, signature, everything=everything):
+    for ids in _pages_of_dead(settings, queue, request_ids, signature, everything=everything):
         body = {"request_ids": ids, **said}
         receipts += _post(settings, f"{_path(queue)}/requeue", body)["requests"]
     print_document({"requeued": receipts if as_json else len(receipts)}, as_json=as_json)
@@ -174,7 +174,7 @@ def dismiss(
     """Settle dead letters of QUEUE without asking for them anew; they are listed no more."""
     said = {"reason": reason, "decided_by": decided_by or account_name()}
     dismissed = 0
-    for ids in _meant(settings, queue, request_ids, signature, everything=everything):
+    for ids in _pages_of_dead(settings, queue, request_ids, signature, everything=everything):
         body = {"request_ids": ids, **said}
         dismissed += _post(settings, f"{_path(queue)}/dismiss", body)["dismissed"]
     print_document({"dismissed": dismissed}, as_json=as_json)
@@ -275,7 +275,7 @@ def _switch(
     print_document(answer, as_json=False)
 
 
-def _meant(
+def _pages_of_dead(
     settings: Settings,
     queue: str,
     request_ids: tuple[str, ...],

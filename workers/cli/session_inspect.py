@@ -103,9 +103,9 @@ def replay(
     if file is not None:
         replayed = replay_audit(_events(file))
     elif known_as is not None:
-        replayed = place.run(known_as, _fetched)
+        replayed = place.run(known_as, _fetch_replay)
     else:
-        replayed = place.run(system_host().new_id(), _played)
+        replayed = place.run(system_host().new_id(), _replay_with_differences)
     if as_json:
         print_document(replayed.document(), as_json=True)
     else:
@@ -114,7 +114,7 @@ def replay(
         raise click.exceptions.Exit(1)
 
 
-async def _played(client: SessionClient) -> Replayed:
+async def _replay_with_differences(client: SessionClient) -> Replayed:
     ontology = Ontology(
         hypothesis_space_id="replay",
         hypothesis_version="1",
@@ -124,7 +124,7 @@ async def _played(client: SessionClient) -> Replayed:
     await client.declare(ontology, ["amber", "blue", "cyan", "dun"])
     await client.eliminate("cli://replay", "observation-1", ["amber", "blue"])
     await client.eliminate("cli://replay", "observation-2", ["blue", "cyan"])
-    replayed = await _fetched(client)
+    replayed = await _fetch_replay(client)
     survivors = (replayed.snapshot or {}).get("survivors")
     if survivors == ["dun"]:
         return replayed
@@ -132,7 +132,7 @@ async def _played(client: SessionClient) -> Replayed:
     return replace(replayed, differences=(*replayed.differences, problem))
 
 
-async def _fetched(client: SessionClient) -> Replayed:
+async def _fetch_replay(client: SessionClient) -> Replayed:
     """Read the snapshot, then the trail up to its head, and replay."""
     snapshot = (await client.snapshot()).model_dump()
     events = []

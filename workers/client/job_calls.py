@@ -133,7 +133,7 @@ class JobCalls:
             try:
                 jobs = await self.enqueue_all([requests[number] for number in left])
             except GatewayError as error:
-                blamed = _blamed(error, left)
+                blamed = _numbers_of_error(error, left)
                 answers |= {number: _for_one(error) for number in blamed}
                 left = [number for number in left if number not in answers]
                 if not blamed:
@@ -163,7 +163,7 @@ class JobCalls:
         return await self._gateway.ask_document(method, place, **options)
 
 
-def _blamed(error: GatewayError, numbers: list[int]) -> list[int]:
+def _numbers_of_error(error: GatewayError, numbers: list[int]) -> list[int]:
     """Return the numbers of those whom a refusal concerns; none where it does not say whom."""
     if len(numbers) == 1 or _concerns_all(error):
         return numbers

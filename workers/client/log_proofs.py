@@ -93,7 +93,7 @@ class OutcomeProof:
         try:
             inclusion = InclusionProof.verified(document["inclusion"])
             commitment = json.loads(inclusion.row)["envelope_payload_blob_ref"]
-            sealed = _sealed_range(_opened(commitment, document["envelope"]))
+            sealed = _sealed_range(_open_commitment(commitment, document["envelope"]))
             stored = document["receipt"].encode()
             receipt = dict(json.loads(stored))
             place = int(receipt["receipt_sequence"]) - sealed.first
@@ -114,7 +114,7 @@ class _SealedRange:
     root: bytes
 
 
-def _opened(commitment: str, opening: Mapping[str, str]) -> Any:
+def _open_commitment(commitment: str, opening: Mapping[str, str]) -> Any:
     """Return what a row commits to by a salted commitment."""
     salt, content = bytes.fromhex(opening["salt"]), opening["content"].encode()
     framed = b"".join((_PAYLOAD_DOMAIN, salt, len(content).to_bytes(8, "big"), content))
@@ -233,7 +233,7 @@ class LogProofs:
         proof = InclusionProof.verified(document)
         if proof.sequence != sequence:
             raise LogProofInvalid("the proof is that of another row")
-        return _witnessed(document, proof, {})
+        return _witnessed_row(document, proof, {})
 
     async def grown_from(self, old: TreeHead, size: int | None = None) -> TreeHead:
         """Return a head whose tree begins with that of an older head, which was kept.
@@ -282,7 +282,7 @@ class LogProofs:
         result: dict[str, Any] = await self._gateway.ask_document(
             "POST", path, json=envelope, headers=headers
         )
-        return result, _witnessed(result, proof_of_result(result), result)
+        return result, _witnessed_row(result, proof_of_result(result), result)
 
     async def _get(self, path: str, **query: int | None) -> Any:
         params = {name: value for name, value in query.items() if value is not None}
@@ -293,7 +293,7 @@ def _prefer_witnessed(within_s: int) -> dict[str, str]:
     return {"Prefer": f"proof, durability=witnessed, wait={within_s}"}
 
 
-def _witnessed(
+def _witnessed_row(
     document: Mapping[str, Any], proof: InclusionProof, result: Mapping[str, Any]
 ) -> WitnessedRow:
     """Return the row of a proof as witnessed, where the gateway says so of the proof's tree.

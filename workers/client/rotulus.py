@@ -111,7 +111,7 @@ class Rotulus:
         request = NewRequest(
             content, queue=queue, key=key, priority=priority, delay_s=delay_s, run_at=run_at
         )
-        return await self._calls.enqueue(self._written(request))
+        return await self._calls.enqueue(self._written_request(request))
 
     async def enqueue_many(
         self, requests: Iterable[Requested], *, progress: Callable[[int], None] = lambda _: None
@@ -160,7 +160,7 @@ class Rotulus:
                         waiting |= {job.request_id: job for job in jobs}
                 if not waiting:
                     return
-                for outcome in await self._ended(waiting):
+                for outcome in await self._next_outcomes(waiting):
                     yield waiting.pop(outcome.request_id), outcome
         except GatewayError as error:
             error.jobs = tuple(waiting.values())
@@ -227,7 +227,7 @@ class Rotulus:
                 error.details["index"] = before + error.index
             raise
 
-    async def _ended(self, waiting: dict[str, Job]) -> list[JobOutcome]:
+    async def _next_outcomes(self, waiting: dict[str, Job]) -> list[JobOutcome]:
         """Return how those ended that have, once any has or after a while."""
         queues = list(_windows_of(sorted(waiting.values(), key=lambda job: job.queue)))
         wait_s = POLL_S if len(queues) == 1 else _TURN_S
@@ -241,14 +241,14 @@ class Rotulus:
     def _all_written(self, requests: Iterable[Requested]) -> Iterator[WrittenRequest]:
         for number, requested in enumerate(requests):
             try:
-                yield self._written(
+                yield self._written_request(
                     requested if isinstance(requested, NewRequest) else NewRequest(requested)
                 )
             except GatewayError as error:
                 error.details["index"] = number
                 raise
 
-    def _written(self, request: NewRequest) -> WrittenRequest:
+    def _written_request(self, request: NewRequest) -> WrittenRequest:
         return WrittenRequest.of(request, self._new_key())
 
 

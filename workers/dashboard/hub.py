@@ -78,7 +78,7 @@ class SnapshotHub:
         self._changed = anyio.Event()
         self._stopped = anyio.Event()
         unread = _unread(clock())
-        self._newest = _published(0, unread, {}, clock())
+        self._newest = _publication_of(0, unread, {}, clock())
 
     @property
     def newest(self) -> Published:
@@ -147,15 +147,15 @@ class SnapshotHub:
                 snapshot = tidy(await self._source.read())
             published = self._next(_following(self._newest.snapshot, snapshot))
         except Exception as error:  # noqa: BLE001 - a source that fails must not end the page
-            return self._next(self._troubled(error))
+            return self._next(self._snapshot_of_trouble(error))
         self._failing = ""
         return published
 
     def _next(self, snapshot: DashboardSnapshot) -> Published:
         old = self._newest
-        return _published(old.serial + 1, snapshot, old.page, self.clock())
+        return _publication_of(old.serial + 1, snapshot, old.page, self.clock())
 
-    def _troubled(self, error: Exception) -> DashboardSnapshot:
+    def _snapshot_of_trouble(self, error: Exception) -> DashboardSnapshot:
         """Keep the last values and say on every part that they could not be read again."""
         trouble = type(error).__name__
         if trouble != self._failing:
@@ -184,7 +184,7 @@ class SnapshotHub:
             await self._stopped.wait()
 
 
-def _published(
+def _publication_of(
     serial: int, snapshot: DashboardSnapshot, old: page_model.Row, now: datetime
 ) -> Published:
     page = page_model.page(snapshot)

@@ -85,18 +85,20 @@ def _note(part: SnapshotPart[Any], now: datetime) -> PartNote:
 def _summary(snapshot: DashboardSnapshot) -> Row:
     queues, counters = snapshot.queues, snapshot.counters
     return {
-        "sum_ready": _known(queues, lambda qs: words.number(sum(map(_ready, qs)))),
-        "sum_in_flight": _known(queues, lambda qs: words.number(sum(q.in_flight for q in qs))),
-        "sum_dead": _known(queues, lambda qs: words.number(sum(q.dead for q in qs))),
-        "sum_workers": _known(snapshot.workers, _alive),
-        "sum_sessions": _known(snapshot.sessions, lambda s: words.number(s.total)),
-        "sum_operations": _known(counters, lambda c: words.number(c.operations)),
-        "sum_eliminations": _known(counters, lambda c: words.number(c.eliminations)),
-        "sum_rate": _known(snapshot.ledger, lambda x: words.rate(x.rows_per_s)),
+        "sum_ready": _text_of_part(queues, lambda qs: words.number(sum(map(_ready, qs)))),
+        "sum_in_flight": _text_of_part(
+            queues, lambda qs: words.number(sum(q.in_flight for q in qs))
+        ),
+        "sum_dead": _text_of_part(queues, lambda qs: words.number(sum(q.dead for q in qs))),
+        "sum_workers": _text_of_part(snapshot.workers, _alive),
+        "sum_sessions": _text_of_part(snapshot.sessions, lambda s: words.number(s.total)),
+        "sum_operations": _text_of_part(counters, lambda c: words.number(c.operations)),
+        "sum_eliminations": _text_of_part(counters, lambda c: words.number(c.eliminations)),
+        "sum_rate": _text_of_part(snapshot.ledger, lambda x: words.rate(x.rows_per_s)),
     }
 
 
-def _known(part: SnapshotPart[T], say: Callable[[T], str]) -> str:
+def _text_of_part(part: SnapshotPart[T], say: Callable[[T], str]) -> str:
     return words.NONE if part.value is None or part.error else say(part.value)
 
 

@@ -42,7 +42,7 @@ class _Planned:
     begun_by: PlannedSuccession | None = None
 
     def stated(self) -> Stated:
-        return {name: _stated(strike.body()) for name, strike in self.strikes.items()}
+        return {name: _statement_bytes(strike.body()) for name, strike in self.strikes.items()}
 
 
 class DocketSessions:
@@ -65,8 +65,8 @@ class DocketSessions:
         is_new = snapshot["n_survivors"] == len(declaration["hypotheses"])
         if is_new and "successor_id" not in snapshot:
             return
-        recorded = [line async for line in self._recorded()]
-        if not _goes_on(recorded, [*_planned(self._plan)]):
+        recorded = [line async for line in self._recorded_sessions()]
+        if not _goes_on(recorded, [*_sessions_of_plan(self._plan)]):
             self.session_id, self._known = recorded[-1]
 
     async def take(self, step: Strike | PlannedSuccession) -> None:
@@ -82,7 +82,7 @@ class DocketSessions:
         """Bring the newest session to what the docket says now, where its course was changed."""
         if self._known is None:
             return
-        *_, newest = _planned(self._plan)
+        *_, newest = _sessions_of_plan(self._plan)
         known, planned = self._known, newest.stated()
         gone = [name for name, stated in known.items() if planned.get(name) != stated]
         if gone:
@@ -98,7 +98,7 @@ class DocketSessions:
         undoing = next(
             (
                 session.begun_by
-                for session in reversed([*_planned(self._plan)])
+                for session in reversed([*_sessions_of_plan(self._plan)])
                 if session.begun_by is not None and set(gone) & set(session.begun_by.undone)
             ),
             None,
@@ -126,7 +126,7 @@ class DocketSessions:
         self._counts.succeeded += not answer["duplicate"]
         self.session_id = answer["successor_id"]
 
-    async def _recorded(self) -> AsyncIterator[tuple[str, Stated]]:
+    async def _recorded_sessions(self) -> AsyncIterator[tuple[str, Stated]]:
         """Yield each session of the line that is on record, with what it states."""
         following: str | None = self.session_id
         while following is not None:
@@ -135,7 +135,7 @@ class DocketSessions:
             async for event in self._audit(session_id):
                 payload = event["payload"]
                 if event["verb"] == "ELIMINATE":
-                    stated[payload["observation_id"]] = _stated(payload)
+                    stated[payload["observation_id"]] = _statement_bytes(payload)
                 elif event["verb"] == "SUCCEED_SESSION":
                     following = payload["successor_id"]
             yield session_id, stated
@@ -151,7 +151,7 @@ class DocketSessions:
             query = {"since_event_id": page["next_since_event_id"]}
 
 
-def _planned(plan: DocketPlan) -> Iterator[_Planned]:
+def _sessions_of_plan(plan: DocketPlan) -> Iterator[_Planned]:
     session = _Planned(str(plan.session_id))
     for step in plan.steps():
         if isinstance(step, Strike):
@@ -175,6 +175,6 @@ def _goes_on(recorded: list[tuple[str, Stated]], planned: list[_Planned]) -> boo
     )
 
 
-def _stated(elimination: dict[str, Any]) -> bytes:
+def _statement_bytes(elimination: dict[str, Any]) -> bytes:
     justification = elimination["justification"]
     return canonicalize([sorted(elimination["eliminated"]), justification])

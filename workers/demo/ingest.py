@@ -183,7 +183,7 @@ class Ingest:
     def _good(self, source: BinaryIO | Iterable[bytes]) -> Iterator[tuple[Docket, int]]:
         """Yield each docket with the bytes that were read for it."""
         file = str(getattr(source, "name", ""))
-        for read in read_dockets(self._counted(source), self._fields):
+        for read in read_dockets(self._counting_source(source), self._fields):
             item = storable(read) if isinstance(read, Docket) else read
             problems = (item.problem,) if isinstance(item, BadLine) else item.problems
             self.summary.problems.update(problem.code for problem in problems)
@@ -200,7 +200,7 @@ class Ingest:
                 self.summary.is_cut_off = self.summary.is_cut_off or item.is_of_file
         self.summary.bytes_done += self._bytes_read
 
-    def _counted(self, source: BinaryIO | Iterable[bytes]) -> BinaryIO | Iterable[bytes]:
+    def _counting_source(self, source: BinaryIO | Iterable[bytes]) -> BinaryIO | Iterable[bytes]:
         counted = _CountedReads(source, self._count_read)
         return cast("BinaryIO", counted) if hasattr(source, "readline") else counted.lines()
 

@@ -97,9 +97,9 @@ async def run_demo(
             show(summary)
             seconds["ingest"] = progress.elapsed_s
         with Progress("queues") as progress:
-            requests = await _drained(gateway, progress)
+            requests = await _wait_until_drained(gateway, progress)
             seconds["drain"] = progress.elapsed_s
-        cases = [await _concluded(gateway, case) for case in summary.cases]
+        cases = [await _conclusion_of(gateway, case) for case in summary.cases]
     with Progress("verify") as progress:
         verification = await anyio.to_thread.run_sync(
             verify_file,
@@ -117,7 +117,7 @@ def _work_done(place: LedgerPlace) -> dict[str, Any]:
         return work_done(view)
 
 
-async def _concluded(gateway: GatewayClient, case: IngestedCase) -> dict[str, Any]:
+async def _conclusion_of(gateway: GatewayClient, case: IngestedCase) -> dict[str, Any]:
     """Return what is left of a case's postures, and the last words that struck one."""
     snapshot = await gateway.get(f"/v1/sessions/{case.session_id}")
     last = case.last_strike
@@ -130,7 +130,7 @@ async def _concluded(gateway: GatewayClient, case: IngestedCase) -> dict[str, An
     }
 
 
-async def _drained(gateway: GatewayClient, progress: Progress) -> dict[str, Any]:
+async def _wait_until_drained(gateway: GatewayClient, progress: Progress) -> dict[str, Any]:
     while True:
         requests: dict[str, Any] = (await gateway.get("/v1/queues"))["requests"]
         ended = requests["recorded"] - requests["open"]

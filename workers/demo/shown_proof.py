@@ -77,7 +77,9 @@ async def show_proof(
         CheckpointKeyUnusable: there are keys that cannot be used.
         PublicationFolderUnusable: the folder cannot be written.
     """
-    published = await _published(LogPublisher(partial(read_record, place), key_file, folder))
+    published = await _publish_when_free(
+        LogPublisher(partial(read_record, place), key_file, folder)
+    )
     kind = await anyio.to_thread.run_sync(
         _write_proof, place, path, published.checkpoint, session_ids
     )
@@ -96,7 +98,7 @@ def make_key(path: Path) -> None:
         create_key(path, ORIGIN)
 
 
-async def _published(publisher: LogPublisher) -> PublishedLog:
+async def _publish_when_free(publisher: LogPublisher) -> PublishedLog:
     """Publish as soon as the gateway does not."""
     while True:
         with suppress(CheckpointKeyBusy):

@@ -71,7 +71,7 @@ class DocketCourse:
         struck = [
             DocketStrike(entry, elimination) for elimination in eliminations(entry, self.kind)
         ]
-        gone = _gone(struck)
+        gone = _struck_hypotheses(struck)
         if gone.issuperset(universe(self.kind)):
             self.unclear.append(entry)
             return acts
@@ -83,26 +83,26 @@ class DocketCourse:
 
     def _go_on(self, undoing: Undoing) -> Undoing:
         self.holding = [*undoing.carried]
-        self.left = frozenset(universe(self.kind)) - _gone(undoing.carried)
+        self.left = frozenset(universe(self.kind)) - _struck_hypotheses(undoing.carried)
         return undoing
 
     def _undoing(self, entry: DocketEntry) -> Undoing | None:
         first: tuple[Reversal, TextSpan] | None = None
         undone: set[DocketStrike] = set()
         for row, span in reversals(entry, self.kind):
-            hit = self._named(entry) if not row.undoes else self._read_by(row.undoes)
+            hit = self._named_strikes(entry) if not row.undoes else self._read_by(row.undoes)
             undone |= hit
             first = first or ((row, span) if hit else None)
         if first is None:
             return None
         row, span = first
-        return self._parted(entry, row.name, row.reason, span, undone)
+        return self._partial_undoing(entry, row.name, row.reason, span, undone)
 
     def _read_by(self, rules: Iterable[str]) -> set[DocketStrike]:
         names = frozenset(rules)
         return {struck for struck in self.holding if struck.elimination.rule in names}
 
-    def _named(self, entry: DocketEntry) -> set[DocketStrike]:
+    def _named_strikes(self, entry: DocketEntry) -> set[DocketStrike]:
         numbers = {reference.number for reference in references(entry.description)}
         numbers.discard(entry.document_number or "")
         named = {struck for struck in self.holding if struck.entry.document_number in numbers}
@@ -113,7 +113,7 @@ class DocketCourse:
         return named | (self._read_by(families) & set(self.holding[first:]))
 
     def _contradiction(self, entry: DocketEntry, struck: list[DocketStrike]) -> Undoing:
-        left = frozenset(universe(self.kind)) - _gone(struck)
+        left = frozenset(universe(self.kind)) - _struck_hypotheses(struck)
         undone: set[DocketStrike] = set()
         for held in reversed(self.holding):
             if left <= frozenset(held.elimination.strikes):
@@ -121,9 +121,9 @@ class DocketCourse:
             else:
                 left -= frozenset(held.elimination.strikes)
         span = struck[0].elimination.span
-        return self._parted(entry, CONTRADICTED, CONTRADICTED_REASON, span, undone)
+        return self._partial_undoing(entry, CONTRADICTED, CONTRADICTED_REASON, span, undone)
 
-    def _parted(
+    def _partial_undoing(
         self, entry: DocketEntry, name: str, reason: str, span: TextSpan, undone: set[DocketStrike]
     ) -> Undoing:
         return Undoing(
@@ -149,5 +149,5 @@ def reversals(entry: DocketEntry, kind: str) -> list[tuple[Reversal, TextSpan]]:
     return rows
 
 
-def _gone(struck: Iterable[DocketStrike]) -> frozenset[str]:
+def _struck_hypotheses(struck: Iterable[DocketStrike]) -> frozenset[str]:
     return frozenset[str]().union(*(strike.elimination.strikes for strike in struck))

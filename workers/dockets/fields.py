@@ -189,7 +189,7 @@ def extract_fields(text: str) -> ExtractionResult:
     failed: list[FailedField] = []
     succeeded: list[str] = []
     for name, read in rules.items():
-        kept, problem = _bounded(read)
+        kept, problem = _values_within_bounds(read)
         values += kept
         if problem is None and not kept and name in form.expected_fields:
             problem = "not_stated"
@@ -205,7 +205,7 @@ def extract_fields(text: str) -> ExtractionResult:
     )
 
 
-def _bounded(
+def _values_within_bounds(
     read: Iterable[ExtractedValue | None],
 ) -> tuple[list[ExtractedValue], FailureReason | None]:
     """Return the values that are kept, and why the field is not whole; None is what gave no value."""

@@ -133,7 +133,7 @@ def related_motion_type(description: str, filing_role: str) -> str | None:
 
 def case_ref(court: str, case_number: str) -> str:
     """Return how a case is referred to: `azb:2:09-bk-15586`."""
-    number = _respelled(" ".join(case_number.split()), CASE_NUMBER_FORMS)
+    number = _respell(" ".join(case_number.split()), CASE_NUMBER_FORMS)
     return bounded_name(f"{court_id(court)}:{number}")
 
 
@@ -150,10 +150,10 @@ def bounded_name(name: str) -> str:
 
 def court_id(court: str) -> str:
     """Return the id of a court, in lower case."""
-    return _respelled(court.strip().lower(), COURT_ID_FORMS)
+    return _respell(court.strip().lower(), COURT_ID_FORMS)
 
 
-def _respelled(text: str, forms: tuple[tuple[str, str, str], ...]) -> str:
+def _respell(text: str, forms: tuple[tuple[str, str, str], ...]) -> str:
     for _, pattern, spelling in forms:
         match = re.fullmatch(pattern, text, re.IGNORECASE)
         if match is not None:

@@ -47,7 +47,7 @@ class FolderFiles:
         """Keep a file; durable when this returns."""
         path = self._path(name)
         draft = draft_of(path)
-        with _translated(self._folder):
+        with _path_errors_translated(self._folder):
             for folder in (self._folder, path.parent):
                 folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
                 check_folder(folder)
@@ -64,20 +64,20 @@ class FolderFiles:
 
     def get(self, name: str) -> bytes | None:
         """Return a file, None where there is none of that name."""
-        with _translated(self._folder), suppress(FileNotFoundError):
+        with _path_errors_translated(self._folder), suppress(FileNotFoundError):
             return _whole_file(self._path(name))
         return None
 
     def delete(self, name: str) -> None:
         """Remove a file, if there is one of that name."""
         path = self._path(name)
-        with _translated(self._folder), suppress(FileNotFoundError):
+        with _path_errors_translated(self._folder), suppress(FileNotFoundError):
             path.unlink()
             _sync(path.parent)
 
     def names(self) -> Iterator[str]:
         """Yield the names of all files."""
-        with _translated(self._folder):
+        with _path_errors_translated(self._folder):
             file_names = [path.name for path in self._folder.glob(f"??/*{SUFFIX}")]
         yield from (name.removesuffix(SUFFIX) for name in file_names)
 
@@ -99,7 +99,7 @@ def _whole_file(path: Path) -> bytes:
 
 
 @contextmanager
-def _translated(folder: Path) -> Iterator[None]:
+def _path_errors_translated(folder: Path) -> Iterator[None]:
     try:
         yield
     except UnsafePathError as error:

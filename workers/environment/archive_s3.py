@@ -52,14 +52,14 @@ class S3Files:
         """Keep an object; the store has it when this returns."""
         import obstore  # noqa: PLC0415 - see `_store_at`
 
-        with self._translated():
+        with self._store_errors_translated():
             obstore.put(self._store, _path(name), content)
 
     def get(self, name: str) -> bytes | None:
         """Return an object, None where there is none of that name."""
         import obstore  # noqa: PLC0415 - see `_store_at`
 
-        with self._translated():
+        with self._store_errors_translated():
             try:
                 result = obstore.get(self._store, _path(name))
             except FileNotFoundError as error:
@@ -84,7 +84,7 @@ class S3Files:
         import obstore  # noqa: PLC0415 - see `_store_at`
         from obstore.exceptions import AlreadyExistsError, NotSupportedError  # noqa: PLC0415 - see there
 
-        with self._translated():
+        with self._store_errors_translated():
             if (there := self._mark(mark)) is not None:
                 return there
             try:
@@ -110,7 +110,7 @@ class S3Files:
         """Remove an object, if there is one of that name."""
         import obstore  # noqa: PLC0415 - see `_store_at`
 
-        with self._translated():
+        with self._store_errors_translated():
             obstore.delete(self._store, _path(name))
 
     def names(self) -> Iterator[str]:
@@ -118,7 +118,7 @@ class S3Files:
         import obstore  # noqa: PLC0415 - see `_store_at`
 
         count = 0
-        with self._translated():
+        with self._store_errors_translated():
             for page in obstore.list(self._store):
                 count += len(page)
                 if count > NAMES_MAX:
@@ -129,19 +129,21 @@ class S3Files:
                         yield name[1]
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _store_errors_translated(self) -> Iterator[None]:
         from obstore.exceptions import BaseError  # noqa: PLC0415 - see `_store_at`
 
         try:
             yield
         except (BaseError, OSError) as error:
-            reason = "there is no such bucket" if _NO_BUCKET in str(error) else _shown(error)
+            reason = (
+                "there is no such bucket" if _NO_BUCKET in str(error) else _printable_message(error)
+            )
             raise ArchiveUnavailable(f"{self._url}: {reason}") from None
         except BaseException as error:
             # A panic of the library is no `Exception`, and would end the process.
             if type(error).__name__ != "PanicException":
                 raise
-            raise ArchiveUnavailable(f"{self._url}: {_shown(error)}") from None
+            raise ArchiveUnavailable(f"{self._url}: {_printable_message(error)}") from None
 
 
 def _store_at(url: str, answer_s: float) -> "S3Store":
@@ -167,7 +169,7 @@ def _store_at(url: str, answer_s: float) -> "S3Store":
             },
         )
     except (BaseError, ValueError) as error:
-        message = f"{url}: {_shown(error)}"
+        message = f"{url}: {_printable_message(error)}"
         raise ArchiveUnavailable(message, code="archive_not_configured") from None
 
 
@@ -175,7 +177,7 @@ def _path(name: str) -> str:
     return f"{name[:2]}/{name}{SUFFIX}"
 
 
-def _shown(error: BaseException) -> str:
+def _printable_message(error: BaseException) -> str:
     """Return the first line of a message, which may hold what a store has answered."""
     first = str(error).strip().partition("\n")[0]
     return "".join(char for char in first if char.isprintable())[:_MESSAGE_CHARS]

@@ -220,7 +220,7 @@ def _record(settings: Settings) -> Iterator[Diagnosis]:
     place = ledger_place(settings)
     with open_record(place) as view:
         yield from _end_of(view)
-        yield from _quarantined(view)
+        yield from _quarantine_problems(view)
         yield from _went_back(view)
     file = file_of(place)
     if file is not None:
@@ -250,7 +250,7 @@ def _archive(settings: Settings) -> Iterator[Diagnosis]:
         yield Diagnosis("archive", "ok", what)
 
 
-def _quarantined(view: LedgerView) -> Iterator[Diagnosis]:
+def _quarantine_problems(view: LedgerView) -> Iterator[Diagnosis]:
     for each in view.quarantines().standing:
         rows = ", ".join(map(str, each.ranges))
         named = [f"{rows} of the log: quarantined"] if rows else []

@@ -51,7 +51,7 @@ def claim_folders(settings: Settings, mark: LedgerMark) -> None:
     Raises:
         FolderOfAnotherLedgerError: another ledger has left its mark in one of them.
     """
-    for file, setting in _owned(settings):
+    for file, setting in _folders_of(settings):
         # Whoever uses a folder that cannot be written says what is wrong with it.
         with suppress(OSError):
             claim_file(file, mark, setting)
@@ -72,7 +72,7 @@ def claim_effects(folder: Path, mark: LedgerMark) -> None:
     claim_file(folder / EFFECTS_OWNER, mark, "ROTULUS_DATA_DIR")
 
 
-def _owned(settings: Settings) -> Iterator[tuple[Path, str]]:
+def _folders_of(settings: Settings) -> Iterator[tuple[Path, str]]:
     data = DataFolder(settings.data_dir).path
     if any((data / name).exists() for name in EFFECT_FOLDERS):
         yield data / EFFECTS_OWNER, "ROTULUS_DATA_DIR"

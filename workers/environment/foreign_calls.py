@@ -118,7 +118,7 @@ class _Call(Generic[T]):
 
     async def run(self, function: Callable[..., Awaitable[T]], arguments: tuple[Any, ...]) -> None:
         _IS_FOREIGN.set(True)  # in this task and in those that it begins
-        self._steps = steps = _Steps(self._name, _called(function, arguments))
+        self._steps = steps = _Steps(self._name, _call_async(function, arguments))
         try:
             with self._scope:
                 returned = await steps
@@ -159,7 +159,7 @@ class _Call(Generic[T]):
             raise ForeignCodeBlocked(self._name, longest_s)
 
 
-async def _called(function: Callable[..., Awaitable[T]], arguments: tuple[Any, ...]) -> T:
+async def _call_async(function: Callable[..., Awaitable[T]], arguments: tuple[Any, ...]) -> T:
     return await function(*arguments)
 
 
@@ -238,18 +238,18 @@ class _Guarded(Coroutine[Any, Any, T]):
 
     def send(self, value: Any) -> Any:
         """Go on to the next wait."""
-        return _guarded(self._coroutine.send, value)
+        return _guarded_step(self._coroutine.send, value)
 
     def throw(self, *error: Any) -> Any:
         """Raise an error where the coroutine waits, and go on to the next wait."""
-        return _guarded(self._coroutine.throw, *error)
+        return _guarded_step(self._coroutine.throw, *error)
 
     def close(self) -> None:
         """End the coroutine where it waits."""
         self._coroutine.close()
 
 
-def _guarded(step: Callable[..., Any], *arguments: Any) -> Any:
+def _guarded_step(step: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return step(*arguments)
     except (SystemExit, KeyboardInterrupt) as error:

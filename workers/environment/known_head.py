@@ -61,10 +61,10 @@ def _read(document: dict[str, Any]) -> KnownHead:
         Memory(
             head_of(document["known"]),
             None if since is None else head_of(since),
-            tuple(_remembered(*part) for part in document["remembered"]),
+            tuple(_remembered_head(*part) for part in document["remembered"]),
         ),
     )
 
 
-def _remembered(head: dict[str, str], answered: Sequence[Sequence[Any]]) -> Remembered:
+def _remembered_head(head: dict[str, str], answered: Sequence[Sequence[Any]]) -> Remembered:
     return Remembered(head_of(head), tuple(Answered(*each) for each in answered))

@@ -151,7 +151,7 @@ def open_ledger(
         LedgerSchemaDiffers: when its tables have another version.
     """
     store = open_store(place, read_only=read_only, primary=primary, connections=connections)
-    return _watched(Ledger(store, host or system_host(), archive_of(place)))
+    return _watch_for_damage(Ledger(store, host or system_host(), archive_of(place)))
 
 
 def founded_ledger(
@@ -176,13 +176,13 @@ def founded_ledger(
     try:
         if clock is not None:
             clock.measure(store.server_time_us)
-        return _watched(Ledger.create(store, host, archive_of(place)))
+        return _watch_for_damage(Ledger.create(store, host, archive_of(place)))
     except BaseException:
         store.close()
         raise
 
 
-def _watched(ledger: Ledger) -> Ledger:
+def _watch_for_damage(ledger: Ledger) -> Ledger:
     """Return a ledger by which a damaged record is logged when it is met (L3)."""
     ledger.damage.told = _log_damage
     return ledger

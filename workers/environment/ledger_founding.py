@@ -37,7 +37,7 @@ def found_file(path: Path, host: Host) -> None:
         return
     draft = draft_of(path)
     try:
-        with _locked(draft):
+        with _lock_of(draft):
             # Whoever held the lock before may have founded it.
             if path.exists():
                 draft.unlink(missing_ok=True)
@@ -60,7 +60,7 @@ def _make(draft: Path, host: Host) -> None:
 
 
 @contextmanager
-def _locked(draft: Path) -> Iterator[None]:
+def _lock_of(draft: Path) -> Iterator[None]:
     lock = os.open(draft, _FLAGS, FILE_MODE)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

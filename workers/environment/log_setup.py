@@ -103,16 +103,16 @@ def get_logger(name: str) -> FilteringBoundLogger:
 
 def redact(_logger: object, _method: str, event_dict: EventDict) -> EventDict:
     """Replaces secrets in an event: values under telling names, credentials inside texts."""
-    return {key: _redacted(key, value, 0) for key, value in event_dict.items()}
+    return {key: _redact(key, value, 0) for key, value in event_dict.items()}
 
 
-def _redacted(name: str, value: object, depth: int) -> Any:
+def _redact(name: str, value: object, depth: int) -> Any:
     if value is not None and _SECRET_NAME.search(_CAMEL_HUMP.sub("_", name).lower()):
         return REDACTED
-    return _scrubbed(value, depth)
+    return _scrub(value, depth)
 
 
-def _scrubbed(value: object, depth: int) -> Any:
+def _scrub(value: object, depth: int) -> Any:
     """Returns plain data: whatever is not data yet becomes text here, so that it is seen."""
     if value is None or isinstance(value, bool | int | float):
         return value
@@ -121,9 +121,9 @@ def _scrubbed(value: object, depth: int) -> Any:
     if depth >= _DEPTH_MAX:
         return "[too deep]"
     if isinstance(value, Mapping):
-        return {str(key): _redacted(str(key), item, depth + 1) for key, item in value.items()}
+        return {str(key): _redact(str(key), item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_scrubbed(item, depth + 1) for item in value]
+        return [_scrub(item, depth + 1) for item in value]
     return _scrubbed_text(_repr(value))
 
 

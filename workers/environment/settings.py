@@ -734,7 +734,7 @@ class Settings(BaseSettings):
             SettingsError: a value cannot be used.
         """
         stated = {name: getattr(self, name) for name in self.model_fields_set}
-        return _checked(type(self), {**stated, **changes})
+        return _check_settings(type(self), {**stated, **changes})
 
 
 def load_settings(**overrides: Any) -> Settings:
@@ -746,7 +746,7 @@ def load_settings(**overrides: Any) -> Settings:
     Raises:
         SettingsError: a value cannot be used.
     """
-    settings = _checked(Settings, overrides)
+    settings = _check_settings(Settings, overrides)
     made = settings.data_dir / DEMO_KEY
     if settings.checkpoint_key is None:
         with suppress(OSError):  # what cannot be looked at is somebody else's
@@ -775,7 +775,7 @@ def settings_table() -> list[tuple[str, str, str]]:
     ]
 
 
-def _checked(kind: type[S], values: dict[str, Any]) -> S:
+def _check_settings(kind: type[S], values: dict[str, Any]) -> S:
     try:
         return kind(**values)
     except ValidationError as error:

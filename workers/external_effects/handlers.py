@@ -51,13 +51,13 @@ def write_artifact(request: EffectRequest, outside: Outside) -> Performed:
     """Write content under its hash (§4.3.4)."""
     payload = request.payload
     place = (ARTIFACTS, payload["source_artifact_kind"], payload["content_hash"])
-    return Performed((_written(request, outside, place),))
+    return Performed((_write_file(request, outside, place),))
 
 
 def emit_materialization(request: EffectRequest, outside: Outside) -> Performed:
     """Write a file under its path, then append its event (§4.3.11)."""
     place = (MATERIALIZED, *request.payload["materialized_path"].split("/"))
-    written = _written(request, outside, place)
+    written = _write_file(request, outside, place)
     event = {
         "request_id": request.request_id,
         "operation_id": request.document["operation_id"],
@@ -105,7 +105,7 @@ HANDLERS: Mapping[str, Callable[[EffectRequest, Outside], Performed]] = MappingP
 )
 
 
-def _written(request: EffectRequest, outside: Outside, place: tuple[str, ...]) -> WrittenFile:
+def _write_file(request: EffectRequest, outside: Outside, place: tuple[str, ...]) -> WrittenFile:
     if request.content is None:
         code = "external_content_not_on_record"
         raise ExternalEffectError(code, "the record does not hold the content")

@@ -200,7 +200,7 @@ class ExternalEffects:
             self._put_off(pending, getattr(answer, "code", type(answer).__name__))
             return False
         if answer == "rejected":
-            return self._refused(pending, final=final)
+            return self._is_refused(pending, final=final)
         if isinstance(outcome, ExternalEffectError):
             _log.error("external_effect_failed", request_id=request.request_id, code=outcome.code)
         self._forget(request.request_id)
@@ -240,7 +240,7 @@ class ExternalEffects:
             if not holds(view, self._fence):
                 raise ExternalEffectError(StaleEpoch.code, "another gateway performs")
 
-    def _refused(self, pending: _Pending, *, final: bool) -> bool:
+    def _is_refused(self, pending: _Pending, *, final: bool) -> bool:
         request_id = pending.request.request_id
         _log.error("external_report_refused", request_id=request_id)
         if final:

@@ -141,12 +141,12 @@ class LiveSource:
             gateways=of(lambda value: value.gateways),
             rejections=of(lambda value: value.rejections),
             requests=of(lambda value: value.requests),
-            dropped=await _part("gateway and workers", self._dropped),
+            dropped=await _part("gateway and workers", self._dropped_counts),
             set_aside=of(lambda value: value.set_aside),
             deaths=await _part("process tree", self._deaths),
         )
 
-    async def _dropped(self) -> tuple[Count, ...]:
+    async def _dropped_counts(self) -> tuple[Count, ...]:
         counts = Counter(DROPPED)
         # Where Redis is away, what this process dropped is still known.
         with suppress(QueueError):

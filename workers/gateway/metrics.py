@@ -125,7 +125,7 @@ class GatewayMetrics:
         readings = _Readings()
         self._process(readings)
         await _part(readings, "ledger", self._ledger)
-        await self._damaged(readings)
+        await self._put_damage(readings)
         open_requests = readings.get("rotulus_requests_open")
         await _part(readings, "redis", lambda part: self._redis(part, open_requests))
         await _part(readings, "published_log", self._published_log)
@@ -199,7 +199,7 @@ class GatewayMetrics:
         for labels, count in (closed or {}).items():
             readings.put("rotulus_requests_closed_total", count, *labels)
 
-    async def _damaged(self, readings: _Readings) -> None:
+    async def _put_damage(self, readings: _Readings) -> None:
         """Count what stands as damaged, and what this process met and is not on the record yet."""
         records = {RecordKey(each.table, each.key) for each in self.services.ledger.damage.all()}
         ranges = 0

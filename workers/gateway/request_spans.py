@@ -74,7 +74,7 @@ class GatewayTraces:
         failure = {} if error is None else {"rotulus.error": _code(error)}
         if message.traceparents:
             results = answer if error is None else [error] * len(message.traceparents)
-            yield from _reported(message.traceparents, results or ())
+            yield from _spans_of_reports(message.traceparents, results or ())
         elif error is None and (causes := list(causes_of(answer))):
             for cause in causes:
                 root = self.spans.root(cause.name) if cause.is_new else None
@@ -123,7 +123,7 @@ class GatewayTraces:
             began_ns = time.time_ns()
             _join(traceparents)
             results = await report(units, traceparents)
-            for parent, attributes, failed in _reported(traceparents, results):
+            for parent, attributes, failed in _spans_of_reports(traceparents, results):
                 self.spans.tell(
                     "commit",
                     parent.child("commit", str(began_ns)),
@@ -244,7 +244,7 @@ def _join(traceparents: Traceparents) -> None:
         asking.joined += [context for context in contexts if context is not None]
 
 
-def _reported(
+def _spans_of_reports(
     traceparents: Traceparents, results: Sequence[Any]
 ) -> Iterator[tuple[TraceContext, Attributes, bool]]:
     """Yield the spans that reports belong to, with the outcome of each report."""

@@ -104,7 +104,7 @@ class DetectingProcess:
         connection = self._connection or self._begin()
         try:
             connection.send((detector, after_sequence))
-            content = _received(connection, self._limit_s)
+            content = _receive(connection, self._limit_s)
         except TimeoutError as error:
             self.close()
             raise DetectorFailed(str(error), code="implication_detector_timed_out") from error
@@ -136,7 +136,7 @@ class DetectingProcess:
             self._process = process
             # The other end is the process's alone, so that reading ends when the process does.
             theirs.close()
-            self._page(_received(connection, self._start_limit_s))
+            self._page(_receive(connection, self._start_limit_s))
         except (EOFError, OSError, KernelError) as error:
             self.close()
             message = f"the process of the detectors did not begin: {error!r}"
@@ -160,7 +160,7 @@ class DetectingProcess:
         return DetectedPage(answer.through_sequence, answer.implications)
 
 
-def _received(connection: Connection, limit_s: float) -> bytes:
+def _receive(connection: Connection, limit_s: float) -> bytes:
     """Return the next message, or raise a TimeoutError."""
     if not connection.poll(limit_s):
         message = f"no answer within {limit_s:g} s"

@@ -138,10 +138,10 @@ class ImplicationDetection:
             try:
                 recorded = await self._page(detector, progress)
             except (DetectorFailed, IntentInvalid) as error:
-                await self._failed(detector, progress, error.code, error)
+                await self._handle_failure(detector, progress, error.code, error)
                 return emitted
             except ImplicationsRefused as refused:
-                await self._refused(detector, progress, refused)
+                await self._handle_refusal(detector, progress, refused)
                 return emitted
             progress.attempts = 0
             emitted += 0 if recorded is None else len(recorded.operation_ids)
@@ -195,7 +195,7 @@ class ImplicationDetection:
             )
         return recorded
 
-    async def _refused(
+    async def _handle_refusal(
         self, detector: ImplicationDetector, progress: _Progress, refused: ImplicationsRefused
     ) -> None:
         if refused.code in (NOT_NEXT, HALTED):
@@ -205,9 +205,9 @@ class ImplicationDetection:
             progress.due_s = self._clock_s() + refused.retry_after_s
             _log.warning("implications_wait", detector=detector.name, code=refused.code)
         else:
-            await self._failed(detector, progress, refused.code)
+            await self._handle_failure(detector, progress, refused.code)
 
-    async def _failed(
+    async def _handle_failure(
         self,
         detector: ImplicationDetector,
         progress: _Progress,

@@ -78,12 +78,12 @@ class _KitAdapter:
             EliminateMessage(
                 self.source_id,
                 f"{probe.probe_id}:{outcome}",
-                self._eliminated(row, context.snapshot),
+                self._eliminated_by(row, context.snapshot),
                 self._justification(probe, outcome),
             )
         ]
 
-    def _eliminated(self, row: tuple[str, ...], snapshot: Snapshot) -> tuple[str, ...]:
+    def _eliminated_by(self, row: tuple[str, ...], snapshot: Snapshot) -> tuple[str, ...]:
         raise NotImplementedError
 
     def _justification(self, probe: Probe, outcome: str) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class TwentyQAdapter(_KitAdapter):
 
     source_id = "adapter://twenty_questions"
 
-    def _eliminated(self, row: tuple[str, ...], snapshot: Snapshot) -> tuple[str, ...]:
+    def _eliminated_by(self, row: tuple[str, ...], snapshot: Snapshot) -> tuple[str, ...]:
         return tuple(sorted(set(row).intersection(snapshot["survivors"])))
 
     def _justification(self, probe: Probe, outcome: str) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class ITBenchAdapter(_KitAdapter):
 
     source_id = "adapter://itbench"
 
-    def _eliminated(self, row: tuple[str, ...], snapshot: Snapshot) -> tuple[str, ...]:
+    def _eliminated_by(self, row: tuple[str, ...], snapshot: Snapshot) -> tuple[str, ...]:
         del snapshot
         return row
 

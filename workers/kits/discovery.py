@@ -23,7 +23,7 @@ def discover_providers() -> dict[str, HypothesisProvider]:
     """
     providers: dict[str, HypothesisProvider] = {}
     for point in entry_points(group=GROUP):
-        provider = _loaded(point)
+        provider = _load_provider(point)
         if provider is None or point.name in providers:
             _log.warning("provider_left_out", name=point.name, value=point.value)
         else:
@@ -31,7 +31,7 @@ def discover_providers() -> dict[str, HypothesisProvider]:
     return providers
 
 
-def _loaded(point: EntryPoint) -> HypothesisProvider | None:
+def _load_provider(point: EntryPoint) -> HypothesisProvider | None:
     try:
         return call_foreign(_provider_at, point)
     except Exception as error:  # noqa: BLE001 - whatever another package raises is its own

@@ -45,7 +45,7 @@ class LoopbackGuard:
         refusal = self._refusal(scope)
         if refusal is not None:
             code, message = refusal
-            await _refused(code, message)(scope, receive, send)
+            await _refusal_response(code, message)(scope, receive, send)
             return
         self._places -= 1
         try:
@@ -60,7 +60,7 @@ class LoopbackGuard:
             body = await _body_of(receive)
         refusal = _LATE if waited.cancelled_caught else _unreadable(body)
         if refusal is not None:
-            await _refused(*refusal)(scope, receive, send)
+            await _refusal_response(*refusal)(scope, receive, send)
             return
         messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -92,7 +92,7 @@ class LoopbackGuard:
         return None
 
 
-def _refused(code: str, message: str) -> JSONResponse:
+def _refusal_response(code: str, message: str) -> JSONResponse:
     body = {"error": {"code": code, "message": message}}
     return JSONResponse(body, status_of(code), _HEADERS.get(code))
 

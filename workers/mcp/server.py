@@ -36,7 +36,7 @@ def build_server(context: ToolContext) -> Server[Any, Any]:
     """Return a server over a ledger; what writes is listed where the context allows it."""
     server: Server[Any, Any] = Server("rotulus", version("rotulus"), INSTRUCTIONS)
     listed = [
-        _listed(name, tool)
+        _listed_tool(name, tool)
         for name, tool in TOOLS.items()
         if context.allow_writes or not tool.writes
     ]
@@ -56,7 +56,7 @@ def build_server(context: ToolContext) -> Server[Any, Any]:
 async def call(context: ToolContext, name: str, arguments: Document) -> CallToolResult:
     """Call a tool by its name; every failure is a result with a code."""
     try:
-        tool = _known(name)
+        tool = _tool_named(name)
         with anyio.fail_after(CALL_S_MAX):
             document = await tool.model_validate(arguments).result(context)
         return _result(fitted(document, is_exact=tool.is_exact), is_error=False)
@@ -68,7 +68,7 @@ async def call(context: ToolContext, name: str, arguments: Document) -> CallTool
         return _result(dumped(error_document(error)), is_error=True)
 
 
-def _known(name: str) -> type[Tool]:
+def _tool_named(name: str) -> type[Tool]:
     tool = TOOLS.get(name)
     if tool is None:
         raise ToolRefused(f"there is no tool {name[:64]!r}", code="tool_unknown")
@@ -79,7 +79,7 @@ def _result(text: bytes, *, is_error: bool) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=text.decode())], isError=is_error)
 
 
-def _listed(name: str, tool: type[Tool]) -> ListedTool:
+def _listed_tool(name: str, tool: type[Tool]) -> ListedTool:
     return ListedTool(
         name=name,
         description=(tool.__doc__ or "").replace("\n    ", "\n").strip(),

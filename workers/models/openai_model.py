@@ -131,7 +131,7 @@ class HttpModel:
     async def _post(self, body: bytes) -> bytes:
         async with self._http.stream("POST", "chat/completions", content=body) as response:
             if response.status_code != 200:
-                raise _refused(response.status_code)
+                raise _refusal_of_status(response.status_code)
             if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
                 raise ModelError("model_answer_invalid", "the answer has a content encoding")
             content = bytearray()
@@ -197,6 +197,6 @@ def _request(model: str, call: ModelCall) -> dict[str, Any]:
     return body
 
 
-def _refused(status: int) -> ModelError:
+def _refusal_of_status(status: int) -> ModelError:
     code = _CODE_OF_STATUS.get(status, "model_unavailable" if status >= 500 else "model_refused")
     return ModelError(code, f"the model's server answered {status}")

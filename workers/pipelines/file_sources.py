@@ -45,7 +45,7 @@ class JsonLinesSource:
             LineRefused: a line is no JSON, or the file is none of lines.
             OSError: it cannot be read.
         """
-        with _opened(self._path) as file:
+        with _open_binary(self._path) as file:
             lines = json_lines(file, LINE_BYTES_MAX, are_objects=False)
             yield from (line.value for line in taken(lines))
 
@@ -76,7 +76,7 @@ class CsvSource:
             UnicodeDecodeError: it is not UTF-8.
             OSError: it cannot be read.
         """
-        with _opened(self._path) as file:
+        with _open_binary(self._path) as file:
             text = io.TextIOWrapper(plain_file(file), encoding="utf-8", newline="")
             reader = csv.reader(text, delimiter=self._delimiter, strict=True)
             try:
@@ -101,7 +101,7 @@ class CsvSource:
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def _open_binary(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     if str(path) == STANDARD_INPUT:
         yield sys.stdin.buffer
         return

@@ -53,13 +53,13 @@ def pipeline_queue(pipeline: Pipeline, *, limit_s: float = 300.0) -> QueuePlugin
         name=pipeline.name,
         content=RowToWalk,
         item_key="row_id",
-        handler=partial(_walked, pipeline),
+        handler=partial(_walk_job, pipeline),
         limit_s=limit_s,
         concurrency=pipeline.concurrency,
     )
 
 
-async def _walked(pipeline: Pipeline, job: JobContext[RowToWalk]) -> Mapping[str, Any]:
+async def _walk_job(pipeline: Pipeline, job: JobContext[RowToWalk]) -> Mapping[str, Any]:
     row = job.content
     if row.topology != pipeline.graph.topology:
         raise JobRefused("pipeline_differs")

@@ -75,11 +75,11 @@ async def run_pipeline(settings: Settings, order: PipelineOrder) -> RunEnd:
         raise PipelineInvalid("a pipeline is named MODULE:NAME")
     pipeline = load_pipeline(order.place)
     pipeline.config |= order.config or {}
-    async with _opened(settings) as (ledger, is_alone):
+    async with _open_ledger(settings) as (ledger, is_alone):
         run_id = order.run_id or ledger.host.new_id()
         stated = {"place": order.place, "config": pipeline.config}
         with _run_lock(settings, run_id):
-            async with _prepared(settings, order, pipeline, ledger) as run:
+            async with _prepare_run(settings, order, pipeline, ledger) as run:
                 await anyio.to_thread.run_sync(run.begin, run_id, stated)
                 return await _run(order, run, ledger, is_alone=is_alone)
 
@@ -92,16 +92,20 @@ async def resume_pipeline(settings: Settings, order: PipelineOrder) -> RunEnd:
             `PipelineRun`.
     """
     run_id = str(order.run_id)
-    async with _opened(settings) as (ledger, is_alone):
-        stated = await anyio.to_thread.run_sync(ledger.read, partial(_stated, run_id=run_id))
+    async with _open_ledger(settings) as (ledger, is_alone):
+        stated = await anyio.to_thread.run_sync(
+            ledger.read, partial(_pipeline_of_run, run_id=run_id)
+        )
         pipeline = load_pipeline(order.place or stated["place"])
         pipeline.config |= stated["config"]
         with _run_lock(settings, run_id):
-            ended = await anyio.to_thread.run_sync(ledger.read, partial(_unsealed, run_id=run_id))
+            ended = await anyio.to_thread.run_sync(
+                ledger.read, partial(_unsealed_end, run_id=run_id)
+            )
             if ended is not None:
                 await _seal(order, ledger, run_id, is_alone=is_alone)
                 return ended
-            async with _prepared(settings, order, pipeline, ledger) as run:
+            async with _prepare_run(settings, order, pipeline, ledger) as run:
                 await anyio.to_thread.run_sync(run.resume, run_id)
                 return await _run(order, run, ledger, is_alone=is_alone)
 
@@ -113,7 +117,7 @@ async def _run(order: PipelineOrder, run: PipelineRun, ledger: Ledger, *, is_alo
     return end
 
 
-def _stated(view: LedgerView, run_id: str) -> dict[str, Any]:
+def _pipeline_of_run(view: LedgerView, run_id: str) -> dict[str, Any]:
     """Return what a run has recorded of where its pipeline is."""
     stated = orjson.loads(run_of_id(view, run_id)["settings_json"])
     if not isinstance(stated.get("place"), str):
@@ -122,7 +126,7 @@ def _stated(view: LedgerView, run_id: str) -> dict[str, Any]:
     return dict(stated)
 
 
-def _unsealed(view: LedgerView, run_id: str) -> RunEnd | None:
+def _unsealed_end(view: LedgerView, run_id: str) -> RunEnd | None:
     """Return the end of a run that is completed and has no seal; it was killed in between."""
     if run_of_id(view, run_id)["status"] != "completed" or seal_of(view, run_id) is not None:
         return None
@@ -130,7 +134,7 @@ def _unsealed(view: LedgerView, run_id: str) -> RunEnd | None:
 
 
 @asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[tuple[Ledger, bool]]:
+async def _open_ledger(settings: Settings) -> AsyncIterator[tuple[Ledger, bool]]:
     """Open the ledger, and say whether nothing else uses its folder."""
     place, host = ledger_place(settings), system_host()
     with _held_or_shared(DataFolder(settings.data_dir)) as is_alone:
@@ -191,7 +195,7 @@ def _run_lock(settings: Settings, run_id: str) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _prepared(
+async def _prepare_run(
     settings: Settings, order: PipelineOrder, pipeline: Pipeline, ledger: Ledger
 ) -> AsyncIterator[PipelineRun]:
     client = model_of(settings)

@@ -88,7 +88,7 @@ def particulars_readers() -> Mapping[str, Any]:
     for name, entry in plugins_of(BINDING_EVALUATORS).items():
         if name not in kinds:
             raise PluginError(entry, f"no target kind is called so; there are {', '.join(kinds)}")
-        readers[name] = _made(entry, "read")
+        readers[name] = _make_plugin(entry, "read")
     return readers
 
 
@@ -106,8 +106,8 @@ def extractor_plugins(names: Collection[str], serving: Mapping[str, str]) -> Map
     for name, entry in sorted(plugins_of(EXTRACTORS).items()):
         if name in names:
             raise PluginError(entry, "an extractor of that name is part of Rotulus")
-        extractor = _made(entry, "extract")
-        for kind in _asked(entry, lambda: tuple(getattr(extractor, "content_kinds", ()))):  # noqa: B023
+        extractor = _make_plugin(entry, "extract")
+        for kind in _ask_plugin(entry, lambda: tuple(getattr(extractor, "content_kinds", ()))):  # noqa: B023
             if kind in taken:
                 raise PluginError(entry, f"contents of kind {kind!r} are served by {taken[kind]!r}")
             taken[kind] = name
@@ -122,9 +122,9 @@ def model_plugin(name: str) -> PluginModel:
         PluginError: it cannot be used.
     """
     entry = plugins_of(MODELS)[name]  # settings name none that is not there
-    model = _made(entry, "complete")
+    model = _make_plugin(entry, "complete")
     # Sealed sources are kept from what leaves this machine, so silence is no answer here.
-    if not isinstance(_asked(entry, lambda: getattr(model, "external", None)), bool):
+    if not isinstance(_ask_plugin(entry, lambda: getattr(model, "external", None)), bool):
         problem = "it does not say by `external`, True or False, whether prompts leave this machine"
         raise PluginError(entry, problem)
     return PluginModel(model)
@@ -137,18 +137,18 @@ def elimination_store_plugin(name: str) -> PluginEliminationStore:
         PluginError: it cannot be used.
     """
     entry = plugins_of(ELIMINATION_STORES)[name]  # settings name none that is not there
-    return PluginEliminationStore(_made(entry, "recover"))
+    return PluginEliminationStore(_make_plugin(entry, "recover"))
 
 
-def _made(entry: EntryPoint, method: str) -> Any:
+def _make_plugin(entry: EntryPoint, method: str) -> Any:
     """Call what an entry point names, without arguments, and return what has the method."""
-    made = _asked(entry, load_plugin(entry))
-    if not callable(_asked(entry, lambda: getattr(made, method, None))):
+    made = _ask_plugin(entry, load_plugin(entry))
+    if not callable(_ask_plugin(entry, lambda: getattr(made, method, None))):
         raise PluginError(entry, f"what it makes has no method {method!r}")
     return made
 
 
-def _asked(entry: EntryPoint, function: Callable[[], T]) -> T:
+def _ask_plugin(entry: EntryPoint, function: Callable[[], T]) -> T:
     """Call what reads a plug-in, or is one."""
     try:
         return call_foreign(function)

@@ -53,7 +53,7 @@ class PluginModel:
             # Its text may quote the prompt, which is for no log: the kind of error has to do.
             kind = type(cause_of(error)).__name__
             raise ModelError("model_unavailable", f"it raised {kind}") from error
-        return _checked(answer)
+        return _check_answer(answer)
 
     async def aclose(self) -> None:
         """Have it close what it holds, if it has a method for that."""
@@ -67,7 +67,7 @@ class PluginModel:
                 _log.warning("model_not_closed", error=type(cause_of(error)).__name__)
 
 
-def _checked(answer: Any) -> ModelAnswer:
+def _check_answer(answer: Any) -> ModelAnswer:
     if not isinstance(answer, ModelAnswer):
         kind = type(answer).__name__
         raise ModelError("model_answer_invalid", f"it answered a {kind}, no ModelAnswer")

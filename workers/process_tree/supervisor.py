@@ -246,7 +246,7 @@ class Supervisor(AbstractAsyncContextManager["Supervisor"]):
                 await runner.start()
             except Exception as error:
                 raise ChildNotReadyError(
-                    member.name, f"cannot be started: {_described(error)}"
+                    member.name, f"cannot be started: {_describe(error)}"
                 ) from error
             log.info("child_started", name=member.name, pid=runner.pid)
             await self._wait_ready(member)
@@ -353,7 +353,7 @@ async def _is_ready(ready: Callable[[], Awaitable[bool]]) -> bool:
     return False
 
 
-def _described(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     """An error with a code speaks for itself."""
     code = getattr(error, "code", None)
     return f"{code}: {error}" if isinstance(code, str) else repr(error)

@@ -99,9 +99,9 @@ class LogPublisher:
         with ExitStack() as stack:
             held = await _on_thread(stack.enter_context, held_key(self._key_file))
             await self._look(held)
-            signed = await _on_thread(self._signed, held)
-            cosigned = await self._cosigned(signed, held.verifiers)
-            await _on_thread(self._written, cosigned)
+            signed = await _on_thread(self._signed_head, held)
+            cosigned = await self._collect_cosignatures(signed, held.verifiers)
+            await _on_thread(self._write_checkpoint_file, cosigned)
             return PublishedLog(cosigned, held.verifiers)
 
     async def aclose(self) -> None:
@@ -118,11 +118,11 @@ class LogPublisher:
         _check_seen(replies)
         self._has_looked = all(reply.outcome != "unreachable" for reply in replies)
 
-    def _signed(self, held: CheckpointKey) -> SignedCheckpoint:
+    def _signed_head(self, held: CheckpointKey) -> SignedCheckpoint:
         """Return the signed head, with the cosignatures that it has in the folder."""
         try:
             there = self._in_folder(held)
-            checkpoint = self._read(partial(self._prepared, held=held, there=there))
+            checkpoint = self._read(partial(self._prepare_checkpoint, held=held, there=there))
         except OSError as error:
             raise self._unusable(error) from error
         # A KMS may take its time, and no snapshot waits for it.
@@ -131,7 +131,7 @@ class LogPublisher:
             return signed
         return there.with_signatures(signed.note.signatures)
 
-    def _prepared(
+    def _prepare_checkpoint(
         self, view: LedgerView, held: CheckpointKey, there: SignedCheckpoint | None
     ) -> Checkpoint:
         """Return what is to be signed, whose tiles are in the folder by then."""
@@ -156,7 +156,7 @@ class LogPublisher:
             )
             raise PublicationFolderUnusable(message) from None
 
-    async def _cosigned(
+    async def _collect_cosignatures(
         self, signed: SignedCheckpoint, keys: Sequence[NoteVerifier]
     ) -> SignedCheckpoint:
         if self._witnesses is None:
@@ -189,7 +189,7 @@ class LogPublisher:
 
         return await _on_thread(self._read, proofs)
 
-    def _written(self, signed: SignedCheckpoint) -> None:
+    def _write_checkpoint_file(self, signed: SignedCheckpoint) -> None:
         try:
             write_checkpoint(self._folder, signed.to_bytes())
         except OSError as error:

@@ -40,12 +40,12 @@ async def of_witnesses(note: bytes | None, witnesses: Witnesses) -> list[Evidenc
         return []
     replies = await witnesses.look(signed)
     return [
-        evidence("witness", reply.url, f"{reply.outcome}: {_seen(reply, signed)}")
+        evidence("witness", reply.url, f"{reply.outcome}: {_reply_text(reply, signed)}")
         for reply in sorted(replies, key=lambda reply: reply.url)
     ]
 
 
-def _seen(reply: WitnessReply, signed: SignedCheckpoint) -> str:
+def _reply_text(reply: WitnessReply, signed: SignedCheckpoint) -> str:
     if reply.outcome == "cosigned":
         return f"{signed.stated.size} rows"
     return reply.message if reply.size is None else f"{reply.size} rows"

@@ -88,7 +88,7 @@ async def time_stamp(
         async with httpx.AsyncClient(
             transport=transport, trust_env=False, timeout=ASKED_S_MAX
         ) as http:
-            content = await _asked(http, url, request.as_bytes())
+            content = await _ask_stamp(http, url, request.as_bytes())
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
         raise TimeStampUnavailable(f"{url}: {type(error).__name__}") from error
     return verified_stamp(content, text, roots, request)
@@ -118,7 +118,7 @@ def verified_stamp(
         raise TimeStampInvalid(f"the time stamp does not verify: {error}") from None
 
 
-async def _asked(http: httpx.AsyncClient, url: str, request: bytes) -> bytes:
+async def _ask_stamp(http: httpx.AsyncClient, url: str, request: bytes) -> bytes:
     headers = {"Content-Type": _REQUEST_TYPE, "Accept-Encoding": "identity"}
     async with http.stream("POST", url, content=request, headers=headers) as answer:
         media_type = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()

@@ -81,7 +81,7 @@ class WitnessClient:
             self._http = httpx.AsyncClient(transport=self._transport, trust_env=False)
         async with anyio.create_task_group() as tasks:
             for url in [*self._keys][:WITNESSES_MAX]:
-                ask = partial(self._asked, self._http, url, checkpoint, prove)
+                ask = partial(self._ask_witness, self._http, url, checkpoint, prove)
                 tasks.start_soon(_within, url, partial(_or_followed, ask, prove_handovers), replies)
         return replies
 
@@ -94,7 +94,7 @@ class WitnessClient:
         """Ask every witness whether it has seen more than a checkpoint that is public already."""
         return await self.ask(signed, _nothing_to_prove)
 
-    async def _asked(
+    async def _ask_witness(
         self,
         http: httpx.AsyncClient,
         url: str,
@@ -109,7 +109,7 @@ class WitnessClient:
             request = AddCheckpoint(old_size, tuple(path), checkpoint)
             answer = await _post(http, url, request, handovers)
             if answer.status == httpx.codes.OK:
-                return self._cosigned(url, checkpoint, answer.body)
+                return self._cosigned_reply(url, checkpoint, answer.body)
             stated = _size_in(answer)
             if stated is None:
                 break
@@ -130,7 +130,7 @@ class WitnessClient:
             outcome = "diverged"
         return WitnessReply(url, outcome, f"status {answer.status}", status=answer.status)
 
-    def _cosigned(self, url: str, checkpoint: SignedCheckpoint, body: str) -> WitnessReply:
+    def _cosigned_reply(self, url: str, checkpoint: SignedCheckpoint, body: str) -> WitnessReply:
         keys = self._keys[url]
         known = {(key.name, key.key_id) for key in keys}
         try:

@@ -122,8 +122,8 @@ def merge_result(merge: Merge) -> Any:
             wire.MergeConflict(
                 id=_element_id(conflict.id),
                 field=conflict.field,
-                existing_value=_shown(conflict.field, conflict.existing_value),
-                proposed_value=_shown(conflict.field, conflict.proposed_value),
+                existing_value=_node_type_name(conflict.field, conflict.existing_value),
+                proposed_value=_node_type_name(conflict.field, conflict.proposed_value),
             )
             for conflict in merge.conflicts
         ],
@@ -135,7 +135,7 @@ def _record_shown(record_id: str) -> str:
     return _element_id(edge_key_of(record_id)) if node_id is None else node_id
 
 
-def _shown(field: str, value: str) -> str:
+def _node_type_name(field: str, value: str) -> str:
     return f"NODE_TYPE_{value}" if field == "type" else value
 
 

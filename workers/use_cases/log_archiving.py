@@ -116,14 +116,14 @@ def archive_steps(ledger: Ledger, retention: Retention) -> Iterator[ArchivalStep
     """
     prepare = _preparation(ledger, retention)
     # The snapshot has ended when the head is held.
-    while (prepared := _prepared(ledger, prepare, retention)) is not None:
+    while (prepared := _prepare_step(ledger, prepare, retention)) is not None:
         with ledger.transaction() as transaction:
             step = take_step(transaction, prepared)
         _delete_erased(ledger, step)
         yield step
 
 
-def _prepared(
+def _prepare_step(
     ledger: Ledger, prepare: Callable[[LedgerView], PreparedStep | None], retention: Retention
 ) -> PreparedStep | None:
     try:

@@ -149,7 +149,7 @@ def event_as_source(name: str, event: Any) -> ArrivedSource:
     media_type = event.get("datacontenttype", JSON_MEDIA_TYPE)
     data, encoded = event.get("data"), event.get("data_base64")
     if encoded is not None:
-        text = _decoded(encoded)
+        text = _decode_base64(encoded)
     elif isinstance(data, str):
         text = data
     else:
@@ -216,7 +216,7 @@ def _event(name: str, attributes: Mapping[str, Any], text: str, media_type: str)
     )
 
 
-def _decoded(encoded: Any) -> str:
+def _decode_base64(encoded: Any) -> str:
     try:
         return base64.b64decode(encoded, validate=True).decode()
     except (TypeError, ValueError):

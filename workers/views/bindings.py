@@ -51,9 +51,11 @@ def describe_binding(
     if node is None or node["node_kind"] != SOURCE_BINDING:
         return None
     if generation_id is None:
-        return _described(view, node, _newest(view, binding_id), PAIRS_COUNTED_MAX)
+        return _describe_binding(view, node, _newest(view, binding_id), PAIRS_COUNTED_MAX)
     generation = generation_of(view, binding_id, generation_id)
-    return None if generation is None else _described(view, node, generation, PAIRS_COUNTED_MAX)
+    return (
+        None if generation is None else _describe_binding(view, node, generation, PAIRS_COUNTED_MAX)
+    )
 
 
 def list_bindings(view: LedgerView, after: str | None, limit: int) -> BindingPageDocument:
@@ -61,7 +63,9 @@ def list_bindings(view: LedgerView, after: str | None, limit: int) -> BindingPag
     nodes = view.nodes_of_kind(SOURCE_BINDING, after=after, limit=limit)
     return {
         "bindings": [
-            _described(view, node, _newest(view, node["node_id"]), PAIRS_COUNTED_IN_A_LIST_MAX)
+            _describe_binding(
+                view, node, _newest(view, node["node_id"]), PAIRS_COUNTED_IN_A_LIST_MAX
+            )
             for node in nodes
         ],
         "next_after": nodes[-1]["node_id"] if len(nodes) == limit else None,
@@ -73,7 +77,7 @@ def _newest(view: LedgerView, binding_id: str) -> Document:
     return generation_in_force(view, binding_id) or last_generation(view, binding_id) or {}
 
 
-def _described(
+def _describe_binding(
     view: LedgerView, node: Document, generation: Document, counted_max: int
 ) -> BindingDocument:
     binding_id = node["node_id"]

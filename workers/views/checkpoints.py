@@ -61,7 +61,7 @@ def checkpoint_status(
     if note is not None:
         verdict = judged(note, policy, lambda stated: difference(tree, stated))
         if problem is not None and problem[0] == "checkpoint_diverged":
-            verdict = _diverged(verdict, problem[1])
+            verdict = _diverged_verdict(verdict, problem[1])
     return {
         "publishes": publishes,
         "problem": None if problem is None else {"code": problem[0], "message": problem[1]},
@@ -87,7 +87,7 @@ def difference(tree: LogTree, stated: Checkpoint) -> str | None:
     return None
 
 
-def _diverged(verdict: JudgedCheckpoint, message: str) -> JudgedCheckpoint:
+def _diverged_verdict(verdict: JudgedCheckpoint, message: str) -> JudgedCheckpoint:
     if verdict.verdict is CheckpointVerdict.INVALID:
         return verdict
     return replace(

@@ -134,9 +134,9 @@ def provenance_document(provenance: Provenance) -> ProvenanceDocument:
 
 def _step(step: Step) -> StepDocument:
     return {
-        **_named(step.named),
+        **_named_document(step.named),
         "says": step.says,
-        "because": [_named(each) for each in step.because],
+        "because": [_named_document(each) for each in step.because],
         "words": [
             {
                 "source_ref": words.source_ref,
@@ -149,5 +149,5 @@ def _step(step: Step) -> StepDocument:
     }
 
 
-def _named(named: Named) -> NamedDocument:
+def _named_document(named: Named) -> NamedDocument:
     return {"kind": named.kind, "record_id": named.record_id}

@@ -60,7 +60,7 @@ def find_sessions(
     while rows := view.belief_sessions_before(place, limit=SEARCH_ROWS):
         for row in rows:
             if len(sessions) == limit or scanned == SCANNED_MAX:
-                return {"sessions": sessions, "next_after": _written(place)}
+                return {"sessions": sessions, "next_after": _cursor_text(place)}
             scanned += 1
             place = row["updated_at_us"], row["session_id"]
             if (
@@ -77,7 +77,7 @@ def _place(after: str | None) -> tuple[int, str] | None:
     return (int(time_us), session_id) if is_time else None
 
 
-def _written(place: tuple[int, str] | None) -> str | None:
+def _cursor_text(place: tuple[int, str] | None) -> str | None:
     return None if place is None else f"{place[0]}:{place[1]}"
 
 

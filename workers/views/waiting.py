@@ -145,7 +145,7 @@ def _behind(around: Surroundings, place: ItemPlace) -> str:
     if place.state == "suspended":
         return f"there was no capacity for it; {place.due_before} suspended ones go first"
     if around.full_with:
-        return f"all {len(around.full_with)} slots are held: {_named(around.full_with)}"
+        return f"all {len(around.full_with)} slots are held: {_holder_names(around.full_with)}"
     if place.of_top_priority:
         return f"{place.of_top_priority} of the top priority and {place.due_before} others go first"
     if place.due_before:
@@ -157,7 +157,7 @@ def _away(gateway: str) -> str:
     return f"its session's gateway{f' {gateway}' if gateway else ''} is away"
 
 
-def _named(holders: Sequence[CapacityHolder]) -> str:
+def _holder_names(holders: Sequence[CapacityHolder]) -> str:
     """Name those whose slots are free first."""
     shown = [f"{holder.name} until {_at(holder.until_ms)}" for holder in holders[:NAMED_MAX]]
     unnamed = len(holders) - len(shown)

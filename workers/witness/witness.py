@@ -69,7 +69,7 @@ class Witness:
             request = AddCheckpoint.of_bytes(body)
         except ProofInvalid as error:
             return WitnessAnswer(400, f"{error}\n")
-        return self._answered(request, ())
+        return self._answer_request(request, ())
 
     def add_handover(self, body: bytes) -> WitnessAnswer:
         """Answer a request to follow a hand-over of a log's keys, and cosign under the new ones.
@@ -88,24 +88,24 @@ class Witness:
             handovers = request.handovers()
         except ProofInvalid as error:
             return WitnessAnswer(403, f"{error}\n")
-        return self._answered(request.request, handovers)
+        return self._answer_request(request.request, handovers)
 
-    def _answered(self, request: AddCheckpoint, handovers: Sequence[KeyHandover]) -> WitnessAnswer:
+    def _answer_request(
+        self, request: AddCheckpoint, handovers: Sequence[KeyHandover]
+    ) -> WitnessAnswer:
         origin = request.checkpoint.stated.origin
         try:
             with self._deciding:
-                signed = self._decided(request, handovers)
+                signed = self._decide(request, handovers)
         except WitnessRefusal as refusal:
-            return self._refused(origin, refusal)
+            return self._refusal_answer(origin, refusal)
         time_s = self._clock_s()
         lines = [
             signature_line(key, signed.note.text, signed.stated, time_s).line for key in self._keys
         ]
         return WitnessAnswer(200, "".join(lines))
 
-    def _decided(
-        self, request: AddCheckpoint, handovers: Sequence[KeyHandover]
-    ) -> SignedCheckpoint:
+    def _decide(self, request: AddCheckpoint, handovers: Sequence[KeyHandover]) -> SignedCheckpoint:
         """Return what is to be cosigned, kept by then with the hand-overs that lead to it."""
         stated = request.checkpoint.stated
         latest, known = (
@@ -122,7 +122,7 @@ class Witness:
             self._cosigned.keep(signed)
         return signed
 
-    def _refused(self, origin: str, refusal: WitnessRefusal) -> WitnessAnswer:
+    def _refusal_answer(self, origin: str, refusal: WitnessRefusal) -> WitnessAnswer:
         if refusal.equivocation is not None:
             self._accuse(origin, refusal.equivocation)
         if refusal.size is not None:

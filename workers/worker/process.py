@@ -78,7 +78,7 @@ async def serve_worker(
     reading = partial(open_ledger, read_only=True, primary=True, connections=connections)
     opening = partial(reading, place, host)
     ledger = DoubtedLedger(await opened(opening))
-    await _accepted(ledger)
+    await _wait_until_accepted(ledger)
     redis = connect_redis(redis_url, settings.redis_prefix)
     token, urls = settings.worker_token, settings.gateway_urls
     gateways = FailoverTransport(urls)
@@ -151,7 +151,7 @@ def _metrics_door(
         yield
 
 
-async def _accepted(ledger: Ledger) -> None:
+async def _wait_until_accepted(ledger: Ledger) -> None:
     """Wait until somebody has accepted a ledger that went back, and watch it from then on."""
     is_logged = False
     while await anyio.to_thread.run_sync(ledger.read, LedgerView.finding_stands):

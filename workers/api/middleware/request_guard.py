@@ -96,7 +96,9 @@ class RequestGuardMiddleware:
             return
         bound = structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
-            await self._app(scope, _limited(receive, limits.body_bytes, limits.stream_s), tagged)
+            await self._app(
+                scope, _limited_receive(receive, limits.body_bytes, limits.stream_s), tagged
+            )
         except ClientDisconnect:
             # Nobody is left to be answered, and a client that goes is no failure.
             return
@@ -188,7 +190,7 @@ def _charset(headers: Mapping[str, str]) -> str:
     return "utf-8"
 
 
-def _limited(receive: Receive, limit: int, stream_s: float | None = None) -> Receive:
+def _limited_receive(receive: Receive, limit: int, stream_s: float | None = None) -> Receive:
     """A body without a length is refused where it passes the limit, a slow one when its time ends.
 
     The time begins when somebody begins to read, so nobody pays for what a busy gateway takes.

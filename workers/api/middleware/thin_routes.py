@@ -138,7 +138,7 @@ class ThinRoutesMiddleware:
             return
         arguments = None if content is None else thin.arguments(scope["path"], content)
         if content is None or arguments is None:
-            await self._app(scope, _replayed(messages, receive), send)
+            await self._app(scope, _replaying_receive(messages, receive), send)
         else:
             answer = await thin.response(arguments, scope, receive, content)
             await answer(scope, receive, send)
@@ -190,7 +190,7 @@ async def _content(receive: Receive, messages: list[Message]) -> bytes | None:
             return b"".join(parts)
 
 
-def _replayed(messages: list[Message], receive: Receive) -> Receive:
+def _replaying_receive(messages: list[Message], receive: Receive) -> Receive:
     """Return what receives the messages again, and then whatever comes."""
     remaining = iter(messages)
 

@@ -264,7 +264,7 @@ async def declare(
     )
     snapshot = await services.sessions.ask(session_id, message)
     declared = {"session_id": session_id, "snapshot": snapshot}
-    return await json_answer(declared, 201, _preferred(response))
+    return await json_answer(declared, 201, _preference_headers(response))
 
 
 @router.get("/{session_id}", responses={200: {"model": Snapshot}})
@@ -376,10 +376,10 @@ async def _ask(
     answer = await services.sessions.ask(str(session_id), message)
     if add is not None:
         await add(services, answer)
-    return await json_answer(answer, headers=_preferred(response))
+    return await json_answer(answer, headers=_preference_headers(response))
 
 
-def _preferred(response: Response) -> dict[str, str] | None:
+def _preference_headers(response: Response) -> dict[str, str] | None:
     """Return what was preferred and applied, as the answer tells it."""
     applied = response.headers.get("Preference-Applied")
     return None if applied is None else {"Preference-Applied": applied}

@@ -38,13 +38,13 @@ async def accept_head(body: GroundsBody, services: Given) -> AcceptedDocument:
 async def _evidence(services: Services) -> list[Evidence]:
     items = await items_in(services.work.queues)
     return [
-        *await _published(services),
-        *await _witnessed(services),
+        *await _checkpoint_evidence(services),
+        *await _witness_evidence(services),
         *await services.read(partial(of_items, items=items)),
     ]
 
 
-async def _published(services: Services) -> list[Evidence]:
+async def _checkpoint_evidence(services: Services) -> list[Evidence]:
     """Return what the published checkpoint says beside the findings: how far the log had been."""
     checkpoint = (await services.checkpoint())["checkpoint"]
     if checkpoint is None or checkpoint["tree_size"] is None:
@@ -53,7 +53,7 @@ async def _published(services: Services) -> list[Evidence]:
     return [evidence("published_checkpoint", f"{checkpoint['tree_size']} rows", says)]
 
 
-async def _witnessed(services: Services) -> list[Evidence]:
+async def _witness_evidence(services: Services) -> list[Evidence]:
     publishing = services.publishing
     if publishing is None:
         return []

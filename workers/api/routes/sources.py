@@ -95,7 +95,7 @@ async def arrive(name: SourceName, request: Request, services: Given) -> Arrived
     if secret is not None and not is_signed(secret, headers, body, now_s):
         raise ApiError("webhook_unsigned", "the body is not signed with the secret of this gateway")
     try:
-        arrived = await _arrived(name, headers, body, limits_of(request.scope["path"]))
+        arrived = await _sources_of(name, headers, body, limits_of(request.scope["path"]))
         intents = [intent for source in arrived for intent in source.intents()]
     except SourceRefused as refused:
         raise ApiError(refused.code, f"{refused.field}: {refused}".removeprefix(": ")) from None
@@ -112,14 +112,14 @@ async def arrive(name: SourceName, request: Request, services: Given) -> Arrived
     return {**document, "node_ids": [source.node_id for source in arrived]}
 
 
-async def _arrived(
+async def _sources_of(
     name: str, headers: dict[str, str], body: bytes, limits: Any
 ) -> list[ArrivedSource]:
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if is_binary_event(headers):
         if media_type.endswith("json"):
             await read_json(body, limits)
-        return [binary_event_as_source(name, headers, _checked(body))]
+        return [binary_event_as_source(name, headers, _check_body(body))]
     value = await read_json(body, limits)
     if media_type == CLOUD_EVENT:
         return [event_as_source(name, value)]
@@ -131,7 +131,7 @@ async def _arrived(
     return [event_as_source(name, event) for event in value]
 
 
-def _checked(body: bytes) -> bytes:
+def _check_body(body: bytes) -> bytes:
     try:
         body.decode()
     except UnicodeDecodeError as error:

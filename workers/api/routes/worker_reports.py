@@ -142,7 +142,7 @@ async def recomputed(body: RecomputedBody, services: Given, request: Request) ->
     async def hand_over(session_id: str, indexes: list[int]) -> None:
         message = Recomputed(tuple(body.results[index].intent for index in indexes))
         if body.traceparents:
-            message.traceparents = _traced([body.traceparents[index] for index in indexes])
+            message.traceparents = _traceparents_of([body.traceparents[index] for index in indexes])
         try:
             answers = await services.sessions.ask(session_id, message)
         except Exception as error:  # noqa: BLE001 - this session's results alone failed
@@ -183,7 +183,7 @@ async def work(body: WorkBody, services: Given, request: Request) -> ReportOutco
     if body.urgent:
         return await _urgent(services, [WorkReportUnit(report) for report in body.reports], body)
     message = Reports(tuple(body.reports))
-    message.traceparents = _traced(body.traceparents)
+    message.traceparents = _traceparents_of(body.traceparents)
     first = body.reports[0].request_id
     session_id = report_session(body.queue, first, services.fleet.held_shards)
     answers = await services.sessions.ask(session_id, message)
@@ -192,11 +192,11 @@ async def work(body: WorkBody, services: Given, request: Request) -> ReportOutco
 
 async def _urgent(services: Services, units: Sequence[Unit], body: _Batch) -> ReportOutcomes:
     """Record units ahead of others: what they may do is decided by the record, not by order."""
-    answers = await services.report(units, _traced(body.traceparents))
+    answers = await services.report(units, _traceparents_of(body.traceparents))
     return {"outcomes": [_outcome(answer) for answer in answers]}
 
 
-def _traced(traceparents: list[list[str]]) -> Traceparents:
+def _traceparents_of(traceparents: list[list[str]]) -> Traceparents:
     return tuple(tuple(of_claim) for of_claim in traceparents)
 
 

@@ -160,7 +160,10 @@ class SessionClient:
             "reason": reason,
             "cause": cause,
             "successor_id": successor_id,
-            **{name: None if pairs is None else _observed(pairs) for name, pairs in stated.items()},
+            **{
+                name: None if pairs is None else _observation_documents(pairs)
+                for name, pairs in stated.items()
+            },
         }
         return await self._post(Succeeded, "succeed", body, expected_head, self._gateway.ask)
 
@@ -225,7 +228,7 @@ class SessionClient:
         return _read(kind, response)
 
 
-def _observed(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+def _observation_documents(pairs: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     names = Observation.model_fields
     return [dict(zip(names, pair, strict=True)) for pair in pairs]
 

@@ -160,16 +160,16 @@ async def read_state(client: GatewayClient) -> dict[str, Any]:
     Raises:
         GatewayError: it does not answer, or what answers is no gateway.
     """
-    state: dict[str, Any] = {"readiness": _checked("readiness", await client.readiness())}
+    state: dict[str, Any] = {"readiness": _check_part("readiness", await client.readiness())}
     for name, path in PARTS.items():
         try:
-            state[name] = _checked(name, await client.get(path))
+            state[name] = _check_part(name, await client.get(path))
         except GatewayError as error:
             state[name] = {"error": str(error)}
     return state
 
 
-def _checked(name: str, answer: Any) -> dict[str, Any]:
+def _check_part(name: str, answer: Any) -> dict[str, Any]:
     try:
         _FORMS[name].validate_python(answer)
     except ValidationError as error:

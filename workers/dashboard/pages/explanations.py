@@ -39,7 +39,7 @@ async def show(pages: Pages, request: Request) -> Response:
         lines = answer[:LINEAGE_CHARS_MAX].splitlines()
         context["lineage"] = "\n".join(bounded_text(line, WORDS_CHARS_MAX) for line in lines)
     else:
-        shown = [*_shown(answer)]
+        shown = [*_steps_for_template(answer)]
         context |= {"subject": shown[0], "steps": shown[1:], "query": _query_of(question)}
         context["beyond"] = len(answer.steps) - len(shown)
     return await pages.answer(request, "explain", context)
@@ -50,7 +50,7 @@ def _query_of(question: ProvenanceQuestion) -> str:
     return urlencode({name: value for name, value in fields.items() if value is not None})
 
 
-def _shown(provenance: Provenance) -> Iterator[dict[str, Any]]:
+def _steps_for_template(provenance: Provenance) -> Iterator[dict[str, Any]]:
     """Yield the steps as the template shows them, each with the place of those it names."""
     places = {named: place for place, named in enumerate(provenance.steps)}
     for place, step in enumerate(provenance.steps.values()):

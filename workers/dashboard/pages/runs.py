@@ -63,18 +63,18 @@ async def show_token(pages: Pages, request: Request) -> Response:
     except KernelError as error:
         return await pages.refused(request, error.code, str(error))
     lineage = picture.lineage
-    data, is_cut = _indented(lineage["source_row"]["source_data"])
+    data, is_cut = _indented_text(lineage["source_row"]["source_data"])
     context = {
         "run": picture.run,
         "lineage": lineage,
         "data": data,
         "is_cut": is_cut,
-        "errors": [_indented(state["error"])[0] for state in lineage["node_states"]],
+        "errors": [_indented_text(state["error"])[0] for state in lineage["node_states"]],
     }
     return await pages.answer(request, "token", context)
 
 
-def _indented(value: Any) -> tuple[str, bool]:
+def _indented_text(value: Any) -> tuple[str, bool]:
     """Return data as text, as much as is shown, and whether that is not all."""
     text = json.dumps(value, indent=2)
     return text[:DATA_CHARS_MAX], len(text) > DATA_CHARS_MAX

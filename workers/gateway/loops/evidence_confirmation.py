@@ -73,7 +73,9 @@ class EvidenceConfirmation:
                 count += await self._confirm_open(kind)
             self._looked_until = begun_at
         while True:
-            admitted, until = await anyio.to_thread.run_sync(self._written, self._looked_until)
+            admitted, until = await anyio.to_thread.run_sync(
+                self._evidence_after, self._looked_until
+            )
             count += await self._confirm(admitted)
             if until == self._looked_until:
                 return count
@@ -103,7 +105,7 @@ class EvidenceConfirmation:
         with self._ledger.view() as view:
             return open_reviews(view, kind, after=after)
 
-    def _written(self, after: int) -> tuple[Admitted, int]:
+    def _evidence_after(self, after: int) -> tuple[Admitted, int]:
         with self._ledger.view() as view:
             written, until = evidence_written(view, after, PAGE)
             return [(kind, name) for kind, name in written if _is_safe(view, kind, name)], until

@@ -86,7 +86,7 @@ class RunSealing:
     async def seal_completed(self) -> bool:
         """Seal a pipeline's run that is completed and has no seal; tell whether there was one."""
         before_us = self._ledger.host.now_us() - COMPLETED_AGE_US
-        due = partial(_completed, before_us=before_us)
+        due = partial(_completed_run, before_us=before_us)
         stated = await anyio.to_thread.run_sync(self._ledger.read, due)
         if stated is None:
             return False
@@ -120,7 +120,7 @@ class RunSealing:
         return _unit(view, first, head)
 
 
-def _completed(view: LedgerView, before_us: int) -> dict[str, Any] | None:
+def _completed_run(view: LedgerView, before_us: int) -> dict[str, Any] | None:
     """Return what the seal of a run states that was completed before a time and has none."""
     for run in newest_runs(view, limit=COMPLETED_LOOKED_AT, status="completed"):
         if run["completed_at_us"] < before_us and seal_of(view, run["run_id"]) is None:

@@ -48,7 +48,7 @@ class Diagnose(Tool):
     async def result(self, context: ToolContext) -> Document:
         """Return what the record says, and what the gateway says where there is one."""
         now_us = system_host().now_us()
-        record = await context.read(lambda view: _recorded(view, now_us))
+        record = await context.read(lambda view: _record_document(view, now_us))
         try:
             state = await context.gateway_state()
         except GatewayError as error:
@@ -102,7 +102,7 @@ class GetRecentActivity(Tool):
         }
 
 
-def _recorded(view: LedgerView, now_us: int) -> Document:
+def _record_document(view: LedgerView, now_us: int) -> Document:
     recorded = {
         "tree_head": tree_head(view.log_tree()),
         "requests": count_requests(view),

@@ -142,7 +142,7 @@ class Batches:
             rows = _rows(batch.members)
             takes_step = node.name in self._graph.takes_step
             arguments = (rows, step) if takes_step else (rows,)
-            output, content = self._tools.call(_made, node.function, arguments)
+            output, content = self._tools.call(_call_and_canonicalize, node.function, arguments)
         except Exception as raised:  # noqa: BLE001 - a node is the user's program
             self._tools.note_failure(node.name, raised)
             error = error_content(raised)
@@ -173,7 +173,9 @@ def _tells(when: Callable[[Sequence[Any]], bool], rows: Sequence[Any]) -> bool:
     return bool(when(rows))
 
 
-def _made(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Canonical]:
+def _call_and_canonicalize(
+    function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> tuple[Any, Canonical]:
     output = function(*arguments)
     if output is None or (isinstance(output, list | tuple) and not output):
         raise ValueError("an aggregation returns a row, or several")

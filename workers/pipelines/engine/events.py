@@ -105,7 +105,7 @@ _KINDS: Mapping[str, type[Any]] = MappingProxyType(
 
 def documents_of(events: Sequence[WalkEvent]) -> list[list[Any]]:
     """Return events as JSON, to be sent from a worker."""
-    return [[type(event).__name__, *map(_sent, _values(event))] for event in events]
+    return [[type(event).__name__, *map(_plain_value, _values(event))] for event in events]
 
 
 def events_of(documents: Sequence[Sequence[Any]]) -> list[WalkEvent]:
@@ -127,27 +127,27 @@ def _values(event: Any) -> list[Any]:
     return [getattr(event, field.name) for field in fields(event)]
 
 
-def _sent(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, CallMade):
-        return [_sent(each) for each in _values(value)]
-    return [_sent(each) for each in value] if isinstance(value, tuple) else value
+        return [_plain_value(each) for each in _values(value)]
+    return [_plain_value(each) for each in value] if isinstance(value, tuple) else value
 
 
 def _event(kind: str, values: Sequence[Any]) -> WalkEvent:
-    event: WalkEvent = _made(_KINDS[kind], values)
+    event: WalkEvent = _event_of(_KINDS[kind], values)
     return event
 
 
-def _made(kind: type[Any], values: Sequence[Any]) -> Any:
+def _event_of(kind: type[Any], values: Sequence[Any]) -> Any:
     names = [field.name for field in fields(kind)]
-    return kind(*(_taken(name, value) for name, value in zip(names, values, strict=True)))
+    return kind(*(_field_value(name, value) for name, value in zip(names, values, strict=True)))
 
 
-def _taken(name: str, value: Any) -> Any:
+def _field_value(name: str, value: Any) -> Any:
     if name == "calls":
-        return tuple(_made(CallMade, each) for each in value)
+        return tuple(_event_of(CallMade, each) for each in value)
     if name == "outputs":
         return tuple(Canonical(each.encode()) for each in value)
     if name in _CONTENTS:

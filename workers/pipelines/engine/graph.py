@@ -124,7 +124,7 @@ class PipelineGraph:
                 if before >= self.place[node.name]:
                     raise PipelineInvalid(f"{node.name} follows {port.node!r}, which is not above")
                 ways[port.node].append((port.label, node.name))
-        return {node.name: _labelled(node, ways[node.name]) for node in self.nodes}
+        return {node.name: _successors_by_label(node, ways[node.name]) for node in self.nodes}
 
     def _check_ways(self) -> None:
         error_sinks = {node.on_error for node in self.nodes}
@@ -182,7 +182,9 @@ def _plugin_name(function: Any) -> str:
     return str(getattr(function, "__qualname__", type(function).__name__))
 
 
-def _labelled(node: PipelineNode, ways: Sequence[tuple[str | None, str]]) -> Mapping[str, str]:
+def _successors_by_label(
+    node: PipelineNode, ways: Sequence[tuple[str | None, str]]
+) -> Mapping[str, str]:
     """Return the successors of a node by the label of the way to each."""
     is_gate = node.node_type == "gate"
     labelled: dict[str, str] = {}

@@ -92,7 +92,7 @@ class Pipeline:
         One that takes an argument is called with the number of rows that are on record, and begins
         behind them. Options: `schema`, `on_error`, `name`, `determinism`, `version`, `config`.
         """
-        return self._declared("source", function, {"determinism": "io_read", **options})
+        return self._declare("source", function, {"determinism": "io_read", **options})
 
     @overload
     def transform(self, function: None = None, /, **options: Any) -> _Declare: ...
@@ -103,7 +103,7 @@ class Pipeline:
 
         Options: `after`, `attempts`, `pause_s`, `on_error`, `name`, `determinism`, `version`.
         """
-        return self._declared("transform", function, options)
+        return self._declare("transform", function, options)
 
     @overload
     def gate(self, function: None = None, /, **options: Any) -> _Declare: ...
@@ -114,7 +114,7 @@ class Pipeline:
 
         Options: those of a transform.
         """
-        return self._declared("gate", function, options)
+        return self._declare("gate", function, options)
 
     @overload
     def aggregation(self, function: None = None, /, **options: Any) -> _Declare: ...
@@ -126,7 +126,7 @@ class Pipeline:
         A batch closes at `count` rows, when `when(rows)` says so, and at the end of the source.
         Options: `after`, `count`, `when`, `on_error`, `name`, `determinism`, `version`, `config`.
         """
-        return self._declared("aggregation", function, options)
+        return self._declare("aggregation", function, options)
 
     @overload
     def join(self, function: None = None, /, **options: Any) -> _Declare: ...
@@ -137,7 +137,7 @@ class Pipeline:
 
         Options: those of a transform, and `needs_all=False` to join what came.
         """
-        return self._declared("coalesce", function, options)
+        return self._declare("coalesce", function, options)
 
     @overload
     def sink(self, function: None = None, /, **options: Any) -> _Declare: ...
@@ -148,9 +148,9 @@ class Pipeline:
 
         Options: `after` (none where it only takes what failed), `name`, `determinism`, `version`.
         """
-        return self._declared("sink", function, {"determinism": "io_write", **options})
+        return self._declare("sink", function, {"determinism": "io_write", **options})
 
-    def _declared(
+    def _declare(
         self, node_type: NodeType, function: Any, options: dict[str, Any]
     ) -> _Declare | PipelineNode:
         if function is None:

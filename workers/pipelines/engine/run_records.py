@@ -107,9 +107,9 @@ class RunRecords(WayRecords):
             if isinstance(item, WalkedWay):
                 self.record_walk(item)
             elif isinstance(item, Gathered):
-                self._gathered(item)
+                self._record_buffered(item)
             else:
-                self._closed(item)
+                self._record_closed_batch(item)
 
     def sink_writes(self, positions: Mapping[str, int]) -> list[SinkWrite]:
         """Record what the sinks are going to write of all that has arrived, and return it."""
@@ -176,7 +176,7 @@ class RunRecords(WayRecords):
             format_version=FORMAT_VERSION,
         )
 
-    def _gathered(self, item: Gathered) -> None:
+    def _record_buffered(self, item: Gathered) -> None:
         if item.ordinal == 0:
             self._recorder.create_batch(self._run_id, item.node, batch_id=item.batch_id)
         token_id = item.member.token_id
@@ -185,7 +185,7 @@ class RunRecords(WayRecords):
             self._run_id, token_id, "buffered", batch_id=item.batch_id
         )
 
-    def _closed(self, item: BatchClosed) -> None:
+    def _record_closed_batch(self, item: BatchClosed) -> None:
         recorder, run_id = self._recorder, self._run_id
         states = [state_name(member.token_id, item.node, 0) for member in item.members]
         is_done = item.output is not None

@@ -91,7 +91,7 @@ class PipelineRun:
         self._open()
         rows = self._read()
         if self._failure is not None:
-            raise self._stopped("nothing was recorded")
+            raise self._stop_error("nothing was recorded")
         with self._records.commit():
             stated = {"pipeline": self._pipeline.name, **config}
             self._state.source_operation = self._records.begin(stated)
@@ -228,7 +228,7 @@ class PipelineRun:
             items = [SinkItem(each.token_id, restored(each.data)) for each in write.arrivals]
             started_us = self._tools.now_us()
             try:
-                written = self._tools.call(_written, sink, items, write.position)
+                written = self._tools.call(_write_sink, sink, items, write.position)
             except Exception as error:  # noqa: BLE001 - a sink is the user's program
                 self._failure = self._failure or error
                 return
@@ -249,11 +249,11 @@ class PipelineRun:
             status = "completed"
         self._recorder.complete_run(self._state.run_id, status)
         if self._failure is not None:
-            raise self._stopped(f"`rotulus pipeline resume {self._state.run_id}` goes on")
+            raise self._stop_error(f"`rotulus pipeline resume {self._state.run_id}` goes on")
         failed = self._ledger.read(partial(failed_tokens, run_id=self._state.run_id))
         return RunEnd(self._state.run_id, status, self._state.rows_done, failed)
 
-    def _stopped(self, what_now: str) -> PipelineStopped:
+    def _stop_error(self, what_now: str) -> PipelineStopped:
         assert self._failure is not None  # noqa: S101 - for the types
         error = cause_of(self._failure)
         problem = f"{type(error).__name__}: {message_of(error)}"
@@ -262,7 +262,7 @@ class PipelineRun:
         return stopped
 
 
-def _written(sink: PipelineSink, items: Sequence[SinkItem], position: int) -> SinkWritten:
+def _write_sink(sink: PipelineSink, items: Sequence[SinkItem], position: int) -> SinkWritten:
     """Let a sink write, and return what it says of that once it is of the right form."""
     written: object = sink.write(items, position)
     if not isinstance(written, SinkWritten) or not _is_place(written.position):

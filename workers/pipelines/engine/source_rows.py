@@ -47,7 +47,7 @@ class SourceRows:
             Exception: what the source raises.
         """
         if not self.has_ended:
-            self._rows = self._begun(ledger)
+            self._rows = self._begin_rows(ledger)
 
     def read(self, limit: int) -> list[SourceRow]:
         """Return the next rows, at most so many; fewer where the source has ended.
@@ -65,7 +65,7 @@ class SourceRows:
         self.has_ended = len(rows) < limit
         return rows
 
-    def _begun(self, ledger: Ledger) -> Iterator[Any]:
+    def _begin_rows(self, ledger: Ledger) -> Iterator[Any]:
         if parameters_of(self._source.function):
             behind: Iterator[Any] = self._call(lambda: iter(self._source(self._next)))
             return behind

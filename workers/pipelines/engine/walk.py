@@ -87,14 +87,14 @@ class RowWalk:
             self._tools.note_failure(source.name, error)
             self._fail(source, [_Traveller(0, None, content, (), None)], error_content(error))
             return self.events
-        return self._walked(source, _Traveller(0, data, content, (), None))
+        return self._walk_from(source, _Traveller(0, data, content, (), None))
 
     def of_batch(self, node: PipelineNode, output: Any) -> list[WalkEvent]:
         """Walk what an aggregation made of a batch, and return what happened."""
         content = Canonical(typed_data(output))
-        return self._walked(node, _Traveller(0, output, content, (), None))
+        return self._walk_from(node, _Traveller(0, output, content, (), None))
 
-    def _walked(self, begin: PipelineNode, first: _Traveller) -> list[WalkEvent]:
+    def _walk_from(self, begin: PipelineNode, first: _Traveller) -> list[WalkEvent]:
         node = begin
         try:
             if begin.node_type == "aggregation" and (made := _rows_of(first.data)) is not None:
@@ -145,7 +145,7 @@ class RowWalk:
             started_us = self._tools.now_us()
             try:
                 arguments = (handed_in, step) if takes_step else (handed_in,)
-                result: _Result = self._tools.call(_called, node, arguments, ways, read)
+                result: _Result = self._tools.call(_call_node, node, arguments, ways, read)
             except Exception as error:  # noqa: BLE001 - a node is the user's program
                 self._tools.note_failure(node.name, error)
                 content = error_content(error)
@@ -320,7 +320,7 @@ _Read = Callable[[Mapping[str, str], Any, Any], _Result]
 """Checks what a function returned, by the ways out of its node and what it was handed in."""
 
 
-def _called(
+def _call_node(
     node: PipelineNode, arguments: tuple[Any, ...], ways: Mapping[str, str], read: _Read
 ) -> _Result:
     """Call a node; reading what it returned may call it again, where that is a generator."""

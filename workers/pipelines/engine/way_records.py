@@ -80,7 +80,7 @@ class WayRecords:
         for event in walk.events:
             _WRITERS[type(event)](self, way, event)
 
-    def _visited(self, way: _Way, event: Visited) -> None:
+    def _record_visit(self, way: _Way, event: Visited) -> None:
         recorder, run_id, token_id = self._recorder, self._run_id, way.name(event.token)
         state_id = state_name(token_id, event.node, event.attempt)
         recorder.record_node_state(
@@ -105,7 +105,7 @@ class WayRecords:
             routes = [(self.edge_ids[event.node, label], mode) for label in event.labels]
             recorder.record_routing_events(run_id, state_id, routes)
 
-    def _forked(self, way: _Way, event: Forked) -> None:
+    def _record_fork(self, way: _Way, event: Forked) -> None:
         self._recorder.fork_token(
             self._run_id,
             way.row(event.token),
@@ -115,7 +115,7 @@ class WayRecords:
         )
         way.data |= dict.fromkeys(event.children, way.data[event.token])
 
-    def _expanded(self, way: _Way, event: Expanded) -> None:
+    def _record_expansion(self, way: _Way, event: Expanded) -> None:
         self._recorder.expand_token(
             self._run_id,
             way.row(event.token),
@@ -125,7 +125,7 @@ class WayRecords:
         )
         way.data |= dict(zip(event.children, event.outputs, strict=True))
 
-    def _merged(self, way: _Way, event: Merged) -> None:
+    def _record_merge(self, way: _Way, event: Merged) -> None:
         self._recorder.coalesce_tokens(
             self._run_id,
             [way.row(parent) for parent in event.parents],
@@ -140,7 +140,7 @@ class WayRecords:
         if event.how != "buffered":
             self.to_sink(token_id, event.node, event.how, event.data, event.error_hash)
 
-    def _failed(self, way: _Way, event: Failed) -> None:
+    def _record_failure(self, way: _Way, event: Failed) -> None:
         token_id, data = way.name(event.token), way.data[event.token]
         destination = event.destination or DISCARD
         details = restored(event.error)
@@ -205,12 +205,12 @@ class WayRecords:
 
 _WRITERS: Mapping[type[Any], Callable[[WayRecords, _Way, Any], None]] = MappingProxyType(
     {
-        Visited: WayRecords._visited,  # noqa: SLF001 - this file's own table
-        Forked: WayRecords._forked,  # noqa: SLF001
-        Expanded: WayRecords._expanded,  # noqa: SLF001
-        Merged: WayRecords._merged,  # noqa: SLF001
+        Visited: WayRecords._record_visit,  # noqa: SLF001 - this file's own table
+        Forked: WayRecords._record_fork,  # noqa: SLF001
+        Expanded: WayRecords._record_expansion,  # noqa: SLF001
+        Merged: WayRecords._record_merge,  # noqa: SLF001
         Arrived: WayRecords._arrived_at,  # noqa: SLF001
-        Failed: WayRecords._failed,  # noqa: SLF001
+        Failed: WayRecords._record_failure,  # noqa: SLF001
     }
 )
 """How each thing that happens on a way is written."""

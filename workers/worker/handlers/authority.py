@@ -71,7 +71,7 @@ class AuthorityHandler(Handler):
 
     async def give_up(self, claim: Claim, code: str) -> None:
         """Record the requests that the claim was for, and no later one, as dead letters."""
-        request_ids = await anyio.to_thread.run_sync(self._claimed, claim)
+        request_ids = await anyio.to_thread.run_sync(self._requests_of_claim, claim)
         if request_ids:
             body = {
                 "item_key": _target(claim),
@@ -80,7 +80,7 @@ class AuthorityHandler(Handler):
             }
             await self._reporter.post("/internal/dead-letters", body)
 
-    def _claimed(self, claim: Claim) -> list[str]:
+    def _requests_of_claim(self, claim: Claim) -> list[str]:
         """Return the open requests that the queue had joined to the item when it was claimed.
 
         One that came later waits behind the claim as a successor, and is tried.

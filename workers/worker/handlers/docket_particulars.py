@@ -78,7 +78,7 @@ class DocketParticulars:
         words = "; ".join(dict.fromkeys(value.value for value in said))
         return Particulars(disposition=words, stretches=tuple(stretches))
 
-    def _related(self, view: LedgerView, artifact: Artifact) -> Particulars:
+    def _related_particulars(self, view: LedgerView, artifact: Artifact) -> Particulars:
         source_id = artifact.fields.get("source_id")
         if source_id is None:
             return NONE_STATED
@@ -131,7 +131,7 @@ class DocketParticulars:
         MappingProxyType(
             {
                 "court_disposition_observation": _disposition,
-                "relationship_candidate": _related,
+                "relationship_candidate": _related_particulars,
             }
         )
     )

@@ -111,7 +111,7 @@ async def checked_extraction(extractor: Extractor, source: SourceToRead) -> Chec
     if not isinstance(answered, Extracted):
         _fail(source, TypeError(f"it returned a {type(answered).__name__}, no Extracted"))
     try:
-        result = call_foreign(_checked, answered, source.source.text)
+        result = call_foreign(_check_result, answered, source.source.text)
     except ExtractionRefused:
         raise
     except Exception as error:  # noqa: BLE001 - an answer may be a program, too
@@ -133,7 +133,7 @@ def _log_failure(source: SourceToRead, error: Exception) -> None:
     )
 
 
-def _checked(answered: Extracted, text: str) -> ExtractionResult:
+def _check_result(answered: Extracted, text: str) -> ExtractionResult:
     answer = answered.answer
     if isinstance(answer, ExtractionResult):
         check_extraction(answer, text)

@@ -109,7 +109,7 @@ class PluginHandler(Handler):
             # Another version of the plug-in took it, or this one is too old.
             return ClaimResult(claim, "failed", "content_unreadable")
         except Exception as error:  # noqa: BLE001 - a model is a foreign program
-            return self._failed(claim, "content_unreadable", error)
+            return self._failed_claim(claim, "content_unreadable", error)
         with anyio.CancelScope() as scope:
             running = _Running(request.request_id, scope)
             self._running.add(running)
@@ -138,7 +138,7 @@ class PluginHandler(Handler):
                 name, self._plugin.handler, context, tick=progressed, limit_s=limit_s
             )
         except ForeignCodeHangs as error:
-            return self._failed(claim, "handler_timed_out", error, "handler_timed_out")
+            return self._failed_claim(claim, "handler_timed_out", error, "handler_timed_out")
         except JobRefused as refused:
             reason = message_of(refused.reason)[:200] or "refused"
             return ClaimResult(claim, "failed", reason, final=True)
@@ -148,10 +148,10 @@ class PluginHandler(Handler):
             is_absent = error.code in ABSENCES
             return ClaimResult(claim, "put_off" if is_absent else "failed", error.code)
         except Exception as error:  # noqa: BLE001 - a handler is a foreign program
-            return self._failed(claim, "handler_failed", error)
+            return self._failed_claim(claim, "handler_failed", error)
         return await self._report(claim, result)
 
-    def _failed(
+    def _failed_claim(
         self, claim: Claim, event: str, error: Exception, code: str | None = None
     ) -> ClaimResult:
         kind = type(cause_of(error)).__name__
@@ -168,7 +168,7 @@ class PluginHandler(Handler):
     async def _report(self, claim: Claim, result: object) -> ClaimResult:
         document = {} if result is None else result
         try:
-            report = call_foreign(_finished, claim.key, document)
+            report = call_foreign(_report_of_result, claim.key, document)
         except Exception as error:  # noqa: BLE001 - a result is a foreign object
             _log.error(
                 "handler_result_invalid",
@@ -199,7 +199,7 @@ class PluginHandler(Handler):
             await self._progress.note(self._plugin.name, request_id, shown, note[:NOTE_CHARS_MAX])
 
 
-def _finished(request_id: str, document: object) -> dict[str, Any]:
+def _report_of_result(request_id: str, document: object) -> dict[str, Any]:
     """Return the report of a result; raises what is wrong with it."""
     if not isinstance(document, Mapping):
         raise TypeError(f"a handler returns a mapping or None, not a {type(document).__name__}")
