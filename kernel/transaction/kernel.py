@@ -29,6 +29,7 @@ from kernel.transaction.refusal_runs import RefusalReason, RefusalRuns
 from kernel.transaction.rules import CURRENT_RULES, effect_rules_of
 from kernel.values.canonical import CanonicalizationError, canonicalize, sha256_hex
 from kernel.values.errors import EffectInapplicable, TextNotStorable
+from kernel.values.idempotency_keys import answered_key
 
 DEFAULT_IDEMPOTENCY_WINDOW_HOURS = 24
 DEFAULT_CONFLICT_WINDOW_MS = 5000
@@ -195,6 +196,9 @@ class Kernel:
             self._capacity,
             self._throttle_ops_per_sec,
             self._conflict_window_us,
+            answered_key=answered_key(
+                submitter, envelope.idempotency_key, supersedes=envelope.supersedes is not None
+            ),
         )
 
     def _record(self, submission: Submission) -> SubmissionResult:

@@ -24,11 +24,6 @@ ALERT = "quota_exceeded_alert"
 _DAY_CHARS = len("2000-01-01")
 
 
-def operations_in(envelope: Envelope) -> int:
-    """Return as how many operations an envelope counts: a page as many as it has recomputes."""
-    return max(1, len(envelope.target_refs)) if envelope.semantic_intent == RECALCULATE else 1
-
-
 def day_of(time_us: int) -> str:
     """Return the UTC day of a time."""
     return iso_time(time_us)[:_DAY_CHARS]
@@ -55,9 +50,13 @@ def operations_of_run(view: LedgerView, run: str) -> int:
 
 
 def count_operation(operation: AppliedOperation) -> None:
-    """Count an operation that is being applied; emit an alert for the first beyond a limit."""
+    """Count an operation that is being applied; emit an alert for the first beyond a limit.
+
+    A page counts as many operations as it has recomputes.
+    """
     transaction, envelope, emit = operation.transaction, operation.envelope, operation.emit
-    governance, amount = governance_of(transaction), operations_in(envelope)
+    is_page = envelope.semantic_intent == RECALCULATE and len(envelope.target_refs) > 1
+    governance, amount = governance_of(transaction), len(envelope.target_refs) if is_page else 1
     # The time of applying begins with its day.
     kind, day = envelope.operation_kind, operation.applied_at[:_DAY_CHARS]
     daily = schema.daily_operation_counts

@@ -98,7 +98,10 @@ def canonicalize_readable(value: Any) -> bytes:
     Raises:
         CanonicalizationError: as `canonicalize`, and for whole floats from 2^53 to 1e21.
     """
-    fast = _write(value, _SORTED)
+    try:
+        fast = orjson.dumps(value, option=_SORTED)
+    except TypeError as error:
+        raise _unwritable(error) from None
     return _respelled(value, fast, readable=True) if _suspect(value, fast) else fast
 
 
@@ -127,13 +130,6 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonicalize(value)).hexdigest()
 
 
-def _write(value: Any, options: int) -> bytes:
-    try:
-        return orjson.dumps(value, option=options)
-    except TypeError as error:
-        raise _unwritable(error) from None
-
-
 def _unwritable(error: TypeError) -> CanonicalizationError:
     return CanonicalizationError(f"no canonical JSON: {error}")
 
@@ -156,7 +152,7 @@ def _respelled(value: Any, fast: bytes, *, readable: bool = False) -> bytes:
     if b"null" in fast and holds_infinite(value):
         raise CanonicalizationError("no canonical JSON: a number is not finite")
     if four_byte_character(fast) is not None and _LAST_OF_THE_PLANE(fast) is not None:
-        fast = _write(_in_utf16_order(value), _OPTIONS)
+        fast = orjson.dumps(_in_utf16_order(value), option=_OPTIONS)
     if _WHOLE_FLOAT(fast) is None and _EXPONENT(fast) is None:
         return fast
     # What is outside strings is worked on as one text, in which a quotation mark stands for each.

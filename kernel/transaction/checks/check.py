@@ -10,7 +10,6 @@ from kernel.model.envelope import Envelope
 from kernel.model.receipt import Receipt
 from kernel.model.result import SubmissionResult
 from kernel.records.capacity import CapacityPort
-from kernel.values.idempotency_keys import answered_key
 
 Submitter = Literal["orchestrator", "caller"]
 """Who submits the envelope: the orchestrator, or a caller outside it (K18)."""
@@ -81,15 +80,8 @@ class Submission:
     id_is_drawn: bool = False
     """Whether the operation's id was drawn at random for this very submission."""
 
-    answered_key: str | None = dataclass_field(init=False)
+    answered_key: str | None = None
     """Its key in the scope of who submits; None where it is the runtime's, and he is not."""
-
-    def __post_init__(self) -> None:
-        """Find the scope once: V2 and the seal ask for it."""
-        envelope = self.envelope
-        self.answered_key = answered_key(
-            self.submitter, envelope.idempotency_key, supersedes=envelope.supersedes is not None
-        )
 
 
 Verdict = Refusal | SubmissionResult | Passage | None
