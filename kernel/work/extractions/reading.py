@@ -42,7 +42,7 @@ class ExtractionSummary(TypedDict):
 
     state: str
     extraction_run_id: str
-    source_ref: str
+    source_ref: str | None
     corpus_id: str | None
     extractor: str | None
     attempt_number: int
