@@ -121,9 +121,9 @@ class NamedTables:
     def __getattr__(self, method):
         call = getattr(self._tables, method)
 
-        def noted(table, *arguments, **options):
-            self.read.add(table.name)
-            return call(table, *arguments, **options)
+        def noted(read, *key):
+            self.read.add((read.table if isinstance(read, TableQuery) else read).name)
+            return call(read, *key)
 
         return noted
 
