@@ -69,7 +69,7 @@ def record_evaluation(
         return _conclude(context, request, evaluation, result_of(view, evaluation), None)
     wrote = _write(context, request, evaluation, evaluation.binding)
     if isinstance(wrote, RejectedResult):
-        return _refused(context, request, evaluation, wrote)
+        return _conclude_refusal(context, request, evaluation, wrote)
     operation_id = None if wrote is None else wrote.operation_id
     fired = _record_fire(context, evaluation, operation_id)
     if wrote is None:
@@ -179,7 +179,7 @@ def _record_fire(
     return _submit(context, intent)
 
 
-def _refused(
+def _conclude_refusal(
     context: CommitContext, request: Request, evaluation: Evaluation, wrote: RejectedResult
 ) -> Reported:
     """Conclude with the refusal of a fire's operation, or leave the request open."""

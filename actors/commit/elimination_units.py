@@ -85,7 +85,7 @@ class ReplayedSessions:
             belief = BeliefSession.restore(view.belief_events(session_id))
             if belief.head_event_hash != summary["head_event_hash"]:
                 raise LedgerCorrupt(f"the trail of {session_id} does not end where it is anchored")
-            replayed = self.keep(_recorded(belief))
+            replayed = self.keep(_replayed_session(belief))
         self._kept.move_to_end(session_id)
         return replayed
 
@@ -154,7 +154,7 @@ class StrikeUnit:
         return struck
 
 
-def _recorded(belief: BeliefSession) -> ReplayedSession:
+def _replayed_session(belief: BeliefSession) -> ReplayedSession:
     declared, *later = belief.audit()
     eliminated = (event.payload["eliminated"] for event in later if event.verb == "ELIMINATE")
     outside = {name for ids in eliminated for name in ids if name not in belief.universe}

@@ -178,7 +178,7 @@ class _Run:
         ending = ending_of(failure or FAILURES.get(code, UNKNOWN), self._blocked_before())
         if ending.block_reason is None:
             result = self.step("abandoned", code)
-            return _refused(result) or self.bury(code, result)
+            return _refusal_in(result) or self.bury(code, result)
         result = self.step("blocked", code, block_reason=ending.block_reason)
         if isinstance(result, RejectedResult):
             return "rejected", result
@@ -197,7 +197,7 @@ class _Run:
     def replace(self) -> Reported:
         """Cancel the run because its source has changed, and ask for one that begins anew."""
         result = self.step("cancelled", SOURCE_CHANGED, cancellation_reason=SOURCE_CHANGED)
-        return _refused(result) or self.close(result, replaced_by=self._ask_anew(RESTARTED))
+        return _refusal_in(result) or self.close(result, replaced_by=self._ask_anew(RESTARTED))
 
     def requeue(self) -> Reported:
         """Ask for a run in the place of this abandoned one, because a person wants it."""
@@ -308,7 +308,7 @@ def restart_extraction(context: CommitContext, run_id: str) -> Reported:
         },
     )
     result = IntentUnit(intent, None, "system").run(context)
-    return _refused(result) or ("recorded", result)
+    return _refusal_in(result) or ("recorded", result)
 
 
 def abandon_extraction(context: CommitContext, request: Request, error_signature: str) -> Reported:
@@ -464,7 +464,7 @@ def _waits_for_an_end(view: LedgerView, task: ExtractionTask) -> bool:
     return last is None or last["current_state"] not in REPLACEABLE
 
 
-def _refused(result: Submitted) -> Reported | None:
+def _refusal_in(result: Submitted) -> Reported | None:
     return ("rejected", result) if isinstance(result, RejectedResult) else None
 
 

@@ -67,24 +67,24 @@ def records_named(document: object) -> list[RecordKey]:
 
 def _of_source(intent: CreateSource) -> list[RecordKey]:
     return [
-        *_created(intent.node_id, intent.corpus_id),
+        *_keys_of_creation(intent.node_id, intent.corpus_id),
         routing_mark_key(ARTIFACT, intent.node_id),
     ]
 
 
 def _of_understanding(intent: SynthesizeUnderstanding) -> list[RecordKey]:
     return [
-        *_created(intent.node_id, intent.corpus_id),
+        *_keys_of_creation(intent.node_id, intent.corpus_id),
         (Around.BELOW, intent.node_id),
         *((Around.BEHIND, span.source_ref) for span in intent.source_spans),
     ]
 
 
 def _of_claim(intent: CreateClaim) -> list[RecordKey]:
-    keys = _created(intent.node_id, intent.corpus_id)
+    keys = _keys_of_creation(intent.node_id, intent.corpus_id)
     keys.append((Around.BEHIND, intent.span.source_ref))
     if intent.understanding_id is not None:
-        keys += _linked(intent.node_id, intent.understanding_id)
+        keys += _keys_of_link(intent.node_id, intent.understanding_id)
     return keys
 
 
@@ -92,7 +92,7 @@ def _of_link(intent: LinkInput) -> list[RecordKey]:
     return [
         (Around.ABOVE, intent.source_node_id),
         (Around.BEHIND, intent.source_node_id),
-        *_linked(intent.source_node_id, intent.target_node_id),
+        *_keys_of_link(intent.source_node_id, intent.target_node_id),
     ]
 
 
@@ -116,7 +116,7 @@ def _of_enqueued(intent: EnqueueRecompute) -> list[RecordKey]:
     return [(around, request.target_cu_id) for request in intent.asked_for.requests]
 
 
-def _created(node_id: str, corpus_id: str) -> list[RecordKey]:
+def _keys_of_creation(node_id: str, corpus_id: str) -> list[RecordKey]:
     return [
         node_key(node_id),
         membership_key(corpus_id, node_id),
@@ -124,7 +124,7 @@ def _created(node_id: str, corpus_id: str) -> list[RecordKey]:
     ]
 
 
-def _linked(source: str, target: str) -> list[RecordKey]:
+def _keys_of_link(source: str, target: str) -> list[RecordKey]:
     edge = edge_id(source, target)
     return [
         (Around.BELOW, target),

@@ -51,7 +51,7 @@ class RecomputeUnit:
         answer = _NOT_DUE.get(state.readiness)
         if answer is not None:
             return answer
-        return _recorded(_submit(context, [self], _actor_of(state)))
+        return _outcome_of(_submit(context, [self], _actor_of(state)))
 
     def due(self, view: LedgerView) -> Due:
         """Return whether it may be recorded now, and what it would answer."""
@@ -183,7 +183,7 @@ def _record_page(page: Sequence[RecomputeUnit], context: CommitContext) -> Recor
     except Exception as error:  # noqa: BLE001 - whatever it is, it is one recompute's
         _log.warning("recompute_page_taken_apart", recomputes=len(page), error=repr(error)[:200])
         return None
-    return _recorded(result)
+    return _outcome_of(result)
 
 
 class _PageRefused(Exception):
@@ -213,7 +213,7 @@ def _submit(
     return context.kernel.submit(context.transaction, document, "orchestrator", id_is_drawn=True)
 
 
-def _recorded(result: SubmissionResult | RejectedResult) -> Recorded:
+def _outcome_of(result: SubmissionResult | RejectedResult) -> Recorded:
     return ("rejected" if isinstance(result, RejectedResult) else "completed"), result
 
 

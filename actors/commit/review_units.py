@@ -86,7 +86,7 @@ class BatchReviewUnit:
                     f"{batch.batch_review_id} was another batch; a retry has an id of its own",
                     "batch_review_id",
                 )
-            return _answered(recorded, duplicate=True)
+            return _batch_document(recorded, duplicate=True)
         prior = batch.prior_batch_review_ref
         check_retry(batch, None if prior is None else recorded_batch(view, prior))
         outcomes = [self._dispose(item, context) for item in batch.item_operations]
@@ -99,7 +99,7 @@ class BatchReviewUnit:
                 "batch_review_not_recorded",
                 f"{rejection.reason_code} at {rejection.field}: {rejection.message}",
             )
-        return _answered(record, duplicate=False)
+        return _batch_document(record, duplicate=False)
 
     def _dispose(self, item: ReviewItem, context: CommitContext) -> ItemOutcome:
         batch_review_id = self.batch.batch_review_id
@@ -117,7 +117,7 @@ class BatchReviewUnit:
         )
 
 
-def _answered(record: BatchReviewOperation, *, duplicate: bool) -> BatchReviewDocument:
+def _batch_document(record: BatchReviewOperation, *, duplicate: bool) -> BatchReviewDocument:
     document = record.model_dump(mode="json", exclude_none=True) | {"duplicate": duplicate}
     return cast("BatchReviewDocument", document)
 

@@ -138,7 +138,9 @@ class StartAuditSessionUnit:
             row = session_of(context.transaction, self.session_id)
         except ThoughtRefused:
             stated = {"session_id": self.session_id, "task_id": self.task_id}
-            return _stated(context, AUDIT_SESSION_START, stated) or self._document(context)
+            return _submit_statement(context, AUDIT_SESSION_START, stated) or self._document(
+                context
+            )
         if row["task_id"] != self.task_id:
             message = f"{self.session_id} is of another task"
             raise ThoughtNotTaken("audit_session_exists", message)
@@ -164,7 +166,7 @@ class RecordThoughtUnit:
             row = session_of(transaction, self.session_id)
             known = thought_named(transaction, self.session_id, self.thought_id)
             if known is not None:
-                return self._known(context, known, content)
+                return self._thought_document(context, known, content)
             check_room(row)
         commitment = transaction.put_blob(content)
         stated = {
@@ -173,14 +175,16 @@ class RecordThoughtUnit:
             "thought_type": self.thought_type,
             "content_commitment": commitment,
         }
-        rejected = _stated(context, THOUGHT_RECORD, stated)
+        rejected = _submit_statement(context, THOUGHT_RECORD, stated)
         if rejected is not None:
             transaction.drop_blob(commitment)
             return rejected
         recorded = thought_named(transaction, self.session_id, self.thought_id)
         return thought_document_of(cast("Row", recorded), duplicate=False)
 
-    def _known(self, context: CommitContext, row: Row, content: bytes) -> ThoughtDocument:
+    def _thought_document(
+        self, context: CommitContext, row: Row, content: bytes
+    ) -> ThoughtDocument:
         document = thought_document_of(row, duplicate=True)
         commitment = document["content_commitment"]
         opening = context.transaction.blob_opening(commitment)
@@ -214,7 +218,7 @@ class ChainVerifiedUnit:
                 "thought_count": self.thought_count,
                 "zeta_head": self.zeta_head,
             }
-            rejected = _stated(context, AUDIT_VERIFY_CHAIN, stated)
+            rejected = _submit_statement(context, AUDIT_VERIFY_CHAIN, stated)
             if rejected is not None:
                 return rejected
         return session_document(session_of(context.transaction, self.session_id))
@@ -242,7 +246,7 @@ class FinalizeUnit:
         of_round = cast("Row", open_round(transaction))
         seal = session_seal(row, of_round["round_number"], _now(context))
         signatures = signatures_of(seal, self.sealing.signers)
-        rejected = _stated(context, MERKLE_FINALIZE, seal | {"signatures": signatures})
+        rejected = _submit_statement(context, MERKLE_FINALIZE, seal | {"signatures": signatures})
         if rejected is not None:
             return rejected
         if of_round["session_count"] + 1 >= self.sealing.round_sessions:
@@ -274,7 +278,9 @@ class EndAuditSessionUnit:
             row = session_of(context.transaction, self.session_id)
             if row["state"] != "ended":
                 check_state(row, "finalized")
-                rejected = _stated(context, AUDIT_SESSION_END, {"session_id": self.session_id})
+                rejected = _submit_statement(
+                    context, AUDIT_SESSION_END, {"session_id": self.session_id}
+                )
                 if rejected is not None:
                     return rejected
             return session_document(session_of(context.transaction, self.session_id))
@@ -349,12 +355,12 @@ def thought_document_of(row: Row, *, duplicate: bool) -> ThoughtDocument:
 
 def root_document(row: Row) -> MerkleRootDocument:
     """Return the root of a session, its seal and who signed it."""
-    seal = _loaded(row["seal_bytes"])
+    seal = _parse(row["seal_bytes"])
     return {
         "session_id": row["session_id"],
         "merkle_root": None if seal is None else seal["eta_root"],
         "seal": seal,
-        "signatures": _loaded(row["signatures"]) or [],
+        "signatures": _parse(row["signatures"]) or [],
         "seal_sequence": None if seal is None else str(row["seal_sequence"]),
     }
 
@@ -367,8 +373,8 @@ def round_document(row: Row) -> RoundDocument:
         "state": "open" if sealed is None else "sealed",
         "session_count": row["session_count"],
         "genesis": orjson.loads(row["genesis_bytes"]),
-        "seal": _loaded(row["seal_bytes"]),
-        "signatures": _loaded(row["signatures"]) or [],
+        "seal": _parse(row["seal_bytes"]),
+        "signatures": _parse(row["signatures"]) or [],
         "opened_sequence": str(row["opened_sequence"]),
         "sealed_sequence": None if sealed is None else str(sealed),
     }
@@ -385,7 +391,7 @@ def read_session_document(view: LedgerView, session_id: str) -> AuditSessionDocu
 
 
 def _open_round(context: CommitContext) -> RejectedResult | None:
-    return _stated(context, ROUND_OPEN, next_genesis(context.transaction, _now(context)))
+    return _submit_statement(context, ROUND_OPEN, next_genesis(context.transaction, _now(context)))
 
 
 def _seal_round(
@@ -393,14 +399,16 @@ def _seal_round(
 ) -> RejectedResult | None:
     seal = next_round_seal(context.transaction, _now(context), sealed_by)
     signatures = signatures_of(seal, sealing.signers)
-    return _stated(context, ROUND_SEAL, seal | {"signatures": signatures})
+    return _submit_statement(context, ROUND_SEAL, seal | {"signatures": signatures})
 
 
 def _newest(context: CommitContext) -> RoundDocument:
     return round_document(cast("Row", newest_round(context.transaction)))
 
 
-def _stated(context: CommitContext, verb: str, stated: dict[str, Any]) -> RejectedResult | None:
+def _submit_statement(
+    context: CommitContext, verb: str, stated: dict[str, Any]
+) -> RejectedResult | None:
     """Submit what is stated; return the refusal, None where it is on the record."""
     session_id = stated.get("session_id")
     intent = StateThought(intent_key=digest([verb, stated]), verb=verb, stated=stated)
@@ -426,5 +434,5 @@ def _now(context: CommitContext) -> str:
     return iso_time(context.transaction.host.now_us())
 
 
-def _loaded(content: bytes | None) -> Any:
+def _parse(content: bytes | None) -> Any:
     return None if content is None else orjson.loads(content)

@@ -182,17 +182,17 @@ class _Form:
     read: Callable[[Any], Any] = lambda value: value
 
 
-def _validated(kind: Any, mode: Literal["json", "python"]) -> _Form:
+def _validated_form(kind: Any, mode: Literal["json", "python"]) -> _Form:
     adapter = TypeAdapter(kind)
     return _Form(partial(adapter.dump_python, mode=mode), adapter.validate_python)
 
 
 # Not in JSON mode, which would take null for infinity; a model's answer in it is text.
-_INTENT = _validated(_AnyIntent, "python")
-_INTENTS = _validated(tuple[_AnyIntent, ...], "python")
+_INTENT = _validated_form(_AnyIntent, "python")
+_INTENTS = _validated_form(tuple[_AnyIntent, ...], "python")
 
 
-def _sized(envelope: Any) -> Any:
+def _check_lengths(envelope: Any) -> Any:
     """Return an envelope after checking the length of its lists, as its sender did."""
     oversize = too_many_entries(envelope) if isinstance(envelope, dict) else None
     if oversize is not None:
@@ -206,7 +206,7 @@ def _write_operation(operation: Any) -> dict[str, Any]:
 
 
 def _read_operation(value: Any) -> Any:
-    return _INTENT.read(value["intent"]) if "intent" in value else _sized(value["envelope"])
+    return _INTENT.read(value["intent"]) if "intent" in value else _check_lengths(value["envelope"])
 
 
 _AS_IT_IS = _Form()
@@ -215,12 +215,12 @@ _FORMS: Mapping[Any, _Form] = MappingProxyType(
         Sequence[str]: _Form(read=tuple),
         OntologyBundle: _Form(OntologyBundle.to_dict, lambda value: OntologyBundle(**value)),
         SessionPolicy: _Form(SessionPolicy.to_dict, lambda value: SessionPolicy(**value)),
-        object: _Form(read=_sized),
+        object: _Form(read=_check_lengths),
         Intent | dict[str, Any]: _Form(_write_operation, _read_operation),
         tuple[Intent, ...]: _INTENTS,
         tuple[RecalculateAuthority, ...]: _INTENTS,
-        tuple[WorkReport, ...]: _validated(tuple[WorkReport, ...], "json"),
-        SimulationExternalEffectPolicy: _validated(SimulationExternalEffectPolicy, "json"),
+        tuple[WorkReport, ...]: _validated_form(tuple[WorkReport, ...], "json"),
+        SimulationExternalEffectPolicy: _validated_form(SimulationExternalEffectPolicy, "json"),
     }
 )
 """The form of a message's field, by its declared type; any other field is JSON as it is."""

@@ -109,12 +109,12 @@ def _operations(
                 return operations, through
             # What is quarantined implies nothing, like what was erased.
             if content is not None and view.quarantines().over(entry.ec_sequence_number) is None:
-                operations.append(_committed(entry, content))
+                operations.append(_committed_operation(entry, content))
         through = entry.ec_sequence_number
     return operations, through
 
 
-def _committed(entry: LogEntry, content: bytes) -> CommittedOperation:
+def _committed_operation(entry: LogEntry, content: bytes) -> CommittedOperation:
     return CommittedOperation(
         entry.ec_sequence_number, entry.operation_id, entry.committed_at, orjson.loads(content)
     )

@@ -120,7 +120,7 @@ class Incidents:
         )
         # The graph may be newer than the tombstones: what it has gained since is no survivor.
         with self._ledger.view() as view:
-            return _sorted(
+            return _sorted_graph(
                 (node for node in described_nodes(view) if node.record_id in survivors),
                 (
                     edge
@@ -132,7 +132,7 @@ class Incidents:
 
     def main_graph(self) -> Graph:
         """Return the whole graph as it is now."""
-        return self._ledger.read(lambda view: _sorted(described_nodes(view), all_edges(view)))
+        return self._ledger.read(lambda view: _sorted_graph(described_nodes(view), all_edges(view)))
 
     def _read(self, incident_id: str, work: Callable[[ReplayedSession], Found]) -> Found:
         with _naming(incident_id):
@@ -155,7 +155,7 @@ def _naming(incident_id: str) -> Iterator[None]:
         raise BeliefError(error.code, "no such incident", details) from None
 
 
-def _sorted(nodes: Iterable[CausalNode], edges: Iterable[CausalEdge]) -> Graph:
+def _sorted_graph(nodes: Iterable[CausalNode], edges: Iterable[CausalEdge]) -> Graph:
     return Graph(
         tuple(sorted(nodes, key=lambda node: node.id)),
         tuple(sorted(edges, key=lambda edge: edge.key)),

@@ -29,14 +29,14 @@ def recorded_outputs(
 ) -> list[Document]:
     """Return the RecordedModelOutput of each captured answer, by the order of their calls."""
     return [
-        _recorded(output, answer_ref, operation_id, index, view)
+        _output_record(output, answer_ref, operation_id, index, view)
         for index, (output, answer_ref) in enumerate(
             zip(outputs_of(intent), answer_refs, strict=True)
         )
     ]
 
 
-def _recorded(
+def _output_record(
     output: CapturedOutput, answer_ref: str, operation_id: str, index: int, view: LedgerView
 ) -> Document:
     classes = SourceClasses(view)

@@ -336,7 +336,7 @@ def resolve_adapt(intent: AdaptFields, view: LedgerView) -> ResolvedOperation:
         # The orchestrator is believed where a caller is not, so it does not pass this on.
         raise IntentInvalid("an overlay is changed by whoever may write it", "node_id")
     fields = {
-        name: _isolated(value, node["payload"].get(name), source=intent.node_id, kind=name)
+        name: _isolate(value, node["payload"].get(name), source=intent.node_id, kind=name)
         for name, value in intent.fields.items()
     }
     return ResolvedOperation(
@@ -370,7 +370,7 @@ def resolve_phase(intent: CompletePhase, view: LedgerView) -> ResolvedOperation:
 _MEANING = ("selector_list", "target_kind", "corpus_id", "priority", "resource_policy")
 
 
-def _stated(intent: Intent) -> Document:
+def _stated_fields(intent: Intent) -> Document:
     """Return what an intent states of a binding's meaning."""
     stated = {name: getattr(intent, name, None) for name in _MEANING}
     return {name: value for name, value in stated.items() if value is not None}
@@ -406,7 +406,7 @@ def resolve_binding_create(intent: CreateBinding, view: LedgerView) -> ResolvedO
             make_effect(
                 "edge_create", edge, {**ends, "edge_type": "source_binding", "edge_metadata": {}}
             ),
-            _generation(binding_id, 1, _stated(intent), intent.critical_approval),
+            _generation(binding_id, 1, _stated_fields(intent), intent.critical_approval),
         ),
         (binding_id,),
         write_set=(binding_id, edge),
@@ -417,7 +417,7 @@ def resolve_binding_create(intent: CreateBinding, view: LedgerView) -> ResolvedO
 
 def resolve_binding_update(intent: UpdateBinding, view: LedgerView) -> ResolvedOperation:
     """What is stated takes the place of what the generation in force has; the rest stays."""
-    stated = _stated(intent)
+    stated = _stated_fields(intent)
     title = {} if intent.title is None else {"title": intent.title}
     if not stated and not title:
         raise IntentInvalid("an update states a change", "")
@@ -807,7 +807,7 @@ def _input_effects(source: str, target: str, essentiality: str) -> tuple[Documen
     )
 
 
-def _isolated(value: Any, before: Any, *, source: str, kind: str) -> Any:
+def _isolate(value: Any, before: Any, *, source: str, kind: str) -> Any:
     if not isinstance(value, str) or not isinstance(before, str):
         return value
     try:

@@ -98,20 +98,20 @@ def _enter(
 
 def _exit(belief: BeliefSession, message: RequestExit, options: Mapping[str, Any]) -> VerbAnswer:
     verdict = belief.request_exit(message.obligation_id, message.context, **options)
-    return _judged("approved", verdict)
+    return _answer_of_verdict("approved", verdict)
 
 
 def _conclude(
     belief: BeliefSession, message: DeclareConclusion, options: Mapping[str, Any]
 ) -> VerbAnswer:
     verdict = belief.declare_conclusion(message.conclusion_id, message.context, **options)
-    return _judged("accepted", verdict)
+    return _answer_of_verdict("accepted", verdict)
 
 
 def _terminate(
     belief: BeliefSession, message: RequestTermination, options: Mapping[str, Any]
 ) -> VerbAnswer:
-    return _judged("approved", belief.request_termination(message.context, **options))
+    return _answer_of_verdict("approved", belief.request_termination(message.context, **options))
 
 
 def _succeed(belief: BeliefSession, message: Succeed, options: Mapping[str, Any]) -> VerbAnswer:
@@ -143,7 +143,7 @@ def successor_named_after(session_id: str) -> str:
     return str(uuid5(SUCCESSOR_NAMESPACE, session_id))
 
 
-def _judged(name: str, verdict: Verdict) -> VerbAnswer:
+def _answer_of_verdict(name: str, verdict: Verdict) -> VerbAnswer:
     answer = {
         name: verdict.approved,
         "reason": verdict.reason,

@@ -462,11 +462,11 @@ class SessionActor:
         unit = SimulationUnit(message, self.session_id, _profile_hash(self._expect_belief()))
         batch.add(message, [unit], lambda results: results[0])
 
-    def _recomputed(self, message: Recomputed, batch: _Batch) -> None:
+    def _add_recomputes(self, message: Recomputed, batch: _Batch) -> None:
         units: list[Unit] = [RecomputeUnit(intent, self.session_id) for intent in message.intents]
         batch.add(message, units, list)
 
-    def _reported(self, message: Reports, batch: _Batch) -> None:
+    def _add_reports(self, message: Reports, batch: _Batch) -> None:
         batch.add(message, [WorkReportUnit(report) for report in message.reports], list)
 
 
@@ -542,8 +542,8 @@ _HANDLERS: Mapping[type[Message], Callable[[SessionActor, Any, _Batch], None]] =
         Operate: SessionActor._operate,  # noqa: SLF001
         SubmitEnvelope: SessionActor._submit,  # noqa: SLF001
         Simulate: SessionActor._simulate,  # noqa: SLF001
-        Recomputed: SessionActor._recomputed,  # noqa: SLF001
-        Reports: SessionActor._reported,  # noqa: SLF001
+        Recomputed: SessionActor._add_recomputes,  # noqa: SLF001
+        Reports: SessionActor._add_reports,  # noqa: SLF001
         StartAuditSession: SessionActor._start_thoughts,  # noqa: SLF001
         RecordThought: SessionActor._think,  # noqa: SLF001
         FinalizeMerkle: SessionActor._finalize,  # noqa: SLF001

@@ -57,12 +57,12 @@ class DocumentReader:
     def look_up(self, lookup: SearchSources | ReadSource, corpus_id: str) -> list[ReadDocument]:
         """Return what a model asked for, at most `SEARCH_FOUND_MAX` sources of the corpus."""
         if isinstance(lookup, ReadSource):
-            return self._shown([lookup.node_id], corpus_id)
+            return self._documents_of([lookup.node_id], corpus_id)
         words = [word.casefold() for word in lookup.words]
         documents: list[ReadDocument] = []
         nodes = self._agent.view.nodes_of_kind(SOURCE, after=None, limit=SEARCH_NODES_MAX)
         for node in nodes:
-            for document in self._shown([node["node_id"]], corpus_id):
+            for document in self._documents_of([node["node_id"]], corpus_id):
                 text = document.source.text.casefold()
                 if all(word in text for word in words):
                     documents.append(document)
@@ -70,7 +70,7 @@ class DocumentReader:
                 break
         return documents
 
-    def _shown(self, node_ids: list[str], corpus_id: str) -> list[ReadDocument]:
+    def _documents_of(self, node_ids: list[str], corpus_id: str) -> list[ReadDocument]:
         shown = []
         for node_id in node_ids:
             node = self._agent.view.node(node_id)

@@ -34,11 +34,11 @@ class LocalModel:
     async def complete(self, call: ModelCall) -> ModelAnswer:
         """Answer with a draft that quotes every source which has a sentence, or with a label."""
         if len(call.prompt) <= READ_AT_ONCE_CHARS:
-            return self._answered(call)
-        return await anyio.to_thread.run_sync(self._answered, call)
+            return self._answer_of(call)
+        return await anyio.to_thread.run_sync(self._answer_of, call)
 
     @staticmethod
-    def _answered(call: ModelCall) -> ModelAnswer:
+    def _answer_of(call: ModelCall) -> ModelAnswer:
         prompt = parse_prompt(call.prompt)
         if asks_for_a_label(call.parameters.grammar):
             read = "\n".join(field.text for field in prompt.fields if field.kind == CONTENT)

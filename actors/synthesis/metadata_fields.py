@@ -110,12 +110,12 @@ def _family_of(name: str, weight: Mapping[str, int]) -> str:
     if prefixed is not None:
         prefix_family = _OF_PREFIX.get(plain_name(prefixed[1]))
         if prefix_family is not None:
-            return _narrowed(prefix_family, plain_name(prefixed[2]))
+            return _narrower_family(prefix_family, plain_name(prefixed[2]))
     listing = [family for family, fields in _NAMES.items() if plain_name(name) in fields]
     return max(listing, key=weight.__getitem__, default=UNKNOWN_FAMILY)
 
 
-def _narrowed(family: str, field: str) -> str:
+def _narrower_family(family: str, field: str) -> str:
     """Mail and PDF have two families each: a prefix names the file, the field says which."""
     companion = _TOGETHER.get(family)
     return companion if companion is not None and field in _NAMES[companion] else family

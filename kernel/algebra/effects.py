@@ -79,7 +79,9 @@ def _under(canonical: str, store: str, inverses: Mapping[str, tuple[str, ...]]) 
     ]
 
 
-def _compensated(canonical: str, store: str, kind: str, compensation: str) -> list[EffectKind]:
+def _compensating_kinds(
+    canonical: str, store: str, kind: str, compensation: str
+) -> list[EffectKind]:
     """Return two kinds that compensate each other; neither is an inverse."""
     return [
         EffectKind(kind, canonical, store, COMPENSATING, compensations=(compensation,)),
@@ -108,8 +110,8 @@ _NODES = [
             "review_disposition": ("review_disposition",),
         },
     ),
-    *_compensated("node_write", "nodes", "quarantine", "unquarantine"),
-    *_compensated("node_write", "nodes", "authorize_access", "revoke_access"),
+    *_compensating_kinds("node_write", "nodes", "quarantine", "unquarantine"),
+    *_compensating_kinds("node_write", "nodes", "authorize_access", "revoke_access"),
 ]
 
 MAKING_EDGES = frozenset({"edge_write", "edge_create", "attach_source_binding"})

@@ -235,14 +235,14 @@ def _stated_entry(view: LedgerView, row: Row) -> CostLedgerEntry | None:
         return None
     operation_id = str(document["operation_id"])
     leased = _lease_receipt(view, operation_id)
-    estimated = leased.get("estimated_cost") if envelope is None else _estimated(envelope)
+    estimated = leased.get("estimated_cost") if envelope is None else _estimate_of(envelope)
     return CostLedgerEntry(
         f"cost:{operation_id}",
         operation_id,
         document["semantic_intent"],
         document["actor"],
         _number(estimated),
-        _number(_measured(envelope or {})),
+        _number(_measured_tokens(envelope or {})),
         str(leased.get("ec_capacity_lease_id", "")),
         document["committed_at"],
         view.quarantines().over(row["ec_sequence_number"]) is not None,
@@ -256,7 +256,7 @@ def _governance(view: LedgerView, envelope: Document | None) -> KernelCostGovern
     return governance_in(view.policy_row()["record"] if row is None else row["record"])
 
 
-def _estimated(envelope: Mapping[str, Any]) -> float:
+def _estimate_of(envelope: Mapping[str, Any]) -> float:
     scope = envelope.get("affected_subgraph_descriptor") or {}
     stated = scope.get("estimated_capacity_cost", 0)
     return estimate(stated, len(envelope["primitive_effects"]))
@@ -274,7 +274,7 @@ def _number(stated: float | None) -> float | None:
     return number
 
 
-def _measured(envelope: Mapping[str, Any]) -> int | None:
+def _measured_tokens(envelope: Mapping[str, Any]) -> int | None:
     """Return the tokens of the answers that the operation itself recorded."""
     used = [
         _tokens(output.get("recorded_token_usage") or {})

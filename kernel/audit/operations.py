@@ -309,7 +309,7 @@ def candidates(
 ) -> Iterator[Candidate]:
     """Yield what a filter may admit beyond a sequence, along the index that knows most of it."""
     if criteria.entity is not None and not criteria.declared:
-        yield from _written(view, criteria.entity, beyond, descending=descending)
+        yield from _candidates_of_stores(view, criteria.entity, beyond, descending=descending)
         return
     columns = {"session_id": criteria.session_id, "semantic_intent": criteria.semantic_intent}
     where = {name: value for name, value in columns.items() if value is not None}
@@ -350,7 +350,7 @@ def _in_sequence(
     )
 
 
-def _written(
+def _candidates_of_stores(
     view: LedgerView, key: str, beyond: int | None, *, descending: bool
 ) -> Iterator[Candidate]:
     stores = [

@@ -140,7 +140,7 @@ def anchored(view: LedgerView, event: BeliefEvent, event_index: int) -> ProofSub
         events = view.belief_events(
             event.session_id, first=event_index, limit=last_index - event_index + 1
         )
-        openings = {"envelope": opening_of(view, row), "events": [*map(_hashed, events)]}
+        openings = {"envelope": opening_of(view, row), "events": [*map(_hashed_bytes, events)]}
         return ProofSubject(row, openings)
     raise ProofInvalid(
         f"no operation whose envelope is there anchors event {event_index} of {event.session_id}"
@@ -177,7 +177,7 @@ def thought(view: LedgerView, thought_id: str, *, with_content: bool) -> ProofSu
     }
     if with_content:
         shown = read_content(view, content_commitment(row))
-        openings["content"] = _shown(shown.salt, shown.content, "the content")
+        openings["content"] = _opening_document(shown.salt, shown.content, "the content")
     return ProofSubject(sealed, openings)
 
 
@@ -305,10 +305,10 @@ def opening_of(view: LedgerView, row: Row) -> Document:
     """
     opening = view.blob_opening(row["envelope_payload_blob_ref"])
     salt, content = opening or (b"", None)
-    return _shown(salt, content, "the envelope")
+    return _opening_document(salt, content, "the envelope")
 
 
-def _shown(salt: bytes, content: bytes | None, name: str) -> Document:
+def _opening_document(salt: bytes, content: bytes | None, name: str) -> Document:
     if content is None:
         raise ProofInvalid(f"{name} was erased: it can be withheld, not shown")
     return {"salt": salt.hex(), "content": content.decode()}
@@ -353,7 +353,7 @@ def _outcome_receipt(view: LedgerView, request_id: str) -> Row:
     raise ProofSubjectUnknown(message, code="outcome_not_sealed")
 
 
-def _hashed(stored: bytes) -> str:
+def _hashed_bytes(stored: bytes) -> str:
     """Return the bytes of an event that its hash is taken of."""
     event = BeliefEvent.from_bytes(stored)
     # The hash is the second field, and no field before it can hold the same bytes.

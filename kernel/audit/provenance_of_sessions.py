@@ -44,8 +44,12 @@ def survivor_step(view: LedgerView, named: Named, session_id: str, hypothesis: s
     }
     newest = _newest(view, session_id)
     stands = () if newest == session_id else (Named("survivor", f"{newest}/{hypothesis}"),)
-    line = _linked(view, events[0])
-    return Step(named, says, (*_named(by or struck), *stands, *line, Named("session", session_id)))
+    line = _links_of_session(view, events[0])
+    return Step(
+        named,
+        says,
+        (*_names_of_eliminations(by or struck), *stands, *line, Named("session", session_id)),
+    )
 
 
 def session_step(view: LedgerView, named: Named) -> Step | None:
@@ -60,8 +64,8 @@ def session_step(view: LedgerView, named: Named) -> Step | None:
         for name, value in (metadata.items() if isinstance(metadata, dict) else ())
         if isinstance(value, str)
     }
-    struck = _named(event for event in events if event.delta["eliminated"])
-    line = _linked(view, events[0])
+    struck = _names_of_eliminations(event for event in events if event.delta["eliminated"])
+    line = _links_of_session(view, events[0])
     return Step(named, says, (*struck, *line, *_anchored_by(view, named.record_id)))
 
 
@@ -137,7 +141,7 @@ def _newest(view: LedgerView, session_id: str) -> str:
     return session_id
 
 
-def _linked(view: LedgerView, declared: BeliefEvent) -> tuple[Named, ...]:
+def _links_of_session(view: LedgerView, declared: BeliefEvent) -> tuple[Named, ...]:
     """Name the events that close a session, and the one that it succeeds."""
     closing = _closing(view, declared.session_id)
     before = declared.payload.get("succeeds")
@@ -147,7 +151,7 @@ def _linked(view: LedgerView, declared: BeliefEvent) -> tuple[Named, ...]:
     return tuple(Named("elimination", event_id) for event_id in ids)
 
 
-def _named(events: Iterable[BeliefEvent]) -> tuple[Named, ...]:
+def _names_of_eliminations(events: Iterable[BeliefEvent]) -> tuple[Named, ...]:
     named = [Named("elimination", event.event_id) for event in events]
     return tuple(named[:ELIMINATIONS_MAX])
 

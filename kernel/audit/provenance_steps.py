@@ -168,7 +168,10 @@ def _record(view: LedgerView, named: Named) -> Step | None:
             return None
         record, store = view.record(table, name), table
     payload = record.get("payload", record) if record else {}
-    says: Document = {"kind": (record or {}).get("node_kind", str(store.name)), **_said(payload)}
+    says: Document = {
+        "kind": (record or {}).get("node_kind", str(store.name)),
+        **_plain_values(payload),
+    }
     named_from = [payload[field] for field in _FROM_FIELDS if isinstance(payload.get(field), str)]
     run = payload.get("extracted", {}).get("extraction_run_id")
     named_from += [] if run is None else [f"{run}|1"]
@@ -221,7 +224,7 @@ def _operation(view: LedgerView, named: Named) -> Step | None:
     if entry.semantic_intent in OPERATOR_VERBS:
         about, others = envelope["target_refs"][0], len(envelope["target_refs"]) - 1
         says["about"] = f"{about} and {others} others" if others else about
-        says |= _said(envelope["primitive_effects"][0]["payload"])
+        says |= _plain_values(envelope["primitive_effects"][0]["payload"])
     requests = [Named("request", each) for each in _requests_of(view, row, envelope)]
     sources = [_named_ref(view, ref) for ref in envelope["source_refs"]]
     if entry.semantic_intent == RECALCULATE and requests:
@@ -286,7 +289,7 @@ def _request(view: LedgerView, named: Named) -> Step | None:
     names = ("state", "closed_at", "reason", "dismissed", "settled_by", "requeued_as")
     closed = {name: getattr(status, name) for name in names}
     says |= {name: value for name, value in closed.items() if value is not None}
-    says |= _said(status.result or {})
+    says |= _plain_values(status.result or {})
     content = document.get("content", {})
     causes = [*_caused_by(view, request, document)]
     if status.settled_operation_id is not None:
@@ -318,7 +321,7 @@ def _named_ref(view: LedgerView, ref: str) -> Named:
     return named_by(view, ref) or Named("record", ref)
 
 
-def _said(payload: Mapping[str, Any]) -> Document:
+def _plain_values(payload: Mapping[str, Any]) -> Document:
     """Return the plain values of a payload, words from outside without their markers."""
     said = {
         name: text_of(value)[:SAID_CHARS_MAX] if isinstance(value, str) else value
@@ -326,7 +329,7 @@ def _said(payload: Mapping[str, Any]) -> Document:
         if name not in _UNSAID and isinstance(value, str | int | float | bool)
     }
     metadata = payload.get("metadata")
-    return said | (_said(metadata) if isinstance(metadata, dict) else {})
+    return said | (_plain_values(metadata) if isinstance(metadata, dict) else {})
 
 
 def _each_once(named: Iterable[Named]) -> tuple[Named, ...]:

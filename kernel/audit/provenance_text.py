@@ -36,13 +36,13 @@ def _tree(provenance: Provenance) -> Iterator[str]:
 
 
 def _lines(step: Step) -> Iterator[str]:
-    yield f"{step.named.kind} {step.named.record_id}: {_said(step)}"
+    yield f"{step.named.kind} {step.named.record_id}: {_words_of_step(step)}"
     for words in step.words:
         at = f"{words.source_ref} [{words.offset}:{words.offset + words.length}]"
-        yield f"{INDENT}words at {at}: {_quoted(words.text)}"
+        yield f"{INDENT}words at {at}: {_quote(words.text)}"
 
 
-def _said(step: Step) -> str:
+def _words_of_step(step: Step) -> str:
     said = (f"{name} {_value(value)}" for name, value in step.says.items() if value is not None)
     return ", ".join(said)
 
@@ -53,7 +53,7 @@ def _value(value: object) -> str:
     return " ".join(str(value).split())
 
 
-def _quoted(text: str | None) -> str:
+def _quote(text: str | None) -> str:
     if text is None:
         return "not on the record any more"
     shown = " ".join(text.split())

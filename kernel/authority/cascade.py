@@ -122,14 +122,14 @@ def on_cycles(nodes: set[str], children: Mapping[str, Iterable[str]]) -> set[str
             above[child].append(node)
     cyclic: set[str] = set()
     placed: set[str] = set()
-    for node in reversed(_finished(below)):
-        component = _unplaced(node, above, placed)
+    for node in reversed(_depth_first_order(below)):
+        component = _place_and_collect(node, above, placed)
         if len(component) > 1 or node in below[node]:
             cyclic.update(component)
     return cyclic
 
 
-def _finished(below: Mapping[str, list[str]]) -> list[str]:
+def _depth_first_order(below: Mapping[str, list[str]]) -> list[str]:
     """Return the nodes in the order in which a search from the top leaves them."""
     seen: set[str] = set()
     finished: list[str] = []
@@ -148,7 +148,7 @@ def _finished(below: Mapping[str, list[str]]) -> list[str]:
     return finished
 
 
-def _unplaced(start: str, above: Mapping[str, list[str]], placed: set[str]) -> list[str]:
+def _place_and_collect(start: str, above: Mapping[str, list[str]], placed: set[str]) -> list[str]:
     """Mark what is reached as placed, and return what was not placed before."""
     unplaced: list[str] = []
     waiting = [start]

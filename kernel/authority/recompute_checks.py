@@ -92,7 +92,7 @@ def check_recomputes(operation: AppliedOperation) -> None:
     for place, recompute in enumerate(recomputes):
         state = due(transaction, recompute.node_id, as_of)
         if state.readiness in REFUSALS:
-            raise _refused(state.readiness, place)
+            raise _refusal(state.readiness, place)
         checked.append((recompute, state.served))
     try:
         graph = GraphAsOf(transaction, as_of)
@@ -131,7 +131,7 @@ def complete_recomputes(operation: AppliedOperation) -> None:
         mark_page(operation, len(operation.applied))
 
 
-def _refused(readiness: RecomputeReadiness, place: int) -> EffectInapplicable:
+def _refusal(readiness: RecomputeReadiness, place: int) -> EffectInapplicable:
     refusal = REFUSALS[readiness]
     return EffectInapplicable(refusal[1], code=refusal[0], field=f"target_refs.{place}")
 
@@ -146,7 +146,7 @@ def _check(recompute: Recompute, graph: GraphAsOf, strategy: AuthorityStrategy, 
             field="primitive_effects",
         )
     _check_nothing_else_is_written(recompute, payload)
-    expected, inputs = _computed(recompute, graph, strategy, place)
+    expected, inputs = _compute(recompute, graph, strategy, place)
     _check_inputs(recompute, payload, inputs)
     _check_value(recompute, payload, expected)
     for effect in recompute.effects:
@@ -155,13 +155,13 @@ def _check(recompute: Recompute, graph: GraphAsOf, strategy: AuthorityStrategy, 
             _check_value(recompute, entry, expected)
 
 
-def _computed(
+def _compute(
     recompute: Recompute, graph: GraphAsOf, strategy: AuthorityStrategy, place: int
 ) -> tuple[float, StatedInputs]:
     try:
         node = graph.node(recompute.node_id)
         if node is None:
-            raise _refused(RecomputeReadiness.CLOSED, place)
+            raise _refusal(RecomputeReadiness.CLOSED, place)
         return authority_of(graph, strategy, node)
     except AuthorityInvalid as error:
         field = f"primitive_effects.{recompute.first}.payload.cu_authority"

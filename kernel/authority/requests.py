@@ -193,12 +193,12 @@ def _held_back(
     for node in nodes:
         parents = set(above[node])
         if node in cyclic:
-            parents -= together.setdefault(node, _reached(node, above))
+            parents -= together.setdefault(node, _nodes_on_circles(node, above))
         states[node] = RecomputeReadiness.INPUT_PENDING if parents else RecomputeReadiness.READY
     return states
 
 
-def _reached(node: str, above: dict[str, list[str]]) -> set[str]:
+def _nodes_on_circles(node: str, above: dict[str, list[str]]) -> set[str]:
     """Return the nodes above a node that the node is also above: those on a cycle with it."""
 
     def walk(start: str) -> set[str]:

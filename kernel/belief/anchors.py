@@ -54,7 +54,7 @@ def is_in_log(view: LedgerView, anchor: Row) -> bool:
     if content is None:
         return True
     try:
-        entries = _stated(Envelope.model_validate_json(content)).sessions
+        entries = _anchor_in(Envelope.model_validate_json(content)).sessions
     except (ValidationError, EffectInapplicable):
         return False
     of_session = [entry for entry in entries if entry.session_id == anchor["session_id"]]
@@ -71,7 +71,7 @@ def record_anchors(operation: AppliedOperation) -> None:
             not go on where the session's last one ended.
     """
     transaction = operation.transaction
-    for session in _stated(operation.envelope).sessions:
+    for session in _anchor_in(operation.envelope).sessions:
         anchor = anchor_of(transaction, session.session_id)
         goes_on = follows(anchor, session.first_event_index, session.prior_head_event_hash)
         if not goes_on or session.last_event_index < session.first_event_index:
@@ -90,7 +90,7 @@ def record_anchors(operation: AppliedOperation) -> None:
         transaction.tables.put(schema.belief_anchors, row)
 
 
-def _stated(envelope: Envelope) -> BeliefAnchor:
+def _anchor_in(envelope: Envelope) -> BeliefAnchor:
     try:
         return sole_receipt(envelope, ANCHOR_RECEIPT, BeliefAnchor)
     except ValueError as error:

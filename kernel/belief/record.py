@@ -198,18 +198,18 @@ def read_session(view: LedgerView, session_id: str) -> RecordedSession | None:
         LedgerCorrupt: when the session does not end where it is anchored.
     """
     try:
-        return _recorded(view, session_id)
+        return _recorded_session(view, session_id)
     except (CorruptBeliefEvent, LedgerCorrupt) as error:
         if not error.key:
             error.table, error.key = schema.belief_events.name, session_id
         raise
 
 
-def _recorded(view: LedgerView, session_id: str) -> RecordedSession | None:
+def _recorded_session(view: LedgerView, session_id: str) -> RecordedSession | None:
     summary, anchor = view.belief_session(session_id), anchor_of(view, session_id)
     if summary is None and anchor is None and not view.belief_events(session_id, limit=1):
         return None
-    belief, n_snapshot = _restored(view, session_id)
+    belief, n_snapshot = _restore(view, session_id)
     stands = {
         "n_events": belief.n_events,
         "head_event_hash": belief.head_event_hash,
@@ -228,7 +228,7 @@ def _recorded(view: LedgerView, session_id: str) -> RecordedSession | None:
     return RecordedSession(belief, summary["title"], n_snapshot)
 
 
-def _restored(view: LedgerView, session_id: str) -> tuple[BeliefSession, int]:
+def _restore(view: LedgerView, session_id: str) -> tuple[BeliefSession, int]:
     parts = _snapshots(view, session_id)
     first = view.belief_events(session_id, limit=1)
     if not parts or not first:

@@ -190,7 +190,7 @@ class BeliefSession(SessionState):
         self._survivors_hash = after_hash
         self._observations[key] = len(self._journal)
         self._journal.append(event)
-        ignored = _ignored(claimed, applied) if len(applied) < len(claimed) else []
+        ignored = _ignored_ids(claimed, applied) if len(applied) < len(claimed) else []
         return EliminationResult(applied, ignored, event_id, event)
 
     def enter_obligation(
@@ -333,7 +333,9 @@ class BeliefSession(SessionState):
         payload = {
             "successor_id": successor_id,
             "reason": check_text("reason", reason),
-            "carried": [list(observation) for observation in self._carried(carried, undone)],
+            "carried": [
+                list(observation) for observation in self._eliminations_that_hold(carried, undone)
+            ],
             "cause": check_opaque("cause", cause),
         }
         if self._successor_id is not None:
@@ -377,10 +379,10 @@ class BeliefSession(SessionState):
             details = {"audit_event_id": first.event_id}
             raise BeliefError("CONFLICT", "the observation is known with other content", details)
         applied = first.delta["eliminated"]
-        ignored = _ignored(first.payload["eliminated"], applied)
+        ignored = _ignored_ids(first.payload["eliminated"], applied)
         return EliminationResult(applied, ignored, first.event_id, None)
 
-    def _carried(
+    def _eliminations_that_hold(
         self,
         carried: Iterable[Iterable[str]] | None,
         undone: Iterable[Iterable[str]] | None,
@@ -451,7 +453,7 @@ def _succession(first: BeliefEvent, made: BeliefEvent | None) -> SuccessionResul
     return SuccessionResult(first.payload["successor_id"], carried, first.event_id, made)
 
 
-def _ignored(claimed: list[str], applied: list[str]) -> list[str]:
+def _ignored_ids(claimed: list[str], applied: list[str]) -> list[str]:
     """Return the ids that an elimination named and did not strike, sorted."""
     if len(applied) == len(claimed):
         return []

@@ -69,7 +69,7 @@ class Survivors:
             if bitmap[position >> 3] & mask:
                 bitmap[position >> 3] ^= mask
                 applied.append(name)
-        self._changed(applied)
+        self._forget_hash_from(applied)
         self._count -= len(applied)
         return sorted(applied) if len(applied) <= STEP_IDS else self._in_order(applied)
 
@@ -79,7 +79,7 @@ class Survivors:
         for position in map(self._universe.position, ids):
             if position is not None:
                 bits[position >> 3] |= 1 << (position & 7)
-        return self._listed(bits)
+        return self._ids_of(bits)
 
     def take_back(self, struck: Iterable[str]) -> None:
         """Let ids survive again that `strike` returned, because their event could not be made."""
@@ -88,10 +88,10 @@ class Survivors:
             position = self._universe.position(name)
             if position is not None:
                 self._bitmap[position >> 3] |= 1 << (position & 7)
-        self._changed(back)
+        self._forget_hash_from(back)
         self._count += len(back)
 
-    def _changed(self, ids: list[str]) -> None:
+    def _forget_hash_from(self, ids: list[str]) -> None:
         """Forget the hash from the first block on that these ids are in."""
         if len(self._states) > 1:
             positions = map(self._universe.position, ids)
@@ -112,9 +112,9 @@ class Survivors:
 
     def ids(self) -> list[str]:
         """List what is left, sorted by code point."""
-        return self._listed(self._bitmap)
+        return self._ids_of(self._bitmap)
 
-    def _listed(self, bitmap: bytearray) -> list[str]:
+    def _ids_of(self, bitmap: bytearray) -> list[str]:
         ids, listed = self._universe.ids, list[str]()
         for start in range(0, len(bitmap), _STEP_BYTES):
             bits = b"".join(map(_BITS.__getitem__, bitmap[start : start + _STEP_BYTES]))

@@ -32,7 +32,7 @@ class Universe:
     """
 
     def __init__(self, hypotheses: Iterable[str]) -> None:
-        self._ids = _checked(hypotheses)
+        self._ids = _checked_universe(hypotheses)
         self._positions = {name: position for position, name in enumerate(self._ids)}
         content = canonical_texts(self._ids)
         self._text_bytes = len(content)
@@ -60,7 +60,7 @@ class Universe:
         Raises:
             BeliefError: INVALID_REQUEST where there can be none.
         """
-        return are_equal(self._ids, _checked(hypotheses))
+        return are_equal(self._ids, _checked_universe(hypotheses))
 
     def release(self) -> None:
         """Give the memory back in steps; nothing is to be asked of the universe afterwards."""
@@ -89,5 +89,5 @@ class Universe:
         return seeded.hexdigest()
 
 
-def _checked(hypotheses: Iterable[str]) -> list[str]:
+def _checked_universe(hypotheses: Iterable[str]) -> list[str]:
     return sorted_unique(check_ids("hypotheses", hypotheses, max_ids=MAX_HYPOTHESES))

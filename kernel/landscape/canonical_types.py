@@ -101,10 +101,10 @@ def typed_data(value: Any) -> bytes:
     """
     if type(value) is Canonical:
         return value
-    content = _written(value)
+    content = _written_by_library(value)
     if content is None:
         try:
-            content = canonicalize(_normalized(value, (), DEPTH_MAX))
+            content = canonicalize(_normalize(value, (), DEPTH_MAX))
         except CanonicalizationError as error:
             raise DataRefused("data_not_canonical", "", str(error)) from None
     if len(content) > DATA_BYTES_MAX:
@@ -162,12 +162,12 @@ def _canonical(content: bytes) -> bytes:
     # Every tag begins so; without one the two forms are the same bytes.
     if content.find(b'"__') < 0:
         return content
-    return canonicalize(_untyped(orjson.loads(memoryview(content))))
+    return canonicalize(_plain_value(orjson.loads(memoryview(content))))
 
 
-def _untyped(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, list):
-        return [_untyped(x) for x in value]
+        return [_plain_value(x) for x in value]
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
@@ -178,7 +178,7 @@ def _untyped(value: Any) -> Any:
             return stated
         if key == OBJECT:
             value = stated
-    return {name: _untyped(x) for name, x in value.items()}
+    return {name: _plain_value(x) for name, x in value.items()}
 
 
 def restored(content: bytes) -> Any:
@@ -189,8 +189,8 @@ def restored(content: bytes) -> Any:
     """
     try:
         if type(content) is Canonical:
-            return _restored(orjson.loads(memoryview(content)))
-        value = _restored(orjson.loads(content))
+            return _restore(orjson.loads(memoryview(content)))
+        value = _restore(orjson.loads(content))
         is_canonical = typed_data(value) == content
     except (DataRefused, ValueError, RecursionError) as error:
         raise ValueError(f"no canonical data: {error}") from None
@@ -199,7 +199,7 @@ def restored(content: bytes) -> Any:
     return value
 
 
-def _written(value: Any) -> bytes | None:
+def _written_by_library(value: Any) -> bytes | None:
     """Return the typed JSON where a library writes it as it is, else None.
 
     None of every output with a trace of what the library does otherwise: a large or a small float,
@@ -235,11 +235,11 @@ def _with_tagged_floats(content: bytes) -> bytes:
     return b"".join(parts).replace(b"\x01", b'{"%s":"' % FLOAT.encode()).replace(b"\x02", b'"}')
 
 
-def _normalized(value: Any, place: _Place, levels: int) -> Any:
+def _normalize(value: Any, place: _Place, levels: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):
-        return _normalized(value.value, place, levels)
+        return _normalize(value.value, place, levels)
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -257,13 +257,13 @@ def _of_integer(value: int, place: _Place) -> Any:
     if abs(value) <= MAX_SAFE_INTEGER:
         return value
     if value.bit_length() > INTEGER_BITS_MAX:
-        raise _refused("data_too_large", place, f"an integer of {value.bit_length()} bits")
+        raise _refusal("data_too_large", place, f"an integer of {value.bit_length()} bits")
     return {INTEGER: str(value)}
 
 
 def _of_float(value: float, place: _Place) -> Any:
     if not math.isfinite(value):
-        raise _refused("data_not_finite", place, f"{value} is no finite number")
+        raise _refusal("data_not_finite", place, f"{value} is no finite number")
     return {FLOAT: repr(value)} if value.is_integer() else value
 
 
@@ -271,15 +271,15 @@ def _of_container(
     value: dict[Any, Any] | list[Any] | tuple[Any, ...], place: _Place, levels: int
 ) -> Any:
     if not levels:
-        raise _refused("data_too_deep", place, f"more than {DEPTH_MAX} levels")
+        raise _refusal("data_too_deep", place, f"more than {DEPTH_MAX} levels")
     if not isinstance(value, dict):
-        return [_normalized(x, (*place, at), levels - 1) for at, x in enumerate(value)]
+        return [_normalize(x, (*place, at), levels - 1) for at, x in enumerate(value)]
     fields = {}
     for key, x in value.items():
         if not isinstance(key, str):
-            raise _refused("data_type_unknown", place, f"a key is {type(key).__name__}, not text")
+            raise _refusal("data_type_unknown", place, f"a key is {type(key).__name__}, not text")
         name = str.__str__(key)
-        fields[name] = _normalized(x, (*place, name), levels - 1)
+        fields[name] = _normalize(x, (*place, name), levels - 1)
     return {OBJECT: fields} if len(fields) == 1 and TAGS & fields.keys() else fields
 
 
@@ -294,19 +294,19 @@ def _of_other(value: Any, place: _Place, levels: int) -> Any:
         return _of_time(value, place)
     if isinstance(value, Decimal):
         if not value.is_finite():
-            raise _refused("data_not_finite", place, f"{value} is no finite number")
+            raise _refusal("data_not_finite", place, f"{value} is no finite number")
         return str(value)
     if isinstance(value, UUID):
         return str(value)
-    raise _refused("data_type_unknown", place, f"{kind.__module__}.{kind.__qualname__}")
+    raise _refusal("data_type_unknown", place, f"{kind.__module__}.{kind.__qualname__}")
 
 
 def _of_numpy(value: Any, place: _Place, levels: int) -> Any:
     if getattr(getattr(value, "dtype", None), "kind", "V") not in _REFUSED_ARRAYS:
         plain = value.tolist()
         if type(plain).__module__.partition(".")[0] != "numpy":
-            return _normalized(plain, place, levels)
-    raise _refused("data_type_unknown", place, f"numpy.{type(value).__qualname__}")
+            return _normalize(plain, place, levels)
+    raise _refusal("data_type_unknown", place, f"numpy.{type(value).__qualname__}")
 
 
 def _of_time(value: datetime, place: _Place) -> str:
@@ -315,18 +315,18 @@ def _of_time(value: datetime, place: _Place) -> str:
     try:
         return value.astimezone(UTC).isoformat()
     except OverflowError:
-        raise _refused(
+        raise _refusal(
             "data_not_finite", place, f"{value} is before year 1 or after 9999"
         ) from None
 
 
-def _refused(code: str, place: _Place, problem: str) -> DataRefused:
+def _refusal(code: str, place: _Place, problem: str) -> DataRefused:
     return DataRefused(code, ".".join(map(str, place)), problem)
 
 
-def _restored(value: Any) -> Any:
+def _restore(value: Any) -> Any:
     if isinstance(value, list):
-        return [_restored(x) for x in value]
+        return [_restore(x) for x in value]
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
@@ -338,8 +338,8 @@ def _restored(value: Any) -> Any:
         if key == INTEGER:
             return int(_text(stated))
         if key == OBJECT and isinstance(stated, dict):
-            return {name: _restored(x) for name, x in stated.items()}
-    return {name: _restored(x) for name, x in value.items()}
+            return {name: _restore(x) for name, x in stated.items()}
+    return {name: _restore(x) for name, x in value.items()}
 
 
 def _text(value: Any) -> str:

@@ -163,7 +163,7 @@ def _token_of(view: LedgerView, kind: str, record: Row, token_id: str) -> Row:
 def _lineage(view: LedgerView, token: Row) -> TokenLineage:
     run_id, token_id = token["run_id"], token["token_id"]
     hold_together(token_problems(view.tables, token))
-    row = _named(view, "rows", token, "tokens", "row_id")
+    row = _record_by_name(view, "rows", token, "tokens", "row_id")
     of_token = {"run_id": run_id, "token_id": token_id}
     states = _select(view, "node_states", of_token, order_by="step_index")
     states.sort(key=lambda state: (state["step_index"], state["attempt"]))
@@ -180,13 +180,15 @@ def _lineage(view: LedgerView, token: Row) -> TokenLineage:
         source_data=data,
         states=states,
         routing_events=routing,
-        edges=[_named(view, "edges", event, "routing_events", "edge_id") for event in routing],
+        edges=[
+            _record_by_name(view, "edges", event, "routing_events", "edge_id") for event in routing
+        ],
         calls=calls,
         operations=operations,
         parents=_relatives(view, run_id, token_id, "token_id", "parent_token_id"),
         children=_relatives(view, run_id, token_id, "parent_token_id", "token_id"),
         batches=[
-            _named(view, "batches", member, "batch_members", "batch_id")
+            _record_by_name(view, "batches", member, "batch_members", "batch_id")
             for member in _select(view, "batch_members", of_token, order_by="batch_id")
         ],
         artifacts=_of_any(view, "artifacts", run_id, "produced_by_state_id", state_ids),
@@ -251,7 +253,7 @@ def _relatives(view: LedgerView, run_id: str, token_id: str, column: str, other:
     while ahead and len(links) < TOKENS_MAX:
         where = {"run_id": run_id, column: ahead.pop(0)}
         for link in _select(view, "token_parents", where, order_by="ordinal"):
-            _named(view, "tokens", link, "token_parents", other)
+            _record_by_name(view, "tokens", link, "token_parents", other)
             links.append(link)
             if link[other] not in seen:
                 seen.add(link[other])
@@ -264,7 +266,7 @@ def _get(view: LedgerView, name: str, run_id: str, record_id: str) -> Row | None
     return None if row is None else check_stored(TABLES[name], row)
 
 
-def _named(view: LedgerView, name: str, by: Row, of: str, column: str) -> Row:
+def _record_by_name(view: LedgerView, name: str, by: Row, of: str, column: str) -> Row:
     """Return the record that another names; where it is not there, that one is damaged."""
     row = _get(view, name, by["run_id"], by[column])
     if row is None:
@@ -317,7 +319,7 @@ def _of_row(view: LedgerView, record: Row) -> list[str]:
 def _of_state(view: LedgerView, record: Row, column: str, of: str) -> list[str]:
     if record[column] is None:
         return []
-    return [_named(view, "node_states", record, of, column)["token_id"]]
+    return [_record_by_name(view, "node_states", record, of, column)["token_id"]]
 
 
 def _of_batch(view: LedgerView, record: Row) -> list[str]:
@@ -367,7 +369,7 @@ def _of_operation(view: LedgerView, record: Row) -> dict[str, list[Row]]:
 def _of_call(view: LedgerView, record: Row) -> dict[str, list[Row]]:
     if record["operation_id"] is None:
         return {}
-    return {"operations": [_named(view, "operations", record, "calls", "operation_id")]}
+    return {"operations": [_record_by_name(view, "operations", record, "calls", "operation_id")]}
 
 
 def _of_node(view: LedgerView, record: Row) -> dict[str, list[Row]]:

@@ -177,13 +177,13 @@ class _Events:
             outputs = waiting.setdefault(artifact["sink_node_id"], [])
             outputs.append(dataset)
             if len(outputs) == ARTIFACTS_IN_EVENT_MAX:
-                yield self._made(
+                yield self._event_of_node(
                     artifact["sink_node_id"], waiting.pop(artifact["sink_node_id"]), at_us
                 )
         for node_id, outputs in waiting.items():
-            yield self._made(node_id, outputs, at_us)
+            yield self._event_of_node(node_id, outputs, at_us)
 
-    def _made(self, node_id: str, outputs: list[Document], at_us: int) -> Document:
+    def _event_of_node(self, node_id: str, outputs: list[Document], at_us: int) -> Document:
         job = self._job_of("TASK", f"{self._job}.{node_id}")
         return self._event("OTHER", at_us, self._node_run(node_id), job, [], outputs)
 

@@ -70,7 +70,7 @@ def purge_payloads(
     deleted = freed = 0
     purged: list[str] = []
     kept: dict[str, Reason] = {}
-    for run_id, reason in _judged(ledger, before_us, statuses):
+    for run_id, reason in _runs_with_reasons(ledger, before_us, statuses):
         if reason is not None:
             kept[run_id] = reason
             continue
@@ -113,7 +113,7 @@ def shown_payloads(view: LedgerView, run_id: str, refs: Iterable[str | None]) ->
     return shown
 
 
-def _judged(
+def _runs_with_reasons(
     ledger: Ledger, before_us: int, statuses: tuple[str, ...]
 ) -> Iterator[tuple[str, Reason | None]]:
     runs = ledger.read(lambda view: view.tables.scan(TableQuery(TABLES["runs"])))

@@ -81,7 +81,7 @@ def _type(name: str) -> Document:
     return {"prov:type": {"$": name, "type": "prov:QUALIFIED_NAME"}}
 
 
-def _timed(row: Row) -> Document:
+def _times_of(row: Row) -> Document:
     times = {"prov:startTime": row["started_at_us"], "prov:endTime": row["completed_at_us"]}
     return {name: iso_time(at_us) for name, at_us in times.items() if at_us is not None}
 
@@ -112,17 +112,17 @@ def _artifact(row: Row) -> Statement:
 def _run(row: Row) -> Statement:
     names = ("status", "config_hash", "canonical_version", "reproducibility_grade", "run_digest")
     about = _about(row, *names, "sealed_by_sequence")
-    return _name("run", row["run_id"]), {**_timed(row), **about}
+    return _name("run", row["run_id"]), {**_times_of(row), **about}
 
 
 def _state(row: Row) -> Statement:
     names = ("status", "step_index", "attempt", "input_hash", "output_hash", "error_json")
-    return _name("state", row["state_id"]), {**_timed(row), **_about(row, *names)}
+    return _name("state", row["state_id"]), {**_times_of(row), **_about(row, *names)}
 
 
 def _operation(row: Row) -> Statement:
     names = ("operation_type", "status", "error_message", "input_data_ref", "output_data_ref")
-    return _name("operation", row["operation_id"]), {**_timed(row), **_about(row, *names)}
+    return _name("operation", row["operation_id"]), {**_times_of(row), **_about(row, *names)}
 
 
 def _call(row: Row) -> Statement:
@@ -141,7 +141,7 @@ def _relation(kind: str, key: str, ends: Mapping[str, tuple[str, str]], **said: 
     return f"_:{kind}/{quote(key, safe='')}", {**stated, **said}
 
 
-def _associated(kind: str, key: str) -> Callable[[Row], Statement]:
+def _association(kind: str, key: str) -> Callable[[Row], Statement]:
     return lambda row: _relation(
         "associated",
         f"{kind}/{row[key]}",
@@ -149,7 +149,7 @@ def _associated(kind: str, key: str) -> Callable[[Row], Statement]:
     )
 
 
-def _used(row: Row) -> Statement:
+def _usage(row: Row) -> Statement:
     ends = {"activity": ("state", row["state_id"]), "entity": ("token", row["token_id"])}
     return _relation("used", row["state_id"], ends)
 
@@ -195,7 +195,7 @@ def _member(row: Row) -> Statement:
     return _relation("member", row["member_id"], ends)
 
 
-def _informed(row: Row) -> Statement:
+def _communication(row: Row) -> Statement:
     parent = ("state", row["state_id"])
     if row["state_id"] is None:
         parent = ("operation", row["operation_id"])
@@ -203,7 +203,7 @@ def _informed(row: Row) -> Statement:
     return _relation("informed", row["call_id"], ends)
 
 
-def _ended(row: Row) -> Statement | None:
+def _invalidation(row: Row) -> Statement | None:
     if not row["is_terminal"]:
         return None
     at = {"prov:time": iso_time(row["recorded_at_us"])}
@@ -223,10 +223,10 @@ _SECTIONS: Mapping[str, Mapping[str, Callable[[Row], Statement | None]]] = Mappi
         },
         "agent": {"nodes": _node},
         "wasAssociatedWith": {
-            "node_states": _associated("state", "state_id"),
-            "operations": _associated("operation", "operation_id"),
+            "node_states": _association("state", "state_id"),
+            "operations": _association("operation", "operation_id"),
         },
-        "used": {"node_states": _used},
+        "used": {"node_states": _usage},
         "wasGeneratedBy": {"rows": _read_by_run, "artifacts": _made_by_state},
         "wasDerivedFrom": {
             "tokens": _of_row,
@@ -234,8 +234,8 @@ _SECTIONS: Mapping[str, Mapping[str, Callable[[Row], Statement | None]]] = Mappi
             "batch_outputs": _of_batch,
         },
         "hadMember": {"batch_members": _member},
-        "wasInformedBy": {"calls": _informed},
-        "wasInvalidatedBy": {"token_outcomes": _ended},
+        "wasInformedBy": {"calls": _communication},
+        "wasInvalidatedBy": {"token_outcomes": _invalidation},
     }
 )
 """What each section of the document says, by the tables that it is read from."""

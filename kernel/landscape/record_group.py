@@ -204,11 +204,11 @@ class RecordGroup:
             LandscapeRefused: `landscape_unknown`, or `landscape_conflict` where it is finished.
             RecordRefused: it would break a rule.
         """
-        place = (_named(table)[0], run_id, record_id)
+        place = (_name_and_key(table)[0], run_id, record_id)
         with self.lock:
             waiting = self._waiting.get(place)
             if waiting is not None:
-                changed = _changed(table, waiting, changes)
+                changed = _apply_changes(table, waiting, changes)
                 waiting.update(changes)
                 return changed
             row = self._unfinished.get(place)
@@ -216,7 +216,7 @@ class RecordGroup:
         if row is None:
             message = f"{table.name} has no {record_id} in the run {run_id}"
             raise LandscapeRefused(message, code="landscape_unknown")
-        changed = _changed(table, row, changes)
+        changed = _apply_changes(table, row, changes)
         self.add(RecordUnit(run_id, changed=[(table, row, changed)]))
         return changed.copy()
 
@@ -273,17 +273,17 @@ class RecordGroup:
 
 
 def _place_of(table: Table, row: Row) -> tuple[str, str, str]:
-    name, key = _named(table)
+    name, key = _name_and_key(table)
     return name, row["run_id"], row[key]
 
 
 @cache
-def _named(table: Table) -> tuple[str, str]:
+def _name_and_key(table: Table) -> tuple[str, str]:
     """Return a table's name and its own part of its key."""
     return str(table.name), key_names(table)[-1]
 
 
-def _changed(table: Table, row: Row, changes: Row) -> Row:
+def _apply_changes(table: Table, row: Row, changes: Row) -> Row:
     if row["status"] not in unfinished_statuses(table):
         raise LandscapeRefused(f"{table.name} {key_text(table, row)} is {row['status']}")
     changed = row | changes
@@ -318,9 +318,9 @@ def _write_units(tables: Tables, units: Sequence[RecordUnit]) -> None:
     run_ids = {unit.run_id for unit in units}
     for unit in units:
         for table, row in unit.added:
-            added.setdefault(_named(table)[0], []).append(row)
+            added.setdefault(_name_and_key(table)[0], []).append(row)
         for table, before, row in unit.changed:
-            changed.setdefault(_named(table)[0], []).append((before, row))
+            changed.setdefault(_name_and_key(table)[0], []).append((before, row))
     _check_lineage(tables, added)
     begun = {row["run_id"] for row in added.get(str(_RUNS.name), ())}
     _check_running(tables, run_ids - begun)
@@ -337,7 +337,9 @@ def _write_units(tables: Tables, units: Sequence[RecordUnit]) -> None:
             _check_unchanged(tables, table, replaced)
             tables.put_many(table, [row for _, row in replaced])
     for run_id in sorted(run_ids):
-        chain.append(run_id, _written(added, changed, None if len(run_ids) == 1 else run_id))
+        chain.append(
+            run_id, _written_records(added, changed, None if len(run_ids) == 1 else run_id)
+        )
     payloads = {
         (row["run_id"], row["content_hash"]): row for unit in units for row in unit.payloads
     }
@@ -345,7 +347,7 @@ def _write_units(tables: Tables, units: Sequence[RecordUnit]) -> None:
         tables.put_many(schema.landscape_payloads, list(payloads.values()))
 
 
-def _written(
+def _written_records(
     added: Mapping[str, list[Row]],
     changed: Mapping[str, list[tuple[Row, Row]]],
     run_id: str | None,

@@ -84,7 +84,7 @@ def _state(row: Row) -> str | None:
     return _demanding(row, row["status"], *STATE_FIELDS[row["status"]])
 
 
-def _ended(*running: str) -> RecordRule:
+def _end_rule(*running: str) -> RecordRule:
     """What has ended says when; what runs does not."""
 
     def rule(row: Row) -> str | None:
@@ -125,12 +125,12 @@ def part_key(owner: str, ordinal: int) -> str:
 
 _OF_RECORDS: Mapping[str, RecordRule] = MappingProxyType(
     {
-        "landscape_runs": _ended("running"),
+        "landscape_runs": _end_rule("running"),
         "landscape_token_parents": _key_of("link_id", "token_id", "ordinal"),
         "landscape_node_states": _state,
-        "landscape_operations": _ended("open", "pending"),
+        "landscape_operations": _end_rule("open", "pending"),
         "landscape_calls": _call,
-        "landscape_batches": _ended("draft", "executing"),
+        "landscape_batches": _end_rule("draft", "executing"),
         "landscape_batch_members": _key_of("member_id", "batch_id", "ordinal"),
         "landscape_token_outcomes": _outcome,
     }

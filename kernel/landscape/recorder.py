@@ -34,7 +34,7 @@ class Recorder(TokenRecorder):
         keep_payload: bool = False,
     ) -> Row:
         """Record that a token enters a node; the state is open."""
-        digest, ref = self._digested(run_id, input_data, keep=keep_payload)
+        digest, ref = self._digest_and_keep(run_id, input_data, keep=keep_payload)
         return self._record_of(
             run_id,
             "node_states",
@@ -106,7 +106,7 @@ class Recorder(TokenRecorder):
         """
         digest, ref = (None, None)
         if output is not MISSING:
-            digest, ref = self._digested(run_id, output, keep=keep_payload)
+            digest, ref = self._digest_and_keep(run_id, output, keep=keep_payload)
         return self._change(
             "node_states",
             run_id,
@@ -182,10 +182,10 @@ class Recorder(TokenRecorder):
 
         Its index among the calls of its parent is given when it is written (decision kernel/0422).
         """
-        digest, ref = self._digested(run_id, request, keep=keep_payloads)
+        digest, ref = self._digest_and_keep(run_id, request, keep=keep_payloads)
         answer, answer_ref = (None, None)
         if response is not MISSING:
-            answer, answer_ref = self._digested(run_id, response, keep=keep_payloads)
+            answer, answer_ref = self._digest_and_keep(run_id, response, keep=keep_payloads)
         row = self._record_of(
             run_id,
             "calls",
@@ -213,7 +213,7 @@ class Recorder(TokenRecorder):
         unit, group_id = RecordUnit(run_id), self._new_id()
         digest, ref = (None, None)
         if reason is not None:
-            digest, ref = self._digested(run_id, reason, keep=True)
+            digest, ref = self._digest_and_keep(run_id, reason, keep=True)
         for ordinal, (edge_id, mode) in enumerate(routes):
             fields = {
                 "state_id": state_id,
@@ -386,14 +386,14 @@ class Recorder(TokenRecorder):
             created_at_us=self._now_us(),
         )
 
-    def _digested(self, run_id: str, value: Any, *, keep: bool) -> tuple[str, str | None]:
+    def _digest_and_keep(self, run_id: str, value: Any, *, keep: bool) -> tuple[str, str | None]:
         if not keep:
             return stable_hash(value), None
         content = typed_data(value)
-        return digest_of(content), self._kept(run_id, content)
+        return digest_of(content), self._keep_payload(run_id, content)
 
     def _kept_or_none(self, run_id: str, value: Any) -> str | None:
-        return None if value is None else self._kept(run_id, typed_data(value))
+        return None if value is None else self._keep_payload(run_id, typed_data(value))
 
 
 def _check_status(status: str, *allowed: str) -> None:

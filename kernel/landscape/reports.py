@@ -217,7 +217,7 @@ def errors_of(view: LedgerView, run_id: str, *, kind: str, limit: int) -> Docume
             document[name] = [_error(name, check_stored(TABLES[name], row)) for row in rows]
     if kind in ("state", "all"):
         failed = islice(_failed_states(view, run_id), limit)
-        document["state_errors"] = [_failed(state) for state in failed]
+        document["state_errors"] = [_failure_document(state) for state in failed]
     return document
 
 
@@ -240,22 +240,22 @@ def error_causes_of(view: LedgerView, run_id: str) -> Document:
     for state in _failed_states(view, run_id):
         by_node[state["node_id"], state["error_json"] or ""] += 1
         if len(failed) < SAMPLES:
-            failed.append(_failed(state))
+            failed.append(_failure_document(state))
     return {
         "run_id": run_id,
         "validation_errors": {
             "total": sum(by_source.values()),
-            "by_source": _ranked(by_source, "node_id", "error"),
+            "by_source": _rank(by_source, "node_id", "error"),
             "samples": samples["validation_errors"],
         },
         "transform_errors": {
             "total": sum(by_transform.values()),
-            "by_transform": _ranked(by_transform, "transform_id", "details"),
+            "by_transform": _rank(by_transform, "transform_id", "details"),
             "samples": samples["transform_errors"],
         },
         "state_errors": {
             "total": sum(by_node.values()),
-            "by_node": _ranked(by_node, "node_id", "error"),
+            "by_node": _rank(by_node, "node_id", "error"),
             "samples": failed,
         },
     }
@@ -337,9 +337,9 @@ def _failed_states(view: LedgerView, run_id: str) -> Iterator[Row]:
         yield from (check_stored(table, row) for row in rows)
 
 
-def _failed(state: Row) -> Document:
+def _failure_document(state: Row) -> Document:
     named = ("state_id", "token_id", "node_id", "attempt", "completed_at_us")
-    return {name: state[name] for name in named} | {"error": _loaded(state["error_json"])}
+    return {name: state[name] for name in named} | {"error": _parse(state["error_json"])}
 
 
 def _records(view: LedgerView, run_id: str, name: str) -> Iterable[Row]:
@@ -351,7 +351,7 @@ def _outcomes(view: LedgerView, run_id: str) -> dict[str, int]:
     return {outcome: count for outcome, count in sorted(counts.items()) if count}
 
 
-def _ranked(counts: Counter[tuple[str, str]], *names: str) -> list[Document]:
+def _rank(counts: Counter[tuple[str, str]], *names: str) -> list[Document]:
     return [
         {**dict(zip(names, key, strict=True)), "count": count}
         for key, count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
@@ -360,12 +360,12 @@ def _ranked(counts: Counter[tuple[str, str]], *names: str) -> list[Document]:
 
 def _error(name: str, row: Row) -> Document:
     document = {key: value for key, value in row.items() if not key.endswith("_json")}
-    document["row_data"] = _loaded(row["row_data_json"])
+    document["row_data"] = _parse(row["row_data_json"])
     if name == "transform_errors":
-        document["error_details"] = _loaded(row["error_details_json"])
+        document["error_details"] = _parse(row["error_details_json"])
     document.pop(KEYS["runs"])
     return document
 
 
-def _loaded(text: str | None) -> Any:
+def _parse(text: str | None) -> Any:
     return None if text is None else orjson.loads(text)

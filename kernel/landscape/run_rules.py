@@ -171,13 +171,13 @@ def _missing_children(tables: TablesView, run_id: str, ids: list[str]) -> Iterat
         if child is not None:
             children.setdefault(link["parent_token_id"], []).append(child)
     for outcome in delegating:
-        problem = _unexpected(outcome, children.get(outcome["token_id"], []))
+        problem = _count_problem(outcome, children.get(outcome["token_id"], []))
         if problem is not None:
             key = key_text(TABLES["token_outcomes"], outcome)
             yield RunProblem("landscape_token_outcomes", key, problem)
 
 
-def _unexpected(outcome: Row, children: Sequence[Row]) -> str | None:
+def _count_problem(outcome: Row, children: Sequence[Row]) -> str | None:
     group = next((name for name in _GROUPS if outcome[name] is not None), None)
     if group is not None:
         children = [child for child in children if child[group] == outcome[group]]

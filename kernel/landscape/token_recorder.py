@@ -193,7 +193,7 @@ class TokenRecorder:
             source_node_id=source_node_id,
             row_index=row_index,
             source_data_hash=digest,
-            source_data_ref=self._kept(run_id, content) if keep_payload else None,
+            source_data_ref=self._keep_payload(run_id, content) if keep_payload else None,
             created_at_us=self._now_us(),
         )
 
@@ -427,7 +427,7 @@ class TokenRecorder:
     def _change(self, name: str, run_id: str, record_id: str, **changes: Any) -> Row:
         return self.group.change(TABLES[name], run_id, record_id, changes)
 
-    def _kept(self, run_id: str, content: bytes) -> str:
+    def _keep_payload(self, run_id: str, content: bytes) -> str:
         payload = payload_row(run_id, content)
         self.group.add_payload(payload)
         return str(payload["content_hash"])

@@ -169,7 +169,7 @@ class RowBudget:
         if len(self.rows) == self._bounds.rows_max:
             self.cut_by = "rows_max"
             return False
-        row = [_shown(value) for value in values]
+        row = [_json_value(value) for value in values]
         self._bytes += sum(len(str(value)) for value in row)
         if self._bytes > self._bounds.bytes_max:
             self.cut_by = "bytes_max"
@@ -189,7 +189,7 @@ def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _shown(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return a value as JSON can hold it; bytes that are text as that, others in hexadecimal."""
     if isinstance(value, bytes):
         try:

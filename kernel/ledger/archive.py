@@ -39,7 +39,7 @@ class ArchiveUnavailable(KernelError):
     """Of a file that is damaged: what it is, and its name."""
 
 
-def _damaged(kind: str, name: str, message: str) -> ArchiveUnavailable:
+def _damage_error(kind: str, name: str, message: str) -> ArchiveUnavailable:
     error = ArchiveUnavailable(message, code=f"{kind}_damaged")
     error.table, error.key = f"{kind}s", name
     return error
@@ -177,7 +177,7 @@ class Archive:
             except LedgerCorrupt as error:
                 reason = str(error)
         message = f"the segment {content_hash}: {reason}"
-        raise _damaged("archive_segment", content_hash, message)
+        raise _damage_error("archive_segment", content_hash, message)
 
     def put_content(self, commitment: str, salt: bytes, content: str) -> None:
         """Keep the content of a commitment, and read it back.
@@ -207,7 +207,7 @@ class Archive:
         except LedgerCorrupt as error:
             reason = str(error)
         message = f"the content of {commitment}: {reason}"
-        raise _damaged("archived_content", commitment, message)
+        raise _damage_error("archived_content", commitment, message)
 
     def _get(self, name: str) -> bytes | None:
         self.reads += 1

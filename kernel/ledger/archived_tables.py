@@ -44,17 +44,17 @@ class _ArchivedRow(dict[str, Any]):
 
     def __init__(self, row: Row, held: Callable[[int], Row]) -> None:
         super().__init__(row)
-        self._held = held
+        self._columns_of_row = held
 
     def __missing__(self, name: str) -> Any:
         if name not in _IN_SEGMENTS:
             raise KeyError(name)
-        self.update(self._held(self[_SEQUENCE]))
+        self.update(self._columns_of_row(self[_SEQUENCE]))
         return self[name]
 
     def copy(self) -> "_ArchivedRow":
         """Return another row of the same."""
-        return _ArchivedRow(self, self._held)
+        return _ArchivedRow(self, self._columns_of_row)
 
 
 class ArchivedTables:
@@ -80,7 +80,7 @@ class ArchivedTables:
             return row
         if table is _LOG:
             row = self._tables.get(_INDEX, *key)
-            return None if row is None else _ArchivedRow(row, self._held)
+            return None if row is None else _ArchivedRow(row, self._columns_of_row)
         if table in _OF_THOUGHTS:
             return self._thoughts.get(table, str(key[0]), int(key[1]))
         return self._opening(str(key[0])) if table is schema.blobs else None
@@ -142,7 +142,7 @@ class ArchivedTables:
     def _of_index(self, query: TableQuery) -> list[Any]:
         """Return archived rows of the log."""
         rows = self._tables.scan(query._replace(table=_INDEX, columns=()))
-        return _values_in(query, [_ArchivedRow(row, self._held) for row in rows])
+        return _values_in(query, [_ArchivedRow(row, self._columns_of_row) for row in rows])
 
     def _last_archived(self) -> int:
         """Return the sequence of the last archived row, 0 where none is."""
@@ -151,7 +151,7 @@ class ArchivedTables:
             self._last = (newest[0]["segment_index"] + 1) * SEGMENT_ROWS if newest else 0
         return self._last
 
-    def _held(self, sequence: int) -> Row:
+    def _columns_of_row(self, sequence: int) -> Row:
         """Return the columns of an archived row that its segment holds."""
         row_bytes = self._in_segment(sequence).row_bytes
         try:

@@ -824,7 +824,7 @@ class Ledger:
                 self._compare(buffer, transaction.head_now)
                 yield transaction
                 transaction.write_head()
-                written = self._written(transaction, buffer)
+                written = self._commit_summary(transaction, buffer)
                 write(buffer.changes(), tables)
         except CommitOutcomeUnknown:
             if self.watch_of_head is not None and written is not None:
@@ -863,7 +863,7 @@ class Ledger:
                 before = transaction.head_now.copy()
                 yield transaction
                 transaction.write_head()
-                written = self._written(transaction, buffer)
+                written = self._commit_summary(transaction, buffer)
                 changes = buffer.changes()
                 tables = turn.hold()
                 now = LedgerView(with_archive(tables, self.archive))
@@ -957,7 +957,9 @@ class Ledger:
             receipt_hash=None if receipt is None else receipt["receipt_hash"],
         )
 
-    def _written(self, transaction: LedgerTransaction, tables: BufferedTables) -> _Written | None:
+    def _commit_summary(
+        self, transaction: LedgerTransaction, tables: BufferedTables
+    ) -> _Written | None:
         if self.watch_of_head is None:
             return None
         return transaction.head_now.copy(), answered_in(tables, transaction.requests_before)

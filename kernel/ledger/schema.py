@@ -56,7 +56,7 @@ def _fields(*names: str) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
     return lambda record: tuple(record[name] for name in names)
 
 
-def _stated(column: str) -> dict[str, Any]:
+def _where_not_null(column: str) -> dict[str, Any]:
     """Keep rows without a value out of an index; who asks for a value finds it all the same."""
     is_stated = Column(column, String).isnot(None)
     return {"sqlite_where": is_stated, "postgresql_where": is_stated}
@@ -167,14 +167,17 @@ kernel_event_log = Table(
     Column("commit_epoch_id", String),
     Column("committed_at", String, nullable=False),
     Index(
-        "kernel_event_log_by_session", "session_id", "ec_sequence_number", **_stated("session_id")
+        "kernel_event_log_by_session",
+        "session_id",
+        "ec_sequence_number",
+        **_where_not_null("session_id"),
     ),
     Index("kernel_event_log_by_intent", "semantic_intent", "ec_sequence_number"),
     Index(
         "kernel_event_log_by_epoch",
         "commit_epoch_id",
         "ec_sequence_number",
-        **_stated("commit_epoch_id"),
+        **_where_not_null("commit_epoch_id"),
     ),
     # Each operation in an epoch asks whether it is open. By the intent alone that costs more with
     # every epoch that was closed, by the epoch alone with every operation in it.
@@ -183,7 +186,7 @@ kernel_event_log = Table(
         "commit_epoch_id",
         "semantic_intent",
         "ec_sequence_number",
-        **_stated("commit_epoch_id"),
+        **_where_not_null("commit_epoch_id"),
     ),
     info={"append_only": True, "moves_to": "archived_rows"},
 )
@@ -201,13 +204,18 @@ archived_rows = Table(
     Column("session_id", String),
     Column("commit_epoch_id", String),
     Column("committed_at", String, nullable=False),
-    Index("archived_rows_by_session", "session_id", "ec_sequence_number", **_stated("session_id")),
+    Index(
+        "archived_rows_by_session",
+        "session_id",
+        "ec_sequence_number",
+        **_where_not_null("session_id"),
+    ),
     Index("archived_rows_by_intent", "semantic_intent", "ec_sequence_number"),
     Index(
         "archived_rows_by_epoch",
         "commit_epoch_id",
         "ec_sequence_number",
-        **_stated("commit_epoch_id"),
+        **_where_not_null("commit_epoch_id"),
     ),
     info={"append_only": True},
 )
@@ -328,8 +336,13 @@ nodes = Table(
     Column("updated_at", String, nullable=False, info=of_record("updated_at")),
     Column("record", LargeBinary, nullable=False),
     Index("nodes_by_kind", "node_kind", "node_id"),
-    Index("nodes_by_overlay", "overlay_in_force", "overlay_target", **_stated("overlay_target")),
-    Index("nodes_by_identity", "identity_key", "updated_at", **_stated("identity_key")),
+    Index(
+        "nodes_by_overlay",
+        "overlay_in_force",
+        "overlay_target",
+        **_where_not_null("overlay_target"),
+    ),
+    Index("nodes_by_identity", "identity_key", "updated_at", **_where_not_null("identity_key")),
     info=state(StateStore(GRAPH, holds_things=True)),
 )
 
@@ -417,7 +430,9 @@ filing_units = Table(
     Column("document_ref", String, info=of_record(lambda record: document_of(record["payload"]))),
     Column("updated_at", String, nullable=False, info=of_record("updated_at")),
     Column("record", LargeBinary, nullable=False),
-    Index("filing_units_by_document", "document_ref", "updated_at", **_stated("document_ref")),
+    Index(
+        "filing_units_by_document", "document_ref", "updated_at", **_where_not_null("document_ref")
+    ),
     info=state(
         StateStore(
             MATTERS,
@@ -456,17 +471,17 @@ filing_relationships = Table(
         "filing_relationships_open",
         "is_open",
         "filing_relationship_id",
-        **_stated("is_open"),
+        **_where_not_null("is_open"),
     ),
     Index(
         "filing_relationships_by_source",
         "source_filing_unit_id",
-        **_stated("source_filing_unit_id"),
+        **_where_not_null("source_filing_unit_id"),
     ),
     Index(
         "filing_relationships_by_target",
         "target_filing_unit_id",
-        **_stated("target_filing_unit_id"),
+        **_where_not_null("target_filing_unit_id"),
     ),
     info=state(StateStore(MATTERS)),
 )
@@ -489,7 +504,7 @@ court_disposition_observations = Table(
         "court_disposition_observations_open",
         "is_open",
         "observation_id",
-        **_stated("is_open"),
+        **_where_not_null("is_open"),
     ),
     info=state(StateStore(MATTERS)),
 )
@@ -566,9 +581,9 @@ binding_pairs = Table(
         "binding_pairs_awaiting",
         "awaited_phase",
         "artifact_ref",
-        **_stated("awaited_phase"),
+        **_where_not_null("awaited_phase"),
     ),
-    Index("binding_pairs_by_request", "request_id", **_stated("request_id")),
+    Index("binding_pairs_by_request", "request_id", **_where_not_null("request_id")),
     Index("binding_pairs_by_state", "binding_id", "binding_generation_id", "state"),
     info={"folded": True, "steps": ("prior_state", "state", RECORDED_STEPS)},
 )
@@ -593,7 +608,9 @@ extraction_attempts = Table(
     Column("current_state", String, nullable=False, info=of_record("current_state")),
     Column("record", LargeBinary, nullable=False),
     UniqueConstraint("extraction_run_id", "attempt_number"),
-    Index("extraction_attempts_by_source", "source_ref", "attempt_id", **_stated("source_ref")),
+    Index(
+        "extraction_attempts_by_source", "source_ref", "attempt_id", **_where_not_null("source_ref")
+    ),
     Index("extraction_attempts_by_state", "current_state", "attempt_id"),
     info=state(
         StateStore(
@@ -617,7 +634,7 @@ running_extractions = Table(
         "running_extractions_of_changed_sources",
         "source_changed",
         "extraction_run_id",
-        **_stated("source_changed"),
+        **_where_not_null("source_changed"),
     ),
     info={"folded": True},
 )
@@ -860,7 +877,12 @@ audit_sessions = Table(
     # Without its signatures, which stand beside it: each signer's public key and line of a note.
     Column("seal_bytes", LargeBinary),
     Column("signatures", LargeBinary),
-    Index("audit_sessions_by_round", "round_number", "seal_sequence", **_stated("round_number")),
+    Index(
+        "audit_sessions_by_round",
+        "round_number",
+        "seal_sequence",
+        **_where_not_null("round_number"),
+    ),
     info={"folded": True},
 )
 

@@ -107,7 +107,7 @@ class SimulationPrediction(SimulationModel):
 
     @field_validator("output")
     @classmethod
-    def _bounded(cls, output: dict[str, Any]) -> dict[str, Any]:
+    def _check_size(cls, output: dict[str, Any]) -> dict[str, Any]:
         if len(canonicalize(output)) > PREDICTION_BYTES_MAX:
             raise ValueError(f"larger than {PREDICTION_BYTES_MAX} bytes")
         return output

@@ -104,13 +104,13 @@ def decided(
         raise WitnessRefusal(400, "the old size is larger than that of the checkpoint")
     size, root = (0, EMPTY_ROOT) if latest is None else (latest.stated.size, latest.stated.root)
     if request.old_size != size:
-        raise WitnessRefusal(409, f"at {size} rows", size, _accused(latest, signed, ()))
+        raise WitnessRefusal(409, f"at {size} rows", size, _equivocation(latest, signed, ()))
     if size == new.size and root != new.root:
-        raise WitnessRefusal(409, "another root", size, _accused(latest, signed, ()))
+        raise WitnessRefusal(409, "another root", size, _equivocation(latest, signed, ()))
     try:
         verify_consistency(size, root, new.size, new.root, request.path)
     except ProofInvalid as error:
-        accused = _accused(latest, signed, request.path)
+        accused = _equivocation(latest, signed, request.path)
         raise WitnessRefusal(422, str(error), equivocation=accused) from None
     return signed
 
@@ -131,7 +131,7 @@ def _signed_by(checkpoint: SignedCheckpoint, verifiers: Iterable[NoteVerifier]) 
     return SignedCheckpoint(note, checkpoint.stated)
 
 
-def _accused(
+def _equivocation(
     latest: SignedCheckpoint | None, signed: SignedCheckpoint, path: Sequence[bytes]
 ) -> Equivocation | None:
     return None if latest is None else equivocation_of(latest, signed, path)

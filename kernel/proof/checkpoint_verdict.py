@@ -84,14 +84,15 @@ class JudgedCheckpoint:
             "tree_size": None if stated is None else str(stated.size),
             "root_hash": root,
             "witnesses": [
-                {"name": _shown(name), "time_s": str(time_s)} for name, time_s in self.cosigned
+                {"name": _printable_name(name), "time_s": str(time_s)}
+                for name, time_s in self.cosigned
             ],
             "witnesses_known": self.witnesses_known,
             "quorum_met": self.quorum_met,
         }
 
 
-def _shown(name: str) -> str:
+def _printable_name(name: str) -> str:
     """Return a name of a policy, which is octets, as text that JSON can have."""
     return name.encode(errors="surrogateescape").decode(errors="replace")
 

@@ -160,7 +160,7 @@ def _thought(document: dict[str, Any], policy: Policy) -> dict[str, Any]:
     record, opening = _sealed_thought(document, seal), document.get("content")
     commitment = record["content_commitment"]
     _check(isinstance(commitment, str), "a text is missing")
-    content = None if opening is None else _opened(commitment, opening, "the thought")
+    content = None if opening is None else _text_under(commitment, opening, "the thought")
     return proved | {"thought": record, "content": content, "seal": seal, "signed_by": signed_by}
 
 
@@ -231,10 +231,10 @@ def opened_envelope(row: dict[str, Any], opening: dict[str, str]) -> dict[str, A
     Raises:
         ProofFileInvalid: the row commits to another one.
     """
-    return _object(_opened(row["envelope_payload_blob_ref"], opening, "the envelope"))
+    return _object(_text_under(row["envelope_payload_blob_ref"], opening, "the envelope"))
 
 
-def _opened(commitment: str, opening: dict[str, str], name: str) -> str:
+def _text_under(commitment: str, opening: dict[str, str], name: str) -> str:
     """Return the text under a salted commitment."""
     salt, content = _hex(opening["salt"], SALT_BYTES), opening["content"].encode()
     framed = BLOB_DOMAIN + salt + len(content).to_bytes(8, "big") + content
@@ -363,7 +363,7 @@ def _checkpoint(note: str, policy: Policy) -> tuple[dict[str, Any], int, bytes]:
     text += "\n"
     lines = [_signature_line(line) for line in below[:-1].split("\n")]
     origin, stated_size, stated_root, *_ = text[:-1].split("\n")
-    size, root = _number(stated_size), _decoded(stated_root)
+    size, root = _number(stated_size), _decode_base64(stated_root)
     is_tree = len(root) == _HASH_BYTES and (size > 0 or root == EMPTY_ROOT)
     _check(is_tree and 0 < len(origin.encode()) <= NAME_BYTES_MAX, "the note is no checkpoint")
     logs = [key for key in policy.logs if key.name == origin]
@@ -445,14 +445,16 @@ def _verdict(policy: Policy, times: Mapping[Key, int | None]) -> dict[str, Any]:
         "message": f"witnessed {count}"
         if is_witnessed
         else f"consistent but unwitnessed ({count})",
-        "witnesses": [{"name": _shown(name), "time_s": str(witnesses[name])} for name in cosigned],
+        "witnesses": [
+            {"name": _printable_name(name), "time_s": str(witnesses[name])} for name in cosigned
+        ],
         "witnesses_known": len(witnesses),
         "quorum_met": is_met,
         "not_verified": sorted({key.name for key, time_s in times.items() if time_s is None}),
     }
 
 
-def _shown(name: str) -> str:
+def _printable_name(name: str) -> str:
     """Return a name of a policy, which is octets, as text."""
     return name.encode(errors="surrogateescape").decode(errors="replace")
 
@@ -460,7 +462,7 @@ def _shown(name: str) -> str:
 def _signature_line(line: str) -> tuple[str, bytes, bytes]:
     """Return the name, the id and the signature of a line below a note."""
     name, _, encoded = line.removeprefix("\u2014 ").partition(" ")
-    stated = _decoded(encoded)
+    stated = _decode_base64(encoded)
     is_line = line.startswith("\u2014 ") and _is_name(name) and len(stated) > 4
     _check(is_line, "a line below the note is no signature")
     return name, stated[:4], stated[4:]
@@ -468,7 +470,7 @@ def _signature_line(line: str) -> tuple[str, bytes, bytes]:
 
 def _key(vkey: str, kinds: Sequence[int]) -> Key:
     name, key_id, encoded = vkey.strip(" \t\r\n").split("+", 2)
-    key = _decoded(encoded)
+    key = _decode_base64(encoded)
     own_id = sha256(name.encode() + b"\n" + key).digest()[:4]
     is_kind = key[0] in kinds and len(key) == 1 + _KEY_BYTES[key[0]] if key else False
     is_key = is_kind and _is_name(name) and own_id.hex() == key_id
@@ -625,10 +627,10 @@ def _check_hashes(path: Sequence[bytes]) -> None:
 
 def _hashes(lines: Sequence[str]) -> list[bytes]:
     _check(isinstance(lines, list), "a path is a list")
-    return [_decoded(line) for line in lines]
+    return [_decode_base64(line) for line in lines]
 
 
-def _decoded(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     """Read base64 that is written as it would be written again."""
     content = base64.b64decode(text, validate=True)
     _check(base64.b64encode(content).decode() == text, "the base64 is not what it decodes to")

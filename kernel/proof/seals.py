@@ -60,7 +60,7 @@ def check_signatures(
         ProofInvalid: a signature is none of its key, or its key is not one that signs texts.
     """
     text = note_text(seal)
-    return [_checked(text, stated["vkey"], stated["line"], kinds) for stated in signatures]
+    return [_check_signature(text, stated["vkey"], stated["line"], kinds) for stated in signatures]
 
 
 def _signature(signer: SigningKey, text: bytes) -> dict[str, str]:
@@ -69,7 +69,7 @@ def _signature(signer: SigningKey, text: bytes) -> dict[str, str]:
     return {"vkey": verifier.vkey, "line": line.rstrip("\n")}
 
 
-def _checked(text: bytes, vkey: str, line: str, kinds: Collection[KeyKind]) -> NoteVerifier:
+def _check_signature(text: bytes, vkey: str, line: str, kinds: Collection[KeyKind]) -> NoteVerifier:
     verifier, stated = NoteVerifier.of_vkey(vkey), NoteSignature.of_line(line)
     if verifier.kind not in kinds:
         raise ProofInvalid(f"{verifier.name} is no key that signs a seal")

@@ -97,7 +97,9 @@ class ActiveBindings:
         head = view.head().ec_sequence_number
         if self._sequence == head:
             return
-        written = _all(view) if self._sequence is None else self._written(view, self._sequence)
+        written = (
+            _all(view) if self._sequence is None else self._written_bindings(view, self._sequence)
+        )
         self._read_anew(view, written)
         self._sequence = head
 
@@ -113,9 +115,9 @@ class ActiveBindings:
         if known is None or begun - known > SNAPSHOT_OPERATIONS_MAX:
             written: Iterable[str] = _all(transaction)
         elif known < transaction.changes.begun_at:
-            written = self._written(transaction, known, begun)
+            written = self._written_bindings(transaction, known, begun)
         else:
-            written = self._noted(transaction, known, begun)
+            written = self._noted_bindings(transaction, known, begun)
         self._unsettled |= self._read_anew(transaction, [*written, *self._unsettled])
         self._unsettled &= {*own}
         self._sequence = begun
@@ -144,7 +146,9 @@ class ActiveBindings:
         node = view.node(change.record_key)
         return node is not None and node["node_kind"] == SOURCE_BINDING
 
-    def _noted(self, transaction: LedgerTransaction, after: int, until: int) -> Iterator[str]:
+    def _noted_bindings(
+        self, transaction: LedgerTransaction, after: int, until: int
+    ) -> Iterator[str]:
         """Yield the bindings that the operations in between wrote, of which all were noted."""
         for at, applied in transaction.changes.noted_after(after):
             if at <= until:
@@ -164,7 +168,9 @@ class ActiveBindings:
                 self._active[binding_id] = read.active
         return names
 
-    def _written(self, view: LedgerView, after: int, until: int | None = None) -> Iterator[str]:
+    def _written_bindings(
+        self, view: LedgerView, after: int, until: int | None = None
+    ) -> Iterator[str]:
         """Yield the bindings to which an effect after a sequence was applied."""
         for page in _effects_after(view, after):
             places = [(store, key) for at, store, key in page if until is None or at <= until]

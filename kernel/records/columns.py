@@ -17,13 +17,13 @@ from kernel.records.overlays.overlay import overlay_of
 
 def columns_of(table: Table, record: Document, view: LedgerView) -> dict[str, Any]:
     """Return every column of a record's row but its key and its bytes."""
-    derived = {name: derive(record) for name, derive in _declared(table)}
+    derived = {name: derive(record) for name, derive in _derived_columns(table)}
     of_others = _OF_OTHERS.get(table.name)
     return derived if of_others is None else derived | of_others(record, view)
 
 
 @cache
-def _declared(table: Table) -> tuple[tuple[str, Derive], ...]:
+def _derived_columns(table: Table) -> tuple[tuple[str, Derive], ...]:
     """Return the columns that follow from the record alone, as the schema declares them."""
     columns = ((str(column.name), column.info.get("of_record")) for column in table.columns)
     return tuple((name, derive) for name, derive in columns if derive is not None)

@@ -60,7 +60,7 @@ def check_content(emitted: Emitted, operation: Operation) -> Document:
         value = getattr(emitted, name)
         if value is not None:
             place = f"payload.{name}"
-            _check_hash(_decoded(name, value), emitted.content_hash, place)
+            _check_hash(_decode_base64(name, value), emitted.content_hash, place)
     return {}
 
 
@@ -76,7 +76,7 @@ def recorded_content(view: LedgerView, request: Document) -> bytes | None:
     if "content_node_ref" in payload:
         content = _held_by_node(view, payload)
     else:
-        content = _stated(view, request)
+        content = _stated_content(view, request)
     if content is None or sha256_hex(content) != payload["content_hash"]:
         return None
     return content
@@ -91,13 +91,13 @@ def _held_by_node(view: LedgerView, payload: Document) -> bytes | None:
     return None if pre_image is None else _of_node(orjson.loads(pre_image))
 
 
-def _stated(view: LedgerView, request: Document) -> bytes | None:
+def _stated_content(view: LedgerView, request: Document) -> bytes | None:
     envelope = view.envelope(request["operation_id"])
     for effect in () if envelope is None else envelope["primitive_effects"]:
         if effect["effect_id"] == request["effect_id"]:
             for name in _STATED:
                 if effect["payload"].get(name) is not None:
-                    return _decoded(name, effect["payload"][name])
+                    return _decode_base64(name, effect["payload"][name])
     return None
 
 
@@ -106,7 +106,7 @@ def _of_node(node: Document) -> bytes | None:
     return content.encode() if isinstance(content, str) else None
 
 
-def _decoded(name: str, value: str) -> bytes:
+def _decode_base64(name: str, value: str) -> bytes:
     if name == "content":
         return value.encode()
     try:

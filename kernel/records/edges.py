@@ -43,18 +43,20 @@ def apply_edge_write(effect: KernelEffect, operation: Operation) -> Applied:
         )
     before = operation.transaction.record(schema.edges, edge_id)
     if effect.effect_kind in MAKING_EDGES:
-        record = _created(effect, operation, edge_id, before)
+        record = _new_edge(effect, operation, edge_id, before)
     else:
         if before is None or before["state"] == "removed":
             raise EffectInapplicable(
                 f"no edge {edge_id}", code="edge_not_found", field="target_ref"
             )
-        change = _removed if effect.effect_kind in _REMOVING else _reclassified
+        change = (
+            _edge_after_removal if effect.effect_kind in _REMOVING else _edge_after_reclassification
+        )
         record = change(effect, operation, before)
     return write_record(operation, schema.edges, edge_id, record)
 
 
-def _created(
+def _new_edge(
     effect: KernelEffect, operation: Operation, edge_id: str, before: Document | None
 ) -> Document:
     if before is not None and before["state"] == "active":
@@ -81,7 +83,7 @@ def _created(
     }
 
 
-def _removed(_: KernelEffect, operation: Operation, before: Document) -> Document:
+def _edge_after_removal(_: KernelEffect, operation: Operation, before: Document) -> Document:
     return {
         **before,
         "state": "removed",
@@ -93,7 +95,9 @@ def _removed(_: KernelEffect, operation: Operation, before: Document) -> Documen
     }
 
 
-def _reclassified(effect: KernelEffect, operation: Operation, before: Document) -> Document:
+def _edge_after_reclassification(
+    effect: KernelEffect, operation: Operation, before: Document
+) -> Document:
     stated = _metadata(effect.payload.get("edge_metadata", {}))
     return {
         **before,

@@ -115,7 +115,7 @@ def record_finding(transaction: LedgerTransaction, gateway: str, memory: Memory)
             "found": there,
             "common": None if lost.common is None else stated_head(lost.common),
             "is_all": lost.is_all,
-            "lost": [_stated(each) for each in page],
+            "lost": [_statement_of(each) for each in page],
         }
         append_receipt(transaction, _receipt_id(finding_id, number), Receipt(WENT_BACK, body), None)
     return True
@@ -184,7 +184,7 @@ def _pages(answered: Sequence[Answered]) -> Iterator[Sequence[Answered]]:
         yield answered[start : start + LOST_IN_A_RECEIPT]
 
 
-def _stated(each: Answered) -> Document:
+def _statement_of(each: Answered) -> Document:
     stated: Document = {"kind": each.kind, "name": each.name, "sequence": str(each.sequence)}
     return stated if each.session_id is None else {**stated, "session_id": each.session_id}
 

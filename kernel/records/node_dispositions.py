@@ -79,15 +79,15 @@ def _review(before: Document, payload: Document) -> Document:
 
 
 def _quarantine(before: Document, payload: Document) -> Document:
-    return _moved(before, payload, "active", "quarantined")
+    return _node_after_move(before, payload, "active", "quarantined")
 
 
 def _unquarantine(before: Document, payload: Document) -> Document:
-    return _moved(before, payload, "quarantined", "active")
+    return _node_after_move(before, payload, "quarantined", "active")
 
 
 def _authorize(before: Document, payload: Document) -> Document:
-    grantee, granted = validated(Access, payload).grantee, _granted(before)
+    grantee, granted = validated(Access, payload).grantee, _granted_elements(before)
     if grantee in granted:
         raise EffectInapplicable(
             f"{grantee} has access", code="node_access_unchanged", field="payload.grantee"
@@ -96,7 +96,7 @@ def _authorize(before: Document, payload: Document) -> Document:
 
 
 def _revoke(before: Document, payload: Document) -> Document:
-    grantee, granted = validated(Access, payload).grantee, _granted(before)
+    grantee, granted = validated(Access, payload).grantee, _granted_elements(before)
     if grantee not in granted:
         raise EffectInapplicable(
             f"{grantee} has no access", code="node_access_unchanged", field="payload.grantee"
@@ -122,7 +122,7 @@ def _with(before: Document, **fields: object) -> Document:
     return {**before, "payload": {**before["payload"], **fields}}
 
 
-def _granted(before: Document) -> set[str]:
+def _granted_elements(before: Document) -> set[str]:
     stored = before["payload"].get("authorized_access")
     return (
         {element for element in stored if isinstance(element, str)}
@@ -131,7 +131,9 @@ def _granted(before: Document) -> set[str]:
     )
 
 
-def _moved(before: Document, payload: Document, from_state: str, to_state: str) -> Document:
+def _node_after_move(
+    before: Document, payload: Document, from_state: str, to_state: str
+) -> Document:
     reason = validated(Quarantine, payload).quarantine_reason
     if before["state"] != from_state:
         raise EffectInapplicable(

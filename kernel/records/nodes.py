@@ -107,7 +107,7 @@ def _write(effect: KernelEffect, operation: Operation, dispose: Dispose | None) 
     before = operation.transaction.node(node_id)
     creates = operation.semantic_intent == "create"
     if dispose is not None:
-        record = _disposed(dispose, effect, operation, before)
+        record = _node_after_disposition(dispose, effect, operation, before)
         if effect.effect_kind == "visibility_change":
             check_provenance(record, sources_in(record["payload"]), operation)
         return write_record(operation, schema.nodes, node_id, record)
@@ -146,7 +146,7 @@ def _check_fields(
     _check_decay(effect.payload)
 
 
-def _disposed(
+def _node_after_disposition(
     dispose: Dispose,
     effect: KernelEffect,
     operation: Operation,

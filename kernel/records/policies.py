@@ -30,9 +30,9 @@ def apply_policy_snapshot(effect: KernelEffect, operation: Operation) -> Applied
     transaction = operation.transaction
     key, current = target_of(effect), transaction.policy_generation_id()
     if effect.effect_kind == REVERT:
-        record = _reverted(operation, key, current)
+        record = _generation_after_revert(operation, key, current)
     else:
-        record = _advanced(effect, operation, key, current)
+        record = _next_generation(effect, operation, key, current)
     applied = write_record(operation, schema.policy_snapshots, key, record)
     transaction.forget_policy()
     body = {
@@ -43,7 +43,7 @@ def apply_policy_snapshot(effect: KernelEffect, operation: Operation) -> Applied
     return applied
 
 
-def _advanced(
+def _next_generation(
     effect: KernelEffect, operation: Operation, key: str, current: str
 ) -> dict[str, object]:
     payload = validated(PolicySnapshot, effect.payload)
@@ -70,7 +70,7 @@ def _advanced(
     }
 
 
-def _reverted(operation: Operation, key: str, current: str) -> dict[str, object]:
+def _generation_after_revert(operation: Operation, key: str, current: str) -> dict[str, object]:
     record = operation.transaction.record(schema.policy_snapshots, key)
     if record is None or key != current or record["generation"] == 1:
         raise EffectInapplicable(

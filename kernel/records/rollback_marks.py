@@ -76,7 +76,7 @@ def mark_undone(operation: Operation, undone: Mapping[str, Places]) -> None:
         name, undoing = goes.pop()
         mark = mark_of(view, name)
         of_pages = mark_of(view, undoing).get("of_pages", {})
-        _write(operation, _gone(mark, of_pages.get(name, ()), undoing))
+        _write(operation, _mark_after_undoing(mark, of_pages.get(name, ()), undoing))
         if mark["undone_by"]:
             continue
         for again in mark["undoes"]:
@@ -92,7 +92,7 @@ def _undoings(mark: Document) -> list[str]:
     return list(mark.get("undoings", [mark["undone_by"]] if mark["undone_by"] else []))
 
 
-def _gone(mark: Document, records: Iterable[str], by: str) -> Document:
+def _mark_after_undoing(mark: Document, records: Iterable[str], by: str) -> Document:
     undoings = [*dict.fromkeys([*_undoings(mark), by])]
     return _undone(mark, records, by) | {"undoings": undoings}
 

@@ -64,14 +64,14 @@ def check_left_alone(
     remaining = _Left(transaction, begun)
     for index, effect in enumerate(envelope.primitive_effects):
         if effect.undoes is not None and remaining.was_undone_by(effect.undoes.operation_id):
-            raise _refused(begun, f"primitive_effects.{index}.undoes")
+            raise _refusal(begun, f"primitive_effects.{index}.undoes")
     for index, applied in enumerate(applied_effects):
-        for store, key in _touched(transaction, applied):
+        for store, key in _touched_records(transaction, applied):
             if remaining.holds(store, key):
-                raise _refused(begun, f"primitive_effects.{index}")
+                raise _refusal(begun, f"primitive_effects.{index}")
     for index, parent in enumerate(envelope.causal_parent_operation_ids):
         if remaining.has(transaction.log_row_of(parent)):
-            raise _refused(begun, f"causal_parent_operation_ids.{index}")
+            raise _refusal(begun, f"causal_parent_operation_ids.{index}")
 
 
 def _is_of_the_rollback(envelope: Envelope) -> bool:
@@ -134,7 +134,9 @@ class _Left:
         return any(row is not None and row["commit_epoch_id"] == self._epoch_id for row in rows)
 
 
-def _touched(transaction: LedgerTransaction, applied: Document) -> Iterator[tuple[str, str]]:
+def _touched_records(
+    transaction: LedgerTransaction, applied: Document
+) -> Iterator[tuple[str, str]]:
     """Yield the record that an effect wrote, and the nodes of which it speaks."""
     store, key = applied["store"], applied["record_key"]
     yield store, key
@@ -149,7 +151,7 @@ def _touched(transaction: LedgerTransaction, applied: Document) -> Iterator[tupl
                 yield str(schema.nodes.name), node_id
 
 
-def _refused(begun: Document, field: str) -> EffectInapplicable:
+def _refusal(begun: Document, field: str) -> EffectInapplicable:
     return EffectInapplicable(
         f"epoch {begun['epoch_id']} is being rolled back, and this would stand in its way;"
         f" {begun['operations_left']} of its operations are left",

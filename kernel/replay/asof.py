@@ -161,7 +161,7 @@ class StateAsOf:
             if effect is None:
                 return self._tables.get(table, key)
             pre_image_hash = str(effect["pre_image_hash"])
-        return self._restored(table, key, pre_image_hash) if pre_image_hash else None
+        return self._row_of_pre_image(table, key, pre_image_hash) if pre_image_hash else None
 
     def _found_by_own(self, name: str, key: str) -> str | None:
         """Return the state that the operation met under a key, by its first effect on it.
@@ -201,7 +201,7 @@ class StateAsOf:
         )
         return effect_of(first[0])
 
-    def _restored(self, table: Table, key: str, pre_image_hash: str) -> Row:
+    def _row_of_pre_image(self, table: Table, key: str, pre_image_hash: str) -> Row:
         content = self._view.pre_image(pre_image_hash)
         if content is None:
             raise LedgerCorrupt(f"the pre-image {pre_image_hash} of {key} is missing")

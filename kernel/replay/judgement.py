@@ -192,7 +192,7 @@ def _verdict(
     )
 
 
-def _blocked(reproduction: Reproduction, parent: str) -> ReplayVerdict:
+def _verdict_of_blocked(reproduction: Reproduction, parent: str) -> ReplayVerdict:
     return ReplayVerdict(
         reproduction.operation_id,
         reproduction.ec_sequence_number,
@@ -221,7 +221,7 @@ def _after_parents(
             and _is_later(view, parent, reproduction, last)
         )
         if is_late or not replayed.get(parent, True):
-            return _blocked(reproduction, parent)
+            return _verdict_of_blocked(reproduction, parent)
     return verdict
 
 

@@ -153,7 +153,7 @@ def _answers(transaction: LedgerTransaction, due: DueAnswers) -> ArchivalStep:
     return ArchivalStep(answers_collected=len(collect_answers(transaction, due)))
 
 
-def _finished(transaction: LedgerTransaction, finished: FinishedRound) -> ArchivalStep:
+def _finish_step(transaction: LedgerTransaction, finished: FinishedRound) -> ArchivalStep:
     finish_round(transaction, finished)
     return ArchivalStep()
 
@@ -174,7 +174,7 @@ _TAKEN: Mapping[type, Callable[[LedgerTransaction, Any], ArchivalStep]] = Mappin
         WrittenRecords: lambda transaction, prepared: ArchivalStep(
             thoughts_moved=move_records(transaction, prepared)
         ),
-        FinishedRound: _finished,
+        FinishedRound: _finish_step,
     }
 )
 """What each step writes."""

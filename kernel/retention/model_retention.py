@@ -179,7 +179,7 @@ def collect_answers(transaction: LedgerTransaction, due: DueAnswers) -> list[str
     """
     collected: list[str] = []
     for blob_ref, outputs in due.answers:
-        records = _unchanged(transaction, outputs, due.registry)
+        records = _outputs_with_same_count(transaction, outputs, due.registry)
         if len(records) < len(outputs) or not _may_go(transaction, blob_ref, outputs):
             continue
         transaction.drop_blob(blob_ref)
@@ -200,7 +200,7 @@ def _may_go(view: LedgerView, blob_ref: str, outputs: tuple[tuple[str, int], ...
     )
 
 
-def _unchanged(
+def _outputs_with_same_count(
     view: LedgerView, outputs: tuple[tuple[str, int], ...], registry: ModelRegistry
 ) -> list[Document]:
     """Return the records of outputs that are referred to as often as before, and not replayed."""
@@ -222,7 +222,7 @@ def _is_replayed(record: Document, registry: ModelRegistry) -> bool:
 
 def _facts(view: LedgerView, registry: ModelRegistry) -> list[tuple[Document, OutputFacts]]:
     """Return the outputs to which references ended, and what is known of each."""
-    released = _released(view)
+    released = _releases_by_output(view)
     facts_of_records = []
     for output_id, ended in released.items():
         record = view.record(schema.recorded_model_outputs, output_id)
@@ -238,7 +238,7 @@ def _facts(view: LedgerView, registry: ModelRegistry) -> list[tuple[Document, Ou
     return facts_of_records
 
 
-def _released(view: LedgerView) -> dict[str, _Released]:
+def _releases_by_output(view: LedgerView) -> dict[str, _Released]:
     released: dict[str, _Released] = {}
     query = TableQuery(
         schema.receipts,

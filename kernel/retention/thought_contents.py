@@ -124,7 +124,7 @@ def prepared_contents(
             if _is_held(view, rows):
                 is_held = True
                 continue
-            commitments = tuple(_written(view, archive, rows))
+            commitments = tuple(_archive_contents(view, archive, rows))
             return WrittenContents(session_id, round_number, first, last, commitments)
         if not is_held:
             return FinishedRound(round_number, ROUND_ARCHIVED)
@@ -211,7 +211,7 @@ def _is_held(view: LedgerView, rows: list[Row]) -> bool:
     return any(hold_on(view, content_commitment(row)) is not None for row in rows)
 
 
-def _written(view: LedgerView, archive: Archive, rows: list[Row]) -> Iterator[str]:
+def _archive_contents(view: LedgerView, archive: Archive, rows: list[Row]) -> Iterator[str]:
     """Put the contents of thoughts into the archive and yield their commitments."""
     for commitment in dict.fromkeys(map(content_commitment, rows)):
         opening = view.blob_opening(commitment)

@@ -88,7 +88,7 @@ def prepared_records(
         for session_id, first, last in pages_of(view, round_number):
             where = {"session_id": session_id, "first_sequence": first}
             if not view.tables.scan(TableQuery(schema.thought_segments, where, limit=1)):
-                return _written(view, archive, session_id, round_number, first, last)
+                return _archive_records(view, archive, session_id, round_number, first, last)
         return FinishedRound(round_number, ROUND_COLD)
     return None
 
@@ -136,7 +136,7 @@ THOUGHT_SEGMENT_WRITES: Mapping[str, Callable[[LedgerTransaction, Document], Non
 """By the kind of receipt."""
 
 
-def _written(
+def _archive_records(
     view: LedgerView, archive: Archive, session_id: str, round_number: int, first: int, last: int
 ) -> WrittenRecords:
     thoughts = tuple(_thoughts(view, session_id, first, last))

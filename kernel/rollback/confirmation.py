@@ -83,7 +83,7 @@ class Confirmations:
                 scope=subject.scope,
                 digest=subject.digest,
             )
-        content = self._opened(role, token)
+        content = self._open_token(role, token)
         claims = orjson.loads(content)
         if claims["expires_at_us"] <= now_us:
             raise RollbackRefused("confirmation_expired", "the token has expired")
@@ -99,7 +99,7 @@ class Confirmations:
             )
         return str(claims["confirmation_id"])
 
-    def _opened(self, role: Role, token: str) -> bytes:
+    def _open_token(self, role: Role, token: str) -> bytes:
         content, _, signature = token[:TOKEN_CHARS_MAX].partition(".")
         try:
             opened, stated = _bytes(content), _bytes(signature)

@@ -24,7 +24,9 @@ def inverse_envelope(transaction: LedgerTransaction, step: RollbackStep, tier: i
     key = _key(transaction, step, f"tier_{tier}_inverse")
     fields = _of_original(transaction, step) | {
         "target_refs": step.envelope["target_refs"],
-        "affected_subgraph_descriptor": _repeated(step.envelope["affected_subgraph_descriptor"]),
+        "affected_subgraph_descriptor": _submittable_scope(
+            step.envelope["affected_subgraph_descriptor"]
+        ),
     }
     document = envelope(transaction, ROLLBACK, key, _inverses(transaction, step, tier), fields)
     if tier == 1:
@@ -91,7 +93,7 @@ def scope_of(node_refs: list[str]) -> Document:
     }
 
 
-def _repeated(scope: Document) -> Document:
+def _submittable_scope(scope: Document) -> Document:
     """Return a recorded scope as one that may be submitted, whose cost is one of a lease.
 
     Earlier releases recorded any cost, and what they recorded can be undone.

@@ -192,7 +192,7 @@ class Prepared:
             differences = tuple(difference for difference in compared if difference is not None)
         skipped = (
             *self.plan.irreversible_skipped,
-            *_skipped(view, max(self._head.ec_sequence_number, self._checkpoint)),
+            *_effects_outside(view, max(self._head.ec_sequence_number, self._checkpoint)),
         )
         if len(skipped) > SKIPPED_MAX:
             raise _too_much_skipped()
@@ -245,7 +245,7 @@ def prepare_rebuild(kernel: Kernel, view: LedgerView, checkpoint: int) -> Prepar
                 checkpoint,
                 head.row_hash,
                 state_digest(folded.tables),
-                tuple(_skipped(view, checkpoint)),
+                tuple(_effects_outside(view, checkpoint)),
                 tuple(_differences(view.tables, folded.tables)),
             )
     except BaseException:
@@ -342,7 +342,7 @@ def _expect_sound(findings: Sequence[Finding]) -> None:
         )
 
 
-def _skipped(view: LedgerView, checkpoint: int) -> Iterator[Document]:
+def _effects_outside(view: LedgerView, checkpoint: int) -> Iterator[Document]:
     """Return the effects outside after the checkpoint, which are not performed again."""
     count = 0
     after = checkpoint

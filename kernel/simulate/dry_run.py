@@ -62,13 +62,13 @@ def dry_run(
         return DryRun(None, rejection)
     run: DryRun | None = None
     with suppress(_Over), transaction.savepoint():
-        run = _submitted(kernel, transaction, document, parsed[0], submitter)
+        run = _submit_dry(kernel, transaction, document, parsed[0], submitter)
         raise _Over
     assert run is not None  # noqa: S101 - for the type checker: only `_Over` gets here
     return run
 
 
-def _submitted(
+def _submit_dry(
     kernel: Kernel,
     transaction: LedgerTransaction,
     document: object,

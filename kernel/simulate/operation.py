@@ -144,7 +144,9 @@ def simulate_operation(
     transaction.next_commit_time_us()
     receipt = ineligible(envelope_document)
     if receipt is not None:
-        return _stopped(transaction, "not_supported", receipt, str(receipt.body["reason"]))
+        return _stop_with_receipt(
+            transaction, "not_supported", receipt, str(receipt.body["reason"])
+        )
     assert isinstance(envelope_document, dict)  # noqa: S101 - what is eligible is one
     operation_id = transaction.host.new_id()
     key, request = _names(envelope_document, policy, session_profile_hash, simulation, operation_id)
@@ -160,8 +162,8 @@ def simulate_operation(
     check = PolicyCheck(policy, violations_of(simulated, policy, prediction, level))
     if check.violations:
         proceeds = kernel.dev_mode and policy.on_violation == "alert_and_proceed_in_dev_mode"
-        blocked = _blocked(check, envelope_document, proceeds=proceeds)
-        stopped = _stopped(transaction, "blocked", blocked, BLOCKED, check.violations)
+        blocked = _blocking_receipt(check, envelope_document, proceeds=proceeds)
+        stopped = _stop_with_receipt(transaction, "blocked", blocked, BLOCKED, check.violations)
         if not proceeds:
             return stopped
 
@@ -171,7 +173,9 @@ def simulate_operation(
         simulation_visibility_taint=sources.resolved,
         policy_generation_id=transaction.policy_generation_id(),
         session_profile_hash=session_profile_hash,
-        preview_state=preview_state(_declared(envelope_document), run, affected, prediction),
+        preview_state=preview_state(
+            _unreadable_operation(envelope_document), run, affected, prediction
+        ),
         rendered_visibility_warning=_warning(sources),
     )
     content = content_of(preview, simulation.retention, transaction)
@@ -186,7 +190,7 @@ def simulate_operation(
     return SimulationResult("previewed", preview, result, violations=check.violations)
 
 
-def _declared(document: Document) -> UnreadableOperation:
+def _unreadable_operation(document: Document) -> UnreadableOperation:
     kinds = tuple(effect["effect_kind"] for effect in document["primitive_effects"])
     return UnreadableOperation(document["operation_kind"], kinds)
 
@@ -225,7 +229,7 @@ def _warning(sources: Sources) -> str | None:
     return f"This preview shows {sources.resolved} material; whoever sees it must be cleared."
 
 
-def _blocked(check: PolicyCheck, document: Document, *, proceeds: bool) -> Receipt:
+def _blocking_receipt(check: PolicyCheck, document: Document, *, proceeds: bool) -> Receipt:
     body = {
         **check.body(),
         "reason_code": BLOCKED,
@@ -237,7 +241,7 @@ def _blocked(check: PolicyCheck, document: Document, *, proceeds: bool) -> Recei
     return Receipt(BLOCKED, body)
 
 
-def _stopped(
+def _stop_with_receipt(
     transaction: LedgerTransaction,
     outcome: Outcome,
     receipt: Receipt,

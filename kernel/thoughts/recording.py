@@ -136,7 +136,7 @@ def _record(operation: Operation, stated: ThoughtRecorded) -> None:
     )
 
 
-def _verified(operation: Operation, stated: ThoughtChainVerified) -> None:
+def _note_verified(operation: Operation, stated: ThoughtChainVerified) -> None:
     transaction = operation.transaction
     row = session_of(transaction, stated.session_id)
     check_state(row, "open")
@@ -304,7 +304,7 @@ _APPLIED: Mapping[str, Callable[[Operation, Any], None]] = MappingProxyType(
     {
         AUDIT_SESSION_START: _start,
         THOUGHT_RECORD: _record,
-        AUDIT_VERIFY_CHAIN: _verified,
+        AUDIT_VERIFY_CHAIN: _note_verified,
         MERKLE_FINALIZE: _finalize,
         AUDIT_SESSION_END: _end,
         ROUND_OPEN: _open_round,

@@ -134,10 +134,10 @@ def sessions_of_round(view: LedgerView, round_number: int, *, limit: int) -> lis
         limit=limit,
     )
     rows = view.tables.scan(query)
-    return [_sealed(row) for row in rows]
+    return [_seal_document(row) for row in rows]
 
 
-def _sealed(row: Row) -> Document:
+def _seal_document(row: Row) -> Document:
     seal = orjson.loads(row["seal_bytes"])
     names = ("session_id", "leaf_count", "eta_root", "rfc6962_root")
     return {name: seal[name] for name in names} | {"seal_sequence": str(row["seal_sequence"])}

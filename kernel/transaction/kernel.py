@@ -237,7 +237,7 @@ class Kernel:
         if not refusal.follow_ups:
             return _reject(transaction, document, check, refusal, runs)
         if not _has_receipt(transaction, document, check, refusal, runs):
-            return _rejected(document, check, refusal, None)
+            return _rejection_of(document, check, refusal, None)
         try:
             with transaction.savepoint():
                 self._record_own(transaction, refusal.follow_ups)
@@ -281,7 +281,7 @@ def _reject(
 ) -> RejectedResult:
     """Leave a durable receipt and nothing else (K5); none where the refusal is counted."""
     if not _has_receipt(transaction, document, check, refusal, runs):
-        return _rejected(document, check, refusal, None)
+        return _rejection_of(document, check, refusal, None)
     known = document if isinstance(document, dict) else {}
     body: Document = {
         **{name: known[name] for name in _STATED_NAMES if _repeatable(known.get(name))},
@@ -295,17 +295,17 @@ def _reject(
         body["retry_after_s"] = refusal.retry_after_s
     receipt_id = f"receipt:{transaction.host.new_id()}"
     receipt = Receipt(refusal.receipt_kind, body)
-    append_receipt(transaction, receipt_id, receipt, _stated(document, "operation_id"))
-    return _rejected(document, check, refusal, receipt_id)
+    append_receipt(transaction, receipt_id, receipt, _repeatable_text(document, "operation_id"))
+    return _rejection_of(document, check, refusal, receipt_id)
 
 
-def _rejected(
+def _rejection_of(
     document: object, check: str, refusal: Refusal, receipt_id: str | None
 ) -> RejectedResult:
     rejection = Rejection(
         check, refusal.reason_code, refusal.field, refusal.message, refusal.retry_after_s
     )
-    return RejectedResult(_stated(document, "operation_id"), rejection, receipt_id)
+    return RejectedResult(_repeatable_text(document, "operation_id"), rejection, receipt_id)
 
 
 def _has_receipt(
@@ -317,13 +317,15 @@ def _has_receipt(
 ) -> bool:
     if runs is None:
         return True
-    reason = RefusalReason(_stated(document, "session_id") or "", check, refusal.reason_code)
+    reason = RefusalReason(
+        _repeatable_text(document, "session_id") or "", check, refusal.reason_code
+    )
     now_us = transaction.head_now.committed_at_us
-    operation_id = _stated(document, "operation_id")
+    operation_id = _repeatable_text(document, "operation_id")
     return runs.has_receipt(reason, now_us, operation_id, refusal.message)
 
 
-def _stated(document: object, name: str) -> str | None:
+def _repeatable_text(document: object, name: str) -> str | None:
     value = document.get(name) if isinstance(document, dict) else None
     return value if _repeatable(value) else None
 

@@ -41,12 +41,12 @@ def run_of(envelope: Envelope) -> str | None:
 
 def operations_of_day(view: LedgerView, time_us: int, operation_kind: str) -> int:
     """Return how many operations of a kind the day of a time has had."""
-    return _counted(view, schema.daily_operation_counts, day_key(time_us, operation_kind))
+    return _count_of(view, schema.daily_operation_counts, day_key(time_us, operation_kind))
 
 
 def operations_of_run(view: LedgerView, run: str) -> int:
     """Return how many operations a run has had since its budget was set."""
-    return _counted(view, schema.run_operation_counts, run)
+    return _count_of(view, schema.run_operation_counts, run)
 
 
 def count_operation(operation: AppliedOperation) -> None:
@@ -69,7 +69,7 @@ def count_operation(operation: AppliedOperation) -> None:
         _count(transaction, counts, run, budget, amount, {"run_id": run}, emit)
 
 
-def _counted(view: LedgerView, table: Table, key: str) -> int:
+def _count_of(view: LedgerView, table: Table, key: str) -> int:
     row = view.tables.get(table, key)
     return 0 if row is None else int(row["operation_count"])
 

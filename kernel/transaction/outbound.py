@@ -50,7 +50,7 @@ def held_back(view: LedgerView, envelope: Envelope) -> HeldBack | None:
     outward = [effect for effect in envelope.primitive_effects if goes_outside(effect)]
     if not outward:
         return None
-    return _restricted(view, envelope) or _overlaid(view, envelope, outward)
+    return _restriction(view, envelope) or _overlaid(view, envelope, outward)
 
 
 def is_outbound_authorized(view: LedgerView, actor: str) -> bool:
@@ -72,7 +72,7 @@ def touched_restricted(view: LedgerView, envelope: Envelope) -> Source | None:
     return Source("source_visibility_taint", "") if stated & RESTRICTED else None
 
 
-def _restricted(view: LedgerView, envelope: Envelope) -> HeldBack | None:
+def _restriction(view: LedgerView, envelope: Envelope) -> HeldBack | None:
     source = touched_restricted(view, envelope)
     if source is None or is_outbound_authorized(view, envelope.actor):
         return None

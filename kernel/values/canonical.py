@@ -87,7 +87,7 @@ def canonicalize(value: Any) -> bytes:
         fast = orjson.dumps(value, option=_SORTED)
     except TypeError as error:
         raise _unwritable(error) from None
-    return _respelled(value, fast) if _suspect(value, fast) else fast
+    return _respell_value(value, fast) if _suspect(value, fast) else fast
 
 
 def canonicalize_readable(value: Any) -> bytes:
@@ -102,7 +102,7 @@ def canonicalize_readable(value: Any) -> bytes:
         fast = orjson.dumps(value, option=_SORTED)
     except TypeError as error:
         raise _unwritable(error) from None
-    return _respelled(value, fast, readable=True) if _suspect(value, fast) else fast
+    return _respell_value(value, fast, readable=True) if _suspect(value, fast) else fast
 
 
 def canonicalize_plain(document: dict[str, Any]) -> bytes:
@@ -145,10 +145,10 @@ def _suspect(value: Any, fast: bytes) -> bool:
     )
 
 
-def _respelled(value: Any, fast: bytes, *, readable: bool = False) -> bytes:
+def _respell_value(value: Any, fast: bytes, *, readable: bool = False) -> bytes:
     """Return the canonical bytes of a value that orjson has written."""
     if not isinstance(value, dict | list | tuple):
-        return _respelled([value], b"[%s]" % fast, readable=readable)[1:-1]
+        return _respell_value([value], b"[%s]" % fast, readable=readable)[1:-1]
     if b"null" in fast and holds_infinite(value):
         raise CanonicalizationError("no canonical JSON: a number is not finite")
     if four_byte_character(fast) is not None and _LAST_OF_THE_PLANE(fast) is not None:

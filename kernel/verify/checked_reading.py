@@ -43,7 +43,9 @@ RowCheck = Callable[[Row, TablesView], str | None]
 """Says what is wrong with a row, None where nothing is."""
 
 
-def _hashed(content: str, stated: str, hash_of: Callable[[bytes], str] = sha256_hex) -> RowCheck:
+def _check_by_hash(
+    content: str, stated: str, hash_of: Callable[[bytes], str] = sha256_hex
+) -> RowCheck:
     def check(row: Row, _: TablesView) -> str | None:
         # Of a row in a segment, whose file has been held against its hash, the rest is not read.
         if content not in row or hash_of(bytes(row[content])) == row[stated]:
@@ -148,13 +150,13 @@ def _of_run(table: Table) -> RowCheck:
 
 _CHECKS: Mapping[Table, RowCheck] = MappingProxyType(
     {
-        schema.kernel_event_log: _hashed("row_bytes", "row_hash"),
-        schema.receipts: _hashed("receipt_bytes", "receipt_hash"),
+        schema.kernel_event_log: _check_by_hash("row_bytes", "row_hash"),
+        schema.receipts: _check_by_hash("receipt_bytes", "receipt_hash"),
         schema.ephemeral_receipts: _object("receipt_bytes"),
-        schema.pre_images: _hashed("content", "content_hash"),
-        schema.landscape_payloads: _hashed("content", "content_hash"),
-        schema.landscape_record_groups: _hashed("group_bytes", "group_hash"),
-        schema.thought_records: _hashed("record_bytes", "content_hash", content_hash),
+        schema.pre_images: _check_by_hash("content", "content_hash"),
+        schema.landscape_payloads: _check_by_hash("content", "content_hash"),
+        schema.landscape_record_groups: _check_by_hash("group_bytes", "group_hash"),
+        schema.thought_records: _check_by_hash("record_bytes", "content_hash", content_hash),
         schema.blobs: _blob,
         schema.tree_tiles: _tile,
         schema.outbox: _object("request_bytes", repeats="request_id"),
@@ -190,14 +192,14 @@ class CheckedTables:
     def get(self, table: Table, *key: str | int) -> Row | None:
         """Return the row of a primary key."""
         row = self.stored.get(table, *key)
-        return None if row is None else self._checked(table, [row])[0]
+        return None if row is None else self._checked_rows(table, [row])[0]
 
     def scan(self, query: TableQuery) -> list[Any]:
         """Return the rows of a query; the values of columns are not held against anything."""
         rows = self.stored.scan(query)
-        return rows if query.columns else self._checked(query.table, rows)
+        return rows if query.columns else self._checked_rows(query.table, rows)
 
-    def _checked(self, table: Table, rows: list[Row]) -> list[Row]:
+    def _checked_rows(self, table: Table, rows: list[Row]) -> list[Row]:
         """Return the rows.
 
         Raises:
@@ -234,16 +236,16 @@ def as_stored(view: LedgerView) -> LedgerView:
 
 def is_sound(view: LedgerView, record: RecordKey) -> bool:
     """Tell whether the row of a record is there and is what it says; not of what has no row."""
-    return _judged(view, record) == (True, None)
+    return _judge(view, record) == (True, None)
 
 
 def is_damaged(view: LedgerView, record: RecordKey) -> bool:
     """Tell whether the row of a record is there and is not what it says; not of what has no row."""
-    is_there, rule = _judged(view, record)
+    is_there, rule = _judge(view, record)
     return is_there and rule is not None
 
 
-def _judged(view: LedgerView, record: RecordKey) -> tuple[bool, str | None]:
+def _judge(view: LedgerView, record: RecordKey) -> tuple[bool, str | None]:
     """Return whether a record has a row that can be judged, and the rule that it breaks."""
     table, key = schema.metadata.tables.get(record.table), row_key_of(record)
     check = None if table is None else _check_of(table)
@@ -279,7 +281,7 @@ class DoubtedTables(CheckedTables):
         super().__init__(tables)
         self._last: deque[tuple[Table, list[Row]]] = deque(maxlen=DOUBTED_MAX)
 
-    def _checked(self, table: Table, rows: list[Row]) -> list[Row]:
+    def _checked_rows(self, table: Table, rows: list[Row]) -> list[Row]:
         self._last.append((table, rows))
         return rows
 
@@ -290,7 +292,7 @@ class DoubtedTables(CheckedTables):
             RowDamaged: a row of it is damaged.
         """
         for table, rows in self._last:
-            super()._checked(table, rows)
+            super()._checked_rows(table, rows)
 
 
 class DoubtedLedger(CheckedLedger):

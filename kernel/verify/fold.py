@@ -207,7 +207,7 @@ class Fold:
         self._steps.end()
         if self._store.is_in_file:
             with self._steps.step() as transaction:
-                read_ahead(transaction, _written(reader.read_ahead(schema.applied_effects)))
+                read_ahead(transaction, _written_records(reader.read_ahead(schema.applied_effects)))
         return reader
 
     def _compare_state(self) -> None:
@@ -385,7 +385,7 @@ class Fold:
         return f"; last written at sequence {rows[0]['ec_sequence_number']}" if rows else ""
 
 
-def _written(effects: Iterable[Row]) -> Iterator[RecordKey]:
+def _written_records(effects: Iterable[Row]) -> Iterator[RecordKey]:
     """Yield the records that effects say that they wrote, and what surrounds nodes."""
     for effect in effects:
         store, key = schema.STORES.get(effect["store"]), effect["record_key"]

@@ -77,10 +77,10 @@ def _record(
         "head_hash": head_hash,
         "rows_verified": str(rows),
         "receipts_verified": str(receipts),
-        "findings": [*map(_stated, findings)],
+        "findings": [*map(_finding_document, findings)],
     }
     if fresh:
-        body["quarantined"] = [*map(stated_range, _bounded(transaction, fresh))]
+        body["quarantined"] = [*map(stated_range, _ranges_to_quarantine(transaction, fresh))]
     if of_no_row:
         body["of_no_row"] = of_no_row
     append_receipt(transaction, receipt_id, Receipt(VIOLATION, body), None)
@@ -90,12 +90,14 @@ def _record(
 
 def _unknown(transaction: LedgerTransaction, findings: Iterable[Finding]) -> list[dict[str, str]]:
     """Return findings about records of no row, those left out that somebody knows of."""
-    stated = {RecordKey(each["table"], each["key"]): each for each in map(_stated, findings)}
+    stated = {
+        RecordKey(each["table"], each["key"]): each for each in map(_finding_document, findings)
+    }
     known = known_records(transaction) if stated else frozenset()
     return [each for key, each in stated.items() if key not in known]
 
 
-def _bounded(
+def _ranges_to_quarantine(
     transaction: LedgerTransaction, fresh: tuple[SequenceRange, ...]
 ) -> tuple[SequenceRange, ...]:
     """Return the ranges to quarantine; of more than can be kept apart one that holds all."""
@@ -105,7 +107,7 @@ def _bounded(
     return (SequenceRange(every_range[0].first, every_range[-1].last),)
 
 
-def _stated(finding: Finding) -> dict[str, str]:
+def _finding_document(finding: Finding) -> dict[str, str]:
     return {
         "table": finding.table,
         "key": _storable(str(finding.key)),

@@ -69,7 +69,7 @@ def result_of(
         "conflicts": list(conflicts) or None,
     }
     grounds |= {name: value for name, value in beside.items() if value is not None}
-    return _stated(evaluation.outcome) | {EVALUATION: grounds}
+    return _outcome_document(evaluation.outcome) | {EVALUATION: grounds}
 
 
 def unevaluated_result(view: LedgerView, request: Request, reason: str) -> Document:
@@ -84,7 +84,7 @@ def unevaluated_result(view: LedgerView, request: Request, reason: str) -> Docum
         outcome_reason_code=reason,
     )
     grounds = {"manifest_id": current_manifest_id(view, content.source_event_id)}
-    return _stated(outcome) | {EVALUATION: grounds}
+    return _outcome_document(outcome) | {EVALUATION: grounds}
 
 
 def manifest_due(view: LedgerView, source_event_id: str, now_us: int) -> Document | None:
@@ -124,7 +124,9 @@ def manifest_due(view: LedgerView, source_event_id: str, now_us: int) -> Documen
         "binding_generations": list(_generations(view, results)),
         "semantic_conflicts": list(_conflicts(results)),
         "policy_generation_id": view.policy_generation_id(),
-        "evaluations": [_recorded(row, result) for row, result in zip(rows, results, strict=True)],
+        "evaluations": [
+            _recorded_outcome(row, result) for row, result in zip(rows, results, strict=True)
+        ],
         "artifacts": list(_artifacts(results)),
         "schema_version": 1,
     }
@@ -134,7 +136,7 @@ def manifest_due(view: LedgerView, source_event_id: str, now_us: int) -> Documen
     return body
 
 
-def _stated(outcome: BindingOutcomeRecord) -> Document:
+def _outcome_document(outcome: BindingOutcomeRecord) -> Document:
     return outcome.model_dump(mode="json", exclude_none=True)
 
 
@@ -182,7 +184,7 @@ def _conflicts(results: Sequence[Document]) -> Iterator[Document]:
             yield {**conflict, "affected_bindings": [result["binding_id"]]}
 
 
-def _recorded(row: Row, result: Document) -> Document:
+def _recorded_outcome(row: Row, result: Document) -> Document:
     names = ("evaluated_on", "operation_id", "fire_record_operation_id")
     grounds = result[EVALUATION]
     stated = {name: grounds[name] for name in names if name in grounds}
@@ -257,7 +259,7 @@ def _evaluated_otherwise(
     except (ValidationError, ValueError, KeyError, BindingRefused) as error:
         yield f"{outcome['outcome_id']} cannot be evaluated: {type(error).__name__}"
         return
-    if canonicalize(_stated(computed)) != canonicalize(outcome):
+    if canonicalize(_outcome_document(computed)) != canonicalize(outcome):
         yield (
             f"{outcome['outcome_id']} is {computed.outcome_state} "
             f"({computed.outcome_reason_code}), not {outcome['outcome_state']} "

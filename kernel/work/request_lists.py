@@ -90,7 +90,7 @@ def _newest_first(
 ) -> Iterator[Row]:
     """Read the open requests and the closed ones, each along its part of an index."""
     if search.request_id is not None or search.request_key is not None:
-        return iter(_named(view, queue, search) if after is None else [])
+        return iter(_requests_by_name(view, queue, search) if after is None else [])
     if queue is None and search.item_key is None and search.state != "open":
         # Along the sequence of all requests; what is asked of an outcome is compared.
         return _part(view, _where(search, None, None), after)
@@ -102,7 +102,7 @@ def _newest_first(
     return merge(*streams, key=lambda row: row["request_sequence"], reverse=True)
 
 
-def _named(view: LedgerView, queue: str | None, search: RequestSearch) -> list[Row]:
+def _requests_by_name(view: LedgerView, queue: str | None, search: RequestSearch) -> list[Row]:
     """Return the requests under an id or under a producer's key, the newest first."""
     ids: set[str | None] = {search.request_id}
     if search.request_key is not None:

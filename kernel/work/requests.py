@@ -190,7 +190,9 @@ def enqueue(
     for index, request in enumerate(requests):
         try:
             checked = _check(request)
-            known = fresh.get(checked.request_id) or _known(transaction, checked.request_id)
+            known = fresh.get(checked.request_id) or _request_document(
+                transaction, checked.request_id
+            )
             if known is None:
                 _check_not_too_late(checked.body, transaction.host.now_us())
                 _take_priority_of_binding(transaction, checked.body)
@@ -326,15 +328,15 @@ def _check_names(view: LedgerView, request: WorkRequest) -> None:
     """Refuse a key of the runtime's, and a run of its name that it has not asked for."""
     key, run_id = request.request_key, request.content.get("extraction_run_id")
     if key.startswith(RUNTIME_KEYS) or derived_name_in(key) == key:
-        raise _reserved(f"{key[:64]!r} is a key of the runtime's own", "request_key")
+        raise _reserved_key_refusal(f"{key[:64]!r} is a key of the runtime's own", "request_key")
     if not isinstance(run_id, str) or derived_name_in(run_id) != run_id:
         return
     if view.tables.get(schema.outbox, request_id_of(EXTRACTION_QUEUE, run_id)) is None:
         message = f"the runtime alone asks for a run {run_id} first"
-        raise _reserved(message, "content.extraction_run_id")
+        raise _reserved_key_refusal(message, "content.extraction_run_id")
 
 
-def _reserved(message: str, field: str) -> WorkRefused:
+def _reserved_key_refusal(message: str, field: str) -> WorkRefused:
     return WorkRefused("work_request_key_reserved", message, field)
 
 
@@ -383,7 +385,7 @@ def _check_not_too_late(body: Document, now_us: int) -> None:
 
 
 def _item_key(kind: QueueKind, content: BaseModel) -> str:
-    item_key = _stated(kind, kind.item_key, lambda: getattr(content, kind.item_key))
+    item_key = _content_field(kind, kind.item_key, lambda: getattr(content, kind.item_key))
     place = f"content.{kind.item_key}"
     if not isinstance(item_key, str) or not 1 <= len(item_key) <= ITEM_KEY_CHARS_MAX:
         raise _invalid(f"a name is a text of 1 to {ITEM_KEY_CHARS_MAX} characters", place)
@@ -421,7 +423,7 @@ def _read(kind: QueueKind, content: Document) -> BaseModel:
     return read
 
 
-def _stated(kind: QueueKind, field: str, read: Callable[[], T]) -> T:
+def _content_field(kind: QueueKind, field: str, read: Callable[[], T]) -> T:
     """Return a field of a content, which the model of a plug-in may compute."""
     try:
         value: T = kind.call(read)
@@ -438,7 +440,7 @@ def _priority(kind: QueueKind, request: WorkRequest, content: BaseModel) -> str:
             raise _invalid(f"no priority is called {stated!r}", "priority")
         return stated
     field = kind.priority
-    decided = _stated(kind, field, lambda: str(getattr(content, field)))
+    decided = _content_field(kind, field, lambda: str(getattr(content, field)))
     if not kind.has_priority(decided):
         raise _invalid(f"no priority is called {decided!r}", f"content.{field}")
     if request.priority not in (None, decided):
@@ -459,7 +461,7 @@ def _invalid(message: str, field: str) -> WorkRefused:
     return WorkRefused("work_request_invalid", message, field)
 
 
-def _known(view: LedgerView, request_id: str) -> Document | None:
+def _request_document(view: LedgerView, request_id: str) -> Document | None:
     row: Row | None = view.tables.get(schema.outbox, request_id)
     if row is None:
         return None

@@ -67,7 +67,7 @@ class RuntimeRecords:
         nodes: dict[str, str] = {str(stage): kind for stage, kind in NODES.items()}
         for way in self._ways:
             nodes.setdefault(way.node_id, "transform")
-            if _reviewed(way):
+            if _operations_of_batch(way):
                 nodes[REVIEW] = "aggregation"
         config = typed_data(None)
         for place, (node_id, node_type) in enumerate(nodes.items()):
@@ -121,7 +121,7 @@ class RuntimeRecords:
         self._add_parents(way, token_id, parents)
         self._add_states(way, token_id)
         self._add_outcome(way, token_id)
-        if _reviewed(way):
+        if _operations_of_batch(way):
             self._add_batch(way, token_id)
 
     def _add_parents(self, way: Way, token_id: str, parents: list[str]) -> None:
@@ -213,7 +213,7 @@ class RuntimeRecords:
         )
 
     def _add_batch(self, way: Way, token_id: str) -> None:
-        members = [each for each in _reviewed(way) if each in self._row_of]
+        members = [each for each in _operations_of_batch(way) if each in self._row_of]
         self._add(
             "batches",
             token_id,
@@ -234,7 +234,7 @@ class RuntimeRecords:
             )
 
 
-def _reviewed(way: Way) -> list[str]:
+def _operations_of_batch(way: Way) -> list[str]:
     """Return the operations of a reviewed batch, if the way is that of its record."""
     if way.envelope.get("semantic_intent") != BATCH_REVIEW:
         return []

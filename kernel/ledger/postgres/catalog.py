@@ -158,8 +158,8 @@ def expected_facts() -> frozenset[Fact]:
         facts.add(table_fact(table.name, names, dict.fromkeys(names, True)))
         facts |= {_column(table, column.name) for column in table.columns}
         unique = keys.unique_columns(table)
-        facts.add(Fact(table.name, "constraint", _keyed("p", keys.key_names(table))))
-        facts |= {Fact(table.name, "constraint", _keyed("u", columns)) for columns in unique}
+        facts.add(Fact(table.name, "constraint", _key_text("p", keys.key_names(table))))
+        facts |= {Fact(table.name, "constraint", _key_text("u", columns)) for columns in unique}
         for constraint in table.constraints:
             if isinstance(constraint, CheckConstraint):
                 text = f"check {_bare(str(constraint.sqltext))}"
@@ -235,7 +235,7 @@ def _constraint(  # noqa: PLR0913, PLR0917 - a row of the query above
     referred_columns: Sequence[str],
     acts: bool,  # noqa: FBT001 - likewise
 ) -> Fact:
-    text = f"check {_bare(expression)}" if kind == "c" else _keyed(kind, tuple(columns))
+    text = f"check {_bare(expression)}" if kind == "c" else _key_text(kind, tuple(columns))
     if kind == "f":
         text = _foreign(columns, referred, referred_columns)
     odd = {
@@ -248,7 +248,7 @@ def _constraint(  # noqa: PLR0913, PLR0917 - a row of the query above
 
 
 def _foreign(columns: Sequence[str], referred: str, referred_columns: Sequence[str]) -> str:
-    return f"{_keyed('f', columns)} references {referred} ({', '.join(referred_columns)})"
+    return f"{_key_text('f', columns)} references {referred} ({', '.join(referred_columns)})"
 
 
 def _with(text: str, odd: dict[str, bool]) -> str:
@@ -270,7 +270,7 @@ def _column_text(name: str, kind: str, collation: str, *, not_null: bool) -> str
     return f"{name} {kind} {collation}{' not null' if not_null else ''}"
 
 
-def _keyed(kind: str, columns: Sequence[str]) -> str:
+def _key_text(kind: str, columns: Sequence[str]) -> str:
     constraint_names = {"p": "primary key", "u": "unique", "f": "foreign key", "x": "exclude"}
     return f"{constraint_names.get(kind, kind)} ({', '.join(columns)})"
 

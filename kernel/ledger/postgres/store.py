@@ -168,7 +168,7 @@ class PostgresTables(SqlTables):
             for values, rows_each in ((groups, statements.GROUP_ROWS), (singles, 1)):
                 if values:
                     sql = statements.insert_sql(table, " ON CONFLICT DO NOTHING", rows=rows_each)
-                    cursor = self._execute_many(self._marked(sql), values)
+                    cursor = self._execute_many(self._with_driver_marks(sql), values)
                     self._together.inserts.append((table, cursor, rows_each * len(values)))
 
     @contextmanager
@@ -182,7 +182,7 @@ class PostgresTables(SqlTables):
             return
         sent = self._together = _SentTogether()
         try:
-            with self._translated(), self._connection.pipeline():
+            with self._driver_errors_translated(), self._connection.pipeline():
                 yield
             for table, cursor, count in sent.inserts:
                 if cursor.rowcount != count:
@@ -197,7 +197,11 @@ class PostgresTables(SqlTables):
     def _copy(self, table: Table, rows: Sequence[Row]) -> None:
         names = column_names(table)
         sql = f"COPY {table.name} ({', '.join(names)}) FROM STDIN (FORMAT BINARY)"
-        with self._translated(), self._connection.cursor() as cursor, cursor.copy(sql) as copy:
+        with (
+            self._driver_errors_translated(),
+            self._connection.cursor() as cursor,
+            cursor.copy(sql) as copy,
+        ):
             copy.set_types(column_types(table))
             for values in map(values_getter(names), rows):
                 copy.write_row(values)
@@ -206,7 +210,7 @@ class PostgresTables(SqlTables):
         """Add or replace rows in one go of the driver."""
         values = [statements.row_values(table, row) for row in rows]
         with self.together():
-            self._execute_many(self._marked(statements.upsert_sql(table)), values)
+            self._execute_many(self._with_driver_marks(statements.upsert_sql(table)), values)
 
     def put(self, table: Table, row: Row) -> None:
         """Add or replace a row."""
@@ -217,18 +221,18 @@ class PostgresTables(SqlTables):
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:
         """Set columns of a row."""
-        sql = self._marked(statements.update_sql(table, tuple(values)))
+        sql = self._with_driver_marks(statements.update_sql(table, tuple(values)))
         may_collide = not unique_columns(table).isdisjoint(values)
         self._write(sql, (*values.values(), *key), may_collide=may_collide)
 
     def delete(self, table: Table, *key: str | int) -> None:
         """Remove the row of a primary key."""
-        self._execute(self._marked(statements.delete_sql(table)), key)
+        self._execute(self._with_driver_marks(statements.delete_sql(table)), key)
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
         return self._execute(
-            self._marked(statements.delete_before_sql(table, column)), (bound,)
+            self._with_driver_marks(statements.delete_before_sql(table, column)), (bound,)
         ).rowcount
 
     def server_time_us(self) -> int:
@@ -243,7 +247,7 @@ class PostgresTables(SqlTables):
 
     def replication(self) -> Replication:
         """Return what the server says of its standbys."""
-        with self._translated():
+        with self._driver_errors_translated():
             return look_at_standbys(self._connection)
 
     def _write(self, sql: str, values: Sequence[Any], *, may_collide: bool) -> None:
@@ -258,12 +262,12 @@ class PostgresTables(SqlTables):
 
     def schema_faults(self) -> list[StorageFault]:
         """Return where the database's tables are not those that this program makes."""
-        with self._translated():
+        with self._driver_errors_translated():
             return postgres_catalog.schema_faults(self._connection)
 
     def content_faults(self) -> ContentReport:
         """Compare indexes with tables, where the server has the extension amcheck."""
-        with self._translated():
+        with self._driver_errors_translated():
             return postgres_catalog.content_faults(self._connection)
 
     def _rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -277,22 +281,22 @@ class PostgresTables(SqlTables):
     def _run(self, sql: str) -> None:
         self._execute(sql)
 
-    def _marked(self, sql: str) -> str:
+    def _with_driver_marks(self, sql: str) -> str:
         # None of the texts holds another of these signs.
         return sql.replace("?", "%s")
 
     def _execute(self, sql: str, values: Sequence[Any] | None = None) -> Cursor:
-        with self._translated():
+        with self._driver_errors_translated():
             return self._connection.execute(sql, values, binary=True)
 
     def _execute_many(self, sql: str, values: Sequence[tuple[Any, ...]]) -> Cursor:
-        with self._translated():
+        with self._driver_errors_translated():
             cursor = self._connection.cursor(binary=True)
             cursor.executemany(sql, values)
             return cursor
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _driver_errors_translated(self) -> Iterator[None]:
         try:
             yield
         except UnicodeEncodeError as error:
@@ -376,7 +380,7 @@ class PostgresStore:
             raise LedgerUnavailable("this handle may only read", code="ledger_read_only")
         with self._lock:
             writer = self._begin_writing()
-            with self._committed():
+            with self._commit_at_end():
                 yield PostgresTables(writer, self._texts)
 
     @contextmanager
@@ -394,7 +398,7 @@ class PostgresStore:
             if not self._reading.acquire(blocking=False):
                 # Whoever reads holds up nobody who writes.
                 writer = self._begin_writing()
-                with self._committed():
+                with self._commit_at_end():
                     tables = PostgresTables(writer, self._texts)
                     yield WriterTurn(tables, lambda: tables)
                 return
@@ -402,13 +406,13 @@ class PostgresStore:
                 # The server takes the snapshot with the first question, so after the turn was had.
                 with self._snapshot() as snapshot:
                     self._begin_turn()
-                    with self._committed():
+                    with self._commit_at_end():
                         yield WriterTurn(snapshot, self._hold)
             finally:
                 self._reading.release()
 
     @contextmanager
-    def _committed(self) -> Iterator[None]:
+    def _commit_at_end(self) -> Iterator[None]:
         """Commit what the writer has begun, on whatever connection it is at the end."""
         try:
             yield
@@ -483,7 +487,7 @@ class PostgresStore:
 
     def _begin(self) -> Connection:
         begin = _BEGIN_WRITING.format(ms=_look_each_ms())
-        writer = self._begun(self._writer, begin) or self._connect_writer()
+        writer = self._begin_on_idle(self._writer, begin) or self._connect_writer()
         self._writer = writer
         with unavailable(self.place):
             if writer.info.transaction_status is psycopg.pq.TransactionStatus.IDLE:
@@ -594,7 +598,7 @@ class PostgresStore:
         except (psycopg.Error, queue.Full):
             reader.close()
 
-    def _begun(self, idle: Connection | None, begin: str) -> Connection | None:
+    def _begin_on_idle(self, idle: Connection | None, begin: str) -> Connection | None:
         """Begin on an idle connection; None when it is gone, with which nothing was lost."""
         if idle is None:
             return None

@@ -95,11 +95,11 @@ def _fault(line: str, indexes: dict[str, str]) -> StorageFault:
 def expected_facts() -> frozenset[Fact]:
     """Return what this program makes of the tables."""
     facts = {table_fact(name, names, dict.fromkeys(names, True)) for name, names in _columns()}
-    return frozenset(facts.union(*_defined().values()))
+    return frozenset(facts.union(*_facts_by_definition().values()))
 
 
 @cache
-def _defined() -> dict[str, set[Fact]]:
+def _facts_by_definition() -> dict[str, set[Fact]]:
     """Return the facts of each definition of this program, by its text."""
     return {sql.strip(): _facts_of(_tokens(sql)) for sql in definitions()}
 
@@ -113,7 +113,7 @@ def stored_facts(connection: sqlite3.Connection) -> set[Fact]:
     """Return what a file says of its tables."""
     facts: set[Fact] = set()
     entries = _fetch(connection, "SELECT type, name, tbl_name, sql FROM sqlite_master")
-    defined = _defined()
+    defined = _facts_by_definition()
     tables = {
         str(name)
         for kind, name, _, sql in entries

@@ -32,7 +32,7 @@ def fold(path: Path) -> None:
     """
     if is_folded(path):
         return
-    with suppress(sqlite3.Error), closing(_opened(path)) as connection:
+    with suppress(sqlite3.Error), closing(_open_read_write(path)) as connection:
         checkpoint(connection)
 
 
@@ -43,7 +43,7 @@ def checkpoint(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _open_read_write(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0, isolation_level=None
     )

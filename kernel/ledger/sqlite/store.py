@@ -116,18 +116,18 @@ class SqliteTables(SqlTables):
 
     def delete(self, table: Table, *key: str | int) -> None:
         """Remove the row of a primary key."""
-        with _translated():
+        with _driver_errors_translated():
             self._connection.execute(statements.delete_sql(table), key)
 
     def delete_before(self, table: Table, column: str, bound: int) -> int:
         """Remove the rows whose column is below the bound."""
-        with _translated():
+        with _driver_errors_translated():
             sql = statements.delete_before_sql(table, column)
             return self._connection.execute(sql, (bound,)).rowcount
 
     def engine(self) -> dict[str, str]:
         """Return the version of SQLite and how the file is written."""
-        with _translated():
+        with _driver_errors_translated():
             [(mode,)] = self._connection.execute("PRAGMA journal_mode").fetchall()
         return {"version": f"SQLite {sqlite3.sqlite_version}", "journal_mode": str(mode)}
 
@@ -168,11 +168,11 @@ class SqliteTables(SqlTables):
         self._connection.execute(sql)
 
     def _write(self, sql: str, values: tuple[Any, ...]) -> None:
-        with _translated():
+        with _driver_errors_translated():
             self._connection.execute(sql, values)
 
     def _write_many(self, sql: str, values: Iterable[tuple[Any, ...]]) -> None:
-        with _translated():
+        with _driver_errors_translated():
             self._connection.executemany(sql, values)
 
 
@@ -326,7 +326,7 @@ class SqliteStore:
         with self._lock:
             writer = self._writer or self._connect_writer()
             self._writer = writer
-            with _translated():
+            with _driver_errors_translated():
                 # Each step of this frees a page, and `execute` takes one step of what has no rows.
                 writer.executescript(f"PRAGMA incremental_vacuum({int(pages_max)})")
                 [(left,)] = writer.execute("PRAGMA freelist_count").fetchall()
@@ -414,7 +414,7 @@ class SqliteStore:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _driver_errors_translated() -> Iterator[None]:
     try:
         yield
     except sqlite3.IntegrityError as error:

@@ -113,7 +113,7 @@ def _covering(table: Table, names: Columns) -> tuple[Columns, Columns]:
     return covering, tuple(name for name in names if name not in covering)
 
 
-def _trimmed(value: Any) -> Any:
+def _own_bytes(value: Any) -> Any:
     """Copy bytes: a serialiser's may keep a much larger buffer alive."""
     return bytes(memoryview(value)) if type(value) is bytes else value
 
@@ -176,7 +176,7 @@ class MemoryTables(SingleRows):
         memory_table = self._tables[table.name]
         memory_table.check(row)
         key = memory_table.key(row)
-        before = memory_table.set(key, {name: _trimmed(value) for name, value in row.items()})
+        before = memory_table.set(key, {name: _own_bytes(value) for name, value in row.items()})
         self._undo.append(lambda: memory_table.set(key, before))
 
     def update(self, table: Table, key: tuple[str | int, ...], values: Mapping[str, Any]) -> None:

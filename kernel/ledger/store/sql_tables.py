@@ -33,12 +33,12 @@ class SqlTables(ABC):
     def _run(self, sql: str) -> None:
         """Run a statement without values that returns no rows."""
 
-    def _marked(self, sql: str) -> str:
+    def _with_driver_marks(self, sql: str) -> str:
         """Return a text with the driver's marks for values."""
         return sql
 
     def _build(self, shape: Any, sql: str) -> str:
-        self._texts[shape] = marked = self._marked(sql)
+        self._texts[shape] = marked = self._with_driver_marks(sql)
         return marked
 
     def get(self, table: Table, *key: str | int) -> Row | None:
@@ -50,7 +50,7 @@ class SqlTables(ABC):
 
     def scan(self, query: TableQuery) -> list[Any]:
         """Return the rows of a query, or tuples of values where it names columns."""
-        rows = self._queried(query)
+        rows = self._run_query(query)
         if query.columns or not rows:
             return rows
         names = column_names(query.table)
@@ -59,10 +59,10 @@ class SqlTables(ABC):
     def count(self, query: TableQuery) -> int:
         """Return how many rows a query has."""
         if query.any_of is not None:
-            return len(self._queried(query))
-        return sum(count for (count,) in self._queried(query, is_count=True))
+            return len(self._run_query(query))
+        return sum(count for (count,) in self._run_query(query, is_count=True))
 
-    def _queried(self, query: TableQuery, *, is_count: bool = False) -> list[tuple[Any, ...]]:
+    def _run_query(self, query: TableQuery, *, is_count: bool = False) -> list[tuple[Any, ...]]:
         table, where, any_of, columns, order_by, after, descending, limit, grouped = query
         nulls: Columns = ()
         values = [*where.values()]

@@ -71,7 +71,7 @@ def read_artifact(node: Mapping[str, Any] | None) -> ActiveArtifact | None:
         return None
     payload = node["payload"]
     event_id = source_event_id(node["node_id"], payload)
-    completed = _completed(payload, event_id)
+    completed = _outcomes_of_phases(payload, event_id)
     stated = {kind: payload.get(kind) for kind in PHASE_FIELDS[_INTAKE]}
     for fields in completed.values():
         stated |= fields
@@ -91,7 +91,7 @@ def completion(
     artifact: ActiveArtifact, payload: Mapping[str, Any], phase: Phase, fields: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return `completed_phases` once a phase came to these fields; `check_completed` judges it."""
-    completed = _completed(payload, artifact.source_event_id)
+    completed = _outcomes_of_phases(payload, artifact.source_event_id)
     stated: dict[str, Any] = {SOURCE_EVENT_ID: artifact.source_event_id}
     return stated | completed | {phase: dict(fields)}
 
@@ -118,7 +118,7 @@ def check_completed(before: Mapping[str, Any] | None, after: Mapping[str, Any]) 
         message = "the phase is completed and came to the same"
         raise PhaseRefused("artifact_phase_completed", "", message)
     phases = [phase for phase in stated if phase != SOURCE_EVENT_ID]
-    standing = _completed({} if before is None else before["payload"], event_id)
+    standing = _outcomes_of_phases({} if before is None else before["payload"], event_id)
     reached = [phase for phase in _LATER if phase in phases]
     if reached != _LATER[: len(phases)] or not 0 <= len(phases) - len(standing) <= 1:
         message = f"{len(standing)} phases are completed; complete them in order, one at a time"
@@ -139,7 +139,7 @@ def _check_fields(phase: Phase, fields: object) -> None:
             raise PhaseRefused("artifact_phase_invalid", f"{phase}.{kind}", message)
 
 
-def _completed(payload: Mapping[str, Any], event_id: str) -> dict[Phase, dict[str, str]]:
+def _outcomes_of_phases(payload: Mapping[str, Any], event_id: str) -> dict[Phase, dict[str, str]]:
     """Return what the phases of the event came to, in their order, as far as they are completed."""
     stated = payload.get(COMPLETED_PHASES)
     if not isinstance(stated, dict) or stated.get(SOURCE_EVENT_ID) != event_id:

@@ -47,7 +47,7 @@ class Write:
 
 def writes_of(envelope: Envelope) -> list[Write]:
     """Return what an envelope writes, in the order of its effects; an inverse states nothing."""
-    return _gathered(
+    return _merge_writes(
         (effect.effect_kind, effect.target_ref, effect.payload)
         for effect in envelope.primitive_effects
         if effect.undoes is None
@@ -56,7 +56,7 @@ def writes_of(envelope: Envelope) -> list[Write]:
 
 def writes_stated(effects: Iterable[Document]) -> list[Write]:
     """Return the same of the effects of a stored envelope."""
-    return _gathered(
+    return _merge_writes(
         (effect["effect_kind"], effect.get("target_ref"), effect.get("payload", {}))
         for effect in effects
         if effect.get("undoes") is None
@@ -95,7 +95,7 @@ def may_conflict(
     return False
 
 
-def _gathered(effects: Iterable[tuple[str, str | None, Document]]) -> list[Write]:
+def _merge_writes(effects: Iterable[tuple[str, str | None, Document]]) -> list[Write]:
     writes: dict[tuple[str, str], Write] = {}
     for index, (kind, target, payload) in enumerate(effects):
         table, comparison = _store_of(kind)

@@ -128,9 +128,9 @@ def record_halt(operation: AppliedOperation) -> None:
             stands already.
     """
     transaction = operation.transaction
-    halt = _stated(operation.envelope, HALTED, ImplicationHalt)
+    halt = _receipt_of(operation.envelope, HALTED, ImplicationHalt)
     if is_halted(transaction, halt.halt_id):
-        raise _refused(HALTED, f"{halt.halt_id} is halted already")
+        raise _refusal(HALTED, f"{halt.halt_id} is halted already")
     transaction.tables.insert(
         schema.implication_halts,
         {
@@ -149,12 +149,12 @@ def record_resume(operation: AppliedOperation) -> None:
             `implication_resume_unauthorized` where no user asks for it.
     """
     transaction, envelope = operation.transaction, operation.envelope
-    resumed = _stated(envelope, RESUMED, ImplicationResumed)
+    resumed = _receipt_of(envelope, RESUMED, ImplicationResumed)
     if envelope.actor != "user":
         message = "what was halted goes on when a person says so"
-        raise _refused("implication_resume_unauthorized", message, field="actor")
+        raise _refusal("implication_resume_unauthorized", message, field="actor")
     if not is_halted(transaction, resumed.halt_id):
-        raise _refused(UNKNOWN, f"nothing is halted under {resumed.halt_id}")
+        raise _refusal(UNKNOWN, f"nothing is halted under {resumed.halt_id}")
     transaction.tables.delete(schema.implication_halts, resumed.halt_id)
     if transaction.tables.get(schema.implication_loops, resumed.halt_id) is not None:
         transaction.tables.delete(schema.implication_loops, resumed.halt_id)
@@ -173,21 +173,21 @@ def _halt(row: Row) -> Halt:
     )
 
 
-def _stated(envelope: Envelope, receipt_kind: str, model: type[Stated]) -> Stated:
+def _receipt_of(envelope: Envelope, receipt_kind: str, model: type[Stated]) -> Stated:
     stated = [
         effect.payload
         for effect in envelope.primitive_effects
         if effect.receipt_subkind == receipt_kind
     ]
     if len(stated) != 1:
-        raise _refused("implication_halt_invalid", f"states {receipt_kind} once")
+        raise _refusal("implication_halt_invalid", f"states {receipt_kind} once")
     try:
         return model.model_validate(stated[0])
     except ValidationError as error:
-        raise _refused("implication_halt_invalid", first_problem(error)[1]) from None
+        raise _refusal("implication_halt_invalid", first_problem(error)[1]) from None
 
 
-def _refused(
+def _refusal(
     code: str, message: str, field: str = "primitive_effects.0.payload"
 ) -> EffectInapplicable:
     return EffectInapplicable(message, code=code, field=field)

@@ -102,21 +102,21 @@ def record_run(operation: AppliedOperation) -> None:
             does not go on where the detector's last one ended, under the next number;
             `implication_detection_halted`.
     """
-    transaction, run = operation.transaction, _stated(operation.envelope)
+    transaction, run = operation.transaction, _run_in(operation.envelope)
     last = run_of(transaction, run.detector)
     after, through = int(run.after_sequence), int(run.through_sequence)
     if is_halted(transaction, detector_halt_id(run.detector)):
         message = f"{run.detector} is halted until a person resumes it"
-        raise _refused("implication_detection_halted", message)
+        raise _refusal("implication_detection_halted", message)
     goes_on = after == (0 if last is None else last.through_sequence) < through < operation.sequence
     if not goes_on or run.implication_epoch != newest_epoch(transaction) + 1:
         message = f"run {run.implication_epoch} of {run.detector} does not go on behind the last"
-        raise _refused(NOT_NEXT, message)
+        raise _refusal(NOT_NEXT, message)
     if (
         last is None
         and transaction.tables.count(TableQuery(schema.implication_detectors)) >= DETECTORS_MAX
     ):
-        raise _refused(INVALID, f"a ledger has {DETECTORS_MAX} detectors at most")
+        raise _refusal(INVALID, f"a ledger has {DETECTORS_MAX} detectors at most")
     transaction.tables.put(
         schema.implication_detectors,
         {
@@ -157,12 +157,12 @@ def _run(row: Row) -> DetectorRun:
     )
 
 
-def _stated(envelope: Envelope) -> ImplicationRun:
+def _run_in(envelope: Envelope) -> ImplicationRun:
     try:
         return sole_receipt(envelope, RUN_RECEIPT, ImplicationRun)
     except ValueError as error:
-        raise _refused(INVALID, str(error)) from None
+        raise _refusal(INVALID, str(error)) from None
 
 
-def _refused(code: str, message: str) -> EffectInapplicable:
+def _refusal(code: str, message: str) -> EffectInapplicable:
     return EffectInapplicable(message, code=code, field="primitive_effects.0.payload")

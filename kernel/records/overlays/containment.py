@@ -89,7 +89,7 @@ class Containment:
 
     def _around(self, ref: str, payload: Mapping[str, Any]) -> Containers:
         """What a thing of this payload would lie in."""
-        stated = _stated(ref, payload)
+        stated = _containers_of_node(ref, payload)
         closures = [self._closure(ref) for ref in stated.refs]
         return Containers(
             stated.refs.union({ref}, *(closure.refs for closure in closures)),
@@ -119,7 +119,7 @@ class Containment:
             records = (self._view.record(table, ref) for table in _RECORDED_IN)
             # An edge has no payload: its ends are the record's own.
             stated = [
-                _stated(ref, record.get("payload", record))
+                _containers_of_node(ref, record.get("payload", record))
                 for record in records
                 if record is not None
             ]
@@ -137,11 +137,11 @@ class Containment:
 
 def is_placed(payload: Mapping[str, Any]) -> bool:
     """Tell whether a payload says what it lies in."""
-    place = _stated("", payload)
+    place = _containers_of_node("", payload)
     return bool(place.refs or place.spans)
 
 
-def _stated(ref: str, payload: Mapping[str, Any]) -> Containers:
+def _containers_of_node(ref: str, payload: Mapping[str, Any]) -> Containers:
     return Containers(frozenset(_containers(payload)), _spans_of(ref).union(spans_in(payload)))
 
 

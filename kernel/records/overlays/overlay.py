@@ -77,7 +77,7 @@ class OverlayTarget(_Document):
     length: Length | None = None
 
     @model_validator(mode="after")
-    def _placed(self) -> Self:
+    def _check_place(self) -> Self:
         is_span = self.target_kind == "source_span"
         if (self.offset is not None, self.length is not None) != (is_span, is_span):
             raise ValueError("offset and length are those of a source_span, and of nothing else")

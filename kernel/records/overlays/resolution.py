@@ -68,10 +68,10 @@ def resolve(overlays: Iterable[AccessOverlay]) -> Resolution | None:
     granularity = min((overlay.granularity for overlay in by_id.values()), key=_RANK.__getitem__)
     decisive = [by_id[key] for key in sorted(by_id) if by_id[key].granularity == granularity]
     limiting = [overlay for overlay in decisive if overlay.restriction != "none"]
-    return Resolution(granularity, _combined(limiting), tuple(limiting or decisive))
+    return Resolution(granularity, _strictest(limiting), tuple(limiting or decisive))
 
 
-def _combined(limiting: list[AccessOverlay]) -> Restriction:
+def _strictest(limiting: list[AccessOverlay]) -> Restriction:
     stated = {overlay.restriction for overlay in limiting}
     if len(stated) > 1:
         return "blocked"

@@ -214,7 +214,7 @@ def evidence_of(view: LedgerView, kind: EvidenceKind, record_id: str, record: Do
         sources, unknown = [], (QUARANTINED,)
     confidence = payload.get("identity_confidence")
     is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
-    signed_ref, signature = _signed(view, kind, sources[:SOURCES_MAX])
+    signed_ref, signature = _signature_of(view, kind, sources[:SOURCES_MAX])
     return Evidence(
         float(confidence) if is_number and confidence is not None else None,
         signed_ref,
@@ -223,7 +223,7 @@ def evidence_of(view: LedgerView, kind: EvidenceKind, record_id: str, record: Do
     )
 
 
-def _signed(
+def _signature_of(
     view: LedgerView, kind: EvidenceKind, sources: list[str]
 ) -> tuple[str | None, str | None]:
     for ref in sources:

@@ -109,14 +109,14 @@ def _check_complete(envelope: Envelope, scope: AffectedSubgraphDescriptor) -> Re
         ]
     ):
         return None
-    for field, ref in _written(envelope):
+    for field, ref in _written_refs(envelope):
         if ref not in scope_refs:
             message = f"{ref} is written, and the scope does not name it"
             return Refusal("envelope_scope_incomplete", field, message)
     return None
 
 
-def _written(envelope: Envelope) -> Iterator[tuple[str, str]]:
+def _written_refs(envelope: Envelope) -> Iterator[tuple[str, str]]:
     """What is written, and where it says so; what is computed from it again is not."""
     for index, ref in enumerate(envelope.write_set_refs):
         yield f"write_set_refs.{index}", ref
@@ -238,10 +238,10 @@ def _check_loops(submission: Submission, implied: Implied) -> Refusal | None:
             message = f"{loop.operation_kind} on {loop.target_ref} is halted: {loop.loop_id}"
             return Refusal(HALTED, _PLACE, message)
     exceeded = next((loop for loop in loops if loop.is_exceeded), None)
-    return None if exceeded is None else _exceeded(submission, implied, exceeded)
+    return None if exceeded is None else _loop_refusal(submission, implied, exceeded)
 
 
-def _exceeded(submission: Submission, implied: Implied, loop: Loop) -> Refusal:
+def _loop_refusal(submission: Submission, implied: Implied, loop: Loop) -> Refusal:
     envelope = submission.envelope
     message = (
         f"{loop.operation_kind} on {loop.target_ref} was implied in {CYCLE_EPOCHS_MAX} epochs in a"

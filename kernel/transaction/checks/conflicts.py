@@ -72,11 +72,11 @@ def check_conflicts(submission: Submission) -> Verdict:
         # Fields that only contradict are merged too: both values are kept.
         concerned = [conflict for conflict in conflicts if conflict.outcome != "accept"]
         if is_mergeable(concerned):
-            return _deferred(submission, concerned)
+            return _merge_refusal(submission, concerned)
         outcome = "review"
     details = _details(conflicts, concerned)
     if outcome == "review":
-        return _queued(submission, concerned, details)
+        return _queueing_refusal(submission, concerned, details)
     return _refusal(outcome, concerned, details)
 
 
@@ -99,7 +99,9 @@ def _refusal(outcome: Outcome, conflicts: list[Conflict], details: Document) -> 
     return Refusal(REASONS[outcome], field, message, details=details)
 
 
-def _queued(submission: Submission, conflicts: list[Conflict], details: Document) -> Refusal:
+def _queueing_refusal(
+    submission: Submission, conflicts: list[Conflict], details: Document
+) -> Refusal:
     """Queue the envelope: its receipt is the item, unless an open item holds it already."""
     refusal = _refusal("review", conflicts, details)
     open_receipt_id = open_item_of(submission.transaction, submission.document)
@@ -115,7 +117,7 @@ def _queued(submission: Submission, conflicts: list[Conflict], details: Document
     )
 
 
-def _deferred(submission: Submission, conflicts: list[Conflict]) -> Refusal:
+def _merge_refusal(submission: Submission, conflicts: list[Conflict]) -> Refusal:
     """Refuse the envelope for its merge; the receipt holds what the merge leaves out."""
     envelope, transaction = submission.envelope, submission.transaction
     merged_by = merge_operation_id(envelope)

@@ -275,7 +275,7 @@ def _judge_relationship(place: _Place, view: LedgerView, actor: str) -> Refusal 
         return None
     target = place.effect.target_ref or ""
     record = view.record(store.table, target)
-    if record is None or not is_open("relationship", record) or _changed(record, payload):
+    if record is None or not is_open("relationship", record) or _differs(record, payload):
         message = f"{target} is no candidate with these ends; evidence comes first, in another one"
         return place.refuse("outcome_evidence_missing", "lifecycle_state", message)
     return _judge_decision(place, view, actor, "relationship", target, record) or (
@@ -283,7 +283,7 @@ def _judge_relationship(place: _Place, view: LedgerView, actor: str) -> Refusal 
     )
 
 
-def _changed(record: Document, payload: Mapping[str, Any]) -> bool:
+def _differs(record: Document, payload: Mapping[str, Any]) -> bool:
     before = record["payload"]
     # A candidate that names no source gets those of the operation that wrote it.
     kept = [*_KEPT, *(name for name in NAMING if name in before)]

@@ -84,7 +84,7 @@ def check_inverse(submission: Submission) -> Verdict:
         if undone is None:
             continue
         field = f"primitive_effects.{index}.undoes"
-        applied = _applied(submission.transaction, undone)
+        applied = _applied_effect(submission.transaction, undone)
         if applied is None:
             return _refusal(field, f"{undone.operation_id} has no effect {undone.effect_id}")
         if (undone.store, undone.record_key) != (applied["store"], applied["record_key"]):
@@ -98,7 +98,7 @@ def _refusal(field: str, message: str) -> Refusal:
     return Refusal("envelope_effect_reversibility_invalid", field, message)
 
 
-def _applied(view: LedgerView, undone: UndoneEffect) -> Document | None:
+def _applied_effect(view: LedgerView, undone: UndoneEffect) -> Document | None:
     row = view.log_row_of(undone.operation_id)
     effects = () if row is None else _effects(view, row["ec_sequence_number"])
     return next((effect for effect in effects if effect["effect_id"] == undone.effect_id), None)

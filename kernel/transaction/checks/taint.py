@@ -71,7 +71,7 @@ def _check_sources_shown(submission: Submission) -> Refusal | None:
         if ref in seen:
             continue
         seen.add(ref)
-        for payload in _ingested(submission.transaction, ref):
+        for payload in _ingested_payloads(submission.transaction, ref):
             if payload.get(CONTENT_FLAG) is not True:
                 return Refusal("envelope_unwrapped_content", field, f"the content of {ref} is bare")
             if payload.get(METADATA_FLAG) is not True:
@@ -81,7 +81,7 @@ def _check_sources_shown(submission: Submission) -> Refusal | None:
     return None
 
 
-def _ingested(view: LedgerView, ref: str) -> Iterator[Document]:
+def _ingested_payloads(view: LedgerView, ref: str) -> Iterator[Document]:
     """Yield the payloads of what was ingested under a reference, or under what it is a part of."""
     # Not every store can be asked for U+0000, which is in no stored name.
     for node_id in () if "\x00" in ref else names_of(ref):
@@ -233,7 +233,9 @@ def _check_outputs(submission: Submission) -> Refusal | None:
             )
         if not envelope.source_visibility_taint or resolved is None:
             continue
-        if stated != resolved and (stated or is_lowered(resolved, _stored(submission, effect))):
+        if stated != resolved and (
+            stated or is_lowered(resolved, _stored_class(submission, effect))
+        ):
             return Refusal(
                 "envelope_taint_output_node_mismatch",
                 field,
@@ -290,7 +292,7 @@ def _check_model_outputs(submission: Submission) -> Refusal | None:
     return None
 
 
-def _stored(submission: Submission, effect: KernelEffect) -> str:
+def _stored_class(submission: Submission, effect: KernelEffect) -> str:
     """Return the class that the node keeps where the effect states none."""
     node = submission.transaction.node(effect.target_ref or "")
     return LEAST_RESTRICTIVE if node is None else str(node["visibility_class"])

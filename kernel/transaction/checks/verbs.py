@@ -341,7 +341,7 @@ def check_cascade(submission: Submission) -> Verdict:
             "primitive_effects",
             f"more than {MAX_EFFECTS} edges and memberships hang on what is taken",
         )
-    stated = _stated(envelope)
+    stated = _removed_refs(envelope)
     missing = [ref for ref in hanging if ref not in stated]
     missing += [
         str(effect.target_ref)
@@ -375,7 +375,7 @@ def _hanging_on(view: LedgerView, nodes: Iterable[str]) -> list[str]:
     return [*hanging]
 
 
-def _stated(envelope: Envelope) -> set[str]:
+def _removed_refs(envelope: Envelope) -> set[str]:
     """Return the edges and memberships that an envelope takes away."""
     stated = set()
     for effect in envelope.primitive_effects:

@@ -111,7 +111,7 @@ def describe_run(view: LedgerView, run_id: str) -> ExtractionRunDocument | None:
     if not steps:
         return None
     last = last_attempt(view, run_id) or steps[-1]
-    ended = _ended(steps)
+    ended = _newest_result(steps)
     return {
         **_summary(last),
         "replaces_extraction_run_id": steps[0].get("replaces_extraction_run_id"),
@@ -149,7 +149,7 @@ def describe_source(view: LedgerView, source_ref: str) -> SourceExtractionDocume
         if (steps := attempts_of(view, run_id, limit=STEPS_MAX))
     ]
     runs.sort(key=lambda steps: str(steps[-1]["updated_at"]), reverse=True)
-    ended = [step for steps in runs if (step := _ended(steps)) is not None]
+    ended = [step for steps in runs if (step := _newest_result(steps)) is not None]
     current = next((step for step in ended if step["source_text_sha256"] == text_now), None)
     earlier = [step for step in ended if step["source_text_sha256"] != text_now]
     return {
@@ -185,7 +185,7 @@ def _fields(
     return cast("dict[str, SourceField]", fields)
 
 
-def _ended(steps: list[Document]) -> Document | None:
+def _newest_result(steps: list[Document]) -> Document | None:
     """Return the newest step of a run that left a result."""
     return next((step for step in reversed(steps) if _has_result(step)), None)
 
