@@ -919,7 +919,7 @@ def test_what_is_no_envelope_at_all_is_refused_by_the_first_check(ledger, docume
 PROVEN_ELSEWHERE = frozenset(
     {
         *("check_bindings", "_judge_binding", "check_fires", "_judge_fire", "_adjudicates"),
-        *("check_implication", "_check_loops", "_exceeded"),
+        *("check_implication", "_check_loops", "_loop_refusal"),
         *("_Place", "check_outcomes", "_judge_relationship", "_lacking", "_without_label"),
         *("_without_sources", "_judge_observation", "_judge_ruling", "_judge_decision"),
         *("_check_rate", "_check_quota", "_check_budget", "_check_lease"),

@@ -11,7 +11,15 @@ from kernel.ledger.store.memory import MemoryStore
 from kernel.ledger.store.tables import TableQuery
 from kernel.model.result import RejectedResult
 from kernel.verify import verify
-from tests.kernel.build import changed, code_of, everything, ledger_on, submit, twin
+from tests.kernel.build import (
+    changed,
+    code_of,
+    everything,
+    informed,
+    ledger_on,
+    submit,
+    twin,
+)
 from tests.kernel.simulations import shown, simulatable_course, simulate
 
 COURSE = simulatable_course()
@@ -96,7 +104,8 @@ def test_simulating_any_operation_at_any_place_of_the_course_changes_no_state(
 @pytest.mark.parametrize("place", range(len(COURSE)), ids=lambda place: f"step-{place}")
 def test_what_was_previewed_is_what_submitting_it_does(place):
     ledger = at(place)
-    document = COURSE[place]
+    with ledger.view() as view:
+        document = informed(view, COURSE[place])
     state = shown(simulate(ledger, document))
     assert state.would_be_rejected is None
     result = submit(ledger, document, submitter="orchestrator")
