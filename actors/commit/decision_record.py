@@ -1,4 +1,4 @@
-"""Puts what somebody decides on the log, in the transaction of its unit."""
+"""Writes decisions of operators to the log, each in the transaction of its unit."""
 
 from actors.commit.unit_context import CommitContext
 from actors.commit.units import IntentUnit
@@ -9,13 +9,13 @@ from kernel.records.operator_decisions import Decide, OperatorDecision
 
 
 def decide_in(context: CommitContext) -> Decide:
-    """Return what puts a decision on the log of a transaction.
+    """Return a function that writes a decision in this transaction and returns its operation's id.
 
     It raises `DecisionRefused` with the code of the kernel's refusal.
     """
 
     def decide(decision: OperatorDecision) -> str:
-        # The same may be decided again after something else was.
+        # A new key each time: the same may be decided twice.
         intent = RecordDecision(
             intent_key=context.transaction.host.new_id(),
             verb=decision.verb,

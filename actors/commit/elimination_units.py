@@ -1,8 +1,8 @@
-"""Units that declare a session and strike hypotheses, each anchored by an operation of its own.
+"""Declares sessions and eliminates hypotheses, each anchored by an operation of its own.
 
-Every elimination is an observation of its own, named by its event (the trigger is in the
-justification), because a trigger may come again with other ids. What changes nothing writes
-nothing. A session that was replayed is used again for as long as the record has not moved on.
+An elimination is named by its event and not by its trigger, which stands in the justification: a
+trigger may come again with other ids. What changes nothing writes nothing. A session that was
+replayed is used again for as long as the record has not moved on.
 """
 
 from collections import OrderedDict
@@ -90,14 +90,14 @@ class ReplayedSessions:
         return replayed
 
     def keep(self, replayed: ReplayedSession) -> ReplayedSession:
-        """Keep a session in place of the one that was used least recently."""
+        """Keep a session; drop the least recently used one beyond `SESSIONS_KEPT_MAX`."""
         self._kept[replayed.belief.session_id] = replayed
         if len(self._kept) > SESSIONS_KEPT_MAX:
             self._kept.popitem(last=False)
         return replayed
 
     def forget(self, session_id: str) -> None:
-        """Read a session again next time: what is kept may be ahead of the record."""
+        """Drop a kept session, which may be ahead of the record."""
         self._kept.pop(session_id, None)
 
 
@@ -111,7 +111,7 @@ class DeclareUnit:
     universe: Iterable[str]
 
     def run(self, context: CommitContext) -> bool:
-        """Declare it, and return whether it was not there."""
+        """Declare the session, and return whether it was new."""
         check_session_id(self.session_id)
         if context.transaction.belief_session(self.session_id) is not None:
             return False

@@ -23,7 +23,7 @@ PAGE_BYTES = 8 << 20
 """Bytes of their envelopes, of which one alone may have a mebibyte."""
 
 ENDED: Final = "implication_detector_ended"
-"""It ended its process, or would have."""
+"""The detector ended its process, or raised what would have."""
 
 RAISED: Final = "implication_detector_raised"
 
@@ -52,8 +52,8 @@ def detect_page(detector: ImplicationDetector, view: LedgerView, after: int) -> 
     """Show a detector what follows a row of the log, and return what it implies.
 
     Raises:
-        DetectorFailed: `implication_detector_raised`, `implication_answer_invalid`,
-            `implication_answer_too_large`.
+        DetectorFailed: `implication_detector_raised`, `implication_detector_ended`,
+            `implication_answer_invalid`, `implication_answer_too_large`.
     """
     operations, through = _operations(detector, view, after)
     while operations:

@@ -19,7 +19,7 @@ _PRIORITY_OF_CAPACITY: Mapping[str, str] = MappingProxyType(
         "background": "background_normal",
     }
 )
-"""As what a fire draws on capacity, by the capacity priority of its binding."""
+"""The priority of a fire's recompute, by the capacity priority of its binding."""
 
 
 def resolve_fire(intent: FireBinding, view: LedgerView) -> ResolvedOperation:
@@ -45,7 +45,7 @@ def resolve_fire(intent: FireBinding, view: LedgerView) -> ResolvedOperation:
         source_refs=(intent.artifact_ref,),
         read_set=(intent.artifact_ref, intent.binding_id),
         write_set=(intent.target_ref,),
-        causes=_generation_written(view, intent.binding_id, intent.binding_generation_id),
+        causes=_generation_cause(view, intent.binding_id, intent.binding_generation_id),
         extra=MappingProxyType(
             {
                 "binding_fire": fire,
@@ -59,7 +59,7 @@ def resolve_fire_record(intent: RecordFire, view: LedgerView) -> ResolvedOperati
     """The record of a fire names what it wrote, whose operation caused it (§15.4)."""
     fired = intent.fired
     generation = str(fired.binding_generation_id)
-    causes = dict(_generation_written(view, fired.binding_id, generation))
+    causes = dict(_generation_cause(view, fired.binding_id, generation))
     wrote = None if fired.operation_id is None else view.log_row_of(fired.operation_id)
     if wrote is not None:
         causes[wrote["operation_id"]] = wrote["committed_at"]
@@ -103,12 +103,12 @@ def resolve_manifest(intent: EmitManifest, view: LedgerView) -> ResolvedOperatio
         causes=MappingProxyType(
             {row["operation_id"]: row["committed_at"] for row in fires if row is not None}
         ),
-        # What has been evaluated is told of, whatever may begin.
+        # A manifest is emitted also where nothing new may begin.
         extra=MappingProxyType({"recompute_priority": "user_active_session"}),
     )
 
 
-def _generation_written(view: LedgerView, binding_id: str, generation_id: str) -> Mapping[str, str]:
+def _generation_cause(view: LedgerView, binding_id: str, generation_id: str) -> Mapping[str, str]:
     """Return the operation that wrote a generation, and when."""
     record = generation_of(view, binding_id, generation_id)
     if record is None:

@@ -1,4 +1,4 @@
-"""Turns intents around the detection of implications into operations (§19.1)."""
+"""Turns intents of detectors into operations: runs, halts, resumptions, observations (§19.1)."""
 
 from types import MappingProxyType
 
@@ -20,25 +20,25 @@ OBSERVATION = "court_disposition_observation_write"
 
 
 def resolve_implication_run(intent: RecordImplicationRun, _: LedgerView) -> ResolvedOperation:
-    """A run writes nothing but how far it has read."""
+    """Return the operation whose receipt states how far a detector has read."""
     effect = receipt_effect(RUN_RECEIPT, intent.run.model_dump())
     return ResolvedOperation(IMPLICATION_RUN, (effect,), (intent.run.detector,))
 
 
 def resolve_detector_halt(intent: HaltDetector, _: LedgerView) -> ResolvedOperation:
-    """What is halted stands in the receipt."""
+    """Return the operation whose receipt states the halt."""
     effect = receipt_effect(HALTED, intent.halt.model_dump(exclude_none=True))
     return ResolvedOperation(IMPLICATION_HALT, (effect,), (intent.halt.detector,))
 
 
 def resolve_resumption(intent: ResumeImplications, _: LedgerView) -> ResolvedOperation:
-    """What goes on stands in the receipt."""
+    """Return the operation whose receipt states what goes on."""
     effect = receipt_effect(RESUMED, intent.resumed.model_dump())
     return ResolvedOperation(IMPLICATION_RESUME, (effect,), (intent.resumed.halt_id,))
 
 
 def resolve_observation(intent: ObserveDisposition, view: LedgerView) -> ResolvedOperation:
-    """An observation is evidence, whose store judges it (§4.3.13); it goes on from its last one."""
+    """Return the operation that writes an observation, caused by the one that wrote it last."""
     effect = make_effect(OBSERVATION, intent.observation_id, intent.observation)
     before = view.record(OBSERVATIONS.table, intent.observation_id)
     causes = {} if before is None else {before["updated_by_operation_id"]: before["updated_at"]}

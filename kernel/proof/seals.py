@@ -44,7 +44,7 @@ def signatures_of(seal: Seal, signers: Iterable[SigningKey]) -> list[dict[str, s
     """Return the signatures of a seal: each signer's public key and its line of a note.
 
     Raises:
-        SigningKeyUnavailable: where a key lies does not answer.
+        SigningKeyUnavailable: the store of a key does not answer.
     """
     return [_signature(signer, note_text(seal)) for signer in signers]
 
@@ -54,10 +54,10 @@ def check_signatures(
     signatures: Sequence[Mapping[str, str]],
     kinds: Collection[KeyKind] = SEALING_KINDS,
 ) -> list[NoteVerifier]:
-    """Return the keys that have signed a seal, each of which did.
+    """Check every signature of a seal, and return its keys.
 
     Raises:
-        ProofInvalid: a signature is none of its key, or its key is not one that signs texts.
+        ProofInvalid: a signature was not made by the key beside it, or the key signs no texts.
     """
     text = note_text(seal)
     return [_check_signature(text, stated["vkey"], stated["line"], kinds) for stated in signatures]

@@ -1,4 +1,4 @@
-"""Edges between nodes: created, reclassified, removed by marking (§4.3.2).
+"""Creates, reclassifies and removes edges; a removed edge stays as a record (§4.3.2).
 
 An active edge that carries an essentiality into a ConsolidatedUnderstanding feeds its authority.
 """
@@ -18,7 +18,7 @@ ESSENTIALITIES = ("core", "supporting", "tangential")
 _FIELDS = ("source_node_id", "target_node_id", "edge_type")
 
 
-def _fields_stated(kind: str, payload: Document) -> Document | None:
+def _payload_fields(kind: str, payload: Document) -> Document | None:
     if kind not in MAKING_EDGES and kind != "edge_reclassify":
         return None
     metadata = payload.get("edge_metadata")
@@ -27,11 +27,11 @@ def _fields_stated(kind: str, payload: Document) -> Document | None:
     return fields | {name: payload[name] for name in _FIELDS if name in payload}
 
 
-def _fields_standing(record: Document) -> Document:
+def _record_fields(record: Document) -> Document:
     return {**record["edge_metadata"], **{name: record[name] for name in _FIELDS}}
 
 
-COMPARISON = Comparison(_fields_stated, _fields_standing, is_whole=MAKING_EDGES.__contains__)
+COMPARISON = Comparison(_payload_fields, _record_fields, is_whole=MAKING_EDGES.__contains__)
 
 
 def apply_edge_write(effect: KernelEffect, operation: Operation) -> Applied:

@@ -1,7 +1,7 @@
-"""Effects that leave the process: decided here, performed after the commit by the runtime (K19).
+"""Requests effects outside of the process, which the runtime performs after the commit (K19).
 
-The decision is a record and a request in one transaction. Nothing is written, sent or issued
-here, so replaying the log performs nothing again. What became of it comes back as an operation
+The decision is a record and a request of the outbox in one transaction; the effect itself is not
+performed here, so replaying the log performs nothing again. Its outcome comes back as an operation
 (`external_report.py`).
 """
 

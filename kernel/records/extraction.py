@@ -1,8 +1,8 @@
-"""Steps of an extraction, a state machine as a table (§16.3, §16.4).
+"""Checks and records the steps of an extraction against a table of transitions (§16.3, §16.4).
 
 Every step of a run is a record of its own: it has the next number and names the operation of the
-step before, so the run's history is read from either (§16.8). What an extraction produced, and
-whether somebody was told, is its owner's to keep (§16.6): only what is said here is enforced.
+step before, so either gives the run's history (§16.8). The owner of an extraction keeps its results
+and notices (§16.6); this module enforces numbers, parents and transitions.
 """
 
 from typing import Annotated, Final, Literal, Self, get_args

@@ -1,4 +1,4 @@
-"""Locked fields of a node: every verb that writes one is bound, but for the override (§4.3).
+"""Refuses writes of locked fields of a node, but by `metadata_field_override` (§4.3).
 
 A lock is extended by whoever may write the node, and taken off by `metadata_field_override` alone,
 whose receipt says so (INV-J-METADATA-LOCK-1).
@@ -13,7 +13,8 @@ from kernel.values.errors import EffectInapplicable
 OVERRIDE = "metadata_field_override"
 
 _NEVER_LOCKED = frozenset({*COMPUTED_FIELDS, "node_kind", "visibility_class"})
-"""A kind never changes and a class never falls, locked or not; neither is a field of a payload."""
+"""A kind never changes and a class never falls, locked or not, and neither is a field of a payload;
+the computed fields are written by `recalculate_authority` alone."""
 
 _LOCKED_MAX = 256
 _NAME_MAX = 512
@@ -55,7 +56,7 @@ def check_lock(after: Document, stated: Document) -> None:
         )
 
 
-def fields_changed(before: Document, after: Document) -> Document:
+def changed_fields(before: Document, after: Document) -> Document:
     """Return the fields of a payload that differ from the one before."""
     names = before | after
     return {name: after.get(name) for name in names if before.get(name) != after.get(name)}

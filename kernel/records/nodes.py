@@ -16,7 +16,7 @@ from kernel.model.bindings.artifacts import COMPLETED_PHASES, PhaseRefused, chec
 from kernel.model.envelope import KernelEffect
 from kernel.model.node_kinds import CLAIM, SOURCE_ARTIFACT, SOURCE_BINDING, UNDERSTANDING
 from kernel.records.comparison import Comparison, SameThing
-from kernel.records.field_locks import check_lock, check_unlocked, fields_changed
+from kernel.records.field_locks import changed_fields, check_lock, check_unlocked
 from kernel.records.node_dispositions import DISPOSITIONS, Dispose, raise_visibility
 from kernel.records.record import Applied, Operation, write_record
 from kernel.records.typed import stamp
@@ -158,7 +158,7 @@ def _node_after_disposition(
         )
     after = dispose(before, effect.payload)
     check_unlocked(
-        before["payload"], fields_changed(before["payload"], after["payload"]), operation
+        before["payload"], changed_fields(before["payload"], after["payload"]), operation
     )
     return {**after, "version": before["version"] + 1, **stamp(operation)}
 

@@ -88,10 +88,10 @@ def is_collectable(facts: OutputFacts, now_us: int) -> bool:
 
 
 def next_past_segment(view: LedgerView, before_us: int) -> int | None:
-    """Return the first archived segment whose operations still refer to answers too long ago.
+    """Return the index of the first archived segment that is not released and is due.
 
-    All rows of it were committed before the time that is given, and none of them is quarantined;
-    None where there is no such one.
+    A segment is due when all of its rows were committed before `before_us`. None where the first
+    is not due, and where a row of it is quarantined.
     """
     index = view.tables.count(TableQuery(schema.receipts, {"receipt_kind": SEGMENT_RELEASED_KIND}))
     if view.tables.get(schema.archive_segments, index) is None:

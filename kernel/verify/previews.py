@@ -1,7 +1,6 @@
-"""The content of an ephemeral preview: it may be gone, but not differ from what was committed to.
+"""Checks an ephemeral preview against the salted commitment of its operation.
 
-The operation of a simulation holds a salted commitment to it, so that the log can be folded
-without it and what is left of it can be checked.
+A preview that has expired is gone, and passes: the log can be folded without it.
 """
 
 from kernel.ledger import schema

@@ -1,9 +1,9 @@
-"""Pauses of work queues: operators' decisions, on the record with who decided and why.
+"""Records pauses of work queues: operators' decisions, with who decided and why.
 
-A queue and each of its priorities are paused and resumed by themselves. Each decision is an
-operation of the log, behind which a durable receipt (`work_queue_paused`, `work_queue_resumed`)
-stands, and `queue_pauses` holds the pauses that stand, at most one for each priority and each queue
-(decision kernel/0265). Redis is held to it by the outbox relay.
+A queue and each of its priorities are paused and resumed separately. Each decision is an operation
+of the log and leaves a durable receipt (`work_queue_paused`, `work_queue_resumed`), and
+`queue_pauses` holds the pauses that stand, at most one for each priority and each queue (decision
+kernel/0265). The outbox relay sets the same pauses in Redis.
 """
 
 from dataclasses import dataclass

@@ -57,7 +57,7 @@ class MessageSeal:
     def close(
         self, direction: Direction, place: str, ask_id: str, expires_at_ms: int, content: bytes
     ) -> bytes:
-        """Seal content for a place, as the request of this id or as the answer to it.
+        """Seal content for a place and a direction; `ask_id` is empty for a URL.
 
         Raises:
             ValueError: when the id has more than 255 bytes, or the time is before 1970.

@@ -53,7 +53,7 @@ def cause_id(request_id: str, priority: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NewItem:
-    """A request for work on `key`, because of `cause_id`."""
+    """An item to enqueue: work on `key`, because of `cause_id`."""
 
     key: str
     priority: str
@@ -71,8 +71,8 @@ class NewItem:
 class Enqueued:
     """The state of an item after a request for it.
 
-    new: an item was created. merged: the cause joined a waiting item. known: it was there.
-    successor: it waits behind a claim. dead: the cause was buried.
+    new: an item was created. merged: the cause joined a waiting item. known: the item had this
+    cause. successor: it waits behind a claim. dead: the cause was buried.
     """
 
     key: str
@@ -81,7 +81,7 @@ class Enqueued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """What everybody sees of an item."""
+    """The fields that a claim and `peek` share."""
 
     key: str
     payload: bytes
@@ -101,7 +101,7 @@ class Claim(Item):
 
     token: str
     attempt: int
-    """1 at the first delivery; a claim that expires counts as one if the item had been begun."""
+    """1 at the first delivery; a claim that expires is an attempt if it had begun the item."""
     ends: int | None = None
     """How many claims expired that had begun the item; None when no claim of it ever expired."""
 

@@ -49,7 +49,7 @@ class Health:
     """Why this machine's clock keeps the gateway from being ready; see `LedgerClock.problem`."""
 
     went_back: Callable[[], LedgerWentBack | None] = lambda: None
-    """Why nothing is answered here: the ledger is not the one that was answered from."""
+    """The finding that the ledger went back, for which the gateway answers nothing; else None."""
 
     problems: dict[str, str] = field(default_factory=dict)
     """Problems of this process by component, which health reports."""
@@ -133,7 +133,8 @@ class Services:
 
 
 async def _services(request: Request) -> Services:
-    # A dependency that is no coroutine is called on a thread, at the cost of a whole elimination.
+    # FastAPI calls a dependency that is no coroutine on a thread, which takes as long as an
+    # elimination.
     services: Services = request.app.state.services
     return services
 

@@ -1,4 +1,4 @@
-"""`rotulus mcp`: the MCP server, for models that ask what happened and why."""
+"""Runs `rotulus mcp`, the MCP server for models that ask what happened and why."""
 
 import click
 
@@ -19,14 +19,13 @@ from workers.mcp.tool import ToolContext
     show_default=True,
     help="Port for --http; 0: any free port.",
 )
-@click.option(
-    "--allow-writes", is_flag=True, help="Also the tools that record thoughts, by the gateway."
-)
+@click.option("--allow-writes", is_flag=True, help="Also offer the tools that record thoughts.")
 def mcp(port: int, *, http: bool, allow_writes: bool) -> None:
     """Serve what is on the record to a model, as tools of the Model Context Protocol.
 
-    Speaks over standard input and output until they are closed; with --http until Ctrl-C. The
-    ledger is opened to read alone. Depths of queues and workers are asked of the gateway.
+    The server speaks over standard input and output until they are closed; with --http until
+    Ctrl-C. The ledger is opened to read alone. Depths of queues and workers are asked of the
+    gateway.
     """
     settings = read_settings()
     context = ToolContext(

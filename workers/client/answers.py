@@ -1,4 +1,4 @@
-"""Answers as they arrive: what has no end, or is not what a gateway says, is an error with a code.
+"""Limits the size and the time of a gateway's answers, and refuses those that do not parse.
 
 A client may be pointed at anything that speaks HTTP, and whatever that sends ends no program and
 fills no memory. An answer comes as it is, without Content-Encoding, because what it grows to would
@@ -19,7 +19,7 @@ ANSWER_S_MAX: Final = 600.0
 
 
 class UnreadableAnswer(httpx.TransportError):
-    """Raised when an answer is none of a gateway; asking again does not help."""
+    """Raised when an answer is encoded, too long or too slow; asking again does not help."""
 
 
 class BoundedAnswers(httpx.AsyncBaseTransport):
@@ -82,7 +82,7 @@ class _Bounded(httpx.AsyncByteStream):
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Let what is not as a gateway says it be `gateway_failed`."""
+    """Raise `gateway_failed` where the block meets an answer of another form."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

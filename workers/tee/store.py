@@ -1,4 +1,4 @@
-"""Tombstones in a Tee: an elimination store over gRPC; a session is an incident (seed 000 §3.2).
+"""Keeps tombstones in a Tee over gRPC, where a session is an incident (seed 000 §3.2).
 
 A Tee's graph grows, and what it shows of an incident may grow with it. The universe of a session
 does not, so it is kept here (if this process did not create the session, as the ledger has it), and
@@ -8,7 +8,7 @@ of tombstones, so what is recovered is of one moment. The live view would not do
 graph, loses an edge with its ends, and is of another moment than the tombstones.
 
 An elimination of nodes and edges is two calls to a Tee, and one call for each 1000 ids. If a later
-call fails the earlier ones have struck; asking again strikes the rest.
+call fails the earlier ones took effect; asking again eliminates the rest.
 """
 
 import threading
@@ -50,7 +50,7 @@ CHANNEL_OPTIONS = (
 
 
 class TeeStore:
-    """The five methods over a channel to a Tee."""
+    """An `EliminationStore` over a channel to a Tee."""
 
     def __init__(
         self,
@@ -61,8 +61,8 @@ class TeeStore:
     ) -> None:
         """Connect, on first use, to the Tee at `host:port`.
 
-        `known` finds the universe of a session that another process created. Without it those
-        alone are served that this object has created, again after a restart.
+        `known` finds the universe of a session that another process created. Without it this
+        object serves the sessions that it has created itself, after a restart none.
         """
         self._channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS)
         self._methods = client_methods(self._channel)

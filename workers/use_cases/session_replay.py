@@ -22,7 +22,7 @@ class Replayed:
     """The differences, empty where everything agrees."""
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the result as a JSON object."""
         return {
             "replays": not self.differences,
             "events": self.events,
