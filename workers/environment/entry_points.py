@@ -57,10 +57,13 @@ def plugins_of(group: str) -> Mapping[str, EntryPoint]:
 
 
 def import_from_current_folder() -> None:
-    """Let modules of the current folder be imported, as a program that lies there could."""
+    """Let modules of the current folder be imported; what is installed goes before them.
+
+    A folder of a user may be called as one of ours, which a process imports later.
+    """
     folder = os.getcwd()  # noqa: PTH109 - a text, as `sys.path` holds them
     if folder not in sys.path:
-        sys.path.insert(0, folder)
+        sys.path.append(folder)
 
 
 def load_plugin(entry: EntryPoint) -> Any:

@@ -1,5 +1,8 @@
 """A function in a user's own file is a job: its parameters are the content, its call the work."""
 
+import os
+import subprocess
+import sys
 import threading
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,6 +20,8 @@ from workers.plugins import App, AppJob, JobContext
 from workers.plugins.installed import queue_plugins
 
 pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parents[3]
 
 app = App()
 
@@ -145,6 +150,23 @@ def test_an_app_of_the_current_folder_adds_its_queues(module, monkeypatch):
     monkeypatch.setenv("ROTULUS_APP", f"{module}:app")
     assert "parcels-of-an-app" in queue_plugins(load_settings().app)
     assert QUEUE_KINDS["parcels-of-an-app"].item_key == "parcel_id"
+
+
+def test_a_folder_of_the_user_takes_no_package_of_ours_away(module):
+    folder = Path("queues", "redis")
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("")
+    (folder.parent / "__init__.py").write_text("")
+    queue_plugins(f"{module}:app")
+    command = (
+        "from workers.environment.entry_points import import_from_current_folder as do; do();"
+        "import queues.redis.keys, own_parcels"
+    )
+    # `-P`: as the installed command, which has not its user's folder before what is installed.
+    path = os.pathsep.join(filter(None, map(str, (ROOT, os.environ.get("PYTHONPATH")))))
+    subprocess.run(
+        [sys.executable, "-P", "-c", command], check=True, env={**os.environ, "PYTHONPATH": path}
+    )
 
 
 @pytest.mark.parametrize(
