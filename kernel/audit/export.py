@@ -24,7 +24,7 @@ from kernel.audit.operations import stored_document
 from kernel.ledger import schema
 from kernel.ledger.applied_effects import effects_of
 from kernel.ledger.ledger import Document, LedgerView
-from kernel.ledger.store.tables import PAGE_ROWS, Row, TableQuery
+from kernel.ledger.store.tables import LARGE_ROWS, Row, TableQuery
 from kernel.proof.merkle_tree import Frontier, leaf_hash
 from kernel.values.canonical import canonicalize
 
@@ -44,7 +44,7 @@ def export_lines(view: LedgerView) -> Iterator[bytes]:
     sealed = sequence = 0
     frontier = Frontier()
     while sequence < head.ec_sequence_number:
-        rows = view.log_rows(after=sequence, limit=PAGE_ROWS)
+        rows = view.log_rows(after=sequence, limit=LARGE_ROWS)
         if not rows:
             break
         for row in rows:
@@ -112,7 +112,7 @@ def _sealed_by(view: LedgerView, row: Row) -> int:
 def _receipts(view: LedgerView, after: int, upto: int) -> Iterator[Row]:
     while after < upto:
         rows = view.tables.scan(
-            TableQuery(schema.receipts, after=after, limit=min(PAGE_ROWS, upto - after))
+            TableQuery(schema.receipts, after=after, limit=min(LARGE_ROWS, upto - after))
         )
         if not rows:
             return

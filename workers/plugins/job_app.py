@@ -220,7 +220,9 @@ def _content_of(
             problem = f"{each} is no parameter with a name and an annotation"
             raise TypeError(f"{function.__qualname__}: {problem}")
         fields[each.name] = (hints[each.name], ... if each.default is each.empty else each.default)
-    return create_model(function.__name__, __base__=_Arguments, **fields)
+    return create_model(
+        function.__name__, __base__=_Arguments, __module__=function.__module__, **fields
+    )
 
 
 def _item_of(content: type[BaseModel], item: str | None) -> str:

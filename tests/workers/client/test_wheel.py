@@ -126,7 +126,7 @@ async def test_programs_run_and_one_of_them_through_a_killed_gateway(
     folder, port = tmp_path / "data", free_port()
     url = f"http://127.0.0.1:{port}"
     environment = {"ROTULUS_GATEWAY_URL": url, "PATH": ""}
-    waiting, bulk, _ = producers()
+    waiting, bulk = producers()
     lines: list[str] = []
     with anyio.fail_after(WAIT_S):
         with ExitStack() as gateways:

@@ -6,7 +6,8 @@ into the OpenAPI document and finds the one that is meant.
 
 from collections.abc import Mapping
 from inspect import Parameter, Signature
-from typing import Annotated, Any
+from types import NoneType
+from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -79,15 +80,18 @@ def _endpoint(path: str, question: type[Question]) -> Endpoint:
 def _parameter(path: str, name: str, field: Any) -> Parameter:
     is_in_path = f"{{{name}}}" in path or f"{{{name}:" in path
     place: Any = Path if is_in_path else Query
-    metadata = field.metadata
+    metadata, annotation = field.metadata, field.annotation
     if is_in_path:
+        # Where the path names it, it is stated.
+        if NoneType in (either := get_args(annotation)):
+            [annotation] = [each for each in either if each is not NoneType]
         # Of a path nobody has to be told that it holds no U+0000.
         metadata = [each for each in metadata if getattr(each, "pattern", None) != NO_NUL]
     return Parameter(
         name,
         Parameter.KEYWORD_ONLY,
         default=Parameter.empty if is_in_path or field.is_required() else field.default,
-        annotation=Annotated[(field.annotation, *metadata, place(description=field.description))],
+        annotation=Annotated[(annotation, *metadata, place(description=field.description))],
     )
 
 
