@@ -7,7 +7,7 @@ from typing import Any
 
 from rotulus_api import Client
 from rotulus_api.api.operators import (
-    requests_of_queue_v1_queues_queue_requests_get as requests_of_queue,
+    list_requests_v1_queues_queue_requests_get as requests_of_queue,
 )
 from rotulus_api.api.producers import enqueue_v1_queues_queue_requests_post as enqueue
 from rotulus_api.api.producers import status_v1_queues_queue_requests_request_id_get as status
