@@ -416,7 +416,7 @@ def test_an_export_verifies_and_does_not_depend_on_the_size_of_pages(own_ledger,
     with own_ledger.view() as view:
         whole = b"".join(export_lines(view))
         head = view.head()
-    monkeypatch.setattr(export_module, "PAGE_ROWS", 1)
+    monkeypatch.setattr(export_module, "LARGE_ROWS", 1)
     with own_ledger.view() as view:
         assert b"".join(export_lines(view)) == whole
     verification = verify_export(io.BytesIO(whole))
