@@ -25,6 +25,7 @@ def url(replicated):
     replicated.settle()
     url = replicated.new_database()
     Ledger.create(PostgresStore(url), FakeHost().host).close()
+    replicated.settle()
     return url
 
 
