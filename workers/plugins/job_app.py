@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from math import inf
 from typing import (
     Any,
     Concatenate,
@@ -34,6 +35,7 @@ from kernel.values.priorities import QueuePriority
 from workers.client.jobs import Job
 from workers.client.requests import NewRequest
 from workers.client.rotulus import Rotulus
+from workers.environment.foreign_threads import call_within
 from workers.plugins.jobs import JobContext
 from workers.plugins.queue_plugin import QueuePlugin, Schedule
 
@@ -44,6 +46,9 @@ ITEM: Final = "arguments_digest"
 """What jobs belong to whose function has no text that names it: jobs with the same arguments."""
 
 _PLAIN = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_THREADS: Final = anyio.CapacityLimiter(inf)
+"""Threads of jobs, which no other call waits for; the jobs in hand bound them."""
+
 _CLIENT = anyio.lowlevel.RunVar[Rotulus]("client of the jobs")
 
 
@@ -240,5 +245,7 @@ async def _call(
     if inspect.iscoroutinefunction(function):
         result = await cast("Awaitable[Any]", call())
     else:
-        result = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+        # Of a call that does not return no thread is waited for: `call_within` counts it.
+        within = partial(call_within, job.remaining_s(), call)
+        result = await anyio.to_thread.run_sync(within, abandon_on_cancel=True, limiter=_THREADS)
     return result if result is None or isinstance(result, Mapping) else {"result": result}

@@ -14,7 +14,9 @@ from pydantic import BaseModel, ValidationError
 
 from kernel.work import queue_kinds
 from kernel.work.queue_kinds import QUEUE_KINDS
+from tests.foreign_ends import ENDS, nobody_at_the_keyboard
 from workers.environment.entry_points import PluginError
+from workers.environment.foreign_threads import ForeignCodeHangs
 from workers.environment.settings import SettingsError, load_settings
 from workers.plugins import App, AppJob, JobContext
 from workers.plugins.installed import queue_plugins
@@ -84,6 +86,28 @@ async def test_a_plain_function_is_called_on_a_thread_and_may_have_the_job_first
 
 async def test_a_result_that_is_no_mapping_is_put_into_one():
     assert await handled(add, left=2) == {"result": 4}
+
+
+@pytest.mark.parametrize("name", ENDS)
+async def test_however_a_plain_function_ends_is_an_exception_of_the_job(name):
+    end = ENDS[name]
+
+    def ends() -> None:
+        end()
+
+    job = App().job()(ends)
+    with nobody_at_the_keyboard(), pytest.raises(Exception) as raised:  # noqa: PT011 - any is a failed attempt
+        await handled(job)
+    assert isinstance(raised.value, Exception)
+
+
+async def test_a_plain_function_that_does_not_return_is_left_behind_in_time(monkeypatch):
+    go_on = threading.Event()
+    job = App().job("hangs")(lambda: go_on.wait(30))
+    monkeypatch.setattr(JobContext, "remaining_s", lambda _: 0.05)
+    with pytest.raises(ForeignCodeHangs):
+        await handled(job)
+    go_on.set()
 
 
 def test_jobs_belong_to_a_text_or_to_all_of_their_arguments():
