@@ -228,19 +228,9 @@ class TokenRecorder:
             message = f"a fork goes into the branch {twice} once, not twice"
             raise LandscapeRefused(message, code="landscape_branches")
         unit, group_id = RecordUnit(run_id), self._new_id()
-        children = [
-            self._child(
-                unit,
-                [parent["token_id"]],
-                parent["row_id"],
-                place,
-                token_id=_id_at(token_ids, place),
-                branch_name=branch,
-                fork_group_id=group_id,
-                step_in_pipeline=step,
-            )
-            for place, branch in enumerate(branches)
-        ]
+        shared = {"fork_group_id": group_id, "step_in_pipeline": step}
+        fields = [{"branch_name": branch, **shared} for branch in branches]
+        children = self._children(unit, parent, token_ids, fields)
         self._outcome(
             unit, parent["token_id"], "forked", fork_group_id=group_id, branches=list(branches)
         )
@@ -264,18 +254,8 @@ class TokenRecorder:
         """
         _check_width(range(count))
         unit, group_id = RecordUnit(run_id), self._new_id()
-        children = [
-            self._child(
-                unit,
-                [parent["token_id"]],
-                parent["row_id"],
-                place,
-                token_id=_id_at(token_ids, place),
-                expand_group_id=group_id,
-                step_in_pipeline=step,
-            )
-            for place in range(count)
-        ]
+        fields = [{"expand_group_id": group_id, "step_in_pipeline": step}] * count
+        children = self._children(unit, parent, token_ids, fields)
         if record_parent_outcome:
             stated = {"count": count}
             self._outcome(
@@ -356,6 +336,21 @@ class TokenRecorder:
         row = self._outcome(unit, token_id, outcome, context=context, **fields)
         self.group.add(unit)
         return dict(row)
+
+    def _children(
+        self,
+        unit: RecordUnit,
+        parent: Row,
+        token_ids: Sequence[str] | None,
+        fields: Sequence[Mapping[str, Any]],
+    ) -> list[Row]:
+        """Add a child of a token for each mapping of fields, under its id where ids are given."""
+        names: Sequence[str | None] = [None] * len(fields) if token_ids is None else token_ids
+        parents, row_id = [parent["token_id"]], parent["row_id"]
+        return [
+            self._child(unit, parents, row_id, place, token_id=names[place], **stated)
+            for place, stated in enumerate(fields)
+        ]
 
     def _child(
         self, unit: RecordUnit, parent_ids: Sequence[str], row_id: str, place: int, **fields: Any
@@ -440,10 +435,6 @@ class TokenRecorder:
 
     def _now_us(self) -> int:
         return self.ledger.host.now_us()
-
-
-def _id_at(token_ids: Sequence[str] | None, place: int) -> str | None:
-    return None if token_ids is None else token_ids[place]
 
 
 def _check_width(items: Iterable[Any]) -> None:
