@@ -89,14 +89,13 @@ from workers.gateway.loops.run_sealing import RunSealing
 from workers.gateway.metrics import GatewayMeasures, GatewayMetrics
 from workers.gateway.metrics import install as install_metrics
 from workers.gateway.page_source import LivePages
-from workers.gateway.publishing import publishing_of
 from workers.gateway.tracing_switch import Traces, gateway_traces
 from workers.implications.detecting_process import DetectingProcess
 from workers.implications.detection import IMPLICATIONS, ImplicationDetection
 from workers.implications.disposed_motions import DETECTORS
 from workers.models.configured_model import close_model, model_of
 from workers.plugins.installed import elimination_store_plugin
-from workers.publication.log_publishing import LogPublishing
+from workers.publication.log_publishing import LogPublishing, publishing_of
 from workers.use_cases.authority_sweeps import DeferredCascades, FencedWrite
 from workers.use_cases.log_archiving import retention_policy
 from workers.use_cases.rollbacks import confirmations_of

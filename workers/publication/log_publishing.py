@@ -29,13 +29,15 @@ from kernel.values.errors import KernelError
 from workers.environment.checkpoint_folder import published_checkpoint
 from workers.environment.checkpoint_key import CheckpointDiverged
 from workers.environment.key_file import CheckpointKeyBusy, CheckpointKeyUnusable
-from workers.environment.known_logs import with_own_keys
+from workers.environment.known_logs import policy_at, with_own_keys
+from workers.environment.settings import Settings
 from workers.publication.log_publication import (
     LogPublisher,
     PublicationFolderUnusable,
     PublishedLog,
 )
 from workers.publication.witnessed_waits import Durability, WitnessedWaits
+from workers.publication.witnesses import WitnessClient
 
 LOOK_EVERY_S = 1.0
 WAITED_FOR_EVERY_S = 1.0
@@ -219,3 +221,34 @@ class LogPublishing:
         if problem != self.problem and problem is not None:
             _log.error("log_not_published", code=problem[0], reason=problem[1])
         self.problem = problem
+
+
+def publishing_of(
+    settings: Settings,
+    ledger: Ledger,
+    clock_s: Callable[[], float],
+    seal: Callable[[], Awaitable[object]],
+) -> LogPublishing:
+    """Return what publishes the log where the settings name a key, and reads it in any case.
+
+    `seal` puts receipts under the tree before a checkpoint is signed.
+
+    Raises:
+        PolicyInvalid: the file of the witnesses is no policy, or cannot be read.
+    """
+    policy = policy_at(settings.witness_policy)
+    folder, key_file = settings.published_folder, settings.checkpoint_key
+    publisher = None
+    if key_file is not None:
+        publisher = LogPublisher(ledger.read, key_file, folder, WitnessClient(policy))
+    return LogPublishing(
+        ledger,
+        folder,
+        policy=policy,
+        key_file=key_file,
+        publisher=publisher,
+        every_s=settings.checkpoint_s,
+        rows=settings.checkpoint_rows,
+        clock_s=clock_s,
+        seal=seal,
+    )

@@ -25,8 +25,8 @@ from tests.workers.api.door import ONTOLOGY, SESSION, eventually, http_client
 from workers.environment.checkpoint_key import create_key
 from workers.environment.ledger_clock import LedgerClock
 from workers.environment.settings import Settings
-from workers.gateway.publishing import publishing_of
 from workers.gateway.wiring import Gateway, build_gateway
+from workers.publication.log_publishing import publishing_of
 
 pytestmark = pytest.mark.anyio
 
