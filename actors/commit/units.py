@@ -142,7 +142,7 @@ class EnvelopeUnit:
     session_id: str
 
     @cached_property
-    def _document_once(self) -> object:
+    def _document_of_session(self) -> object:
         if isinstance(self.document, dict):
             return {**self.document, "session_id": self.session_id}
         return self.document
@@ -150,12 +150,12 @@ class EnvelopeUnit:
     @cached_property
     def parsed(self) -> Parsed:
         """The parsed envelope; parsing it in the transaction would prolong that."""
-        return parse(self._document_once)
+        return parse(self._document_of_session)
 
     def run(self, context: CommitContext) -> Submitted:
         """Submit it as a caller's."""
         return context.kernel.submit(
-            context.transaction, self._document_once, "caller", parsed=self.parsed
+            context.transaction, self._document_of_session, "caller", parsed=self.parsed
         )
 
 

@@ -42,9 +42,9 @@ def with_archive(tables: TablesView, archive: Archive) -> Tables:
 class _ArchivedRow(dict[str, Any]):
     """A row of the log; what the index has not is read from its segment when it is asked for."""
 
-    def __init__(self, row: Row, held: Callable[[int], Row]) -> None:
+    def __init__(self, row: Row, columns_of_row: Callable[[int], Row]) -> None:
         super().__init__(row)
-        self._columns_of_row = held
+        self._columns_of_row = columns_of_row
 
     def __missing__(self, name: str) -> Any:
         if name not in _IN_SEGMENTS:

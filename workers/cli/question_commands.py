@@ -124,8 +124,9 @@ def question_of(question: type[Question], stated: Mapping[str, Any]) -> Question
 
 def parameters_of(question: type[Question]) -> list[click.Parameter]:
     """Return the arguments and options of a question's fields, those of its page last."""
-    properties = question.model_json_schema()["properties"]
-    named = {*question.fields_in_paths(), *question.model_json_schema().get("required", ())}
+    schema = question.model_json_schema()
+    properties = schema["properties"]
+    named = {*question.fields_in_paths(), *schema.get("required", ())}
     paging = ("after", "limit")
     names = [name for name in properties if name not in paging]
     arguments = [name for name in names if name in named]

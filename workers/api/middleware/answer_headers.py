@@ -44,7 +44,7 @@ class AnswerHeadersMiddleware:
             scope = {**scope, "method": "GET"}
         reads = begin_answer()
 
-        async def stated(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = [*message["headers"]]
                 if reads.was_archive_read:
@@ -57,4 +57,4 @@ class AnswerHeadersMiddleware:
                 message["headers"] = headers
             await send(message)
 
-        await self._app(scope, receive, stated)
+        await self._app(scope, receive, send_with_headers)

@@ -1,7 +1,7 @@
 """Proofs over the log: the head of its tree, that a row is in it, that it only grew."""
 
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import Path, Query, Request
 
@@ -11,11 +11,7 @@ from workers.api.json_routes import json_router
 from workers.api.preferred_proofs import durability_of_row
 from workers.api.services import Given
 from workers.questions.log_tree import ProveInclusion
-from workers.views.log_proofs import (
-    InclusionDocument,
-)
-
-T = TypeVar("T")
+from workers.views.log_proofs import InclusionDocument
 
 Sequence = Annotated[int, Path(ge=1, le=SEQUENCE_MAX)]
 Size = Annotated[int | None, Query(ge=0, le=SEQUENCE_MAX)]
