@@ -60,7 +60,7 @@ BUDGETS_S = {
 }
 """By folder, two levels below `tests/`: the CPU seconds that its tests may use in `make test`.
 
-They are a tenth above what a run used. A folder of less than two seconds has none.
+They are a tenth above what a run used, and at least two; the smallest folders have none.
 """
 
 LIST_VARIABLE = "CPU_SECONDS_OF_TESTS"

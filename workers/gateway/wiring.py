@@ -172,28 +172,13 @@ def build_gateway(
         ledger.store.share(name, sharing.keeper.is_dead)
     following = _following_loops(settings, ledger, work.queues, writes, sharing, followers)
     publication = _publication(settings, ledger, writes.write)
-    doors = _doors(
-        settings,
-        traces,
-        measures,
-        writes,
-        _services(
-            settings,
-            traces,
-            work,
-            writes,
-            sharing,
-            publication.log,
-            model,
-            Health(
-                stalled_s=lambda: writes.committer.stalled_s,
-                clock_problem=clock.problem,
-                went_back=partial(_problem_of, ledger, halted),
-            ),
-        ),
-        followers,
-        sharing,
+    health = Health(
+        stalled_s=lambda: writes.committer.stalled_s,
+        clock_problem=clock.problem,
+        went_back=partial(_problem_of, ledger, halted),
     )
+    services = _services(settings, traces, work, writes, sharing, publication.log, model, health)
+    doors = _doors(settings, traces, measures, writes, services, followers, sharing)
 
     async def leave() -> None:
         await writes.refusals.record()
@@ -216,7 +201,7 @@ def build_gateway(
         ]
     return Gateway(
         doors.app,
-        doors.services,
+        services,
         sharing,
         loops=loops,
         stops=(*doors.stops, publication.log.stop),
@@ -413,7 +398,6 @@ class _Doors:
     """The application of HTTP, and what pushes to those who listen."""
 
     app: FastAPI
-    services: Services
     loops: Sequence[GatewayLoop]
     stops: Sequence[Callable[[], None]]
 
@@ -448,7 +432,6 @@ def _doors(
         app.add_middleware(PathPrefixMiddleware, prefix=settings.path_prefix)
     return _Doors(
         app,
-        services,
         [GatewayLoop(hub.run), GatewayLoop(outcomes.run)],
         (hub.stop, outcomes.stop, services.streams.stop),
     )
